@@ -1,0 +1,75 @@
+# Every target bootstraps .venv from a lock file; after one setup nothing touches the network.
+PYTHON ?= python3
+PORT ?= 8080
+DATA ?= ./data
+SEEDS ?= 0:2000
+VENV := .venv
+BIN := $(VENV)/bin
+export PYTHONHASHSEED ?= 0
+
+.PHONY: help setup setup-dev run test test-unit test-cluster test-sim lint sim chaos bench clean-data lock
+
+help:
+	@sed -n 's/^## //p' $(MAKEFILE_LIST)
+
+## setup         install what a node and the CLI need into .venv (runtime only)
+setup: $(VENV)/.runtime
+$(VENV)/.runtime: requirements/server.lock pyproject.toml client/pyproject.toml
+	@$(PYTHON) scripts/bootstrap.py $(VENV) requirements/server.lock
+	@touch $@
+
+## setup-dev     add the test and lint tools
+setup-dev: $(VENV)/.dev
+$(VENV)/.dev: requirements/dev.lock $(VENV)/.runtime
+	@$(PYTHON) scripts/bootstrap.py $(VENV) requirements/dev.lock
+	@touch $@
+
+## run           a three-node cluster on this machine, serving on PORT (8080), data in DATA (./data)
+run: setup
+	@$(BIN)/goqueue-cli dev --nodes 3 --port $(PORT) --data $(DATA)
+
+## test          everything CI runs: lint, unit tests, simulation, cluster tests
+test: lint test-unit test-sim test-cluster
+
+## test-unit     fast tests of every floor
+test-unit: setup-dev
+	$(BIN)/python -m pytest tests/unit -q
+
+## test-sim      2,000 seeds of the cluster simulation, and its mutants
+test-sim: setup-dev
+	$(BIN)/python -m tests.sim --seeds 0:2000 --jobs 2
+	$(BIN)/python -m pytest tests/sim -q
+
+## test-cluster  real processes, killed for real
+test-cluster: setup-dev
+	$(BIN)/python -m pytest tests/cluster -q
+
+## lint          format, lint, types, floors
+lint: setup-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports
+
+## sim           simulate SEEDS (0:2000) schedules
+sim: setup-dev
+	$(BIN)/python -m tests.sim --seeds $(SEEDS) --jobs 2
+
+## chaos         100 kill -9 of partition leaders under load, checked over HTTP
+chaos: setup-dev
+	$(BIN)/python -m tests.chaos --kills 100
+
+## bench         rewrite docs/benchmarks.md from measurements on this machine
+bench: setup-dev
+	$(BIN)/python -m benchmarks
+
+## clean-data    delete DATA (./data), the files of `make run`
+clean-data:
+	rm -rf $(DATA)
+
+## lock          resolve requirements/*.in again (needs uv)
+lock:
+	cd requirements && for f in server dev; do \
+	  uv pip compile --universal --python-version 3.11 --no-header --no-annotate \
+	    --no-emit-index-url --no-emit-find-links $$f.in -o $$f.lock; done

@@ -1,0 +1,140 @@
+"""The house rules that a machine can check."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+PACKAGES = ("client/goqueue", "log", "raft", "delivery", "coordinator", "node", "cli")
+LINES_MAX = 500
+FUNCTION_LINES_MAX = 70
+FORBIDDEN_IMPORTS = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
+FORBIDDEN_CALLS = {"eval", "exec", "__import__"}
+FORBIDDEN_NAMES = re.compile(r"^(utils?|helpers?|misc|common)\.py$")
+
+
+def modules() -> Iterator[Path]:
+    for package in PACKAGES:
+        yield from sorted((ROOT / package).rglob("*.py"))
+
+
+def tracked(pattern: str) -> list[Path]:
+    if not (ROOT / ".git").exists():
+        return sorted(ROOT.glob(f"**/{pattern}"))
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--", pattern, f"**/{pattern}"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    names = sorted({name for name in listed.stdout.split("\0") if name})
+    return [ROOT / name for name in names if (ROOT / name).exists()]
+
+
+def test_no_module_is_longer_than_five_hundred_lines() -> None:
+    lengths = {path: len(path.read_text().splitlines()) for path in modules()}
+
+    assert lengths, "no modules found"
+    assert {str(p): n for p, n in lengths.items() if n > LINES_MAX} == {}
+
+
+def test_no_function_is_longer_than_seventy_lines() -> None:
+    long = {
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}": node.end_lineno - node.lineno + 1
+        for path in modules()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.end_lineno is not None
+        and node.end_lineno - node.lineno + 1 > FUNCTION_LINES_MAX
+    }
+
+    assert long == {}
+
+
+def test_nothing_of_ours_can_run_code_from_bytes() -> None:
+    found = []
+    for path in modules():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names = {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                names = {(node.module or "").split(".")[0]}
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                names = {node.func.id} & FORBIDDEN_CALLS
+            else:
+                continue
+            hits = names & (FORBIDDEN_IMPORTS | FORBIDDEN_CALLS)
+            found += [f"{path.relative_to(ROOT)}:{node.lineno} {hit}" for hit in hits]
+
+    assert found == []
+
+
+def test_every_module_says_what_it_is() -> None:
+    silent = [
+        str(path.relative_to(ROOT))
+        for path in modules()
+        if not (ast.get_docstring(ast.parse(path.read_text())) or "").strip(". TODO")
+    ]
+
+    assert silent == []
+
+
+def test_no_module_is_named_after_nothing() -> None:
+    assert [str(p) for p in modules() if FORBIDDEN_NAMES.match(p.name)] == []
+
+
+def test_every_module_is_imported_by_something() -> None:
+    texts = {
+        path: path.read_text()
+        for folder in (*PACKAGES, "tests", "benchmarks", "examples", "scripts")
+        for path in (ROOT / folder).rglob("*.py")
+    }
+    config = (ROOT / "pyproject.toml").read_text()
+    dead = []
+    for path in modules():
+        if path.name in ("__init__.py", "__main__.py"):
+            continue
+        relative = path.relative_to(ROOT / "client" if "client" in path.parts else ROOT)
+        dotted = ".".join(relative.with_suffix("").parts)
+        package, _, name = dotted.rpartition(".")
+        patterns = (
+            rf"\b{re.escape(dotted)}\b",
+            rf"from {re.escape(package)} import [^\n]*\b{name}\b",
+            rf"from {re.escape(package)} import \([^)]*\b{name}\b",
+            rf"from \.+{name} import|from \. import [^\n]*\b{name}\b",
+        )
+        others = [text for other, text in texts.items() if other != path] + [config]
+        if not any(re.search(p, text) for text in others for p in patterns):
+            dead.append(dotted)
+
+    assert dead == []
+
+
+@pytest.mark.parametrize("document", tracked("*.md"), ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_in_documents_lead_somewhere(document: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", document.read_text())
+    local = [link for link in links if not re.match(r"[a-z]+:", link)]
+
+    assert [link for link in local if not (document.parent / link).exists()] == []
+
+
+def test_every_document_in_docs_is_reachable_from_the_readme() -> None:
+    reached: set[Path] = set()
+    queue = [ROOT / "README.md"]
+    while queue:
+        document = queue.pop()
+        if document in reached or not document.exists():
+            continue
+        reached.add(document)
+        for link in re.findall(r"\]\(([^)#\s]+\.md)(?:#[^)]*)?\)", document.read_text()):
+            if not re.match(r"[a-z]+:", link):
+                queue.append((document.parent / link).resolve())
+
+    assert [str(p.relative_to(ROOT)) for p in tracked("docs/*.md") if p not in reached] == []

@@ -1,0 +1,1 @@
+"""The HTTP front: routes, bodies, limits and errors over a `Broker`; knows nothing of disks."""

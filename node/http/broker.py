@@ -1,0 +1,300 @@
+"""What the HTTP front asks of the node beneath it, and the views that come back.
+
+The front declares this Protocol because it is its user; `node.broker` implements it over the
+cluster and `node.http.fake` implements it in memory. Every method may raise a `GoQueueError`,
+which the front renders as it is; any other exception is a fault of the node and answers 500.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from goqueue.wire.types import Offset
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """One partition as the cluster sees it; `next` is the offset the next message will get."""
+
+    partition: int
+    leader: str | None
+    replicas: tuple[str, ...]
+    isr: tuple[str, ...]
+    earliest: Offset
+    next: Offset
+    size_bytes: int = 0
+
+    @property
+    def messages(self) -> int:
+        return self.next - self.earliest
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """A topic; `config` holds every field of its configuration under the field's own name."""
+
+    name: str
+    id: str
+    config: Mapping[str, object]
+    partitions: tuple[PartitionView, ...]
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AppendResult:
+    """Where a batch stands in its partition's log.
+
+    It is durable there as the topic's durability promises. A duplicate carries the offset of the
+    original. `time_ms` is the log time of the entry, which is the `timestamp` of its messages.
+    """
+
+    base_offset: Offset
+    count: int
+    duplicate: bool
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBatch:
+    """An encoded record batch as stored: its rows are `base_offset`, `base_offset + 1`, ..."""
+
+    base_offset: Offset
+    time_ms: int
+    batch: bytes | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Whole stored batches, in order, that cover what was asked for.
+
+    The first batch may begin below the asked offset and the last may reach past `max_records`: the
+    front cuts rows. `next_offset` is the offset after the last batch, or the first offset from
+    which reading goes on when there are none. Only applied (committed) entries are ever here.
+    """
+
+    batches: Sequence[StoredBatch]
+    next_offset: Offset
+    log_start: Offset
+    end_offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class TraceEvent:
+    """One event in a message's life: PUBLISHED, REPLICATED, RETAINED, ..."""
+
+    time_ms: int
+    type: str
+    attributes: Mapping[str, object] = field(default_factory=dict[str, object])
+
+
+@dataclass(frozen=True, slots=True)
+class MessageTrace:
+    """The timeline of one message, oldest event first."""
+
+    topic: str
+    partition: int
+    offset: Offset
+    message_id: str | None
+    events: tuple[TraceEvent, ...]
+    delivery_attempts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One readiness check; `status` is `pass` or `fail`."""
+
+    status: str
+    message: str = ""
+    latency_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """Whether this node may be sent work, and why not."""
+
+    ready: bool
+    checks: Mapping[str, Check]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """A broker of the cluster as this node sees it."""
+
+    node: str
+    status: str  # alive | dead | wiped
+    http_url: str
+    peer_address: str
+    zone: str
+    version: str
+    leaders: int  # partitions it leads
+    replicas: int  # partitions it holds
+    incarnation: int = 0
+    joined_at_ms: int = 0
+    last_heartbeat_ms: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """The cluster from this node; `controller` is the leader of the cluster group."""
+
+    cluster_id: str
+    node: str
+    controller: str | None
+    epoch: int  # term of the cluster group
+    version: int  # applied index of the cluster group
+    has_quorum: bool
+    nodes: tuple[NodeView, ...]
+    topics: int
+    partitions: int
+    under_replicated: int
+    leaderless: int
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStats:
+    """Totals of one topic."""
+
+    partitions: int
+    messages: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StatsView:
+    """Figures of this node; `extra` holds whatever the floors beneath want shown in /stats."""
+
+    uptime_s: float
+    topics: Mapping[str, TopicStats]
+    extra: Mapping[str, object] = field(default_factory=dict[str, object])
+
+
+@dataclass(frozen=True, slots=True)
+class VersionView:
+    """What is running."""
+
+    version: str
+    git_commit: str = ""
+    build_time: str = ""
+
+
+class Broker(Protocol):
+    """One node of the cluster. Any node serves any request, forwarding where it must.
+
+    All coroutines run on the node's event loop. A call that is cancelled after it sent something
+    may still take effect: its outcome is unknown.
+    """
+
+    @property
+    def node_id(self) -> str: ...
+
+    # topics: answered from, or replicated by, the cluster group
+
+    async def create_topic(self, name: str, overrides: Mapping[str, object]) -> TopicView:
+        """Create, and answer once the topic's partitions can be led. Raises `TopicExists`,
+        `BadName`, `BadRequest` (a value out of range), `NoQuorum`."""
+        ...
+
+    async def alter_topic(self, name: str, changes: Mapping[str, object]) -> TopicView: ...
+
+    async def delete_topic(self, name: str) -> None: ...
+
+    def list_topics(self) -> list[str]:
+        """Names, sorted, from the applied cluster state of this node."""
+        ...
+
+    async def topic(self, name: str) -> TopicView: ...
+
+    def partition_count(self, topic: str) -> int:
+        """From the cached cluster state; raises `UnknownTopic`. Called for every publish."""
+        ...
+
+    def max_message_bytes(self, topic: str) -> int:
+        """Bound on key + value + headers of one message; raises `UnknownTopic`."""
+        ...
+
+    async def ensure_topic(self, name: str) -> None:
+        """Create the topic with defaults where auto-creation is on and it is missing; concurrent
+        calls agree. Raises `UnknownTopic` where auto-creation is off."""
+        ...
+
+    # records
+
+    async def append(
+        self,
+        topic: str,
+        partition: int,
+        batch: bytes,
+        *,
+        deadline_s: float,
+        validated: bool = False,
+    ) -> AppendResult:
+        """Append one encoded record batch and answer when it is as durable as the topic promises.
+
+        `validated`: every column of this batch was checked, or the batch was encoded, by this
+        process. Batches of one caller to one partition are appended in the order of the calls.
+        Raises `UnknownTopic`, `UnknownPartition`, `OutOfOrder`, `ProducerFenced`, `NoQuorum`,
+        `DiskFull`, `Busy`, `PayloadTooLarge`; `Timeout` and `OutcomeUnknown` when it may or may
+        not have happened.
+        """
+        ...
+
+    async def read(
+        self,
+        topic: str,
+        partition: int,
+        offset: Offset,
+        *,
+        max_records: int,
+        max_bytes: int,
+        wait_s: float,
+        to_time_ms: int | None = None,
+    ) -> Slice:
+        """Stored batches from `offset` on; at least one batch if any is there, however large.
+
+        With nothing at `offset` yet, waits up to `wait_s` for an append. An offset below the log
+        start is served from the log start on. One beyond the end raises `OffsetOutOfRange`.
+        `to_time_ms`: only entries with log time below it; a batch at or after it ends the wait.
+        """
+        ...
+
+    async def offset_at(self, topic: str, partition: int, time_ms: int) -> Offset:
+        """First offset with log time >= `time_ms`; the log's end if there is none."""
+        ...
+
+    async def end_offsets(self, topic: str) -> dict[int, tuple[Offset, Offset]]:
+        """(earliest, next) of each partition, linearizable; a partition that can't answer is
+        missing."""
+        ...
+
+    async def flush(self, topic: str) -> None:
+        """Answer once everything acked so far on the topic is synced on a majority."""
+        ...
+
+    async def message_trace(self, topic: str, partition: int, offset: Offset) -> MessageTrace:
+        """Raises `NotFound` where no such message exists (any more)."""
+        ...
+
+    # producers
+
+    async def init_producer(self, transactional_id: str | None) -> tuple[int, int]:
+        """A producer id and epoch from the cluster group; the same transactional id gets the same
+        producer id with the next epoch."""
+        ...
+
+    # the node itself
+
+    def cluster_view(self) -> ClusterView: ...
+
+    def stats(self) -> StatsView: ...
+
+    def alive(self) -> str | None:
+        """None, or why this process should be restarted (its log failed)."""
+        ...
+
+    def ready(self) -> Readiness: ...
+
+    def version(self) -> VersionView: ...

@@ -1,0 +1,228 @@
+"""Every error a caller can see, with its code, HTTP status, and what is known of the outcome.
+
+An error crosses the wire as `{"error", "status", "code", "retriable", "outcome", ...data}` and
+comes back as the same class, whichever node raised it. `outcome` is `none` (what was asked has
+definitely not happened) or `unknown` (it may have, and may still); only `none`, or a request with
+identity, may be repeated without thought. `retriable` says that the same request may succeed later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal, Self, cast
+
+Outcome = Literal["none", "unknown"]
+
+_BODY_FIELDS = frozenset({"error", "status", "code", "retriable", "outcome"})
+
+
+class GoQueueError(Exception):
+    """The root. `data` holds the facts beside the message, all of them JSON values."""
+
+    code: ClassVar[str] = "error"
+    http_status: int = 500
+    retriable: bool = False
+    outcome: Outcome = "none"
+    text: ClassVar[str] = "the request failed"
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        retriable: bool | None = None,
+        outcome: Outcome | None = None,
+        **data: object,
+    ) -> None:
+        self.message = self.text if message is None else message
+        self.data: dict[str, object] = data
+        if retriable is not None:
+            self.retriable = retriable
+        if outcome is not None:
+            self.outcome = outcome
+        super().__init__(self.message)
+
+    def to_body(self) -> dict[str, object]:
+        """The answer's JSON body; the fixed fields win over data of the same name."""
+        return {
+            **self.data,
+            "error": self.message,
+            "status": self.http_status,
+            "code": self.code,
+            "retriable": self.retriable,
+            "outcome": self.outcome,
+        }
+
+    @classmethod
+    def _rebuild(cls, body: Mapping[str, object]) -> Self:
+        error = cls.__new__(cls)
+        GoQueueError.__init__(error, str(body.get("error", cls.text)))
+        error.data = {name: value for name, value in body.items() if name not in _BODY_FIELDS}
+        status = body.get("status")
+        if isinstance(status, int) and 400 <= status <= 599:
+            error.http_status = status
+        error.retriable = bool(body.get("retriable", cls.retriable))
+        if body.get("outcome") in ("none", "unknown"):
+            error.outcome = cast(Outcome, body["outcome"])
+        return error
+
+
+class BadRequest(GoQueueError):
+    code, http_status, text = "bad_request", 400, "the request is not understood"
+
+
+class BadName(BadRequest):
+    code, text = "invalid_name", "names match [A-Za-z0-9][A-Za-z0-9._-]{0,248}"
+
+
+class BatchError(BadRequest):
+    """A record batch that is not one: torn, flipped, of another version, or inconsistent."""
+
+    code, text = "bad_batch", "not a valid record batch"
+
+
+class OffsetOutOfRange(GoQueueError):
+    code, http_status = "offset_out_of_range", 400
+
+    def __init__(self, offset: int, first: int, next: int) -> None:
+        super().__init__(
+            f"offset {offset} is outside {first} to {next}", offset=offset, first=first, next=next
+        )
+
+
+class Unauthorized(GoQueueError):
+    code, http_status, text = "unauthorized", 401, "authentication required"
+
+
+class Forbidden(GoQueueError):
+    code, http_status, text = "forbidden", 403, "not allowed"
+
+
+class NotFound(GoQueueError):
+    code, http_status, text = "not_found", 404, "not found"
+
+
+class UnknownTopic(NotFound):
+    code = "unknown_topic"
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"topic not found: {topic}", topic=topic)
+
+
+class UnknownPartition(NotFound):
+    code = "unknown_partition"
+
+    def __init__(self, topic: str, partition: int) -> None:
+        super().__init__(
+            f"topic {topic} has no partition {partition}", topic=topic, partition=partition
+        )
+
+
+class MethodNotAllowed(GoQueueError):
+    code, http_status, text = "method_not_allowed", 405, "method not allowed"
+
+
+class TopicExists(GoQueueError):
+    code, http_status = "topic_exists", 409
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"topic already exists: {topic}", topic=topic)
+
+
+class OutOfOrder(GoQueueError):
+    """A producer's batch does not continue its sequence: an earlier batch is missing."""
+
+    code, http_status = "out_of_order", 409
+
+    def __init__(self, expected: int, got: int) -> None:
+        super().__init__(
+            f"sequence {got} does not continue: expected {expected}", expected=expected, got=got
+        )
+
+
+class ProducerFenced(GoQueueError):
+    """A newer epoch of the same producer id has written: this one must stop."""
+
+    code, http_status, text = "producer_fenced", 409, "a newer epoch of this producer is in use"
+
+
+class PayloadTooLarge(GoQueueError):
+    code, http_status, text = "payload_too_large", 413, "the payload is too large"
+
+
+class UnsupportedMediaType(GoQueueError):
+    code, http_status, text = "unsupported_media_type", 415, "unsupported media type"
+
+
+class Busy(GoQueueError):
+    code, http_status, retriable, text = "busy", 429, True, "too much is in flight"
+
+
+class Corrupt(GoQueueError):
+    code, http_status, text = "corrupt", 500, "stored data is damaged"
+
+
+class ServerError(GoQueueError):
+    """A fault of the server; also stands for codes this version does not know."""
+
+    code, http_status, outcome, text = "internal", 500, "unknown", "internal error"
+
+
+class Unavailable(GoQueueError):
+    code, http_status, retriable, text = "unavailable", 503, True, "not available now"
+
+
+class NotLeader(Unavailable):
+    """The node asked does not lead the group; `leader` names the one that does, if known."""
+
+    code = "not_leader"
+
+    def __init__(self, leader: str | None = None) -> None:
+        known = f"{leader} leads" if leader else "no leader is known"
+        super().__init__(f"this node does not lead the partition: {known}", leader=leader)
+
+
+class NoQuorum(Unavailable):
+    code, text = "no_quorum", "a majority of the replicas can't be reached"
+
+
+class OutcomeUnknown(Unavailable):
+    """Leadership moved while the request was in flight: it may have happened, or may yet."""
+
+    code, outcome, text = "outcome_unknown", "unknown", "the outcome is not known"
+
+
+class ConnectionFailed(Unavailable):
+    """No server answered. `outcome` is `none` only if nothing was sent."""
+
+    code, text = "connection_failed", "no server could be reached"
+
+
+class Timeout(GoQueueError):
+    code, http_status, retriable, text = "timeout", 504, True, "no answer in time"
+    outcome: Outcome = "unknown"
+
+
+class DiskFull(GoQueueError):
+    code, http_status, retriable, text = "disk_full", 507, True, "no disk space for new records"
+
+
+def _codes(root: type[GoQueueError]) -> dict[str, type[GoQueueError]]:
+    found = {root.code: root}
+    for error in root.__subclasses__():
+        found.update(_codes(error))
+    return found
+
+
+_CLASSES = _codes(GoQueueError)
+
+
+def from_body(body: Mapping[str, object]) -> GoQueueError:
+    """The error that `to_body` wrote. An unknown code becomes a `ServerError` that keeps it in
+    `data["code"]`, with status, retriable and outcome as told."""
+    code = body.get("code")
+    if isinstance(code, str) and code in _CLASSES:
+        return _CLASSES[code]._rebuild(body)
+    error = ServerError._rebuild(body)
+    if code is not None:
+        error.data["code"] = code
+    return error

@@ -1,0 +1,413 @@
+"""A broker in memory, for testing the front alone and for developing clients without a cluster.
+
+It keeps the contract of `Broker` (dense offsets, log time never back, duplicates by producer
+sequence) and nothing survives it. `python -m node.http.fake --port 8080` serves one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from goqueue.wire.batch import RecordBatch
+from goqueue.wire.errors import (
+    BadRequest,
+    GoQueueError,
+    NotFound,
+    OffsetOutOfRange,
+    OutOfOrder,
+    ProducerFenced,
+    TopicExists,
+    UnknownPartition,
+    UnknownTopic,
+)
+from goqueue.wire.types import Offset
+
+from node.http.broker import (
+    AppendResult,
+    Check,
+    ClusterView,
+    MessageTrace,
+    NodeView,
+    PartitionView,
+    Readiness,
+    Slice,
+    StatsView,
+    StoredBatch,
+    TopicStats,
+    TopicView,
+    TraceEvent,
+    VersionView,
+)
+
+PARTITIONS_MAX = 1024
+PRODUCER_BATCHES_REMEMBERED = 64
+DEFAULTS: dict[str, object] = {
+    "partitions": 6,
+    "replication_factor": 1,
+    "retention_ms": 168 * 3600 * 1000,
+    "retention_bytes": 10 * 2**30,
+    "durability": "majority",
+    "flush_interval_ms": 50,
+    "lanes": 5,
+    "max_message_bytes": 2**20,
+    "labels": {},
+}
+
+
+@dataclass(slots=True)
+class _Producer:
+    epoch: int
+    batches: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
+
+
+class _Partition:
+    """One partition's log: batches side by side with their base offsets and log times."""
+
+    def __init__(self) -> None:
+        self.start = 0
+        self.next = 0
+        self.size_bytes = 0
+        self.batches: list[StoredBatch] = []
+        self.bases: list[int] = []
+        self.times_ms: list[int] = []
+        self.producers: dict[int, _Producer] = {}
+        self.waiters: set[asyncio.Future[None]] = set()
+
+    def append(self, buffer: bytes, parsed: RecordBatch, now_ms: int) -> AppendResult:
+        original = self._admit(parsed)
+        if original is not None:
+            at = self.times_ms[bisect_right(self.bases, original) - 1]
+            return AppendResult(Offset(original), parsed.count, True, at)
+        base = self.next
+        time_ms = max(now_ms, self.times_ms[-1] if self.times_ms else 0)
+        self.batches.append(StoredBatch(Offset(base), time_ms, buffer))
+        self.bases.append(base)
+        self.times_ms.append(time_ms)
+        self.next += parsed.count
+        self.size_bytes += len(buffer)
+        if parsed.producer_id:
+            known = self.producers[parsed.producer_id]
+            known.batches.append((parsed.base_sequence, parsed.count, base))
+            del known.batches[:-PRODUCER_BATCHES_REMEMBERED]
+        for waiter in self.waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        return AppendResult(Offset(base), parsed.count, False, time_ms)
+
+    def read(
+        self, offset: int, max_records: int, max_bytes: int, to_time_ms: int | None
+    ) -> tuple[list[StoredBatch], int]:
+        at = max(0, bisect_right(self.bases, offset) - 1)
+        found: list[StoredBatch] = []
+        following, size = offset, 0
+        while at < len(self.batches) and following < self.next:
+            batch = self.batches[at]
+            enough = following - offset >= max_records or size + len(batch.batch) > max_bytes
+            if found and enough:
+                break
+            if to_time_ms is not None and batch.time_ms >= to_time_ms:
+                break
+            found.append(batch)
+            size += len(batch.batch)
+            at += 1
+            following = self.bases[at] if at < len(self.bases) else self.next
+        return found, following
+
+    def _admit(self, batch: RecordBatch) -> int | None:
+        if not batch.producer_id:
+            return None
+        known = self.producers.get(batch.producer_id)
+        if known is None or batch.producer_epoch > known.epoch:
+            known = self.producers[batch.producer_id] = _Producer(batch.producer_epoch)
+        if batch.producer_epoch < known.epoch:
+            raise ProducerFenced(f"producer {batch.producer_id} has epoch {known.epoch}")
+        for sequence, count, base in known.batches:
+            if sequence == batch.base_sequence and count == batch.count:
+                return base
+        if known.batches:
+            sequence, count, _ = known.batches[-1]
+            if batch.base_sequence != sequence + count:
+                raise OutOfOrder(
+                    "gap in the producer's sequence",
+                    expected=sequence + count,
+                    got=batch.base_sequence,
+                )
+        return None
+
+
+@dataclass(slots=True)
+class _Topic:
+    id: str
+    config: dict[str, object]
+    partitions: list[_Partition]
+
+
+class FakeBroker:
+    """Implements `Broker` in memory. Tests set `append_error` and `not_alive` to inject faults."""
+
+    def __init__(
+        self,
+        node_id: str = "node-1",
+        *,
+        auto_create: bool = True,
+        clock_ms: Callable[[], int] = lambda: int(time.time() * 1000),
+    ) -> None:
+        self.node_id = node_id
+        self.append_error: GoQueueError | None = None
+        self.not_alive: str | None = None
+        self.not_ready: str | None = None
+        self.appended: list[tuple[str, int, int]] = []
+        self._auto_create = auto_create
+        self._clock_ms = clock_ms
+        self._topics: dict[str, _Topic] = {}
+        self._transactional: dict[str, tuple[int, int]] = {}
+        self._next_producer = 1
+        self._created = 0
+        self._started_ms = clock_ms()
+
+    # topics
+
+    async def create_topic(self, name: str, overrides: Mapping[str, object]) -> TopicView:
+        if name in self._topics:
+            raise TopicExists(f"topic {name!r} already exists", topic=name)
+        config = {**DEFAULTS, **overrides}
+        count = config["partitions"]
+        if not isinstance(count, int) or not 1 <= count <= PARTITIONS_MAX:
+            raise BadRequest(f"partitions must be between 1 and {PARTITIONS_MAX}")
+        self._created += 1
+        partitions = [_Partition() for _ in range(count)]
+        self._topics[name] = _Topic(f"{1:016x}-{self._created:x}", config, partitions)
+        return await self.topic(name)
+
+    async def alter_topic(self, name: str, changes: Mapping[str, object]) -> TopicView:
+        topic = self._topic(name)
+        if changes.get("partitions", len(topic.partitions)) != len(topic.partitions):
+            raise BadRequest("the number of partitions cannot be changed")
+        topic.config.update(changes)
+        return await self.topic(name)
+
+    async def delete_topic(self, name: str) -> None:
+        self._topic(name)
+        del self._topics[name]
+
+    def list_topics(self) -> list[str]:
+        return sorted(self._topics)
+
+    async def topic(self, name: str) -> TopicView:
+        topic = self._topic(name)
+        node = (self.node_id,)
+        views = tuple(
+            PartitionView(
+                number, self.node_id, node, node, Offset(p.start), Offset(p.next), p.size_bytes
+            )
+            for number, p in enumerate(topic.partitions)
+        )
+        return TopicView(name, topic.id, dict(topic.config), views)
+
+    def partition_count(self, topic: str) -> int:
+        return len(self._topic(topic).partitions)
+
+    def max_message_bytes(self, topic: str) -> int:
+        bound = self._topic(topic).config["max_message_bytes"]
+        assert isinstance(bound, int)
+        return bound
+
+    async def ensure_topic(self, name: str) -> None:
+        if name not in self._topics:
+            if not self._auto_create:
+                raise UnknownTopic(f"topic {name!r} not found", topic=name)
+            await self.create_topic(name, {})
+
+    # records
+
+    async def append(
+        self,
+        topic: str,
+        partition: int,
+        batch: bytes,
+        *,
+        deadline_s: float,
+        validated: bool = False,
+    ) -> AppendResult:
+        log = self._partition(topic, partition)
+        if self.append_error is not None:
+            raise self.append_error
+        parsed = RecordBatch.parse(batch)
+        if not validated:
+            parsed.validate()
+        return log.append(batch, parsed, self._clock_ms())
+
+    async def read(
+        self,
+        topic: str,
+        partition: int,
+        offset: Offset,
+        *,
+        max_records: int,
+        max_bytes: int,
+        wait_s: float,
+        to_time_ms: int | None = None,
+    ) -> Slice:
+        log = self._partition(topic, partition)
+        start = max(int(offset), log.start)
+        if start > log.next:
+            raise OffsetOutOfRange(
+                "offset beyond the log's end", offset=start, first=log.start, next=log.next
+            )
+        if start == log.next and wait_s > 0:
+            await _wait(log, wait_s)
+        found, following = log.read(start, max_records, max_bytes, to_time_ms)
+        return Slice(found, Offset(following), Offset(log.start), Offset(log.next))
+
+    async def offset_at(self, topic: str, partition: int, time_ms: int) -> Offset:
+        log = self._partition(topic, partition)
+        at = bisect_left(log.times_ms, time_ms)
+        return Offset(log.bases[at] if at < len(log.bases) else log.next)
+
+    async def end_offsets(self, topic: str) -> dict[int, tuple[Offset, Offset]]:
+        partitions = self._topic(topic).partitions
+        return {n: (Offset(p.start), Offset(p.next)) for n, p in enumerate(partitions)}
+
+    async def flush(self, topic: str) -> None:
+        self._topic(topic)
+
+    async def message_trace(self, topic: str, partition: int, offset: Offset) -> MessageTrace:
+        log = self._partition(topic, partition)
+        if not log.start <= offset < log.next:
+            raise NotFound("no such message", topic=topic, partition=partition, offset=offset)
+        at = bisect_right(log.bases, offset) - 1
+        row = offset - log.bases[at]
+        message_id = RecordBatch.parse(log.batches[at].batch).message_ids()[row]
+        retention_ms = self._topic(topic).config["retention_ms"]
+        assert isinstance(retention_ms, int)
+        time_ms = log.times_ms[at]
+        events = (
+            TraceEvent(time_ms, "PUBLISHED", {}),
+            TraceEvent(time_ms, "REPLICATED", {"nodes": [self.node_id]}),
+            TraceEvent(time_ms, "RETAINED", {"expires_ms": time_ms + retention_ms}),
+        )
+        return MessageTrace(topic, partition, offset, message_id, events)
+
+    # producers
+
+    async def init_producer(self, transactional_id: str | None) -> tuple[int, int]:
+        if transactional_id is not None and transactional_id in self._transactional:
+            producer, epoch = self._transactional[transactional_id]
+            self._transactional[transactional_id] = (producer, epoch + 1)
+            return producer, epoch + 1
+        producer = self._next_producer
+        self._next_producer += 1
+        if transactional_id is not None:
+            self._transactional[transactional_id] = (producer, 0)
+        return producer, 0
+
+    def check_producer(self, producer_id: int, epoch: int) -> None:
+        if not 0 < producer_id < self._next_producer:
+            raise NotFound(f"no producer {producer_id}", producer_id=producer_id)
+        current = max((e for p, e in self._transactional.values() if p == producer_id), default=0)
+        if epoch < current:
+            raise ProducerFenced(f"producer {producer_id} has epoch {current}", epoch=current)
+
+    # the node itself
+
+    def cluster_view(self) -> ClusterView:
+        partitions = sum(len(t.partitions) for t in self._topics.values())
+        node = NodeView(
+            node=self.node_id,
+            status="alive",
+            http_url="",
+            peer_address="",
+            zone="",
+            version="fake",
+            leaders=partitions,
+            replicas=partitions,
+            joined_at_ms=self._started_ms,
+            last_heartbeat_ms=self._clock_ms(),
+        )
+        return ClusterView(
+            cluster_id=f"{1:016x}",
+            node=self.node_id,
+            controller=self.node_id,
+            epoch=1,
+            version=self._created,
+            has_quorum=True,
+            nodes=(node,),
+            topics=len(self._topics),
+            partitions=partitions,
+            under_replicated=0,
+            leaderless=0,
+        )
+
+    def stats(self) -> StatsView:
+        topics = {
+            name: TopicStats(
+                len(t.partitions),
+                sum(p.next - p.start for p in t.partitions),
+                sum(p.size_bytes for p in t.partitions),
+            )
+            for name, t in self._topics.items()
+        }
+        return StatsView((self._clock_ms() - self._started_ms) / 1000, topics)
+
+    def alive(self) -> str | None:
+        return self.not_alive
+
+    def ready(self) -> Readiness:
+        check = Check("pass") if self.not_ready is None else Check("fail", self.not_ready)
+        return Readiness(self.not_ready is None, {"broker": check, "storage": Check("pass")})
+
+    def version(self) -> VersionView:
+        return VersionView("fake")
+
+    def _topic(self, name: str) -> _Topic:
+        topic = self._topics.get(name)
+        if topic is None:
+            raise UnknownTopic(f"topic {name!r} not found", topic=name)
+        return topic
+
+    def _partition(self, name: str, partition: int) -> _Partition:
+        partitions = self._topic(name).partitions
+        if not 0 <= partition < len(partitions):
+            raise UnknownPartition(
+                f"topic {name!r} has partitions 0 to {len(partitions) - 1}",
+                topic=name,
+                partition=partition,
+            )
+        return partitions[partition]
+
+
+async def _wait(log: _Partition, wait_s: float) -> None:
+    waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    log.waiters.add(waiter)
+    try:
+        await asyncio.wait_for(waiter, wait_s)
+    except TimeoutError:
+        pass
+    finally:
+        log.waiters.discard(waiter)
+
+
+def main() -> None:
+    from node.http.app import HttpFront
+
+    parser = argparse.ArgumentParser(description="Serve a GoQueue broker kept in memory.")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8080)
+    arguments = parser.parse_args()
+
+    async def serve() -> None:
+        front = HttpFront(FakeBroker(), host=arguments.host, port=arguments.port)
+        await front.start()
+        print(f"ready http://{arguments.host}:{front.port}", flush=True)
+        await asyncio.Event().wait()
+
+    asyncio.run(serve())
+
+
+if __name__ == "__main__":
+    main()

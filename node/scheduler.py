@@ -1,0 +1,26 @@
+"""The scheduler that Raft asks for, over the running asyncio loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+
+class LoopScheduler:
+    """Timers and turns of one event loop; used on that loop's thread only."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def now(self) -> float:
+        """Monotonic seconds, the clock of `call_later`."""
+        return self._loop.time()
+
+    def call_soon(self, callback: Callable[..., Any], *args: Any) -> None:
+        self._loop.call_soon(callback, *args)
+
+    def call_later(
+        self, delay_s: float, callback: Callable[..., Any], *args: Any
+    ) -> asyncio.TimerHandle:
+        return self._loop.call_later(delay_s, callback, *args)

@@ -1,1 +1,1 @@
-"""TODO."""
+"""The client library of GoQueue."""

@@ -62,9 +62,7 @@ def _compress(plain: bytes, codec: Codec, level: int) -> bytes:
         if level <= 1:
             return bytes(lz4.block.compress(plain, store_size=False))
         return bytes(
-            lz4.block.compress(
-                plain, mode="high_compression", compression=level, store_size=False
-            )
+            lz4.block.compress(plain, mode="high_compression", compression=level, store_size=False)
         )
     compressor = zlib.compressobj(level, zlib.DEFLATED, _GZIP_WINDOW)
     return compressor.compress(plain) + compressor.flush()

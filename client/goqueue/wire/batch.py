@@ -1,0 +1,297 @@
+"""The record batch: what producers make, brokers store and consumers read, in one form throughout.
+
+A batch is columnar: fixed-width columns, then each column of blobs in one piece. `parse` costs one
+checksum; a column is decoded when it is asked for. `encode_columns` and `encode_batch` build one.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, repeat
+from operator import add
+from typing import Final, TypeVar
+
+from goqueue.wire.compression import Codec, decompress
+from goqueue.wire.encoding import encode_batch, encode_columns
+from goqueue.wire.errors import BatchError, PayloadTooLarge
+from goqueue.wire.layout import (
+    BATCH_MEDIA_TYPE,
+    DEFAULT_LIMITS,
+    HAS_DELIVER_AT,
+    HAS_EXPIRES_AT,
+    HAS_HEADERS,
+    HAS_MESSAGE_IDS,
+    HEADER_BYTES,
+    INT64_MAX,
+    LANE_NORMAL,
+    LANES,
+    NONE,
+    Buffer,
+    Header,
+    Limits,
+    batch_length,
+    read_header,
+    split_batches,
+)
+from goqueue.wire.records import Headers, Record, decode_headers, decode_text
+
+__all__ = [
+    "BATCH_MEDIA_TYPE",
+    "DEFAULT",
+    "LANES",
+    "LANE_NORMAL",
+    "BatchError",
+    "Codec",
+    "Headers",
+    "Limits",
+    "Record",
+    "RecordBatch",
+    "batch_length",
+    "encode_batch",
+    "encode_columns",
+    "split_batches",
+]
+
+DEFAULT: Final = DEFAULT_LIMITS
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordBatch:
+    """An immutable view over one encoded batch whose header and checksum are sound.
+
+    Columns are decoded anew at each call; keep what you need. Every accessor raises BatchError if
+    its column is inconsistent, which only a faulty producer can bring about, and never after
+    `validate` has passed.
+    """
+
+    buffer: bytes
+    header: Header
+    limits: Limits = field(default=DEFAULT_LIMITS, repr=False)
+
+    @classmethod
+    def parse(cls, buffer: Buffer, limits: Limits = DEFAULT_LIMITS) -> RecordBatch:
+        """The one batch that fills the buffer; a memoryview or bytearray is copied.
+
+        Checks the header, the checksum and that the sections add up. Raises BatchError, or
+        PayloadTooLarge where the batch is beyond the limits.
+        """
+        header = read_header(buffer, limits)
+        if header.codec not in _CODECS:
+            raise BatchError(f"unknown codec {header.codec}")
+        if header.codec == Codec.NONE and header.values_bytes != header.values_plain_bytes:
+            raise BatchError("plain values of two different lengths")
+        return cls(bytes(buffer), header, limits)
+
+    @property
+    def count(self) -> int:
+        return self.header.count
+
+    @property
+    def codec(self) -> Codec:
+        """How the values are stored; NONE where compressing them was not worth it."""
+        return Codec(self.header.codec)
+
+    @property
+    def producer_id(self) -> int:
+        """0 for a batch without identity."""
+        return self.header.producer_id
+
+    @property
+    def producer_epoch(self) -> int:
+        return self.header.producer_epoch
+
+    @property
+    def base_sequence(self) -> int:
+        """The producer's number of the first record in this partition; the next follow densely."""
+        return self.header.base_sequence
+
+    @property
+    def base_timestamp_ms(self) -> int:
+        """The earliest timestamp in the batch."""
+        return self.header.base_timestamp_ms
+
+    # columns
+
+    def values(self) -> list[bytes]:
+        """The values, decompressed."""
+        lengths = self.value_lengths()
+        if sum(lengths) != self.header.values_plain_bytes:
+            raise BatchError("value lengths do not add up")
+        start = self.header.length - self.header.values_bytes
+        if self.header.codec == Codec.NONE:
+            return _cut(self.buffer, start, lengths)
+        plain = decompress(self.buffer[start:], self.codec, self.header.values_plain_bytes)
+        return _cut(plain, 0, lengths)
+
+    def keys(self) -> list[bytes | None]:
+        """The keys; None where a record has none, which is not the same as an empty key."""
+        header = self.header
+        lengths = self._uint32s(self._wide_bytes() + 4 * header.count)
+        present = lengths
+        nulls = lengths.count(NONE)
+        if nulls == header.count and header.keys_bytes == 0:
+            return [None] * header.count
+        if nulls:
+            present = tuple(length for length in lengths if length != NONE)
+        if sum(present) != header.keys_bytes:
+            raise BatchError("key lengths do not add up")
+        found = _cut(self.buffer, HEADER_BYTES + header.columns_bytes(), present)
+        if not nulls:
+            return list[bytes | None](found)
+        rest = iter(found)
+        return [None if length == NONE else next(rest) for length in lengths]
+
+    def value_lengths(self) -> tuple[int, ...]:
+        """Each value's plain length in bytes; nothing is decompressed."""
+        return self._uint32s(self._wide_bytes() + 8 * self.header.count)
+
+    def timestamps_ms(self) -> list[int]:
+        """The producer's timestamps, Unix milliseconds."""
+        deltas = self._uint32s(self._wide_bytes())
+        return list(map(add, repeat(self.header.base_timestamp_ms), deltas))
+
+    def lanes(self) -> bytes:
+        """One byte a record, from 0 (critical) to 4 (background)."""
+        end = HEADER_BYTES + self.header.columns_bytes()
+        return self.buffer[end - self.header.count : end]
+
+    def headers(self) -> list[Headers]:
+        """The headers of each record, in the producer's order."""
+        if not self.header.flags & HAS_HEADERS:
+            return [()] * self.header.count
+        start = HEADER_BYTES + self.header.columns_bytes() + self.header.keys_bytes
+        lengths = self._uint32s(self._wide_bytes() + 12 * self.header.count)
+        if sum(lengths) != self.header.headers_bytes:
+            raise BatchError("header lengths do not add up")
+        return list(map(decode_headers, _cut(self.buffer, start, lengths)))
+
+    def message_ids(self) -> list[str | None]:
+        """The producer's own ids, None where there is none."""
+        header = self.header
+        if not header.flags & HAS_MESSAGE_IDS:
+            return [None] * header.count
+        start = HEADER_BYTES + header.columns_bytes() + header.keys_bytes + header.headers_bytes
+        lengths = self._id_lengths()
+        if sum(lengths) != header.message_ids_bytes:
+            raise BatchError("message id lengths do not add up")
+        return [decode_text(blob) or None for blob in _cut(self.buffer, start, lengths)]
+
+    def deliver_at(self) -> list[int | None]:
+        """When each record may first be delivered, Unix milliseconds; None for at once."""
+        return self._times(HAS_DELIVER_AT, 0)
+
+    def expires_at(self) -> list[int | None]:
+        """When each record falls due for removal, Unix milliseconds; None for never."""
+        before = 8 * self.header.count if self.header.flags & HAS_DELIVER_AT else 0
+        return self._times(HAS_EXPIRES_AT, before)
+
+    def records(self) -> list[Record]:
+        """All columns, as objects: for readers that want records more than speed."""
+        return list(
+            map(
+                Record,
+                self.values(),
+                self.keys(),
+                self.headers(),
+                self.timestamps_ms(),
+                self.lanes(),
+                self.deliver_at(),
+                self.expires_at(),
+                self.message_ids(),
+            )
+        )
+
+    # as a whole
+
+    def validate(self) -> None:
+        """Check every column in full, decompressing the values: what a leader does before append.
+
+        After it passes, no accessor raises. Raises BatchError, or PayloadTooLarge where one record
+        is beyond the limits.
+        """
+        header, limits = self.header, self.limits
+        if max(self.lanes()) >= len(LANES):
+            raise BatchError("an unknown lane")
+        if max(self.value_lengths()) > limits.value_bytes_max:
+            raise PayloadTooLarge(f"a value beyond {limits.value_bytes_max} bytes")
+        self.values()
+        if max(map(len, filter(None, self.keys())), default=0) > limits.key_bytes_max:
+            raise PayloadTooLarge(f"a key beyond {limits.key_bytes_max} bytes")
+        if header.flags & HAS_HEADERS:
+            lengths = self._uint32s(self._wide_bytes() + 12 * header.count)
+            if max(lengths) > limits.headers_bytes_max:
+                raise PayloadTooLarge(f"headers beyond {limits.headers_bytes_max} bytes")
+            self.headers()
+        elif header.headers_bytes:
+            raise BatchError("headers without their column")
+        if header.flags & HAS_MESSAGE_IDS:
+            if max(self._id_lengths()) > limits.message_id_bytes_max:
+                raise PayloadTooLarge(f"a message id beyond {limits.message_id_bytes_max} bytes")
+            self.message_ids()
+        elif header.message_ids_bytes:
+            raise BatchError("message ids without their column")
+        times = (*filter(None, self.deliver_at()), *filter(None, self.expires_at()))
+        if max(times, default=0) > INT64_MAX or max(self.timestamps_ms()) > INT64_MAX:
+            raise BatchError("a time out of range")
+
+    def select(self, rows: Sequence[int]) -> RecordBatch:
+        """A new batch of these rows, in this order, with the same codec and producer.
+
+        The base sequence becomes the first row's, so it only stays true for a run of rows. Raises
+        BatchError on no rows, IndexError on rows that do not exist.
+        """
+        header = self.header
+        has_identity = header.producer_id != 0 and len(rows) > 0
+        return RecordBatch.parse(
+            encode_columns(
+                _pick(self.values(), rows),
+                _pick(self.keys(), rows),
+                timestamps_ms=_pick(self.timestamps_ms(), rows),
+                lanes=_pick(self.lanes(), rows),
+                headers=_pick(self.headers(), rows),
+                deliver_at_ms=_pick(self.deliver_at(), rows),
+                expires_at_ms=_pick(self.expires_at(), rows),
+                message_ids=_pick(self.message_ids(), rows),
+                codec=self.codec,
+                producer_id=header.producer_id,
+                producer_epoch=header.producer_epoch,
+                base_sequence=header.base_sequence + rows[0] if has_identity else 0,
+                limits=self.limits,
+            ),
+            self.limits,
+        )
+
+    # where columns are: deliver-at and expires-at come first, where there are any
+
+    def _wide_bytes(self) -> int:
+        flags = self.header.flags
+        wide = bool(flags & HAS_DELIVER_AT) + bool(flags & HAS_EXPIRES_AT)
+        return 8 * self.header.count * wide
+
+    def _uint32s(self, at: int) -> tuple[int, ...]:
+        return struct.unpack_from(f"<{self.header.count}I", self.buffer, HEADER_BYTES + at)
+
+    def _id_lengths(self) -> tuple[int, ...]:
+        columns = 16 if self.header.flags & HAS_HEADERS else 12
+        return self._uint32s(self._wide_bytes() + columns * self.header.count)
+
+    def _times(self, flag: int, at: int) -> list[int | None]:
+        if not self.header.flags & flag:
+            return [None] * self.header.count
+        form = f"<{self.header.count}Q"
+        return [time or None for time in struct.unpack_from(form, self.buffer, HEADER_BYTES + at)]
+
+
+_CODECS = frozenset(Codec)
+
+
+def _cut(blob: bytes, start: int, lengths: Iterable[int]) -> list[bytes]:
+    ends = list(accumulate(lengths, initial=start))
+    return [blob[a:b] for a, b in zip(ends, ends[1:], strict=False)]
+
+
+def _pick(column: Sequence[_T], rows: Sequence[int]) -> list[_T]:
+    return [column[row] for row in rows]

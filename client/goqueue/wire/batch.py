@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, repeat
+from itertools import accumulate, pairwise, repeat
 from operator import add
 from typing import Final, TypeVar
 
@@ -290,7 +290,7 @@ _CODECS = frozenset(Codec)
 
 def _cut(blob: bytes, start: int, lengths: Iterable[int]) -> list[bytes]:
     ends = list(accumulate(lengths, initial=start))
-    return [blob[a:b] for a, b in zip(ends, ends[1:], strict=False)]
+    return [blob[a:b] for a, b in pairwise(ends)]
 
 
 def _pick(column: Sequence[_T], rows: Sequence[int]) -> list[_T]:

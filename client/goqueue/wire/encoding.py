@@ -93,59 +93,26 @@ def encode_columns(
         None if isinstance(timestamps_ms, int) else timestamps_ms,
         None if isinstance(lanes, int) else lanes,
     )  # fmt: skip
-    if not 0 <= producer_id <= UINT64_MAX or not 0 <= base_sequence <= UINT64_MAX:
-        raise BatchError("producer id and sequence are 64-bit numbers")
-    if not 0 <= producer_epoch <= UINT32_MAX:
-        raise BatchError("the producer epoch is a 32-bit number")
-    if producer_id == 0 and (producer_epoch or base_sequence):
-        raise BatchError("a sequence without a producer")
-
-    base_timestamp_ms, deltas = _timestamps(timestamps_ms, count)
+    _check_identity(producer_id, producer_epoch, base_sequence)
+    base_ms, deltas = _timestamps(timestamps_ms, count)
     key_lengths, key_blob = _keys(keys, count, limits)
     value_lengths = _lengths(values, limits.value_bytes_max, "value")
-    plain = b"".join(values)
-    if len(plain) > limits.values_plain_bytes_max:
-        raise PayloadTooLarge(
-            f"values of {len(plain)} bytes in a batch: at most {limits.values_plain_bytes_max}",
-            limit=limits.values_plain_bytes_max,
-        )
     header_lengths, header_blob = _headers(headers, limits)
     id_lengths, id_blob = _message_ids(message_ids, limits)
-    deliver_at = _times(deliver_at_ms)
-    expires_at = _times(expires_at_ms)
-    stored_codec, block = compress(
-        plain, codec if isinstance(codec, Codec) else Codec.named(codec), level
-    )
+    wide = (_times(deliver_at_ms), _times(expires_at_ms))
+    plain = _plain(values, limits)
+    named = codec if isinstance(codec, Codec) else Codec.named(codec)
+    stored, block = compress(plain, named, level)
 
-    parts = [
-        deliver_at, expires_at, deltas, key_lengths, value_lengths, header_lengths, id_lengths,
-        _lanes(lanes, count), key_blob, header_blob, id_blob, block,
-    ]  # fmt: skip
+    flags = _flags(*wide, header_lengths, id_lengths)
+    columns = (deltas, key_lengths, value_lengths, header_lengths, id_lengths, _lanes(lanes, count))
+    parts = (*wide, *columns, key_blob, header_blob, id_blob, block)
     length = HEADER_BYTES + sum(map(len, parts))
-    if length > limits.batch_bytes_max:
-        raise PayloadTooLarge(
-            f"a batch of {length} bytes: at most {limits.batch_bytes_max}",
-            limit=limits.batch_bytes_max,
-        )
+    _check_length(length, limits)
     header = Header(
-        crc=0,
-        length=length,
-        count=count,
-        producer_id=producer_id,
-        base_timestamp_ms=base_timestamp_ms,
-        producer_epoch=producer_epoch,
-        flags=HAS_DELIVER_AT * bool(deliver_at)
-        | HAS_EXPIRES_AT * bool(expires_at)
-        | HAS_HEADERS * bool(header_lengths)
-        | HAS_MESSAGE_IDS * bool(id_lengths),
-        codec=stored_codec,
-        base_sequence=base_sequence,
-        keys_bytes=len(key_blob),
-        headers_bytes=len(header_blob),
-        message_ids_bytes=len(id_blob),
-        values_bytes=len(block),
-        values_plain_bytes=len(plain),
-    )
+        0, length, count, producer_id, base_ms, producer_epoch, flags, stored, base_sequence,
+        len(key_blob), len(header_blob), len(id_blob), len(block), len(plain),
+    )  # fmt: skip
     return pack_batch(header, parts)
 
 
@@ -158,6 +125,42 @@ def _check_counts(count: int, limits: Limits, *columns: Sequence[object] | None)
         )
     if any(column is not None and len(column) != count for column in columns):
         raise BatchError("columns of different lengths")
+
+
+def _check_identity(producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+    if not 0 <= producer_id <= UINT64_MAX or not 0 <= base_sequence <= UINT64_MAX:
+        raise BatchError("producer id and sequence are 64-bit numbers")
+    if not 0 <= producer_epoch <= UINT32_MAX:
+        raise BatchError("the producer epoch is a 32-bit number")
+    if producer_id == 0 and (producer_epoch or base_sequence):
+        raise BatchError("a sequence without a producer")
+
+
+def _check_length(length: int, limits: Limits) -> None:
+    if length > limits.batch_bytes_max:
+        raise PayloadTooLarge(
+            f"a batch of {length} bytes: at most {limits.batch_bytes_max}",
+            limit=limits.batch_bytes_max,
+        )
+
+
+def _flags(deliver_at: bytes, expires_at: bytes, header_lengths: bytes, id_lengths: bytes) -> int:
+    return (
+        HAS_DELIVER_AT * bool(deliver_at)
+        | HAS_EXPIRES_AT * bool(expires_at)
+        | HAS_HEADERS * bool(header_lengths)
+        | HAS_MESSAGE_IDS * bool(id_lengths)
+    )
+
+
+def _plain(values: Sequence[bytes], limits: Limits) -> bytes:
+    total = sum(map(len, values))
+    if total > limits.values_plain_bytes_max:
+        raise PayloadTooLarge(
+            f"values of {total} bytes in a batch: at most {limits.values_plain_bytes_max}",
+            limit=limits.values_plain_bytes_max,
+        )
+    return b"".join(values)
 
 
 def _uint32s(numbers: Iterable[int], count: int) -> bytes:

@@ -8,7 +8,7 @@ also guards the header.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -94,7 +94,7 @@ class Header:
         return row * self.count
 
 
-def pack_batch(header: Header, parts: list[bytes]) -> bytes:
+def pack_batch(header: Header, parts: Sequence[bytes]) -> bytes:
     """The batch: the header with its checksum filled in, then the parts."""
     head = HEADER.pack(
         MAGIC, VERSION, 0, header.length, header.count, header.producer_id,
@@ -102,7 +102,7 @@ def pack_batch(header: Header, parts: list[bytes]) -> bytes:
         header.base_sequence, header.keys_bytes, header.headers_bytes, header.message_ids_bytes,
         header.values_bytes, header.values_plain_bytes, 0,
     )  # fmt: skip
-    batch = bytearray().join((head, *parts))
+    batch = bytearray(b"").join((head, *parts))
     with memoryview(batch) as view:
         _LENGTH.pack_into(batch, 4, crc32c.crc32c(view[CRC_FROM:]))
     return bytes(batch)

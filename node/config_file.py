@@ -96,10 +96,9 @@ def options(part: type[Any] = NodeConfig) -> Iterator[tuple[Option, Any]]:
     """Every option with its default, in the order of the dataclasses."""
     for item in dataclasses.fields(part):
         if "option" in item.metadata:
-            default = (
-                item.default if item.default is not dataclasses.MISSING else item.default_factory()  # type: ignore[misc]
-            )
-            yield item.metadata["option"], default
+            factory: Any = item.default_factory
+            missing = item.default is dataclasses.MISSING
+            yield item.metadata["option"], factory() if missing else item.default
         elif dataclasses.is_dataclass(item.default_factory):
             yield from options(item.default_factory)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from node.config_option import (
     duration_ms,
+    flag,
     integer,
     option,
     size_bytes,
@@ -149,6 +150,12 @@ class StorageOptions:
         low=0,
         high=90,
         why="the same for large disks; the larger of the two counts",
+    )
+    accept_loss: bool = option(
+        False,
+        key="storage.acceptLoss",
+        parse=flag,
+        why="a node that holds the only copy refuses to start on damage, until told",
     )
     retention_check_ms: int = option(
         10_000,

@@ -39,14 +39,20 @@ class Codec(IntEnum):
         return codec
 
 
+LEVEL_MAX = {Codec.NONE: 22, Codec.ZSTD: 22, Codec.LZ4: 12, Codec.GZIP: 9}
+"""Levels start at 1, the fastest; without a codec the level has no effect."""
+
 _BY_NAME = {codec.name.lower(): codec for codec in Codec}
 
 
 def compress(plain: bytes, codec: Codec, level: int = 1) -> tuple[Codec, bytes]:
     """The block and the codec it is stored with: NONE where compressing is not worth it.
 
-    Levels are each codec's own (zstd 1 to 22, lz4 1 fast or 2 to 12 high compression, gzip 1 to 9).
+    Levels are each codec's own: zstd 1 to 22, lz4 1 (fast) or 2 to 12 (high compression), gzip 1
+    to 9. Raises BadRequest on another.
     """
+    if not 1 <= level <= LEVEL_MAX[codec]:
+        raise BadRequest(f"{codec.name.lower()} has levels 1 to {LEVEL_MAX[codec]}, not {level}")
     if codec is Codec.NONE or len(plain) < COMPRESSION_BYTES_MIN:
         return Codec.NONE, plain
     block = _compress(plain, codec, level)

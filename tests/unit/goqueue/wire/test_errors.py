@@ -1,0 +1,103 @@
+"""Errors cross the wire and come back as themselves."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from goqueue.wire import errors
+from goqueue.wire.errors import (
+    GoQueueError,
+    NotLeader,
+    OffsetOutOfRange,
+    OutOfOrder,
+    ServerError,
+    Timeout,
+    Unavailable,
+    UnknownPartition,
+    UnknownTopic,
+    from_body,
+)
+
+CLASSES = sorted(
+    (
+        value
+        for value in vars(errors).values()
+        if isinstance(value, type) and issubclass(value, GoQueueError)
+    ),
+    key=lambda cls: cls.code,
+)
+SPECIAL = {
+    "offset_out_of_range": (5, 1, 3),
+    "unknown_topic": ("orders",),
+    "topic_exists": ("orders",),
+    "unknown_partition": ("orders", 9),
+    "out_of_order": (4, 6),
+    "not_leader": ("node-2",),
+}
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_an_error_comes_back_as_itself(cls: type[GoQueueError]) -> None:
+    error = cls(*SPECIAL.get(cls.code, ("because",)))
+
+    again = from_body(json.loads(json.dumps(error.to_body())))
+
+    assert type(again) is cls
+    assert again.to_body() == error.to_body()
+    assert str(again) == error.message
+
+
+def test_codes_are_unique() -> None:
+    assert len({cls.code for cls in CLASSES}) == len(CLASSES)
+
+
+def test_the_body_has_the_fixed_fields_and_the_data() -> None:
+    assert OffsetOutOfRange(9, first=2, next=5).to_body() == {
+        "error": "offset 9 is outside 2 to 5",
+        "status": 400,
+        "code": "offset_out_of_range",
+        "retriable": False,
+        "outcome": "none",
+        "offset": 9,
+        "first": 2,
+        "next": 5,
+    }
+
+
+def test_data_never_hides_a_fixed_field() -> None:
+    assert GoQueueError("x", status=200, code="ok").to_body()["code"] == "error"
+
+
+def test_outcome_and_retriability_can_be_told_apart_from_the_class() -> None:
+    error = Timeout("no leader in time", outcome="none", retriable=False)
+
+    again = from_body(error.to_body())
+
+    assert (again.outcome, again.retriable) == ("none", False)
+    assert (Timeout().outcome, Timeout().retriable) == ("unknown", True)
+
+
+def test_an_unknown_code_becomes_a_server_error_that_keeps_it() -> None:
+    error = from_body(
+        {"error": "new", "status": 418, "code": "teapot", "retriable": True, "outcome": "none"}
+    )
+
+    assert isinstance(error, ServerError)
+    assert error.data["code"] == "teapot"
+    assert (error.http_status, error.retriable, error.outcome) == (418, True, "none")
+
+
+def test_a_body_of_another_make_still_reads() -> None:
+    error = from_body({"error": "topic not found", "status": "404", "outcome": "perhaps"})
+
+    assert isinstance(error, ServerError)
+    assert error.message == "topic not found"
+    assert error.outcome == "unknown"
+
+
+def test_families_can_be_caught_together() -> None:
+    assert issubclass(NotLeader, Unavailable)
+    assert isinstance(UnknownPartition("t", 1), type(UnknownTopic("t")).__mro__[1])
+    assert OutOfOrder(1, 2).data == {"expected": 1, "got": 2}

@@ -1,0 +1,95 @@
+"""From the write-ahead log to each group's hard state, checkpoint and newest entries.
+
+Replay goes by LSN: of each group only what lies past the checkpoint's LSN is replayed, all of it,
+whatever its index; an append at i implies that entries from i on were truncated.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from goqueue.wire.types import GroupId, Index, Lsn
+from log.disk import Disk
+from log.entry import Entry, decode_frames
+from log.errors import WalDamaged
+from log.wal import FileHeader, GroupMeta, Record, RecordKind, WalState
+from log.wal_reader import WalImage, read_wal
+
+_TAIL_KINDS = (RecordKind.APPEND, RecordKind.TRUNCATE)
+
+
+@dataclass(slots=True)
+class Replay:
+    """The fold of a whole log: final state, and per group the records past the checkpoint."""
+
+    directory: str
+    state: WalState = field(default_factory=WalState)
+    image: WalImage | None = None
+    _tails: dict[GroupId, deque[Record]] = field(default_factory=dict)
+    _bases: dict[GroupId, Index] = field(default_factory=dict)
+    _first: bool = True
+
+    def on_header(self, header: FileHeader) -> None:
+        state = header.state
+        if self._first or state.checkpoint_lsn > self.state.checkpoint_lsn:
+            self._bases = {group: meta.checkpoint_index for group, meta in state.groups.items()}
+        self._first = False
+        self.state = state
+        self._prune()
+
+    def on_record(self, record: Record) -> None:
+        self.state.apply(record)
+        kind, group = record.kind, record.group
+        if kind in _TAIL_KINDS:
+            self._tails.setdefault(group, deque()).append(record)
+        elif kind == RecordKind.CHECKPOINT:
+            for moved in self._prune():
+                self._bases[moved] = self.state.groups[moved].checkpoint_index
+        elif kind in (RecordKind.CREATE, RecordKind.REMOVE):
+            self._tails.pop(group, None)
+            self._bases[group] = Index(0)
+
+    def tail(self, group: GroupId) -> tuple[list[tuple[Lsn, Entry]], str]:
+        """Entries past the checkpoint with their LSNs, and what is wrong with them, if anything."""
+        base = self._bases.get(group, Index(0))
+        entries: list[tuple[Lsn, Entry]] = []
+        for record in self._tails.get(group, ()):
+            if record.kind == RecordKind.TRUNCATE:
+                kept = int.from_bytes(record.payload, "little") - 1
+                base = Index(min(base, kept))
+                del entries[max(0, kept - base) :]
+                continue
+            for entry in decode_frames(record.payload, name=f"{self.directory}:{group}"):
+                if not base < entry.index <= base + len(entries) + 1:
+                    return [], f"entry {entry.index} does not follow {base + len(entries)}"
+                del entries[entry.index - base - 1 :]
+                entries.append((record.lsn, entry))
+        if base != self.state.groups[group].checkpoint_index:
+            return [], f"replay begins at {base}, not at the checkpoint"
+        return entries, ""
+
+    def _prune(self) -> list[GroupId]:
+        """Forgets records up to the checkpoint; the groups that had some."""
+        moved = []
+        for group, tail in self._tails.items():
+            before = len(tail)
+            while tail and tail[0].lsn <= self.state.checkpoint_lsn:
+                tail.popleft()
+            if len(tail) < before and group in self.state.groups:
+                moved.append(group)
+        return moved
+
+
+def replay_wal(disk: Disk, directory: str) -> Replay:
+    """Reads the log in this directory. Raises WalDamaged or NewerFormat."""
+    replay = Replay(directory)
+    replay.image = read_wal(disk, directory, replay.on_header, replay.on_record)
+    if replay.image is not None:
+        oldest = replay.image.files[0]
+        if oldest.start_lsn > replay.state.checkpoint_lsn and oldest.number > 1:
+            raise WalDamaged(oldest.path, 0, "the files before it are missing")
+    return replay
+
+
+__all__ = ["GroupMeta", "Replay", "replay_wal"]

@@ -1,0 +1,239 @@
+"""The write-ahead log's format: file headers, flush blocks and the records inside them.
+
+All little-endian. An LSN counts block bytes, headers included, over all files; file headers are
+not counted. So the block at LSN n of a file that starts at LSN s lies at byte
+`header_bytes + n - s`, and a record's LSN, the block position after its last byte, is known when it
+is appended.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from crc32c import crc32c
+
+from goqueue.wire.types import GROUP_ID_BYTES, GroupId, Index, Lsn, Term
+from log.errors import NewerFormat, WalDamaged
+
+FORMAT = 1
+FILE_MAGIC = b"GQ-WAL\r\n"
+BLOCK_MAGIC = b"GQwB"
+
+PREFIX = struct.Struct("<8sIHHI")
+"""Magic, CRC-32C of all that follows it, format, zero, header bytes: kept by every later format."""
+_FILE = struct.Struct("<QQQQQQI")
+_GROUP = struct.Struct("<QQQQQQH")
+_NO_VOTE = 0xFFFF
+BLOCK = struct.Struct("<4sIQQQII")
+BLOCK_BYTES = BLOCK.size
+RECORD = struct.Struct("<BBHI20s")
+RECORD_BYTES = RECORD.size
+_PAIR = struct.Struct("<QQ")
+_CHECKPOINT_ITEM = struct.Struct("<20sQ")
+_HEADER_BYTES_MAX = 64 << 20
+
+
+class RecordKind(IntEnum):
+    """What a record in a flush block says about its group (or, CHECKPOINT, about the node)."""
+
+    APPEND = 1
+    HARD_STATE = 2
+    TRUNCATE = 3
+    CREATE = 4
+    REMOVE = 5
+    CHECKPOINT = 6
+    START = 7
+    DAMAGED = 8
+
+
+@dataclass(slots=True)
+class GroupMeta:
+    """What the write-ahead log knows of a group besides its entries.
+
+    Segments hold, synced, `first_index` to `checkpoint_index`. `base_term` is the term of the entry
+    before the first, 0 where unknown. A quarantined group has a damaged range, else both are 0.
+    """
+
+    term: Term = Term(0)
+    vote: str | None = None
+    checkpoint_index: Index = Index(0)
+    first_index: Index = Index(1)
+    base_term: Term = Term(0)
+    damaged_first: Index = Index(0)
+    damaged_last: Index = Index(0)
+
+
+@dataclass(slots=True)
+class WalState:
+    """The fold of all records up to some LSN: what a file header states.
+
+    Of every group, everything logged up to `checkpoint_lsn` is in synced segments.
+    """
+
+    checkpoint_lsn: Lsn = Lsn(0)
+    groups: dict[GroupId, GroupMeta] = field(default_factory=dict)
+
+    def apply(self, record: Record) -> None:
+        """Folds one record in; appends change nothing here."""
+        kind, group, payload = record.kind, record.group, record.payload
+        if kind == RecordKind.CHECKPOINT:
+            self._checkpoint(payload)
+        elif kind == RecordKind.CREATE:
+            self.groups.setdefault(group, GroupMeta())
+        elif kind == RecordKind.REMOVE:
+            self.groups.pop(group, None)
+        elif kind != RecordKind.APPEND and (meta := self.groups.get(group)) is not None:
+            if kind == RecordKind.HARD_STATE:
+                meta.term = Term(int.from_bytes(payload[:8], "little"))
+                meta.vote = bytes(payload[8:]).decode() if record.flags else None
+            elif kind == RecordKind.TRUNCATE:
+                lowered = int.from_bytes(payload, "little") - 1
+                meta.checkpoint_index = Index(min(meta.checkpoint_index, lowered))
+            elif kind == RecordKind.START:
+                first, term = _PAIR.unpack(payload)
+                meta.first_index, meta.base_term = first, term
+            elif kind == RecordKind.DAMAGED:
+                meta.damaged_first, meta.damaged_last = _PAIR.unpack(payload)
+
+    def _checkpoint(self, payload: bytes | memoryview) -> None:
+        self.checkpoint_lsn = Lsn(int.from_bytes(payload[:8], "little"))
+        for packed, index in _CHECKPOINT_ITEM.iter_unpack(payload[8:]):
+            if (meta := self.groups.get(GroupId.unpack(packed))) is not None:
+                meta.checkpoint_index = index
+
+
+@dataclass(slots=True)
+class Record:
+    """One record of a block; `lsn` is the position after its last byte."""
+
+    lsn: Lsn
+    kind: int
+    flags: int
+    group: GroupId
+    payload: bytes | memoryview
+
+
+@dataclass(slots=True)
+class FileHeader:
+    """A file's first bytes; written after the previous file's last sync, ending at `start_lsn`."""
+
+    file_id: int
+    number: int
+    start_lsn: Lsn
+    file_bytes: int
+    incarnation: int
+    state: WalState
+    header_bytes: int = 0
+
+
+def hard_state_payload(term: int, vote: str | None) -> bytes:
+    return term.to_bytes(8, "little") + (vote or "").encode()
+
+
+def pair_payload(first: int, second: int) -> bytes:
+    return _PAIR.pack(first, second)
+
+
+def checkpoint_payload(lsn: int, indexes: Sequence[tuple[GroupId, int]]) -> bytes:
+    items = (_CHECKPOINT_ITEM.pack(group.pack(), index) for group, index in indexes)
+    return lsn.to_bytes(8, "little") + b"".join(items)
+
+
+def encode_header(header: FileHeader) -> bytes:
+    """The file header's bytes; sets `header.header_bytes`."""
+    parts = [
+        _FILE.pack(
+            header.file_id,
+            header.number,
+            header.start_lsn,
+            header.file_bytes,
+            header.incarnation,
+            header.state.checkpoint_lsn,
+            len(header.state.groups),
+        )
+    ]
+    for group, meta in header.state.groups.items():
+        vote = b"" if meta.vote is None else meta.vote.encode()
+        parts += (
+            group.pack(),
+            _GROUP.pack(
+                meta.term,
+                meta.checkpoint_index,
+                meta.first_index,
+                meta.base_term,
+                meta.damaged_first,
+                meta.damaged_last,
+                _NO_VOTE if meta.vote is None else len(vote),
+            ),
+            vote,
+        )
+    body = b"".join(parts)
+    header.header_bytes = PREFIX.size + len(body)
+    tail = struct.pack("<HHI", FORMAT, 0, header.header_bytes)
+    return b"".join((FILE_MAGIC, struct.pack("<I", crc32c(body, crc32c(tail))), tail, body))
+
+
+def decode_header(data: bytes, name: str) -> FileHeader:
+    """The header at the start of a file. Raises WalDamaged, or NewerFormat naming the file."""
+    if len(data) < PREFIX.size:
+        raise WalDamaged(name, 0, "shorter than a file header")
+    magic, crc, version, _zero, length = PREFIX.unpack_from(data)
+    if magic != FILE_MAGIC:
+        raise WalDamaged(name, 0, "not a write-ahead log file")
+    if not PREFIX.size + _FILE.size <= length <= min(len(data), _HEADER_BYTES_MAX) and (
+        version <= FORMAT
+    ):
+        raise WalDamaged(name, 0, "header cut short")
+    if crc32c(memoryview(data)[12:length]) != crc:
+        raise WalDamaged(name, 0, "header checksum mismatch")
+    if version > FORMAT:
+        raise NewerFormat(name, version, FORMAT)
+    file_id, number, start, size, incarnation, checkpoint, count = _FILE.unpack_from(
+        data, PREFIX.size
+    )
+    state = WalState(Lsn(checkpoint))
+    at = PREFIX.size + _FILE.size
+    for _ in range(count):
+        group = GroupId.unpack(data, at)
+        *values, vote_bytes = _GROUP.unpack_from(data, at + GROUP_ID_BYTES)
+        at += GROUP_ID_BYTES + _GROUP.size
+        vote = None
+        if vote_bytes != _NO_VOTE:
+            vote = data[at : at + vote_bytes].decode()
+            at += vote_bytes
+        term, *rest = values
+        state.groups[group] = GroupMeta(term, vote, *rest)
+    return FileHeader(file_id, number, Lsn(start), size, incarnation, state, length)
+
+
+def encode_block(file_id: int, lsn: int, synced_lsn: int, payload: bytes) -> bytes:
+    """A flush block's header; the payload follows it."""
+    rest = BLOCK.pack(BLOCK_MAGIC, 0, file_id, lsn, synced_lsn, len(payload), 0)[8:]
+    return BLOCK_MAGIC + struct.pack("<I", crc32c(payload, crc32c(rest))) + rest
+
+
+def read_block(data: memoryview, at: int, file_id: int, lsn: int) -> tuple[int, int] | None:
+    """(payload length, synced LSN) of the valid block of this file and LSN here, else None."""
+    if len(data) - at < BLOCK_BYTES:
+        return None
+    magic, crc, block_file, block_lsn, synced, length, _zero = BLOCK.unpack_from(data, at)
+    if magic != BLOCK_MAGIC or block_file != file_id or block_lsn != lsn:
+        return None
+    if length > len(data) - at - BLOCK_BYTES:
+        return None
+    if crc32c(data[at + 8 : at + BLOCK_BYTES + length]) != crc:
+        return None
+    return length, synced
+
+
+def records(payload: memoryview, lsn: int) -> Iterator[Record]:
+    """The records of a verified block's payload, which starts at this LSN."""
+    at = 0
+    while at < len(payload):
+        kind, flags, _pad, length, group = RECORD.unpack_from(payload, at)
+        body = at + RECORD_BYTES
+        at = body + length
+        yield Record(Lsn(lsn + at), kind, flags, GroupId.unpack(group), payload[body:at])

@@ -1,0 +1,126 @@
+"""Reading the log back: every record in LSN order, torn tails told from damage.
+
+A bad block is damage where a later file's header or a later valid block shows that it had been
+synced; otherwise the power went while it was written, nothing of it was ever acknowledged, and the
+log ends before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from goqueue.wire.types import Lsn
+from log.disk import Disk
+from log.errors import WalDamaged
+from log.wal import (
+    BLOCK_BYTES,
+    BLOCK_MAGIC,
+    FileHeader,
+    Record,
+    decode_header,
+    read_block,
+    records,
+)
+from log.wal_writer import SUFFIX, WalFile, file_path
+
+
+@dataclass(slots=True)
+class WalImage:
+    """What is on disk: its files, oldest first, and the LSN at which the next file begins."""
+
+    files: list[WalFile]
+    end_lsn: Lsn
+    incarnation: int
+
+
+@dataclass(slots=True)
+class _Loaded:
+    path: str
+    data: bytes
+    header: FileHeader
+
+
+def read_wal(
+    disk: Disk,
+    directory: str,
+    on_header: Callable[[FileHeader], None],
+    on_record: Callable[[Record], None],
+) -> WalImage | None:
+    """Reads every file; None where there is none. Raises WalDamaged or NewerFormat by name."""
+    numbers = _numbers(disk, directory)
+    if not numbers:
+        return None
+    paths = [file_path(directory, number) for number in numbers]
+    files: list[WalFile] = []
+    current = _load(disk, paths[0], numbers[0])
+    while True:
+        following = None
+        if len(files) + 1 < len(numbers):
+            number = numbers[len(files) + 1]
+            following = _load(disk, paths[len(files) + 1], number)
+            if number != numbers[len(files)] + 1:
+                raise WalDamaged(file_path(directory, number - 1), 0, "the file is missing")
+        header = current.header
+        files.append(WalFile(current.path, header.number, header.start_lsn))
+        on_header(header)
+        limit = following.header.start_lsn if following else None
+        end_lsn = _read_blocks(current, limit, on_record)
+        if following is None:
+            return WalImage(files, end_lsn, header.incarnation)
+        current = following
+
+
+def _numbers(disk: Disk, directory: str) -> list[int]:
+    names = (name for name in disk.list_directory(directory) if name.endswith(SUFFIX))
+    return sorted(int(name.removesuffix(SUFFIX), 16) for name in names)
+
+
+def _load(disk: Disk, path: str, number: int) -> _Loaded:
+    handle = disk.open(path)
+    try:
+        data = disk.pread(handle, disk.size(path), 0)
+    finally:
+        disk.close(handle)
+    header = decode_header(data, path)
+    if header.number != number:
+        raise WalDamaged(path, 0, f"holds file number {header.number}")
+    if len(data) < header.file_bytes:
+        raise WalDamaged(path, len(data), f"shorter than the {header.file_bytes} allocated")
+    return _Loaded(path, data, header)
+
+
+def _read_blocks(file: _Loaded, limit: Lsn | None, on_record: Callable[[Record], None]) -> Lsn:
+    header = file.header
+    view = memoryview(file.data)
+    lsn: int = header.start_lsn
+    at = header.header_bytes
+    while limit is None or lsn < limit:
+        block = read_block(view, at, header.file_id, lsn)
+        if block is None:
+            if limit is not None:
+                raise WalDamaged(file.path, at, f"blocks up to LSN {limit} were synced")
+            _refuse_damage(file, at, lsn)
+            break
+        length, _synced = block
+        body = at + BLOCK_BYTES
+        for record in records(view[body : body + length], lsn + BLOCK_BYTES):
+            on_record(record)
+        at = body + length
+        lsn += BLOCK_BYTES + length
+    if limit is not None and lsn != limit:
+        raise WalDamaged(file.path, at, f"the next file begins at LSN {limit}")
+    return Lsn(lsn)
+
+
+def _refuse_damage(file: _Loaded, bad_at: int, bad_lsn: int) -> None:
+    """Raises WalDamaged where a later valid block knew the bad one synced."""
+    view = memoryview(file.data)
+    header = file.header
+    at = bad_at + 1
+    while (at := file.data.find(BLOCK_MAGIC, at)) >= 0:
+        lsn = header.start_lsn + at - header.header_bytes
+        block = read_block(view, at, header.file_id, lsn)
+        if block is not None and block[1] > bad_lsn:
+            raise WalDamaged(file.path, bad_at, f"LSN {bad_lsn} was synced, its block is bad")
+        at += 1

@@ -1,0 +1,163 @@
+"""Writing the log: blocks into preallocated files, a new file when one is full.
+
+Not thread-safe: one flush job at a time writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from goqueue.wire.types import Lsn
+from log.disk import Disk
+from log.wal import (
+    BLOCK_BYTES,
+    PREFIX,
+    FileHeader,
+    WalState,
+    encode_block,
+    encode_header,
+)
+
+SUFFIX = ".wal"
+SPARE = "spare"
+NEW = ".new"
+
+
+@dataclass(frozen=True, slots=True)
+class WalFile:
+    """A file that is still kept; `end_lsn` is known once the next file exists."""
+
+    path: str
+    number: int
+    start_lsn: Lsn
+
+
+def file_path(directory: str, number: int) -> str:
+    return f"{directory}/{number:016x}{SUFFIX}"
+
+
+class WalWriter:
+    """The newest file, and room for the next.
+
+    `plan` and `roll_needed` run on the loop's thread, `create` and `write` in jobs.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        file_bytes: int,
+        incarnation: int,
+        random_u64: Callable[[], int],
+    ) -> None:
+        self.incarnation = incarnation
+        self._disk = disk
+        self._directory = directory
+        self._file_bytes = file_bytes
+        self._random_u64 = random_u64
+        self._handle = -1
+        self._file_id = 0
+        self._start_lsn = 0
+        self._header_bytes = 0
+        self._unsynced = False
+        self._planned: FileHeader | None = None
+        self.files: list[WalFile] = []
+
+    def plan(self, state: WalState, start_lsn: int, block_bytes: int) -> tuple[FileHeader, bytes]:
+        """The next file's header: this state at this LSN, with room for at least one block."""
+        number = self._planned.number + 1 if self._planned else self._next_number()
+        header = FileHeader(
+            self._random_u64(),
+            number,
+            Lsn(start_lsn),
+            self._file_bytes,
+            self.incarnation,
+            state,
+        )
+        needed = len(encode_header(header)) + block_bytes
+        header.file_bytes = max(self._file_bytes, needed)
+        self._planned = header
+        return header, encode_header(header)
+
+    def roll_needed(self, lsn: int, block_bytes: int) -> bool:
+        """Whether a block of this size at this LSN does not fit into the newest planned file."""
+        planned = self._planned
+        assert planned is not None
+        end = planned.header_bytes + (lsn - planned.start_lsn) + block_bytes
+        return end > planned.file_bytes
+
+    def create(self, header: FileHeader, encoded: bytes) -> None:
+        """Syncs the previous file, then makes the next one durable under its name."""
+        disk = self._disk
+        if self._handle >= 0:
+            if self._unsynced:
+                disk.fdatasync(self._handle)
+            disk.close(self._handle)
+            self._handle = -1
+        path = file_path(self._directory, header.number)
+        new = path + NEW
+        self._claim_spare(new)
+        handle = disk.open(new, write=True, create=True)
+        try:
+            if disk.size(new) != header.file_bytes:
+                disk.preallocate(handle, header.file_bytes)
+            disk.pwritev(handle, [encoded], 0)
+            disk.fdatasync(handle)
+            disk.rename(new, path)
+            disk.sync_directory(self._directory)
+        except BaseException:
+            disk.close(handle)
+            raise
+        self._handle = handle
+        self._file_id = header.file_id
+        self._start_lsn = header.start_lsn
+        self._header_bytes = header.header_bytes
+        self._unsynced = False
+        self.files = [*self.files, WalFile(path, header.number, header.start_lsn)]
+
+    def write(self, lsn: int, synced_lsn: int, payload: bytes) -> None:
+        """One block at its place; durable after `sync`."""
+        block = encode_block(self._file_id, lsn, max(synced_lsn, self._start_lsn), payload)
+        position = self._header_bytes + lsn - self._start_lsn
+        assert position >= PREFIX.size
+        self._unsynced = True
+        self._disk.pwritev(self._handle, (block, payload), position)
+
+    def sync(self) -> None:
+        """Everything written survives a power cut."""
+        self._disk.fdatasync(self._handle)
+        self._unsynced = False
+
+    def prepare_spare(self) -> None:
+        """Allocates the next file ahead of need; called off the writer's path."""
+        spare = f"{self._directory}/{SPARE}"
+        if self._disk.exists(spare):
+            return
+        temporary = spare + ".tmp"
+        handle = self._disk.open(temporary, write=True, create=True)
+        try:
+            self._disk.preallocate(handle, self._file_bytes)
+            self._disk.fdatasync(handle)
+        finally:
+            self._disk.close(handle)
+        self._disk.rename(temporary, spare)
+
+    def _claim_spare(self, new: str) -> None:
+        try:
+            self._disk.rename(f"{self._directory}/{SPARE}", new)
+        except FileNotFoundError:
+            return
+
+    def close(self) -> None:
+        if self._handle >= 0:
+            self._disk.close(self._handle)
+            self._handle = -1
+
+    def _next_number(self) -> int:
+        return self.files[-1].number + 1 if self.files else 1
+
+
+def block_size(payload_bytes: int) -> int:
+    """What a block of this payload takes in the log."""
+    return BLOCK_BYTES + payload_bytes

@@ -1,0 +1,19 @@
+"""The peer link: one authenticated connection per pair of nodes, for all groups and requests."""
+
+from raft.link.config import DEFAULT_LIMITS, LinkLimits
+from raft.link.mesh import Address, InsecureListen, PeerMesh, Status
+from raft.link.rpc import Handler, LinkDown, RemoteError
+from raft.link.tls import PeerTls
+
+__all__ = [
+    "DEFAULT_LIMITS",
+    "Address",
+    "Handler",
+    "InsecureListen",
+    "LinkDown",
+    "LinkLimits",
+    "PeerMesh",
+    "PeerTls",
+    "RemoteError",
+    "Status",
+]

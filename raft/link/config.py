@@ -1,0 +1,43 @@
+"""Every bound of the peer link, with its unit and its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLimits:
+    """Defaults fit brokers in one data center; tests shorten the times."""
+
+    message_bytes_max: int = 32 * MIB
+    """The largest message, reassembled: a request body of 16 MiB and what surrounds it."""
+    backlog_bytes_max: int = 64 * MIB
+    """Unsent bytes at which a peer counts as stuck and its link is cut."""
+    write_high_bytes: int = 1 * MIB
+    """Bytes left to the socket's buffer; what exceeds them waits where status overtakes it."""
+    handshake_bytes_max: int = 2 * KIB
+    """All that an unauthenticated connection may send."""
+    handshake_s: float = 5.0
+    """From the connection's first moment to the peer's first status."""
+    unauthenticated_max: int = 64
+    """Open handshakes; one more cuts the oldest."""
+    status_interval_s: float = 0.5
+    silence_s: float = 3.0
+    """A peer that sends no byte for this long is cut."""
+    redial_first_s: float = 0.02
+    redial_max_s: float = 1.0
+    dial_timeout_s: float = 3.0
+    requests_in_flight_max: int = 1024
+    """Per peer and direction; one more is answered `busy`."""
+    request_timeout_max_s: float = 120.0
+    """What a caller asks for is cut to this."""
+    method_bytes_max: int = 64
+    status_bytes_max: int = 64 * KIB
+    admit_unlisted: bool = False
+    """Whether an authenticated node that is not in the table of peers may connect."""
+
+
+DEFAULT_LIMITS = LinkLimits()

@@ -1,0 +1,455 @@
+"""The links of one node to its peers: dialed, accepted, kept alive, and shared by all Raft groups.
+
+Every node dials every peer it has no link to, and accepts at any time, so a node that restarts is
+back as fast as it can dial. Two nodes keep one connection. When both dial at once, the smaller id's
+connection wins: a node that holds the peer's challenge for its own dial refuses the peer's if its
+own id is smaller, and drops its own otherwise. A peer that dials while a connection that it dialed
+is still known here has lost that one: the new one replaces it. A peer that dials while the
+connection that *we* dialed stands is refused, and ours is probed, so that a dead one shows itself.
+
+A link is up when the peer's first status has arrived, and down when its connection is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+import random
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import structlog
+
+from goqueue.wire.types import GROUP_ID_BYTES, GroupId, Incarnation, NodeId
+from raft.link.config import DEFAULT_LIMITS, LinkLimits
+from raft.link.connection import Connection
+from raft.link.frames import FrameError, Kind
+from raft.link.handshake import NONCE_BYTES, Acceptor, Dialer, Identity
+from raft.link.rpc import Caller, Handler, LinkDown, Responder
+from raft.link.tls import PeerTls, certificate_nodes
+
+Address = tuple[str, int]
+Status = dict[str, Any]
+
+_log = structlog.get_logger("link")
+_GROUPS_CACHED_MAX = 4096
+_UNLISTED_MAX = 256
+_STOP_S = 1.0
+_DUPLICATE = "duplicate"
+_encode_status = msgspec.msgpack.Encoder(enc_hook=str).encode
+_decode_status = msgspec.msgpack.Decoder(dict[str, Any]).decode
+
+
+class InsecureListen(Exception):
+    """Without a secret and without TLS, a node listens on loopback only."""
+
+
+class Peer:
+    """One other node: its address if it is listed, and the connection that stands."""
+
+    def __init__(self, node: NodeId, address: Address | None) -> None:
+        self.node = node
+        self.address = address
+        self.link: Connection | None = None
+        self.dialing: Connection | None = None
+        self.status: Status = {}
+        self.caller: Caller | None = None
+        self.responder: Responder | None = None
+        self.unlinked = asyncio.Event()
+        self.unlinked.set()
+        self.dialer: asyncio.Task[None] | None = None
+        self.complaint = ""
+
+
+class PeerMesh:
+    """The peer link of one node, used on one loop's thread.
+
+    `hello` tells the own status: in the first message of a link and twice a second after it.
+    `on_up(node, hello)` comes first, then `on_frame` and `on_status`, then `on_down(node)`; none of
+    them is called from inside `send`, and none after `stop()` began. `hello` dicts received carry
+    the proven `incarnation` of the peer. A frame handed to `on_frame` may be kept.
+    """
+
+    def __init__(
+        self,
+        *,
+        node: NodeId,
+        incarnation: int,
+        listen: Address,
+        peers: dict[NodeId, Address],
+        secret: bytes,
+        tls: PeerTls | None = None,
+        limits: LinkLimits = DEFAULT_LIMITS,
+        hello: Callable[[], Status],
+        on_frame: Callable[[NodeId, GroupId, memoryview], None],
+        on_up: Callable[[NodeId, Status], None],
+        on_down: Callable[[NodeId], None],
+        on_status: Callable[[NodeId, Status], None] | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.node = node
+        self._me = Identity(node, Incarnation(incarnation))
+        self._listen = listen
+        self._secret = b"" if tls else secret
+        self._tls = tls
+        self._limits = limits
+        self._hello = hello
+        self._on_frame = on_frame
+        self._on_up = on_up
+        self._on_down = on_down
+        self._on_status = on_status
+        self._rng = rng or random.Random(os.urandom(16))
+        self._peers: dict[NodeId, Peer] = {}
+        self._addresses = dict(peers)
+        self._handlers: dict[str, Handler] = {}
+        self._shaking: dict[Connection, None] = {}
+        self._groups: dict[bytes, GroupId] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+        self._server_context: ssl.SSLContext | None = None
+        self._client_context: ssl.SSLContext | None = None
+        self._running = False
+
+    @property
+    def address(self) -> Address:
+        """Where this node listens; the port is the real one after `start`."""
+        if self._server is None:
+            return self._listen
+        host, port = self._server.sockets[0].getsockname()[:2]
+        return str(host), int(port)
+
+    async def start(self) -> None:
+        """Listen, and begin to dial. Raises InsecureListen, OSError or ssl.SSLError."""
+        if not self._secret and self._tls is None and not _is_loopback(self._listen[0]):
+            raise InsecureListen(
+                f"peers on {self._listen[0]} need a cluster secret or TLS; "
+                "without both, listen on 127.0.0.1"
+            )
+        if self._tls is not None:
+            self._server_context = self._tls.server_context()
+            self._client_context = self._tls.client_context()
+        loop = asyncio.get_running_loop()
+        timeout = self._limits.handshake_s if self._tls else None
+        self._server = await loop.create_server(
+            self._accepting,
+            *self._listen,
+            ssl=self._server_context,
+            ssl_handshake_timeout=timeout,
+            backlog=1024,
+        )
+        self._running = True
+        self._spawn(self._tell_status())
+        self.set_peers(self._addresses)
+
+    async def stop(self) -> None:
+        """Close every link, sending what waits within a second. Idempotent; raises nothing."""
+        self._running = False
+        if self._server is not None:
+            self._server.close()
+        connections = [p.link for p in self._peers.values() if p.link] + list(self._shaking)
+        connections += [p.dialing for p in self._peers.values() if p.dialing]
+        tasks = list(self._tasks)
+        for peer in self._peers.values():
+            tasks += self._hang_up(peer)
+        for task in self._tasks:
+            task.cancel()
+        for connection in connections:
+            connection.close()
+        if connections:
+            await asyncio.wait([c.closed for c in connections], timeout=_STOP_S)
+            for connection in connections:
+                connection.abort()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_STOP_S)
+        self._peers.clear()
+
+    def set_peers(self, peers: dict[NodeId, Address]) -> None:
+        """Replace the table of peers: new ones are dialed, missing ones cut and kept out.
+
+        A changed address counts from the next dial on.
+        """
+        self._addresses = {node: address for node, address in peers.items() if node != self.node}
+        if not self._running:
+            return
+        for node in [n for n in self._peers if n not in self._addresses]:
+            peer = self._peers[node]
+            if peer.address is not None or not self._limits.admit_unlisted:
+                self._forget(peer)
+        for node, address in self._addresses.items():
+            peer = self._peer(node)
+            peer.address = address
+            if peer.dialer is None:
+                peer.dialer = self._spawn(self._dial(peer))
+
+    def connected(self) -> dict[NodeId, Status]:
+        """The latest status of every peer whose link is up."""
+        return {n: p.status for n, p in self._peers.items() if p.link and p.link.is_up}
+
+    def send(self, node: NodeId, group: GroupId, parts: Sequence[bytes | memoryview]) -> bool:
+        """Queue one Raft frame; False when there is no link. Delivery is never promised."""
+        peer = self._peers.get(node)
+        if peer is None or peer.link is None or not peer.link.is_up:
+            return False
+        return peer.link.put(Kind.RAFT, [group.pack(), *parts])
+
+    def backlog_bytes(self, node: NodeId) -> int:
+        """Bytes sent to this peer that its socket has not taken; 0 without a link."""
+        peer = self._peers.get(node)
+        return peer.link.backlog_bytes if peer is not None and peer.link is not None else 0
+
+    def handle(self, method: str, handler: Handler) -> None:
+        """Serve a method to peers. A GoQueueError it raises reaches the caller as it is."""
+        if method in self._handlers:
+            raise ValueError(f"method {method} has a handler")
+        self._handlers[method] = handler
+
+    async def request(self, node: NodeId, method: str, payload: bytes, timeout_s: float) -> bytes:
+        """Ask a peer. Raises LinkDown, Timeout, RemoteError or Busy. Cancelling stops the wait."""
+        peer = self._peers.get(node)
+        if peer is None or peer.link is None or peer.caller is None or not peer.link.is_up:
+            raise LinkDown(node, sent=False)
+        return await peer.caller.request(method, payload, timeout_s)
+
+    # What connections tell (raft.link.connection.Owner).
+
+    def opened(self, connection: Connection) -> None:
+        sock = connection.extra("socket")
+        if isinstance(sock, socket.socket) or hasattr(sock, "setsockopt"):
+            _tune(sock)
+        self._shaking[connection] = None
+        if connection.is_inbound:
+            inbound = [c for c in self._shaking if c.is_inbound]
+            if len(inbound) > self._limits.unauthenticated_max:
+                inbound[0].cut("too many open handshakes")
+
+    def admit(self, connection: Connection) -> str | None:
+        node = connection.peer.node
+        if self._tls is not None and node not in certificate_nodes(_certificate(connection)):
+            return f"the certificate does not stand for {node}"
+        if not self._running:
+            return "stopping"
+        if node not in self._addresses and not self._may_join_unlisted(node):
+            return f"{node} is not in this node's table of peers"
+        return self._admit_inbound(self._peer(node)) if connection.is_inbound else None
+
+    def established(self, connection: Connection) -> None:
+        peer = self._peer(connection.peer.node)
+        if peer.link is not None:
+            self._unlink(peer, "replaced by a newer connection")
+        peer.link = connection
+        peer.unlinked.clear()
+        peer.caller = Caller(peer.node, connection.put, self._limits)
+        peer.responder = Responder(peer.node, connection.put, self._handlers, self._limits)
+        connection.put_urgent(Kind.STATUS, self._status())
+
+    def received(self, connection: Connection, kind: int, payload: memoryview) -> None:
+        peer = self._peers.get(connection.peer.node)
+        if peer is None or peer.link is not connection:
+            raise FrameError("not the link to this peer any more")
+        if kind == Kind.STATUS:
+            self._receive_status(peer, connection, payload)
+            return
+        if not connection.is_up or peer.caller is None or peer.responder is None:
+            raise FrameError("a message before the first status")
+        if kind == Kind.RAFT:
+            self._receive_frame(peer.node, payload)
+        elif kind == Kind.REQUEST:
+            peer.responder.requested(payload)
+        elif kind == Kind.ANSWER:
+            peer.caller.answered(payload)
+        elif kind == Kind.FAILURE:
+            peer.caller.failed(payload)
+
+    def lost(self, connection: Connection) -> None:
+        self._shaking.pop(connection, None)
+        peer = self._peers.get(connection.peer.node)
+        if peer is not None and peer.link is connection:
+            self._unlink(peer, connection.reason)
+
+    # Accepting and dialing.
+
+    def _accepting(self) -> Connection:
+        handshake = Acceptor(self._me, self._secret, os.urandom(NONCE_BYTES))
+        return Connection(self, handshake, self._limits, asyncio.get_running_loop())
+
+    def _admit_inbound(self, peer: Peer) -> str | None:
+        if peer.link is not None and not peer.link.is_inbound and not peer.link.reason:
+            peer.link.put_urgent(Kind.STATUS, self._status())
+            return f"{_DUPLICATE}: a connection to this node stands"
+        if peer.dialing is not None:
+            if peer.dialing.challenged and self.node < peer.node and not peer.dialing.reason:
+                return f"{_DUPLICATE}: this node is connecting too"
+            peer.dialing.cut("the peer's own connection came first")
+        return None
+
+    async def _dial(self, peer: Peer) -> None:
+        loop, limits = asyncio.get_running_loop(), self._limits
+        delay_s = limits.redial_first_s
+        while True:
+            await peer.unlinked.wait()
+            assert peer.address is not None
+            dialer = Dialer(self._me, self._secret, os.urandom(NONCE_BYTES), peer.node)
+            connection = Connection(self, dialer, limits, loop)
+            peer.dialing = connection
+            try:
+                async with asyncio.timeout(limits.dial_timeout_s):
+                    await loop.create_connection(
+                        lambda made=connection: made,
+                        *peer.address,
+                        ssl=self._client_context,
+                        server_hostname=peer.node if self._tls else None,
+                    )
+                    succeeded = await connection.settled
+                complaint = connection.reason
+            except (OSError, ssl.SSLError, TimeoutError) as error:
+                succeeded, complaint = False, str(error) or "no answer in time"
+                connection.cut(complaint)
+            finally:
+                peer.dialing = None
+            self._complain(peer, "" if succeeded or not peer.unlinked.is_set() else complaint)
+            delay_s = limits.redial_first_s if succeeded else delay_s
+            await asyncio.sleep(delay_s * self._rng.uniform(0.5, 1.0))
+            delay_s = min(delay_s * 2, limits.redial_max_s)
+
+    def _complain(self, peer: Peer, complaint: str) -> None:
+        if complaint.startswith(_DUPLICATE):
+            return
+        if complaint and complaint != peer.complaint:
+            _log.warning("peer_not_reached", peer=peer.node, reason=complaint)
+        peer.complaint = complaint
+
+    # Status and silence.
+
+    async def _tell_status(self) -> None:
+        loop, limits = asyncio.get_running_loop(), self._limits
+        last = loop.time()
+        while True:
+            await asyncio.sleep(limits.status_interval_s)
+            now, stalled = loop.time(), loop.time() - last > 2 * limits.status_interval_s
+            last = now
+            status = self._status()
+            for peer in self._peers.values():
+                if peer.link is not None:
+                    peer.link.put_urgent(Kind.STATUS, status)
+            if not stalled:
+                self._cut_silent(now)
+
+    def _cut_silent(self, now: float) -> None:
+        """After a stall of this node nobody is cut: what peers sent may not have been read yet."""
+        for connection in list(self._shaking):
+            if now - connection.opened_at > self._limits.handshake_s:
+                connection.cut("the handshake took too long")
+        for peer in list(self._peers.values()):
+            if peer.link is not None and now - peer.link.heard_at > self._limits.silence_s:
+                peer.link.cut(f"silent for {self._limits.silence_s:.1f} s")
+
+    def _status(self) -> bytes:
+        status = _encode_status(self._hello())
+        if len(status) > self._limits.status_bytes_max:
+            raise ValueError(f"a status of {len(status)} bytes")
+        return status
+
+    def _receive_status(self, peer: Peer, connection: Connection, payload: memoryview) -> None:
+        if len(payload) > self._limits.status_bytes_max:
+            raise FrameError("the status is too long")
+        try:
+            status = _decode_status(payload)
+        except (msgspec.DecodeError, RecursionError, ValueError):
+            raise FrameError("the status is not a map") from None
+        status["incarnation"] = connection.peer.incarnation
+        peer.status = status
+        if not connection.is_up:
+            connection.is_up = True
+            self._shaking.pop(connection, None)
+            _log.info("peer_up", peer=peer.node, inbound=connection.is_inbound)
+            self._call(self._on_up, peer.node, status)
+        elif self._on_status is not None:
+            self._call(self._on_status, peer.node, status)
+
+    def _receive_frame(self, node: NodeId, payload: memoryview) -> None:
+        if len(payload) < GROUP_ID_BYTES:
+            raise FrameError("a Raft frame without a group")
+        packed = bytes(payload[:GROUP_ID_BYTES])
+        group = self._groups.get(packed)
+        if group is None:
+            if len(self._groups) >= _GROUPS_CACHED_MAX:
+                self._groups.clear()
+            group = self._groups[packed] = GroupId.unpack(packed)
+        self._call(self._on_frame, node, group, payload[GROUP_ID_BYTES:])
+
+    def _call(self, callback: Callable[..., None], *args: Any) -> None:
+        if not self._running:
+            return
+        try:
+            callback(*args)
+        except Exception:  # noqa: BLE001 - a receiver's fault must not look like the peer's
+            _log.exception("peer_callback_failed", callback=getattr(callback, "__qualname__", "?"))
+
+    # The table of peers.
+
+    def _peer(self, node: NodeId) -> Peer:
+        peer = self._peers.get(node)
+        if peer is None:
+            peer = self._peers[node] = Peer(node, self._addresses.get(node))
+        return peer
+
+    def _may_join_unlisted(self, node: NodeId) -> bool:
+        return self._limits.admit_unlisted and (
+            node in self._peers or len(self._peers) < _UNLISTED_MAX
+        )
+
+    def _unlink(self, peer: Peer, reason: str) -> None:
+        connection, was_up = peer.link, peer.link is not None and peer.link.is_up
+        self._hang_up(peer)
+        peer.link = None
+        if connection is not None:
+            connection.cut(reason)
+        peer.unlinked.set()
+        if was_up:
+            _log.info("peer_down", peer=peer.node, reason=reason)
+            self._call(self._on_down, peer.node)
+
+    def _hang_up(self, peer: Peer) -> list[asyncio.Task[None]]:
+        caller, responder = peer.caller, peer.responder
+        peer.caller = peer.responder = None
+        if caller is not None:
+            caller.close()
+        return responder.close() if responder is not None else []
+
+    def _forget(self, peer: Peer) -> None:
+        if peer.dialer is not None:
+            peer.dialer.cancel()
+        if peer.dialing is not None:
+            peer.dialing.cut("removed from the table of peers")
+        if peer.link is not None:
+            self._unlink(peer, "removed from the table of peers")
+        self._peers.pop(peer.node, None)
+
+    def _spawn(self, work: Any) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+def _tune(sock: Any) -> None:
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
+def _certificate(connection: Connection) -> dict[str, Any] | None:
+    found = connection.extra("peercert")
+    return found if isinstance(found, dict) else None
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

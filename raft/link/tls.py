@@ -1,0 +1,57 @@
+"""Mutual TLS for the peer link: contexts from files, and the node a certificate stands for."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+NODE_URI_PREFIX = "goqueue://node/"
+
+
+@dataclass(frozen=True, slots=True)
+class PeerTls:
+    """Files in PEM form. Both sides present `cert_file`, signed by the authority in `ca_file`."""
+
+    cert_file: str
+    key_file: str
+    ca_file: str
+
+    def server_context(self) -> ssl.SSLContext:
+        """For accepted connections. Raises OSError or ssl.SSLError when a file is not usable."""
+        return self._context(ssl.PROTOCOL_TLS_SERVER)
+
+    def client_context(self) -> ssl.SSLContext:
+        """For dialed connections; the name checked is the node id, not the host's."""
+        return self._context(ssl.PROTOCOL_TLS_CLIENT)
+
+    def _context(self, protocol: int) -> ssl.SSLContext:
+        context = ssl.SSLContext(protocol)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_cert_chain(self.cert_file, self.key_file)
+        context.load_verify_locations(self.ca_file)
+        return context
+
+
+def certificate_nodes(certificate: Mapping[str, Any] | None) -> frozenset[str]:
+    """The node ids that a verified certificate (`getpeercert()`) may speak for.
+
+    A URI `goqueue://node/<id>`, or a DNS name: its whole and its first label, which is a pod's
+    name in a StatefulSet. The common name counts only when there is no alternative name at all.
+    """
+    if not certificate:
+        return frozenset()
+    alternatives: Iterable[tuple[str, str]] = certificate.get("subjectAltName", ())
+    nodes: set[str] = set()
+    for kind, value in alternatives:
+        if kind == "URI" and value.startswith(NODE_URI_PREFIX):
+            nodes.add(value.removeprefix(NODE_URI_PREFIX))
+        elif kind == "DNS" and "*" not in value:
+            nodes.update((value, value.partition(".")[0]))
+    if not alternatives:
+        for names in certificate.get("subject", ()):
+            nodes.update(value for field, value in names if field == "commonName")
+    return frozenset(nodes)

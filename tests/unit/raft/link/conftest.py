@@ -1,0 +1,117 @@
+"""Meshes on loopback that write down what they are told."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from goqueue.wire.types import GroupId, NodeId, TopicId
+
+from raft.link import Address, LinkLimits, PeerMesh, PeerTls
+
+SECRET = b"a cluster secret of the tests"
+GROUP = GroupId(TopicId(7, 9), 3)
+QUICK = LinkLimits(
+    status_interval_s=0.05, silence_s=0.4, handshake_s=0.5, redial_first_s=0.01, redial_max_s=0.05
+)
+
+
+async def eventually(condition: Callable[[], bool], deadline_s: float = 5.0) -> None:
+    """Wait until the condition holds; fail when it does not in time."""
+    async with asyncio.timeout(deadline_s):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class Node:
+    """One mesh and its diary."""
+
+    id: NodeId
+    mesh: PeerMesh = field(init=False)
+    frames: list[tuple[NodeId, GroupId, bytes]] = field(default_factory=list)
+    events: list[tuple[str, NodeId]] = field(default_factory=list)
+    statuses: list[tuple[NodeId, dict[str, Any]]] = field(default_factory=list)
+    hello: dict[str, Any] = field(default_factory=dict)
+
+    def is_up(self, *others: Node) -> bool:
+        return all(other.id in self.mesh.connected() for other in others)
+
+
+class Cluster:
+    """Makes nodes that know each other's addresses."""
+
+    def __init__(self) -> None:
+        self.addresses: dict[NodeId, Address] = {}
+        self.nodes: list[Node] = []
+
+    def node(
+        self,
+        name: str,
+        *,
+        secret: bytes = SECRET,
+        limits: LinkLimits = QUICK,
+        tls: PeerTls | None = None,
+        incarnation: int = 1,
+        host: str = "127.0.0.1",
+        peers: dict[NodeId, Address] | None = None,
+    ) -> Node:
+        id = NodeId(name)
+        if id not in self.addresses:
+            self.addresses[id] = (host, free_port())
+        node = Node(id)
+        node.mesh = PeerMesh(
+            node=id,
+            incarnation=incarnation,
+            listen=self.addresses[id],
+            peers=self.addresses if peers is None else peers,
+            secret=secret,
+            tls=tls,
+            limits=limits,
+            hello=lambda: {"name": name, **node.hello},
+            on_frame=lambda peer, group, frame: node.frames.append((peer, group, bytes(frame))),
+            on_up=lambda peer, _hello: node.events.append(("up", peer)),
+            on_down=lambda peer: node.events.append(("down", peer)),
+            on_status=lambda peer, status: node.statuses.append((peer, status)),
+        )
+        self.nodes.append(node)
+        return node
+
+    def reserve(self, *names: str) -> None:
+        for name in names:
+            self.addresses[NodeId(name)] = ("127.0.0.1", free_port())
+
+    async def started(self, *names: str, **options: Any) -> list[Node]:
+        self.reserve(*names)
+        nodes = [self.node(name, **options) for name in names]
+        for node in nodes:
+            await node.mesh.start()
+        for node in nodes:
+            others = [other for other in nodes if other is not node]
+            await eventually(lambda node=node, others=others: node.is_up(*others))
+        return nodes
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    made = Cluster()
+    yield made
+    for node in made.nodes:
+        await node.mesh.stop()
+
+
+Connect = Callable[[Address], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+
+
+async def connect(address: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection(*address)

@@ -19,7 +19,7 @@ _BODY_FIELDS = frozenset({"error", "status", "code", "retriable", "outcome"})
 class GoQueueError(Exception):
     """The root. `data` holds the facts beside the message, all of them JSON values."""
 
-    code: ClassVar[str] = "error"
+    code: str = "error"
     http_status: int = 500
     retriable: bool = False
     outcome: Outcome = "none"
@@ -51,6 +51,24 @@ class GoQueueError(Exception):
             "retriable": self.retriable,
             "outcome": self.outcome,
         }
+
+    @staticmethod
+    def from_body(body: Mapping[str, object]) -> GoQueueError:
+        """The error that `to_body` wrote, of its own class, with status and outcome as told.
+
+        A code that this version does not know is kept in `code`, in an error of the family that
+        its status belongs to. Never raises, whatever the body holds.
+        """
+        code = body.get("code")
+        known = _class_of(code) if isinstance(code, str) else None
+        status = body.get("status")
+        if known is not None:
+            return known._rebuild(body)
+        is_request = isinstance(status, int) and 400 <= status <= 499
+        error = (BadRequest if is_request else ServerError)._rebuild(body)
+        if isinstance(code, str):
+            error.code = code
+        return error
 
     @classmethod
     def _rebuild(cls, body: Mapping[str, object]) -> Self:
@@ -206,6 +224,12 @@ class DiskFull(GoQueueError):
     code, http_status, retriable, text = "disk_full", 507, True, "no disk space for new records"
 
 
+def _class_of(code: str) -> type[GoQueueError] | None:
+    if code not in _CLASSES:  # a floor above may have added its own since
+        _CLASSES.update(_codes(GoQueueError))
+    return _CLASSES.get(code)
+
+
 def _codes(root: type[GoQueueError]) -> dict[str, type[GoQueueError]]:
     found = {root.code: root}
     for error in root.__subclasses__():
@@ -214,15 +238,4 @@ def _codes(root: type[GoQueueError]) -> dict[str, type[GoQueueError]]:
 
 
 _CLASSES = _codes(GoQueueError)
-
-
-def from_body(body: Mapping[str, object]) -> GoQueueError:
-    """The error that `to_body` wrote. An unknown code becomes a `ServerError` that keeps it in
-    `data["code"]`, with status, retriable and outcome as told."""
-    code = body.get("code")
-    if isinstance(code, str) and code in _CLASSES:
-        return _CLASSES[code]._rebuild(body)
-    error = ServerError._rebuild(body)
-    if code is not None:
-        error.data["code"] = code
-    return error
+from_body = GoQueueError.from_body

@@ -8,6 +8,7 @@ import pytest
 
 from goqueue.wire import errors
 from goqueue.wire.errors import (
+    BadRequest,
     GoQueueError,
     NotLeader,
     OffsetOutOfRange,
@@ -79,14 +80,30 @@ def test_outcome_and_retriability_can_be_told_apart_from_the_class() -> None:
     assert (Timeout().outcome, Timeout().retriable) == ("unknown", True)
 
 
-def test_an_unknown_code_becomes_a_server_error_that_keeps_it() -> None:
-    error = from_body(
-        {"error": "new", "status": 418, "code": "teapot", "retriable": True, "outcome": "none"}
-    )
+@pytest.mark.parametrize(("status", "family"), [(418, BadRequest), (599, ServerError)])
+def test_an_unknown_code_is_kept_in_the_family_of_its_status(
+    status: int, family: type[GoQueueError]
+) -> None:
+    body: dict[str, object] = {
+        "error": "new",
+        "status": status,
+        "code": "teapot",
+        "retriable": True,
+        "outcome": "none",
+        "pot": 1,
+    }
 
-    assert isinstance(error, ServerError)
-    assert error.data["code"] == "teapot"
-    assert (error.http_status, error.retriable, error.outcome) == (418, True, "none")
+    error = from_body(body)
+
+    assert type(error) is family
+    assert error.to_body() == body
+
+
+def test_a_class_that_a_floor_above_adds_comes_back_as_itself() -> None:
+    class Overheated(GoQueueError):
+        code, http_status = "overheated", 503
+
+    assert type(from_body(Overheated("hot").to_body())) is Overheated
 
 
 def test_a_body_of_another_make_still_reads() -> None:

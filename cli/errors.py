@@ -1,0 +1,122 @@
+"""Errors as a person at a terminal sees them: a text, a code, a hint, and a stable exit code.
+
+Exit codes: 0 done, 1 error, 2 the command line is wrong, 3 not found, 4 timeout or unavailable
+(the same command may succeed later).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import dataclass
+
+import aiohttp
+from rich.console import Console
+from rich.text import Text
+
+from goqueue.wire.errors import GoQueueError
+
+EXIT_ERROR = 1
+EXIT_USAGE = 2
+EXIT_NOT_FOUND = 3
+EXIT_UNAVAILABLE = 4
+EXIT_INTERRUPTED = 130
+
+UNREACHABLE_HINT = (
+    "is the cluster running? Start one with `goqueue-cli dev`, or name another with -s/--server"
+)
+HINTS = {
+    "unknown_topic": "`goqueue-cli topic list` shows the topics; `topic create NAME` makes one",
+    "unknown_partition": "`goqueue-cli topic describe NAME` shows the partitions",
+    "topic_exists": "`goqueue-cli topic alter NAME` changes one; `topic describe NAME` shows it",
+    "invalid_name": "names match [A-Za-z0-9][A-Za-z0-9._-]{0,248} and don't end in .dlq",
+    "no_quorum": "most replicas can't be reached: see `goqueue-cli cluster health`",
+    "not_leader": "a leader is being elected; try again",
+    "busy": "the node is overloaded; try again",
+    "timeout": "--timeout SECONDS waits longer; it may or may not have happened",
+    "outcome_unknown": "it may or may not have happened; look before you repeat it",
+    "disk_full": "free space on the nodes, or lower a topic's retention",
+    "payload_too_large": "`topic alter NAME --max-message-bytes N` raises a topic's limit",
+    "unavailable": UNREACHABLE_HINT,
+}
+
+
+class CliError(Exception):
+    """What the CLI itself refuses; `exit_code` is one of this module's constants."""
+
+    def __init__(self, message: str, *, hint: str = "", exit_code: int = EXIT_ERROR) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.exit_code = exit_code
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One failure, ready to print."""
+
+    message: str
+    code: str
+    hint: str
+    exit_code: int
+
+
+def explain(error: BaseException) -> Report | None:
+    """The report for an error of operation; None for a programmer's error."""
+    if isinstance(error, CliError):
+        return Report(error.message, "", error.hint, error.exit_code)
+    if isinstance(error, GoQueueError):
+        return Report(_text(error), error.code, _hint(error), _exit_code(error))
+    if isinstance(error, TimeoutError | asyncio.TimeoutError):
+        return Report("no answer in time", "timeout", HINTS["timeout"], EXIT_UNAVAILABLE)
+    if isinstance(error, aiohttp.ClientConnectionError):
+        return Report(str(error), "unavailable", UNREACHABLE_HINT, EXIT_UNAVAILABLE)
+    if isinstance(error, aiohttp.ClientError):
+        return Report(str(error) or type(error).__name__, "", "", EXIT_ERROR)
+    if isinstance(error, OSError):
+        return Report(_os_text(error), "", "", EXIT_ERROR)
+    return None
+
+
+def print_report(report: Report) -> None:
+    """`Error: text (code)` and `Hint: ...` on standard error."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    code = f" ({report.code})" if report.code else ""
+    console.print(Text("Error: ", style="bold red") + Text(f"{report.message}{code}"))
+    if report.hint:
+        console.print(Text("Hint: ", style="bold") + Text(report.hint))
+
+
+def warn(text: str) -> None:
+    """`Warning: text` on standard error."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console.print(Text("Warning: ", style="bold yellow") + Text(text))
+
+
+def note(text: str) -> None:
+    """A line for people that isn't part of the answer, on standard error."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def _exit_code(error: GoQueueError) -> int:
+    if error.http_status == 404:
+        return EXIT_NOT_FOUND
+    if error.retriable or error.http_status in (408, 502, 503, 504):
+        return EXIT_UNAVAILABLE
+    return EXIT_ERROR
+
+
+def _text(error: GoQueueError) -> str:
+    return getattr(error, "message", "") or str(error) or type(error).__name__
+
+
+def _hint(error: GoQueueError) -> str:
+    if error.outcome == "unknown":
+        return HINTS["outcome_unknown"] if error.code != "timeout" else HINTS["timeout"]
+    return HINTS.get(error.code, "")
+
+
+def _os_text(error: OSError) -> str:
+    where = f"{error.filename}: " if error.filename else ""
+    return where + (error.strerror or str(error))

@@ -1,0 +1,135 @@
+"""Lines of a file or a pipe as messages: an envelope, or plain text.
+
+A line is an envelope when it is a JSON object with a `value` and no field but those below;
+anything else is a message whose value is the line as it stands, without its line end. A value in
+an envelope is a text, or any other JSON value, which is stored as compact JSON: only the
+whitespace between its tokens goes, so numbers and escapes keep their bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import msgspec
+
+from cli.errors import EXIT_USAGE, CliError
+
+PRIORITIES = ("critical", "high", "normal", "low", "background")
+LINE_BYTES_MAX = 16 << 20
+_TOKENS = re.compile(rb'("[^"\\]*(?:\\.[^"\\]*)*")|[ \t\r\n]+', re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message to publish; None is not said."""
+
+    value: bytes
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes], ...] = ()
+    partition: int | None = None
+    priority: str | None = None
+
+
+class Envelope(msgspec.Struct, forbid_unknown_fields=True):
+    """The fields of an envelope. What `consume` prints is one, so topics can be piped."""
+
+    value: msgspec.Raw
+    key: str | None = None
+    headers: dict[str, str] | None = None
+    partition: int | None = None
+    priority: str | None = None
+    value_encoding: str | None = None
+    key_encoding: str | None = None
+    topic: str | None = None
+    offset: int | None = None
+    timestamp: str | None = None
+    id: str | None = None
+
+
+class Later(msgspec.Struct):
+    """Fields of GoQueue's envelopes that ask for what isn't there yet."""
+
+    value: msgspec.Raw
+    delay: msgspec.Raw | None = None
+    deliverAt: msgspec.Raw | None = None
+
+
+_ENVELOPE = msgspec.json.Decoder(Envelope)
+_LATER = msgspec.json.Decoder(Later)
+_TEXT = msgspec.json.Decoder(str)
+_ANY = msgspec.json.Decoder()
+
+
+def read_lines(stream: BinaryIO) -> Iterator[bytes]:
+    """Lines without their ends; empty ones are skipped. Raises `CliError` on an endless one."""
+    number = 0
+    while line := stream.readline(LINE_BYTES_MAX + 1):
+        number += 1
+        if len(line) > LINE_BYTES_MAX:
+            raise CliError(f"line {number} is longer than {LINE_BYTES_MAX} bytes")
+        text = line.removesuffix(b"\n").removesuffix(b"\r")
+        if text:
+            yield text
+
+
+def parse(line: bytes) -> Message:
+    """The message of a line. Raises `CliError` for an envelope that can't be meant."""
+    if not line.lstrip().startswith(b"{"):
+        return Message(line)
+    try:
+        envelope = _ENVELOPE.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        _refuse_later(line)
+        return Message(line)
+    if envelope.priority is not None and envelope.priority not in PRIORITIES:
+        raise CliError(f"priority {envelope.priority!r} is none of {', '.join(PRIORITIES)}")
+    return Message(
+        value=_value(bytes(envelope.value), envelope.value_encoding),
+        key=_key(envelope.key, envelope.key_encoding),
+        headers=tuple((name, text.encode()) for name, text in (envelope.headers or {}).items()),
+        partition=envelope.partition,
+        priority=envelope.priority,
+    )
+
+
+def compact(text: bytes) -> bytes:
+    """JSON without the whitespace between its tokens; every token keeps its bytes."""
+    return _TOKENS.sub(lambda match: match[1] or b"", text)
+
+
+def _value(raw: bytes, encoding: str | None) -> bytes:
+    if raw.startswith(b'"'):
+        return _decoded(_TEXT.decode(raw), encoding)
+    if raw == b"null":
+        raise CliError("the value is null", hint='an empty message is "value": ""')
+    _ANY.decode(raw)
+    return compact(raw)
+
+
+def _key(text: str | None, encoding: str | None) -> bytes | None:
+    return None if text is None else _decoded(text, encoding)
+
+
+def _decoded(text: str, encoding: str | None) -> bytes:
+    if encoding in (None, "utf-8", "utf8"):
+        return text.encode()
+    if encoding != "base64":
+        raise CliError(f"encoding {encoding!r} is neither utf-8 nor base64", exit_code=EXIT_USAGE)
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise CliError(f"bad base64: {error}") from None
+
+
+def _refuse_later(line: bytes) -> None:
+    try:
+        later = _LATER.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return
+    if later.delay is not None or later.deliverAt is not None:
+        raise CliError("delayed messages can't be published yet: remove delay and deliverAt")

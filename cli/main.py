@@ -1,0 +1,42 @@
+"""`goqueue-cli`: the app, its nouns, and the options in front of them."""
+
+from __future__ import annotations
+
+import typer
+
+from cli import cluster, config, consume, dev, produce, serve, topic, trace, version
+from cli.options import ContextOption, OutputOption, ServerOption, TimeoutOption
+from cli.session import GlobalOptions
+
+app = typer.Typer(
+    name="goqueue-cli",
+    help="Talk to a GoQueue cluster, or run one. Any node answers any request.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_show_locals=False,
+)
+app.add_typer(topic.app, name="topic")
+produce.register(app)
+consume.register(app)
+trace.register(app)
+app.add_typer(cluster.app, name="cluster")
+app.add_typer(config.app, name="config")
+app.command("dev")(dev.dev)
+app.command("serve", help=serve.HELP)(serve.serve)
+version.register(app)
+
+
+@app.callback()
+def before(
+    ctx: typer.Context,
+    server: ServerOption = None,
+    context: ContextOption = None,
+    output: OutputOption = None,
+    timeout: TimeoutOption = None,
+) -> None:
+    ctx.obj = GlobalOptions(server, context, output, timeout)
+
+
+def main() -> None:
+    """The entry point `goqueue-cli`."""
+    app(prog_name="goqueue-cli")

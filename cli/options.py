@@ -1,0 +1,145 @@
+"""What every command takes, in front of the noun or behind the verb, and how a run ends.
+
+`command(app, "list")` registers an async function as a command: it adds the global options to the
+function's own, hands it a `Session`, runs it, and turns errors into messages and exit codes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import os
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from cli.errors import EXIT_INTERRUPTED, explain, print_report
+from cli.output import Format
+from cli.session import GlobalOptions, Session
+
+PANEL = "Global options"
+
+ServerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        "-s",
+        help="Server URL; several, comma separated, are tried in turn. [env: GOQUEUE_SERVER]",
+        show_default=False,
+        rich_help_panel=PANEL,
+    ),
+]
+ContextOption = Annotated[
+    str | None,
+    typer.Option(
+        "--context",
+        "-c",
+        help="A context of the config file. [env: GOQUEUE_CONTEXT]",
+        show_default=False,
+        rich_help_panel=PANEL,
+    ),
+]
+OutputOption = Annotated[
+    Format | None,
+    typer.Option(
+        "--output",
+        "-o",
+        "--format",
+        help="How to print: table on a terminal, JSON lines in a pipe.",
+        show_default=False,
+        rich_help_panel=PANEL,
+    ),
+]
+TimeoutOption = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout",
+        help="Seconds to wait for an answer (30). [env: GOQUEUE_TIMEOUT]",
+        min=0.001,
+        show_default=False,
+        rich_help_panel=PANEL,
+    ),
+]
+GLOBALS: dict[str, Any] = {
+    "server": ServerOption,
+    "context": ContextOption,
+    "output": OutputOption,
+    "timeout": TimeoutOption,
+}
+
+
+def command(
+    app: typer.Typer, name: str, **settings: Any
+) -> Callable[[Callable[..., Coroutine[Any, Any, None]]], Callable[..., None]]:
+    """Register an async function whose first parameter is the session as a command of `app`."""
+
+    def register(function: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+        @functools.wraps(function)
+        def run(ctx: typer.Context, **arguments: Any) -> None:
+            given = ctx.find_root().obj
+            options = given if isinstance(given, GlobalOptions) else GlobalOptions()
+            for key in GLOBALS:
+                value = arguments.pop(key)
+                if value is not None:
+                    setattr(options, key, value)
+            finish(lambda: asyncio.run(function(Session(options), **arguments)))
+
+        own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        parameters = [
+            inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_ONLY, annotation=typer.Context),
+            *(parameter.replace(kind=keyword) for parameter in own),
+            *(
+                inspect.Parameter(key, keyword, default=None, annotation=annotation)
+                for key, annotation in GLOBALS.items()
+            ),
+        ]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in parameters}
+        app.command(name, **settings)(run)
+        return run
+
+    return register
+
+
+def finish(work: Callable[[], None]) -> None:
+    """Run `work` and end the command: with its error's exit code, or quietly when a pipe closed."""
+    try:
+        work()
+    except BrokenPipeError:
+        _discard_output()
+        raise typer.Exit(0) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    except ExceptionGroup as group:
+        fail(_first(group))
+    except Exception as error:  # noqa: BLE001 - the outermost frame of a command
+        fail(error)
+
+
+def fail(error: BaseException) -> NoReturn:
+    """Print an error of operation and exit with its code; re-raise a programmer's error."""
+    if isinstance(error, BrokenPipeError):
+        _discard_output()
+        raise typer.Exit(0) from None
+    report = explain(error)
+    if report is None:
+        raise error
+    print_report(report)
+    raise typer.Exit(report.exit_code) from None
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _discard_output() -> None:
+    """Point standard output at nothing, so that flushing at exit doesn't fail on the pipe."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, sys.stdout.fileno())

@@ -1,0 +1,197 @@
+"""What a command prints: tables for people, JSON lines for pipes, YAML for files.
+
+One format is chosen per run: what `-o` says, else `table` on a terminal and `json` in a pipe.
+Tables are plain columns two spaces apart under upper-case headers; `wide` adds columns and cuts
+nothing. `json` is one object a line for lists and streams, so that it can be read while it grows;
+a lone object is indented on a terminal. Colours come and go with the terminal and `NO_COLOR`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TextIO
+
+import yaml
+from rich.console import Console
+from rich.text import Text
+
+CELL_CHARS_MAX = 50
+Row = Mapping[str, Any]
+
+
+class Format(StrEnum):
+    """What `-o` takes."""
+
+    table = "table"
+    json = "json"
+    yaml = "yaml"
+    wide = "wide"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A table's column: its header, and the cell as text from a row (a key or a function)."""
+
+    header: str
+    cell: str | Callable[[Row], object]
+    wide: bool = False
+
+    def text(self, row: Row) -> str:
+        value = row.get(self.cell) if isinstance(self.cell, str) else self.cell(row)
+        return cell_text(value)
+
+
+class Output:
+    """Prints a command's answer in the chosen format to standard output."""
+
+    def __init__(self, chosen: Format | None = None, stream: TextIO | None = None) -> None:
+        self.stream = stream or sys.stdout
+        self.is_terminal = self.stream.isatty()
+        self.format = chosen or (Format.table if self.is_terminal else Format.json)
+        self._console = Console(file=self.stream, highlight=False, soft_wrap=True)
+        self._widths: list[int] | None = None
+
+    @property
+    def is_table(self) -> bool:
+        return self.format in (Format.table, Format.wide)
+
+    @property
+    def is_wide(self) -> bool:
+        return self.format is Format.wide
+
+    def rows(self, columns: Sequence[Column], rows: Sequence[Row], empty: str = "") -> None:
+        """A whole list; `empty` is what a person reads when there is nothing in it."""
+        if self.is_table:
+            if rows:
+                self._table(columns, rows, header=True)
+            elif empty:
+                self.line(empty)
+        elif self.format is Format.yaml:
+            self._write(_yaml([dict(row) for row in rows]))
+        else:
+            self._write("".join(_json_line(row) for row in rows))
+
+    def stream_rows(self, columns: Sequence[Column], rows: Sequence[Row]) -> None:
+        """The next rows of a list that comes in pieces; call it as often as needed."""
+        if not rows:
+            return
+        if self.is_table:
+            self._table(columns, rows, header=self._widths is None)
+        elif self.format is Format.yaml:
+            self._write("".join("---\n" + _yaml(dict(row)) for row in rows))
+        else:
+            self._write("".join(_json_line(row) for row in rows))
+
+    def detail(self, record: Row, show: Callable[[], None]) -> None:
+        """One object: `show` prints it for people, other formats print `record` whole."""
+        if self.is_table:
+            show()
+        else:
+            self.record(record)
+
+    def record(self, record: Row) -> None:
+        if self.format is Format.yaml:
+            self._write(_yaml(dict(record)))
+        elif self.is_terminal:
+            self._write(json.dumps(record, ensure_ascii=False, indent=2) + "\n")
+        else:
+            self._write(_json_line(record))
+
+    def success(self, text: str, record: Row) -> None:
+        """`✓ text` for people; the record for programs."""
+        if self.is_table:
+            self._console.print(Text("✓ ", style="green") + Text(text))
+        else:
+            self.record(record)
+
+    def line(self, text: str = "", style: str = "") -> None:
+        self._console.print(Text(text, style=style))
+
+    def fields(self, pairs: Sequence[tuple[str, object]]) -> None:
+        """`Name:   value` lines, values aligned."""
+        width = max(len(name) for name, _ in pairs) + 3
+        for name, value in pairs:
+            self.line(f"{name + ':':<{width}}{cell_text(value)}".rstrip())
+
+    def table(self, columns: Sequence[Column], rows: Sequence[Row]) -> None:
+        """A table inside an answer for people, whatever the format."""
+        self._table(columns, rows, header=True)
+        self._widths = None
+
+    def _table(self, columns: Sequence[Column], rows: Sequence[Row], *, header: bool) -> None:
+        shown = [column for column in columns if self.is_wide or not column.wide]
+        cells = [[self._cut(column.text(row)) for column in shown] for row in rows]
+        widths = self._widths if self._widths and not header else [len(c.header) for c in shown]
+        for line in cells:
+            widths = [max(width, len(cell)) for width, cell in zip(widths, line, strict=True)]
+        self._widths = widths
+        if header:
+            self.line(_columns([column.header for column in shown], widths), style="bold")
+        self._write("".join(_columns(line, widths) + "\n" for line in cells))
+
+    def _cut(self, cell: str) -> str:
+        text = " ".join(cell.split("\n")) if "\n" in cell else cell
+        if self.is_wide or len(text) <= CELL_CHARS_MAX:
+            return text
+        return text[: CELL_CHARS_MAX - 3] + "..."
+
+    def _write(self, text: str) -> None:
+        self.stream.write(text)
+        self.stream.flush()
+
+
+def cell_text(value: object) -> str:
+    """A value as people read it: `-` for nothing, yes/no for truth, commas for lists."""
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ",".join(f"{key}={item}" for key, item in value.items()) or "-"
+    if isinstance(value, list | tuple):
+        return ",".join(str(item) for item in value) or "-"
+    return str(value)
+
+
+def bytes_text(count: int) -> str:
+    """`1.5 MiB`: three digits at most before the unit."""
+    if count < 1024:
+        return f"{count} B"
+    size = float(count)
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        size /= 1024
+        if size < 1000:
+            break
+    return f"{size:.1f} {unit}"
+
+
+def duration_text(milliseconds: float) -> str:
+    """`168h`, `90m`, `1.5s`, `20ms`: the largest unit that divides evenly, else seconds."""
+    whole = int(milliseconds)
+    if whole == milliseconds and whole > 0:
+        for unit, size in (("h", 3_600_000), ("m", 60_000), ("s", 1000)):
+            if whole % size == 0:
+                return f"{whole // size}{unit}"
+    return f"{milliseconds / 1000:g}s" if milliseconds >= 1000 else f"{milliseconds:g}ms"
+
+
+def count_text(count: int, noun: str) -> str:
+    """`1 message`, `2 messages`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _columns(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = (f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True))
+    return "  ".join(padded).rstrip()
+
+
+def _json_line(row: Row) -> str:
+    return json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+def _yaml(value: object) -> str:
+    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True)

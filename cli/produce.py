@@ -1,0 +1,218 @@
+"""`goqueue-cli produce`: publish a message, a file of lines, or what a pipe brings."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+from cli.errors import EXIT_USAGE, CliError, note
+from cli.lines import PRIORITIES, Message, parse, read_lines
+from cli.options import command
+from cli.output import Column, Row, count_text
+from cli.publishing import Publisher, Receipt
+from cli.session import Session
+
+RANGE_COLUMNS = (
+    Column("PARTITION", "partition"),
+    Column("MESSAGES", "count"),
+    Column("FIRST OFFSET", "first_offset"),
+    Column("LAST OFFSET", "last_offset"),
+)
+
+
+@dataclass(slots=True)
+class Tally:
+    """What has been acknowledged: exact counts, and the first and last offset of each partition."""
+
+    began_s: float
+    count: int = 0
+    ranges: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
+
+    def add(self, receipt: Receipt) -> None:
+        found = self.ranges.setdefault(receipt.partition, [0, receipt.offset, receipt.offset])
+        found[0] += 1
+        found[1] = min(found[1], receipt.offset)
+        found[2] = max(found[2], receipt.offset)
+        self.count += 1
+
+    def rows(self) -> list[Row]:
+        return [
+            {"partition": partition, "count": count, "first_offset": first, "last_offset": last}
+            for partition, (count, first, last) in sorted(self.ranges.items())
+        ]
+
+
+async def produce(
+    session: Session,
+    topic: Annotated[str, typer.Argument(help="The topic.", show_default=False)],
+    message: Annotated[
+        list[str] | None, typer.Option("--message", "-m", help="A message's value; repeat.")
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", "-f", help="Lines to publish; - is standard input.", dir_okay=False),
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", "-k", help="Key of messages without one of their own.")
+    ] = None,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="Repeat.")
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", min=0, help="Instead of the key's.")
+    ] = None,
+    priority: Annotated[str | None, typer.Option(help=f"One of {', '.join(PRIORITIES)}.")] = None,
+    plain: Annotated[
+        bool, typer.Option(help="Every line is a value as it stands, JSON or not.")
+    ] = False,
+) -> None:
+    """Publish messages: -m, --file, or standard input, a message a line.
+
+    A line {"value": ..., "key": ..., "headers": {...}, "partition": N, "priority": ...} is a
+    message with these fields; any other line is a value as it stands. Empty lines are skipped.
+    Messages of one key keep their order. Repeats of a lost answer are recognised: nothing is
+    stored twice.
+    """
+    given = Message(b"", _bytes(key), _headers(header), partition, _priority(priority))
+    values = [text.encode("utf-8", "surrogateescape") for text in message or ()]
+    if values and file is not None:
+        raise CliError("-m and --file exclude each other", exit_code=EXIT_USAGE)
+    tally = Tally(time.monotonic())
+    async with session, Publisher(session, topic) as publisher:
+        tally.began_s = time.monotonic()
+        try:
+            if values:
+                for value in values:
+                    await publisher.publish(replace(given, value=value), tally.add)
+            else:
+                with _source(file) as (stream, progress):
+                    async for line in _each(stream, file):
+                        parsed = Message(line) if plain else parse(line)
+                        await publisher.publish(_merged(parsed, given), tally.add)
+                        progress(len(line) + 1, tally.count)
+            await publisher.flush()
+        finally:
+            seconds = time.monotonic() - tally.began_s
+            if tally.count or sys.exc_info()[0] is None:
+                _summary(session, topic, tally, seconds)
+
+
+def _summary(session: Session, topic: str, tally: Tally, seconds: float) -> None:
+    rate = tally.count / seconds if seconds > 0 else 0.0
+    rows = tally.rows()
+    record = {
+        "topic": topic,
+        "count": tally.count,
+        "seconds": round(seconds, 6),
+        "rate": round(rate, 1),
+        "partitions": rows,
+    }
+    if tally.count == 1:
+        row = rows[0]
+        where = f"partition {row['partition']} offset {row['first_offset']}"
+        identity = f"{topic}:{row['partition']}:{row['first_offset']}"
+        session.output.success(
+            f"Published to {topic} {where} (id {identity})", {**record, "id": identity}
+        )
+        return
+    session.output.success(
+        f"Published {count_text(tally.count, 'message')} to {topic} "
+        f"in {seconds:.3f} s ({rate:,.0f} messages/s)",
+        record,
+    )
+    if session.output.is_table and rows:
+        session.output.table(RANGE_COLUMNS, rows)
+
+
+def _merged(message: Message, given: Message) -> Message:
+    """The line's own fields win over the options."""
+    return Message(
+        value=message.value,
+        key=given.key if message.key is None else message.key,
+        headers=message.headers + given.headers,
+        partition=given.partition if message.partition is None else message.partition,
+        priority=message.priority or given.priority,
+    )
+
+
+@contextmanager
+def _source(file: Path | None) -> Iterator[tuple[BinaryIO, _Progress]]:
+    if file is None or str(file) == "-":
+        if sys.stdin.isatty():
+            note("One message a line; Ctrl-D ends.")
+        yield sys.stdin.buffer, _Progress(None, 0)
+        return
+    with file.open("rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        console = Console(stderr=True)
+        if not console.is_terminal:
+            yield stream, _Progress(None, 0)
+            return
+        columns = (
+            TextColumn("{task.fields[count]:,} messages"),
+            BarColumn(),
+            DownloadColumn(binary_units=True),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=console, transient=True) as bar:
+            yield stream, _Progress(bar, size)
+
+
+class _Progress:
+    """Counts bytes into a progress bar, if there is one."""
+
+    def __init__(self, bar: Progress | None, size: int) -> None:
+        self._bar = bar
+        self._task = bar.add_task("", total=size, count=0) if bar is not None else None
+
+    def __call__(self, size: int, count: int) -> None:
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, advance=size, count=count)
+
+
+async def _each(stream: BinaryIO, file: Path | None) -> AsyncIterator[bytes]:
+    """The lines; a pipe is read off the loop, so that what came is sent while we wait for more."""
+    lines = read_lines(stream)
+    if file is not None and str(file) != "-":
+        for line in lines:
+            yield line
+        return
+    while (line := await asyncio.to_thread(next, lines, b"")) != b"":
+        yield line
+
+
+def _headers(pairs: list[str] | None) -> tuple[tuple[str, bytes], ...]:
+    headers: list[tuple[str, bytes]] = []
+    for pair in pairs or ():
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise CliError(f"--header takes NAME=VALUE, not {pair!r}", exit_code=EXIT_USAGE)
+        headers.append((name, value.encode()))
+    return tuple(headers)
+
+
+def _priority(text: str | None) -> str | None:
+    if text is not None and text not in PRIORITIES:
+        raise CliError(
+            f"--priority {text!r} is none of {', '.join(PRIORITIES)}", exit_code=EXIT_USAGE
+        )
+    return text
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else text.encode("utf-8", "surrogateescape")
+
+
+def register(app: typer.Typer) -> None:
+    command(app, "produce")(produce)

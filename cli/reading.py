@@ -1,0 +1,149 @@
+"""Reads partitions a page at a time, one by one or merged into one stream.
+
+The order of a merged stream: by timestamp, then partition, then offset. A partition's timestamps
+never go back, so every partition's own order is kept. What a bounded read returns ends where
+each partition ended when it began. A followed stream has no end: each partition's messages come
+in their order, different partitions' as they arrive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cli.errors import explain, note
+from cli.session import Json, Session, path
+from goqueue.wire.errors import GoQueueError
+
+PAGE_MESSAGES_MAX = 1000
+BUFFERED_MESSAGES_MAX = 16_000
+FOLLOW_WAIT_S = 20.0
+RETRY_FIRST_S = 0.2
+RETRY_MAX_S = 5.0
+
+
+@dataclass(slots=True)
+class Span:
+    """What to read of one partition: from `offset`, or from `from_time`, to before `end`."""
+
+    partition: int
+    offset: int | None
+    end: int
+    from_time: str | None = None
+    to_time: str | None = None
+
+
+class Reader:
+    """Reads one topic through a session."""
+
+    def __init__(self, session: Session, topic: str, limit: int | None, count: int) -> None:
+        """`limit`: how many messages are wanted at most; `count`: partitions read at once."""
+        self._session = session
+        self._topic = topic
+        fair = max(1, BUFFERED_MESSAGES_MAX // max(1, count))
+        self._page = min(PAGE_MESSAGES_MAX, fair, limit or PAGE_MESSAGES_MAX)
+
+    async def pages(self, span: Span) -> AsyncIterator[list[Json]]:
+        """Pages of a partition up to its span's end; the next one is fetched meanwhile."""
+        following = asyncio.ensure_future(self._fetch(span, wait_s=0))
+        try:
+            while True:
+                page, more = await following
+                if more:
+                    following = asyncio.ensure_future(self._fetch(span, wait_s=0))
+                if page:
+                    yield page
+                if not more:
+                    return
+        finally:
+            following.cancel()
+
+    async def merged(self, spans: Sequence[Span]) -> AsyncIterator[list[Json]]:
+        """All spans as one ordered stream, in pieces."""
+        sources = [self.pages(span) for span in spans]
+        first = await asyncio.gather(*(anext(source, None) for source in sources))
+        heads: list[tuple[Any, int, int, int]] = []
+        pages: list[list[Json]] = [page or [] for page in first]
+        for number, page in enumerate(pages):
+            if page:
+                heads.append(_key(page[0], number, 0))
+        heapq.heapify(heads)
+        piece: list[Json] = []
+        while heads:
+            _, _, number, at = heads[0]
+            page = pages[number]
+            piece.append(page[at])
+            at += 1
+            if at == len(page):
+                if len(piece) >= self._page:
+                    yield piece
+                    piece = []
+                pages[number] = page = await anext(sources[number], None) or []
+                at = 0
+            if page:
+                heapq.heapreplace(heads, _key(page[at], number, at))
+            else:
+                heapq.heappop(heads)
+        if piece:
+            yield piece
+
+    async def followed(self, spans: Sequence[Span]) -> AsyncIterator[list[Json]]:
+        """New messages of all spans as they come, for ever; an outage is told, and waited out."""
+        queue: asyncio.Queue[list[Json]] = asyncio.Queue(maxsize=max(2, len(spans)))
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._follow(span, queue)) for span in spans]
+            try:
+                while True:
+                    yield await queue.get()
+            finally:
+                for task in tasks:
+                    task.cancel()
+
+    async def _follow(self, span: Span, queue: asyncio.Queue[list[Json]]) -> None:
+        pause_s = 0.0
+        while True:
+            try:
+                page, _ = await self._fetch(span, wait_s=FOLLOW_WAIT_S)
+            except (GoQueueError, OSError, TimeoutError) as error:
+                if isinstance(error, GoQueueError) and not error.retriable:
+                    raise
+                if not pause_s:
+                    report = explain(error)
+                    note(
+                        f"partition {span.partition}: {report.message if report else error}; "
+                        "trying again"
+                    )
+                pause_s = min(RETRY_MAX_S, pause_s * 2 or RETRY_FIRST_S)
+                await asyncio.sleep(pause_s)
+                continue
+            pause_s = 0.0
+            if page:
+                await queue.put(page)
+
+    async def _fetch(self, span: Span, wait_s: float) -> tuple[list[Json], bool]:
+        """The next page, and whether the span goes on after it; moves the span's offset."""
+        answer = await self._session.get(
+            path("topics", self._topic, "partitions", span.partition, "messages"),
+            wait_s=wait_s,
+            offset=span.offset,
+            from_time=span.from_time if span.offset is None else None,
+            to_time=span.to_time,
+            limit=self._page,
+            timeout=f"{wait_s:g}s" if wait_s else None,
+        )
+        before, span.offset = span.offset, int(answer["next_offset"])
+        messages: list[Json] = answer["messages"]
+        while messages and messages[-1]["offset"] >= span.end >= 0:
+            messages.pop()
+        page = [
+            {"topic": self._topic, "partition": span.partition, **message} for message in messages
+        ]
+        moved = before is None or span.offset > before
+        return page, moved and bool(messages) and not 0 <= span.end <= span.offset
+
+
+def _key(message: Json, number: int, at: int) -> tuple[Any, int, int, int]:
+    return (message["timestamp"], int(message["partition"]), number, at)

@@ -1,0 +1,132 @@
+"""`goqueue-cli serve` and `goqueue -config FILE`: one node in this process, until SIGTERM.
+
+Flags win over `GOQUEUE_*` variables, which win over the file; `--set key=value` sets any key of
+`config.example.yaml`. All problems of a configuration are told at once, with exit code 2.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli import processes
+from cli.errors import EXIT_USAGE, print_report, Report
+
+HELP = """Run one node in this process until SIGTERM or Ctrl-C.
+
+Flags win over GOQUEUE_* variables, which win over the file. `--set key=value` sets any key
+of config.example.yaml.
+"""
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", help="YAML file; config.example.yaml has every key.", dir_okay=False),
+]
+NodeId = Annotated[str | None, typer.Option(help="This node's name, for ever: node-1.")]
+Data = Annotated[Path | None, typer.Option(help="Data directory; created when missing.")]
+Http = Annotated[str | None, typer.Option(help="Listen for clients on HOST:PORT.")]
+Advertise = Annotated[str | None, typer.Option(help="URL that clients are told to use.")]
+PeerListen = Annotated[str | None, typer.Option(help="Listen for the other nodes on HOST:PORT.")]
+PeerAdvertise = Annotated[str | None, typer.Option(help="HOST:PORT that the other nodes dial.")]
+Peer = Annotated[
+    list[str] | None,
+    typer.Option(metavar="ID=HOST:PORT", help="Another node; repeat. The same list on every node."),
+]
+SecretFile = Annotated[
+    Path | None, typer.Option(help="File with the cluster's secret, which proves membership.")
+]
+Zone = Annotated[str | None, typer.Option(help="Replicas of a partition are spread over zones.")]
+AutoCreate = Annotated[
+    bool | None, typer.Option(help="Create a topic on the first publish to it.", show_default=False)
+]
+AcceptLoss = Annotated[
+    bool, typer.Option(help="Start although part of the only copy of the data is damaged.")
+]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any setting; repeat.")
+]
+PidFile = Annotated[Path | None, typer.Option(help="Write this process's id here once started.")]
+
+
+def serve(
+    config: ConfigFile = None,
+    node_id: NodeId = None,
+    data: Data = None,
+    http: Http = None,
+    advertise: Advertise = None,
+    peer_listen: PeerListen = None,
+    peer_advertise: PeerAdvertise = None,
+    peer: Peer = None,
+    secret_file: SecretFile = None,
+    zone: Zone = None,
+    auto_create_topics: AutoCreate = None,
+    accept_loss: AcceptLoss = False,
+    set_: Set = None,
+    pid_file: PidFile = None,
+) -> None:
+    overrides: dict[str, object] = {
+        "broker.nodeId": node_id,
+        "broker.dataDir": str(data) if data else None,
+        "broker.listeners.http": http,
+        "broker.listeners.internal": peer_listen,
+        "broker.zone": zone,
+        "broker.autoCreateTopics": auto_create_topics,
+        "cluster.peers": ",".join(peer) if peer else None,
+        "cluster.secretFile": str(secret_file) if secret_file else None,
+        "cluster.advertise": peer_advertise,
+        "cluster.clientAdvertise": advertise,
+        "storage.acceptLoss": True if accept_loss else None,
+        **_pairs(set_ or []),
+    }
+    raise typer.Exit(run(config, overrides, pid_file))
+
+
+serve.__doc__ = HELP
+
+
+def run(config: Path | None, overrides: dict[str, object], pid_file: Path | None) -> int:
+    """Load the configuration and serve; the exit code."""
+    # only here and in `dev` may the command line know the service, and only when asked to
+    from node.config_file import ConfigError, load_config
+    from node.server import main_node
+
+    try:
+        loaded = load_config(str(config) if config else None, overrides=overrides)
+    except ConfigError as error:
+        print_report(Report(str(error), "", "", EXIT_USAGE))
+        return EXIT_USAGE
+    if pid_file is not None:
+        processes.write_pid(pid_file)
+    try:
+        return main_node(loaded)
+    finally:
+        if pid_file is not None and processes.read_pid(pid_file) == os.getpid():
+            pid_file.unlink(missing_ok=True)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """`goqueue -config FILE`, as GoQueue's own binary is started; any flag of `serve` works too."""
+    given = sys.argv[1:] if arguments is None else arguments
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command("goqueue", help=HELP)(serve)
+    app([_modern(word) for word in given], prog_name="goqueue")
+
+
+def _modern(word: str) -> str:
+    """Go's flags have one dash, and may have a value after `=`."""
+    name = word.partition("=")[0]
+    return f"-{word}" if name == "-config" else word
+
+
+def _pairs(settings: list[str]) -> dict[str, object]:
+    pairs: dict[str, object] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"--set takes KEY=VALUE, not {setting!r}")
+        pairs[key] = value
+    return pairs

@@ -1,0 +1,258 @@
+"""`goqueue-cli topic`: create, list, describe, alter, delete."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import typer
+
+from cli.errors import EXIT_USAGE, CliError, warn
+from cli.options import command
+from cli.output import Column, Row, bytes_text, cell_text, count_text, duration_text
+from cli.session import Json, Session, path
+
+DESCRIBES_AT_ONCE_MAX = 16
+
+app = typer.Typer(help="Topics: partitioned, replicated logs.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="The topic's name.", show_default=False)]
+RetentionHours = Annotated[
+    int | None,
+    typer.Option("--retention-hours", "-r", min=-1, help="Hours to keep messages; -1: for ever."),
+]
+RetentionBytes = Annotated[
+    int | None,
+    typer.Option(min=-1, help="Bytes to keep in a partition; -1: no limit."),
+]
+Durability = Annotated[
+    str | None,
+    typer.Option(
+        help="majority: an ack means fsynced on a majority; relaxed: written, synced soon."
+    ),
+]
+FlushInterval = Annotated[
+    int | None, typer.Option("--flush-interval-ms", min=1, help="When relaxed topics sync.")
+]
+MaxMessageBytes = Annotated[
+    int | None, typer.Option(min=1, help="Largest message: key, value and headers.")
+]
+Label = Annotated[
+    list[str] | None, typer.Option("--label", "-l", metavar="NAME=VALUE", help="A label; repeat.")
+]
+
+NAME_COLUMNS = (
+    Column("NAME", "name"),
+    Column("PARTITIONS", "partitions", wide=True),
+    Column("MESSAGES", "total_messages", wide=True),
+    Column("SIZE", lambda row: bytes_text(int(row["total_size_bytes"])), wide=True),
+)
+PARTITION_COLUMNS = (
+    Column("PARTITION", "partition"),
+    Column("LEADER", "leader"),
+    Column("REPLICAS", "replicas"),
+    Column("IN SYNC", "isr"),
+    Column("EARLIEST", "earliest"),
+    Column("LATEST", "latest"),
+    Column("MESSAGES", "messages"),
+    Column("SIZE", lambda row: bytes_text(int(row.get("size_bytes") or 0)), wide=True),
+)
+
+
+@command(app, "create")
+async def create(
+    session: Session,
+    name: Name,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", min=1, help="How many (6).")
+    ] = None,
+    retention_hours: RetentionHours = None,
+    retention_bytes: RetentionBytes = None,
+    replication_factor: Annotated[
+        int | None, typer.Option(min=1, help="Copies of a partition (3, or the number of nodes).")
+    ] = None,
+    durability: Durability = None,
+    flush_interval_ms: FlushInterval = None,
+    max_message_bytes: MaxMessageBytes = None,
+    label: Label = None,
+) -> None:
+    """Create a topic; answers when its partitions have leaders."""
+    body = _given(
+        name=name,
+        num_partitions=partitions,
+        retention_hours=retention_hours,
+        retention_bytes=retention_bytes,
+        replication_factor=replication_factor,
+        durability=durability,
+        flush_interval_ms=flush_interval_ms,
+        max_message_bytes=max_message_bytes,
+        labels=_labels(label),
+    )
+    async with session:
+        answer = await session.request("POST", "/topics", body=body)
+    _warnings(answer)
+    made = count_text(int(answer["partitions"]), "partition")
+    session.output.success(f"Created topic {name} with {made}", answer)
+
+
+@command(app, "list")
+async def list_topics(session: Session) -> None:
+    """List the topics; `-o wide` adds their sizes."""
+    async with session:
+        names = (await session.get("/topics"))["topics"]
+        rows: list[Row] = [{"name": name} for name in names]
+        if session.output.is_wide:
+            rows = await _describe_all(session, names)
+    session.output.rows(NAME_COLUMNS, rows, empty="No topics.")
+
+
+@command(app, "describe")
+async def describe(session: Session, name: Name) -> None:
+    """Show a topic's configuration, and each partition's leader, replicas and offsets."""
+    async with session:
+        topic, placed = await asyncio.gather(
+            session.get(path("topics", name)),
+            session.get(path("topics", name, "partitions")),
+        )
+    partitions = [_partition(topic, entry) for entry in placed["partitions"]]
+    record = {**topic, "partition_details": partitions}
+
+    def show() -> None:
+        session.output.fields(_fields(topic))
+        session.output.line()
+        session.output.line("PARTITION OFFSETS:", style="bold")
+        session.output.table(PARTITION_COLUMNS, partitions)
+
+    session.output.detail(record, show)
+
+
+@command(app, "alter")
+async def alter(
+    session: Session,
+    name: Name,
+    retention_hours: RetentionHours = None,
+    retention_bytes: RetentionBytes = None,
+    durability: Durability = None,
+    flush_interval_ms: FlushInterval = None,
+    max_message_bytes: MaxMessageBytes = None,
+    label: Label = None,
+    dry_run: Annotated[bool, typer.Option(help="Show what would change; change nothing.")] = False,
+) -> None:
+    """Change a topic's configuration; what isn't named stays."""
+    changes = _given(
+        retention_hours=retention_hours,
+        retention_bytes=retention_bytes,
+        durability=durability,
+        flush_interval_ms=flush_interval_ms,
+        max_message_bytes=max_message_bytes,
+        labels=_labels(label),
+    )
+    if not changes:
+        raise CliError("nothing to change was named", hint="see --help", exit_code=EXIT_USAGE)
+    text = ", ".join(f"{key}={cell_text(value)}" for key, value in changes.items())
+    async with session:
+        if dry_run:
+            await session.get(path("topics", name))
+            session.output.success(
+                f"Would alter topic {name}: {text}", {"name": name, "dry_run": True, **changes}
+            )
+            return
+        answer = await session.request("PATCH", path("topics", name), body=changes)
+    _warnings(answer)
+    session.output.success(f"Altered topic {name}: {text}", answer)
+
+
+@command(app, "delete")
+async def delete(
+    session: Session,
+    name: Name,
+    yes: Annotated[bool, typer.Option("--yes", "-y", "--force", "-f", help="Don't ask.")] = False,
+    dry_run: Annotated[bool, typer.Option(help="Show what would go; delete nothing.")] = False,
+) -> None:
+    """Delete a topic and its messages, on every node."""
+    async with session:
+        if dry_run or not yes:
+            topic = await session.get(path("topics", name))
+            messages = count_text(int(topic["total_messages"]), "message")
+            if dry_run:
+                record = {"name": name, "dry_run": True, "total_messages": topic["total_messages"]}
+                session.output.success(f"Would delete topic {name} with {messages}", record)
+                return
+            if not session.can_ask():
+                raise CliError(
+                    f"deleting topic {name} with {messages} needs --yes", exit_code=EXIT_USAGE
+                )
+            typer.confirm(f"Delete topic {name} with {messages}?", abort=True, err=True)
+        answer = await session.request("DELETE", path("topics", name))
+    session.output.success(f"Deleted topic {name}", answer)
+
+
+async def _describe_all(session: Session, names: list[str]) -> list[Row]:
+    gate = asyncio.Semaphore(DESCRIBES_AT_ONCE_MAX)
+
+    async def one(name: str) -> Json:
+        async with gate:
+            return await session.get(path("topics", name))
+
+    return list(await asyncio.gather(*(one(name) for name in names)))
+
+
+def _partition(topic: Json, placed: Json) -> Json:
+    offsets = topic.get("partition_offsets", {}).get(str(placed["partition"]), {})
+    earliest, latest = offsets.get("earliest"), offsets.get("latest")
+    messages = None if earliest is None or latest is None else latest - earliest + 1
+    return {**placed, "earliest": earliest, "latest": latest, "messages": messages}
+
+
+def _fields(topic: Json) -> list[tuple[str, object]]:
+    fields: list[tuple[str, object]] = [
+        ("Name", topic["name"]),
+        ("Partitions", topic["partitions"]),
+        ("Total Messages", topic["total_messages"]),
+        ("Total Size", bytes_text(int(topic["total_size_bytes"]))),
+    ]
+    for key, title, text in _SETTINGS:
+        if key in topic:
+            fields.append((title, text(topic[key])))
+    return fields
+
+
+def _hours(value: Any) -> str:
+    return "for ever" if value < 0 else f"{value:g}h"
+
+
+def _retained_bytes(value: Any) -> str:
+    return "no limit" if value < 0 else f"{bytes_text(value)} a partition"
+
+
+_SETTINGS = (
+    ("replication_factor", "Replication Factor", str),
+    ("durability", "Durability", str),
+    ("retention_hours", "Retention", _hours),
+    ("retention_bytes", "Retention Size", _retained_bytes),
+    ("flush_interval_ms", "Flush Interval", duration_text),
+    ("max_message_bytes", "Max Message", bytes_text),
+    ("labels", "Labels", cell_text),
+    ("id", "ID", str),
+)
+
+
+def _given(**values: object) -> Json:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _labels(pairs: list[str] | None) -> dict[str, str] | None:
+    if not pairs:
+        return None
+    labels: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise CliError(f"--label takes NAME=VALUE, not {pair!r}", exit_code=EXIT_USAGE)
+        labels[name] = value
+    return labels
+
+
+def _warnings(answer: Json) -> None:
+    for text in answer.get("warnings") or ():
+        warn(str(text))

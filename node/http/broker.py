@@ -46,14 +46,16 @@ class TopicView:
 class AppendResult:
     """Where a batch stands in its partition's log.
 
-    It is durable there as the topic's durability promises. A duplicate carries the offset of the
-    original. `time_ms` is the log time of the entry, which is the `timestamp` of its messages.
+    It is durable there as `durability` says: `majority` (fsynced by a majority) or `relaxed`. A
+    duplicate carries the offset of the original. `time_ms` is the log time of the entry, which is
+    the `timestamp` of its messages.
     """
 
     base_offset: Offset
     count: int
     duplicate: bool
     time_ms: int
+    durability: str = "majority"
 
 
 @dataclass(frozen=True, slots=True)

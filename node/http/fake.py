@@ -26,7 +26,6 @@ from goqueue.wire.errors import (
     UnknownTopic,
 )
 from goqueue.wire.types import Offset
-
 from node.http.broker import (
     AppendResult,
     Check,
@@ -132,11 +131,7 @@ class _Partition:
         if known.batches:
             sequence, count, _ = known.batches[-1]
             if batch.base_sequence != sequence + count:
-                raise OutOfOrder(
-                    "gap in the producer's sequence",
-                    expected=sequence + count,
-                    got=batch.base_sequence,
-                )
+                raise OutOfOrder(sequence + count, batch.base_sequence)
         return None
 
 
@@ -174,7 +169,7 @@ class FakeBroker:
 
     async def create_topic(self, name: str, overrides: Mapping[str, object]) -> TopicView:
         if name in self._topics:
-            raise TopicExists(f"topic {name!r} already exists", topic=name)
+            raise TopicExists(name)
         config = {**DEFAULTS, **overrides}
         count = config["partitions"]
         if not isinstance(count, int) or not 1 <= count <= PARTITIONS_MAX:
@@ -220,7 +215,7 @@ class FakeBroker:
     async def ensure_topic(self, name: str) -> None:
         if name not in self._topics:
             if not self._auto_create:
-                raise UnknownTopic(f"topic {name!r} not found", topic=name)
+                raise UnknownTopic(name)
             await self.create_topic(name, {})
 
     # records
@@ -256,9 +251,7 @@ class FakeBroker:
         log = self._partition(topic, partition)
         start = max(int(offset), log.start)
         if start > log.next:
-            raise OffsetOutOfRange(
-                "offset beyond the log's end", offset=start, first=log.start, next=log.next
-            )
+            raise OffsetOutOfRange(start, log.start, log.next)
         if start == log.next and wait_s > 0:
             await _wait(log, wait_s)
         found, following = log.read(start, max_records, max_bytes, to_time_ms)
@@ -367,17 +360,13 @@ class FakeBroker:
     def _topic(self, name: str) -> _Topic:
         topic = self._topics.get(name)
         if topic is None:
-            raise UnknownTopic(f"topic {name!r} not found", topic=name)
+            raise UnknownTopic(name)
         return topic
 
     def _partition(self, name: str, partition: int) -> _Partition:
         partitions = self._topic(name).partitions
         if not 0 <= partition < len(partitions):
-            raise UnknownPartition(
-                f"topic {name!r} has partitions 0 to {len(partitions) - 1}",
-                topic=name,
-                partition=partition,
-            )
+            raise UnknownPartition(name, partition)
         return partitions[partition]
 
 

@@ -1,0 +1,143 @@
+"""Record batches on the wire as they are stored: the fast road in and out for libraries."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiohttp import web
+
+from goqueue.wire.batch import BATCH_MEDIA_TYPE, RecordBatch, split_batches
+from goqueue.wire.errors import (
+    BadRequest,
+    GoQueueError,
+    PayloadTooLarge,
+    UnknownPartition,
+    UnsupportedMediaType,
+)
+from goqueue.wire.ids import PARTITIONS_MAX
+from goqueue.wire.stream import (
+    END_OFFSET_HEADER,
+    LOG_START_HEADER,
+    NEXT_OFFSET_HEADER,
+    frame_header,
+)
+from node.http.broker import AppendResult, Slice
+from node.http.call import Call, answer
+from node.http.errors import error_answer, result_of
+
+BATCHES_MAX = 1024
+
+
+def is_batch(request: web.BaseRequest) -> bool:
+    """Whether the body says that it is record batches."""
+    told = request.headers.get("Content-Type", "")
+    return told.partition(";")[0].strip().lower() == BATCH_MEDIA_TYPE
+
+
+async def publish_to_partition(call: Call) -> web.Response:
+    """POST /topics/{topic}/partitions/{partition}/messages with one or more record batches."""
+    if not is_batch(call.request):
+        told = call.request.headers.get("Content-Type", "")
+        raise UnsupportedMediaType(f"Content-Type {told[:80]!r} is not {BATCH_MEDIA_TYPE}")
+    return await _publish(call, call.partition())
+
+
+async def publish_to_query(call: Call) -> web.Response:
+    """POST /topics/{topic}/messages?partition= with record batches."""
+    text = call.query.get("partition", "")
+    if not (text.isascii() and text.isdigit() and len(text) <= 10):
+        raise BadRequest(f"{BATCH_MEDIA_TYPE} needs ?partition=, a number from 0")
+    return await _publish(call, min(int(text), PARTITIONS_MAX))
+
+
+def slice_answer(found: Slice) -> web.Response:
+    """Stored batches as frames; the headers say where reading goes on."""
+    parts: list[bytes | memoryview] = []
+    for stored in found.batches:
+        parts.append(frame_header(stored.base_offset, stored.time_ms, len(stored.batch)))
+        parts.append(stored.batch)
+    headers = {
+        "Content-Type": BATCH_MEDIA_TYPE,
+        NEXT_OFFSET_HEADER: str(found.next_offset),
+        LOG_START_HEADER: str(found.log_start),
+        END_OFFSET_HEADER: str(found.end_offset),
+    }
+    return web.Response(body=b"".join(parts), headers=headers)
+
+
+async def _publish(call: Call, partition: int) -> web.Response:
+    topic = call.topic()
+    async with call.body() as body:
+        batches = _split(body)
+        if partition >= await call.partition_count(topic):
+            raise UnknownPartition(topic, partition)
+        _check_sizes(batches, call.broker.max_message_bytes(topic))
+        outcomes = await asyncio.gather(
+            *(
+                call.broker.append(
+                    topic,
+                    partition,
+                    batch.buffer,
+                    deadline_s=call.limits.append_deadline_s,
+                    validated=True,
+                )
+                for batch in batches
+            ),
+            return_exceptions=True,
+        )
+    return _answer(partition, batches, outcomes)
+
+
+def _split(body: bytes) -> list[RecordBatch]:
+    batches: list[RecordBatch] = []
+    for view in split_batches(body):
+        if len(batches) == BATCHES_MAX:
+            raise PayloadTooLarge(f"more than {BATCHES_MAX} batches", limit=BATCHES_MAX)
+        try:
+            batch = RecordBatch.parse(view)
+            batch.validate()
+        except GoQueueError as error:
+            error.data["batch"] = len(batches)
+            raise
+        batches.append(batch)
+    if not batches:
+        raise BadRequest("the body holds no batch")
+    return batches
+
+
+def _check_sizes(batches: list[RecordBatch], message_bytes_max: int) -> None:
+    for number, batch in enumerate(batches):
+        if max(batch.value_lengths()) > message_bytes_max:
+            raise PayloadTooLarge(
+                f"a value over the topic's {message_bytes_max} bytes",
+                limit=message_bytes_max,
+                batch=number,
+            )
+
+
+def _answer(
+    partition: int,
+    batches: list[RecordBatch],
+    outcomes: list[AppendResult | BaseException],
+) -> web.Response:
+    results: list[dict[str, object]] = []
+    failed: list[GoQueueError] = []
+    for batch, outcome in zip(batches, outcomes, strict=True):
+        if isinstance(outcome, AppendResult):
+            result: dict[str, object] = {
+                "partition": partition,
+                "offset": outcome.base_offset,
+                "count": outcome.count,
+                "duplicate": outcome.duplicate,
+                "timestamp_ms": outcome.time_ms,
+                "durability": outcome.durability,
+            }
+        elif isinstance(outcome, GoQueueError):
+            failed.append(outcome)
+            result = {**result_of(outcome, partition), "count": batch.count}
+        else:
+            raise outcome
+        results.append(result)
+    if len(failed) == len(results):
+        return error_answer(failed[0], {"results": results})
+    return answer({"results": results})

@@ -1,0 +1,173 @@
+"""What a handler works with: the request, its place in the routes, and what the front shares."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+from urllib.parse import unquote_plus
+
+import msgspec
+from aiohttp import web
+
+from goqueue.wire.errors import BadRequest, UnknownPartition, UnknownTopic
+from goqueue.wire.ids import PARTITIONS_MAX, is_name, validate_topic_name
+from node.http import json
+from node.http.body import HeldBody
+from node.http.broker import Broker
+from node.http.limits import ByteBudget, HttpLimits
+from node.http.times import parse_duration_ms
+
+QUERY_FIELDS_MAX = 64
+JSON_HEADERS = {"Content-Type": "application/json"}
+
+T = TypeVar("T")
+
+
+class FrontMetrics(Protocol):
+    """Where the front tells what it answered, and finds what /metrics shows."""
+
+    def observe(self, method: str, route: str, status: int, seconds: float) -> None:
+        """One answer; `route` is the template, such as `/topics/{topic}/messages`."""
+        ...
+
+    def render(self) -> tuple[bytes, str]:
+        """All metrics in the Prometheus text format, with the content type."""
+        ...
+
+
+class NoMetrics:
+    """Counts nothing and shows nothing: for tests and the broker in memory."""
+
+    def observe(self, method: str, route: str, status: int, seconds: float) -> None:
+        return None
+
+    def render(self) -> tuple[bytes, str]:
+        return b"# no metrics\n", "text/plain; version=0.0.4; charset=utf-8"
+
+
+@dataclass(slots=True)
+class Shared:
+    """One front's state, the same for all its calls."""
+
+    broker: Broker
+    limits: HttpLimits
+    metrics: FrontMetrics
+    budget: ByteBudget
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    turn: int = 0
+    """Moves on with every request that needs a partition chosen: round robin."""
+
+    def next_turn(self) -> int:
+        self.turn += 1
+        return self.turn
+
+
+class Call:
+    """One request on its way through a handler."""
+
+    __slots__ = ("_query", "params", "request", "shared")
+
+    def __init__(self, shared: Shared, request: web.BaseRequest, params: Mapping[str, str]) -> None:
+        self.shared = shared
+        self.request = request
+        self.params = params
+        self._query: dict[str, str] | None = None
+
+    @property
+    def broker(self) -> Broker:
+        return self.shared.broker
+
+    @property
+    def limits(self) -> HttpLimits:
+        return self.shared.limits
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The query's fields; the first one wins where a name is given twice."""
+        if self._query is None:
+            self._query = parse_query(self.request.raw_path)
+        return self._query
+
+    def topic(self) -> str:
+        """The topic in the path. Raises BadName."""
+        name = self.params["topic"]
+        return name if is_name(name) else validate_topic_name(name)
+
+    def partition(self) -> int:
+        """The partition in the path; whether the topic has it is the broker's to say."""
+        text = self.params["partition"]
+        if not (text.isascii() and text.isdigit() and len(text) <= 10):
+            raise BadRequest(f"bad partition {text[:40]!r}: want a number from 0")
+        number = int(text)
+        if number > PARTITIONS_MAX:
+            raise UnknownPartition(self.topic(), number)
+        return number
+
+    async def partition_count(self, topic: str) -> int:
+        """The topic's partitions; the topic is created first where that is allowed."""
+        try:
+            return self.broker.partition_count(topic)
+        except UnknownTopic:
+            await self.broker.ensure_topic(topic)
+            return self.broker.partition_count(topic)
+
+    def query_int(self, name: str, default: int, low: int, high: int) -> int:
+        """A whole number; above `high` it is cut to it, below `low` it is refused."""
+        text = self.query.get(name, "")
+        if not text:
+            return default
+        if not (text.isascii() and text.isdigit() and len(text) <= 19) or int(text) < low:
+            raise BadRequest(f"{name}: {text[:40]!r} is not a whole number from {low}")
+        return min(int(text), high)
+
+    def query_flag(self, name: str) -> bool:
+        return self.query.get(name, "false").lower() in ("", "1", "true", "yes")
+
+    def query_wait_s(self) -> float:
+        """How long to wait for messages, from `wait` or GoQueue's `timeout`; at most the cap."""
+        for name in ("wait", "timeout"):
+            if text := self.query.get(name):
+                return min(parse_duration_ms(text, name) / 1000, self.limits.long_poll_s_max)
+        return 0.0
+
+    def body(self, bytes_max: int | None = None) -> HeldBody:
+        bound = self.limits.body_bytes_max if bytes_max is None else bytes_max
+        return HeldBody(self.request, self.limits, self.shared.budget, bound)
+
+    async def document(self, decoder: msgspec.json.Decoder[T], empty: bytes = b"") -> T:
+        """A small JSON body as its type; an absent body reads as `empty`. Raises BadRequest."""
+        json.require_json(self.request)
+        async with self.body(self.limits.document_bytes_max) as body:
+            return json.decode(body.strip() or empty, decoder)
+
+
+def parse_query(raw_path: str) -> dict[str, str]:
+    """Raises BadRequest on bytes that are not UTF-8, or too many fields."""
+    _, _, text = raw_path.partition("?")
+    fields: dict[str, str] = {}
+    if not text:
+        return fields
+    parts = text.partition("#")[0].split("&")
+    if len(parts) > QUERY_FIELDS_MAX:
+        raise BadRequest(f"more than {QUERY_FIELDS_MAX} query fields")
+    for part in parts:
+        name, _, value = part.partition("=")
+        try:
+            fields.setdefault(
+                unquote_plus(name, errors="strict"), unquote_plus(value, errors="strict")
+            )
+        except UnicodeDecodeError:
+            raise BadRequest("the query is not UTF-8") from None
+    return fields
+
+
+def answer(value: Any, status: int = 200) -> web.Response:
+    """A JSON answer."""
+    return web.Response(body=msgspec.json.encode(value), status=status, headers=JSON_HEADERS)
+
+
+def answer_bytes(body: bytes, status: int = 200) -> web.Response:
+    """A JSON answer that is encoded already."""
+    return web.Response(body=body, status=status, headers=JSON_HEADERS)

@@ -1,0 +1,162 @@
+"""The cluster as this node sees it: who is in it, who leads, and whether it is well."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aiohttp import web
+from msgspec import Struct
+
+from node.http.broker import ClusterView, NodeView
+from node.http.call import Call, answer
+from node.http.times import format_time
+
+
+class NodeAnswer(Struct):
+    id: str
+    status: str
+    role: str
+    http_url: str
+    peer_address: str
+    zone: str
+    version: str
+    leaders: int
+    replicas: int
+    incarnation: str
+    joined_at: str | None
+    last_heartbeat: str | None
+    labels: dict[str, str]
+
+
+class ClusterAnswer(Struct):
+    """The cluster in short."""
+
+    cluster_id: str
+    node_id: str
+    controller: str | None
+    controller_epoch: int
+    metadata_version: int
+    has_quorum: bool
+    nodes: int
+    nodes_alive: int
+    topics: int
+    partitions: int
+    under_replicated_partitions: int
+    leaderless_partitions: int
+
+
+class NodesAnswer(Struct):
+    nodes: list[NodeAnswer]
+
+
+class ClusterHealth(Struct):
+    """`healthy`, `degraded` (serves, but a further death may stop it) or `unavailable`."""
+
+    status: str
+    has_quorum: bool
+    nodes: dict[str, str]
+    under_replicated_partitions: int
+    leaderless_partitions: int
+    problems: list[str]
+
+
+async def info(call: Call) -> web.Response:
+    view = call.broker.cluster_view()
+    return answer(
+        ClusterAnswer(
+            cluster_id=view.cluster_id,
+            node_id=view.node,
+            controller=view.controller,
+            controller_epoch=view.epoch,
+            metadata_version=view.version,
+            has_quorum=view.has_quorum,
+            nodes=len(view.nodes),
+            nodes_alive=sum(node.status == "alive" for node in view.nodes),
+            topics=view.topics,
+            partitions=view.partitions,
+            under_replicated_partitions=view.under_replicated,
+            leaderless_partitions=view.leaderless,
+        )
+    )
+
+
+async def nodes(call: Call) -> web.Response:
+    view = call.broker.cluster_view()
+    return answer(NodesAnswer([_node(node, view) for node in view.nodes]))
+
+
+async def health(call: Call) -> web.Response:
+    """Always 200: this tells of the cluster, `/readyz` of the node that answers."""
+    view = call.broker.cluster_view()
+    well = not view.problems and all(node.status == "alive" for node in view.nodes)
+    if not view.has_quorum or view.leaderless:
+        status = "unavailable"
+    elif view.under_replicated or not well:
+        status = "degraded"
+    else:
+        status = "healthy"
+    return answer(
+        ClusterHealth(
+            status,
+            view.has_quorum,
+            {node.node: node.status for node in view.nodes},
+            view.under_replicated,
+            view.leaderless,
+            list(view.problems),
+        )
+    )
+
+
+async def state(call: Call) -> web.Response:
+    """In the shape that GoQueue's own cluster port has."""
+    view = call.broker.cluster_view()
+    return answer(
+        {
+            "cluster_state": {
+                "version": view.version,
+                "controller_id": view.controller or "",
+                "controller_epoch": view.epoch,
+                "nodes": {node.node: _goqueue_node(node, view) for node in view.nodes},
+            }
+        }
+    )
+
+
+def _node(node: NodeView, view: ClusterView) -> NodeAnswer:
+    return NodeAnswer(
+        id=node.node,
+        status=node.status,
+        role="controller" if node.node == view.controller else "broker",
+        http_url=node.http_url,
+        peer_address=node.peer_address,
+        zone=node.zone,
+        version=node.version,
+        leaders=node.leaders,
+        replicas=node.replicas,
+        incarnation=f"{node.incarnation:016x}",
+        joined_at=_time(node.joined_at_ms),
+        last_heartbeat=_time(node.last_heartbeat_ms),
+        labels=dict(node.labels),
+    )
+
+
+def _goqueue_node(node: NodeView, view: ClusterView) -> Mapping[str, object]:
+    return {
+        "id": node.node,
+        "client_address": _address(node.http_url.rpartition("//")[2].rstrip("/")),
+        "cluster_address": _address(node.peer_address),
+        "status": node.status,
+        "role": "controller" if node.node == view.controller else "follower",
+        "joined_at": _time(node.joined_at_ms),
+        "last_heartbeat": _time(node.last_heartbeat_ms),
+        "version": node.version,
+    }
+
+
+def _address(text: str) -> dict[str, object]:
+    host, _, port = text.rpartition(":")
+    return {"host": host, "port": int(port)} if port.isdigit() else {"host": text, "port": 0}
+
+
+def _time(time_ms: int) -> str | None:
+    return format_time(time_ms) if time_ms else None

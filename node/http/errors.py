@@ -1,0 +1,57 @@
+"""How errors look: one JSON shape for all of them, whoever found the fault."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+from aiohttp import web
+
+from goqueue.wire.errors import BadRequest, GoQueueError
+
+RETRY_AFTER_S = 1
+
+
+class NotSupported(GoQueueError):
+    """Understood, but this version can't do it; refused rather than done half."""
+
+    code, http_status = "not_supported", 400
+    text: ClassVar[str] = "not supported by this version"
+
+
+class RequestTimeout(GoQueueError):
+    """The client sent its request too slowly."""
+
+    code, http_status, retriable = "request_timeout", 408, True
+    text: ClassVar[str] = "the request arrived too slowly"
+
+
+class BadMessage(BadRequest):
+    """One message of a publish is unusable; the others are not."""
+
+    code, text = "bad_message", "the message is not understood"
+
+
+def error_answer(error: GoQueueError, extra: dict[str, object] | None = None) -> web.Response:
+    """The answer to a whole request that failed; `extra` joins the body."""
+    body = {**error.to_body(), **(extra or {})}
+    headers = {"Content-Type": "application/json"}
+    if error.retriable and error.http_status in (429, 503):
+        headers["Retry-After"] = str(error.data.get("retry_after_s", RETRY_AFTER_S))
+    allow = error.data.get("allow")
+    if isinstance(allow, list):
+        headers["Allow"] = ", ".join(map(str, allow))
+    answer = web.Response(body=encode_error(body), status=error.http_status, headers=headers)
+    if error.http_status in (408, 413):
+        answer.force_close()
+    return answer
+
+
+def encode_error(body: dict[str, object]) -> bytes:
+    """JSON of an error's body; data that JSON can't hold is shown as text."""
+    return msgspec.json.encode(body, enc_hook=str)
+
+
+def result_of(error: GoQueueError, partition: int) -> dict[str, object]:
+    """What a failed message's place in `results` holds; partition -1 where none was chosen."""
+    return {"partition": partition, "offset": -1, **error.to_body()}

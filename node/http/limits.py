@@ -1,0 +1,67 @@
+"""Bounds of the front, each with its unit, and the byte budget of bodies in flight."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from goqueue.wire.errors import Busy
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    """Every bound that a client can run into. Reasons stand beside the figures."""
+
+    body_bytes_max: int = 16 * MIB
+    """A publish body, before and after decompression; beyond it 413."""
+    document_bytes_max: int = MIB
+    """Any other body: topic settings and the like are small."""
+    messages_max: int = 100_000
+    """Messages in one JSON publish: what 16 MiB of small ones come to."""
+    in_flight_bytes_max: int = 256 * MIB
+    """All bodies being read or published at once; beyond it 429, so that a burst can't exhaust
+    memory."""
+    connections_max: int = 8192
+    connections_per_address_max: int = 4096
+    """High, because an ingress is one address."""
+    header_field_bytes_max: int = 8190
+    headers_max: int = 100
+    header_deadline_s: float = 8.0
+    """From the first byte of a request (or the connection) to the end of its headers."""
+    body_grace_s: float = 8.0
+    """After this the body must have arrived at `body_bytes_per_s_min` on average."""
+    body_bytes_per_s_min: int = 16 * KIB
+    write_stall_s: float = 30.0
+    """A client that takes nothing of its answer for this long is dropped."""
+    keepalive_s: float = 75.0
+    """Longer than the 60 s that load balancers keep theirs."""
+    long_poll_s_max: float = 60.0
+    append_deadline_s: float = 15.0
+    """Half of the 30 s that GoQueue's clients wait."""
+    read_records_default: int = 100
+    read_records_max: int = 1000
+    """JSON messages in one answer, as in GoQueue."""
+    read_batch_records_max: int = 100_000
+    read_bytes_max: int = 8 * MIB
+    """Of stored batches in one answer; at least one batch is always sent."""
+    drain_s: float = 10.0
+    """How long `stop()` waits for requests in progress."""
+
+
+class ByteBudget:
+    """Bytes of request bodies held in memory; `reserve` raises Busy instead of growing past it."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.used = 0
+        self._bytes_max = bytes_max
+
+    def reserve(self, size: int) -> None:
+        if self.used + size > self._bytes_max:
+            raise Busy("too many bytes of requests in flight", retry_after_s=1)
+        self.used += size
+
+    def release(self, size: int) -> None:
+        self.used -= size
+        assert self.used >= 0

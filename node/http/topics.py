@@ -1,0 +1,242 @@
+"""Topics: create, list, describe, alter, delete, flush, and where their partitions live.
+
+Bodies take GoQueue's names (`num_partitions`, `retention_hours`) and the configuration's own; the
+broker judges the values. Answers hold GoQueue's fields and every field of the configuration.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from aiohttp import web
+from msgspec import Meta, Struct
+
+from goqueue.wire.errors import BadRequest
+from goqueue.wire.ids import validate_topic_name
+from node.http.broker import PartitionView, TopicView
+from node.http.call import Call, answer
+
+HOUR_MS = 3_600_000
+_Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+_Bound = Annotated[int, Meta(ge=-1, le=2**62)]
+_Hours = Annotated[float, Meta(ge=-1, le=1_000_000)]
+_FOREIGN = {
+    "retention.ms": "retention_ms",
+    "retention.bytes": "retention_bytes",
+    "max.message.bytes": "max_message_bytes",
+    "flush.ms": "flush_interval_ms",
+}
+
+
+class TopicSettings(Struct):
+    """What can be said about a topic; null and missing leave the default, or the present value."""
+
+    num_partitions: _Count | None = None
+    partitions: _Count | None = None
+    replication_factor: _Count | None = None
+    replicationFactor: _Count | None = None
+    retention_hours: _Hours | None = None
+    retention_ms: _Bound | None = None
+    retention_bytes: _Bound | None = None
+    durability: str | None = None
+    flush_interval_ms: _Bound | None = None
+    lanes: _Count | None = None
+    max_message_bytes: _Count | None = None
+    labels: dict[str, str] | None = None
+    config: dict[str, str | int] | None = None
+
+
+class CreateTopic(TopicSettings, kw_only=True):
+    """A new topic."""
+
+    name: str
+
+
+class TopicCreated(Struct):
+    """The answer to a creation."""
+
+    name: str
+    id: str
+    partitions: int
+    created: bool
+    config: dict[str, object]
+    warnings: list[str]
+
+
+class TopicNames(Struct):
+    topics: list[str]
+
+
+class OffsetRange(Struct):
+    """`latest` is the offset of the last message, -1 while there is none."""
+
+    earliest: int
+    latest: int
+
+
+class PartitionAnswer(Struct):
+    """One partition; `next` is the offset the next message will get."""
+
+    partition: int
+    leader: str | None
+    replicas: list[str]
+    isr: list[str]
+    earliest: int
+    next: int
+    messages: int
+    size_bytes: int
+
+
+class TopicAnswer(Struct):
+    """A topic with totals and, under `config`, all of its settings."""
+
+    name: str
+    id: str
+    partitions: int
+    num_partitions: int
+    replication_factor: int
+    retention_hours: float
+    total_messages: int
+    total_size_bytes: int
+    partition_offsets: dict[str, OffsetRange]
+    partition_details: list[PartitionAnswer]
+    config: dict[str, object]
+
+
+class PartitionsAnswer(Struct):
+    topic: str
+    partitions: list[PartitionAnswer]
+
+
+class TopicDeleted(Struct):
+    deleted: bool
+    name: str
+
+
+class TopicFlushed(Struct):
+    flushed: bool
+    name: str
+
+
+_CREATE = msgspec.json.Decoder(CreateTopic)
+_SETTINGS = msgspec.json.Decoder(TopicSettings)
+
+
+async def create(call: Call) -> web.Response:
+    wanted = await call.document(_CREATE)
+    view = await call.broker.create_topic(validate_topic_name(wanted.name), _overrides(wanted))
+    created = TopicCreated(
+        view.name, view.id, len(view.partitions), True, dict(view.config), list(view.warnings)
+    )
+    return answer(created, 201)
+
+
+async def list_names(call: Call) -> web.Response:
+    return answer(TopicNames(call.broker.list_topics()))
+
+
+async def describe(call: Call) -> web.Response:
+    return answer(_topic_answer(await call.broker.topic(call.topic())))
+
+
+async def alter(call: Call) -> web.Response:
+    name = call.topic()
+    changes = _overrides(await call.document(_SETTINGS))
+    if not changes:
+        raise BadRequest("nothing to change")
+    return answer(_topic_answer(await call.broker.alter_topic(name, changes)))
+
+
+async def delete(call: Call) -> web.Response:
+    name = call.topic()
+    await call.broker.delete_topic(name)
+    return answer(TopicDeleted(True, name))
+
+
+async def flush(call: Call) -> web.Response:
+    name = call.topic()
+    await call.broker.flush(name)
+    return answer(TopicFlushed(True, name))
+
+
+async def partitions(call: Call) -> web.Response:
+    view = await call.broker.topic(call.topic())
+    return answer(PartitionsAnswer(view.name, list(map(_partition_answer, view.partitions))))
+
+
+def _overrides(wanted: TopicSettings) -> dict[str, object]:
+    """The fields that were given, under the configuration's names. Raises BadRequest."""
+    found: dict[str, object] = {
+        "partitions": _one(wanted.num_partitions, wanted.partitions, "partitions"),
+        "replication_factor": _one(
+            wanted.replication_factor, wanted.replicationFactor, "replication_factor"
+        ),
+        "retention_ms": wanted.retention_ms,
+        "retention_bytes": wanted.retention_bytes,
+        "durability": wanted.durability,
+        "flush_interval_ms": wanted.flush_interval_ms,
+        "lanes": wanted.lanes,
+        "max_message_bytes": wanted.max_message_bytes,
+        "labels": wanted.labels,
+    }
+    if wanted.retention_hours:  # 0 has always meant the default
+        hours = wanted.retention_hours
+        found["retention_ms"] = -1 if hours < 0 else round(hours * HOUR_MS)
+    for name, value in (wanted.config or {}).items():
+        field = _FOREIGN.get(name, name)
+        if field not in found:
+            raise BadRequest(f"unknown configuration {name[:80]!r}")
+        found[field] = _number(name, value) if field in _FOREIGN.values() else value
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _one(first: int | None, second: int | None, name: str) -> int | None:
+    if first is not None and second is not None and first != second:
+        raise BadRequest(f"{name} is given twice, with different values")
+    return second if first is None else first
+
+
+def _number(name: str, value: str | int) -> int:
+    try:
+        number = int(str(value)[:20])
+    except ValueError:
+        raise BadRequest(f"{name}: {str(value)[:40]!r} is not a whole number") from None
+    if not -1 <= number <= 2**62:
+        raise BadRequest(f"{name}: out of range")
+    return number
+
+
+def _partition_answer(view: PartitionView) -> PartitionAnswer:
+    return PartitionAnswer(
+        view.partition,
+        view.leader,
+        list(view.replicas),
+        list(view.isr),
+        view.earliest,
+        view.next,
+        view.messages,
+        view.size_bytes,
+    )
+
+
+def _topic_answer(view: TopicView) -> TopicAnswer:
+    retention_ms = view.config.get("retention_ms")
+    factor = view.config.get("replication_factor")
+    hours = retention_ms / HOUR_MS if isinstance(retention_ms, int) and retention_ms >= 0 else -1.0
+    return TopicAnswer(
+        name=view.name,
+        id=view.id,
+        partitions=len(view.partitions),
+        num_partitions=len(view.partitions),
+        replication_factor=factor if isinstance(factor, int) else 0,
+        retention_hours=hours,
+        total_messages=sum(partition.messages for partition in view.partitions),
+        total_size_bytes=sum(partition.size_bytes for partition in view.partitions),
+        partition_offsets={
+            str(p.partition): OffsetRange(p.earliest, p.next - 1 if p.messages else -1)
+            for p in view.partitions
+        },
+        partition_details=list(map(_partition_answer, view.partitions)),
+        config=dict(view.config),
+    )

@@ -11,7 +11,9 @@ from cli.options import command
 from cli.output import Column, Row, count_text
 from cli.session import Json, Session
 
-app = typer.Typer(help="The cluster: its nodes and its health.", no_args_is_help=True)
+app = typer.Typer(
+    help="The cluster: its nodes and its health.", no_args_is_help=True, rich_markup_mode="markdown"
+)
 
 NODE_COLUMNS = (
     Column("ID", "id"),

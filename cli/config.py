@@ -13,7 +13,11 @@ from cli.options import command
 from cli.output import Column
 from cli.session import Session
 
-app = typer.Typer(help="Contexts: named clusters in the config file.", no_args_is_help=True)
+app = typer.Typer(
+    help="Contexts: named clusters in the config file.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
 Name = Annotated[str, typer.Argument(help="A context's name.", show_default=False)]
 
 CONTEXT_COLUMNS = (

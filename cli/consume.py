@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Annotated
@@ -108,7 +108,7 @@ async def consume(
         session.output.line("No messages.")
 
 
-async def _all(reader: Reader, spans: list[Span], follow: bool) -> AsyncIterator[list[Json]]:
+async def _all(reader: Reader, spans: list[Span], follow: bool) -> AsyncGenerator[list[Json], None]:
     """What is there already, in order; then, if followed, what comes."""
     async with aclosing(reader.merged(spans)) as old:
         async for piece in old:

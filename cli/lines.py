@@ -49,18 +49,11 @@ class Envelope(msgspec.Struct, forbid_unknown_fields=True):
     offset: int | None = None
     timestamp: str | None = None
     id: str | None = None
-
-
-class Later(msgspec.Struct):
-    """Fields of GoQueue's envelopes that ask for what isn't there yet."""
-
-    value: msgspec.Raw
-    delay: msgspec.Raw | None = None
-    deliverAt: msgspec.Raw | None = None
+    delay: str | int | float | None = None
+    deliverAt: str | int | None = None
 
 
 _ENVELOPE = msgspec.json.Decoder(Envelope)
-_LATER = msgspec.json.Decoder(Later)
 _TEXT = msgspec.json.Decoder(str)
 _ANY = msgspec.json.Decoder()
 
@@ -84,8 +77,9 @@ def parse(line: bytes) -> Message:
     try:
         envelope = _ENVELOPE.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        _refuse_later(line)
         return Message(line)
+    if envelope.delay or envelope.deliverAt:
+        raise CliError("delayed messages can't be published yet: remove delay and deliverAt")
     if envelope.priority is not None and envelope.priority not in PRIORITIES:
         raise CliError(f"priority {envelope.priority!r} is none of {', '.join(PRIORITIES)}")
     return Message(
@@ -124,12 +118,3 @@ def _decoded(text: str, encoding: str | None) -> bytes:
         return base64.b64decode(text, validate=True)
     except binascii.Error as error:
         raise CliError(f"bad base64: {error}") from None
-
-
-def _refuse_later(line: bytes) -> None:
-    try:
-        later = _LATER.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return
-    if later.delay is not None or later.deliverAt is not None:
-        raise CliError("delayed messages can't be published yet: remove delay and deliverAt")

@@ -12,6 +12,7 @@ app = typer.Typer(
     name="goqueue-cli",
     help="Talk to a GoQueue cluster, or run one. Any node answers any request.",
     no_args_is_help=True,
+    rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_show_locals=False,
 )

@@ -27,7 +27,7 @@ ServerOption = Annotated[
     typer.Option(
         "--server",
         "-s",
-        help="Server URL; several, comma separated, are tried in turn. [env: GOQUEUE_SERVER]",
+        help="Server URL; several, comma separated, are tried in turn. (env GOQUEUE_SERVER)",
         show_default=False,
         rich_help_panel=PANEL,
     ),
@@ -37,7 +37,7 @@ ContextOption = Annotated[
     typer.Option(
         "--context",
         "-c",
-        help="A context of the config file. [env: GOQUEUE_CONTEXT]",
+        help="A context of the config file. (env GOQUEUE_CONTEXT)",
         show_default=False,
         rich_help_panel=PANEL,
     ),
@@ -57,7 +57,7 @@ TimeoutOption = Annotated[
     float | None,
     typer.Option(
         "--timeout",
-        help="Seconds to wait for an answer (30). [env: GOQUEUE_TIMEOUT]",
+        help="Seconds to wait for an answer (30). (env GOQUEUE_TIMEOUT)",
         min=0.001,
         show_default=False,
         rich_help_panel=PANEL,

@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.text import Text
 
 CELL_CHARS_MAX = 50
+BINARY_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
 Row = Mapping[str, Any]
 
 
@@ -158,15 +159,11 @@ def cell_text(value: object) -> str:
 
 
 def bytes_text(count: int) -> str:
-    """`1.5 MiB`: three digits at most before the unit."""
+    """`512 B`, `1.5 MiB`."""
     if count < 1024:
         return f"{count} B"
-    size = float(count)
-    for unit in ("KiB", "MiB", "GiB", "TiB"):
-        size /= 1024
-        if size < 1000:
-            break
-    return f"{size:.1f} {unit}"
+    power = min((count.bit_length() - 1) // 10, len(BINARY_UNITS))
+    return f"{count / 1024**power:.1f} {BINARY_UNITS[power - 1]}"
 
 
 def duration_text(milliseconds: float) -> str:

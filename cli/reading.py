@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from cli.errors import explain, note
 from cli.session import Json, Session, path
@@ -46,7 +45,7 @@ class Reader:
         fair = max(1, BUFFERED_MESSAGES_MAX // max(1, count))
         self._page = min(PAGE_MESSAGES_MAX, fair, limit or PAGE_MESSAGES_MAX)
 
-    async def pages(self, span: Span) -> AsyncIterator[list[Json]]:
+    async def pages(self, span: Span) -> AsyncGenerator[list[Json], None]:
         """Pages of a partition up to its span's end; the next one is fetched meanwhile."""
         following = asyncio.ensure_future(self._fetch(span, wait_s=0))
         try:
@@ -61,12 +60,11 @@ class Reader:
         finally:
             following.cancel()
 
-    async def merged(self, spans: Sequence[Span]) -> AsyncIterator[list[Json]]:
+    async def merged(self, spans: Sequence[Span]) -> AsyncGenerator[list[Json], None]:
         """All spans as one ordered stream, in pieces."""
         sources = [self.pages(span) for span in spans]
-        first = await asyncio.gather(*(anext(source, None) for source in sources))
-        heads: list[tuple[Any, int, int, int]] = []
-        pages: list[list[Json]] = [page or [] for page in first]
+        heads: list[tuple[str, int, int, int]] = []
+        pages = list(await asyncio.gather(*(_next_page(source) for source in sources)))
         for number, page in enumerate(pages):
             if page:
                 heads.append(_key(page[0], number, 0))
@@ -81,7 +79,7 @@ class Reader:
                 if len(piece) >= self._page:
                     yield piece
                     piece = []
-                pages[number] = page = await anext(sources[number], None) or []
+                pages[number] = page = await _next_page(sources[number])
                 at = 0
             if page:
                 heapq.heapreplace(heads, _key(page[at], number, at))
@@ -90,7 +88,7 @@ class Reader:
         if piece:
             yield piece
 
-    async def followed(self, spans: Sequence[Span]) -> AsyncIterator[list[Json]]:
+    async def followed(self, spans: Sequence[Span]) -> AsyncGenerator[list[Json], None]:
         """New messages of all spans as they come, for ever; an outage is told, and waited out."""
         queue: asyncio.Queue[list[Json]] = asyncio.Queue(maxsize=max(2, len(spans)))
         async with asyncio.TaskGroup() as group:
@@ -145,5 +143,12 @@ class Reader:
         return page, moved and bool(messages) and not 0 <= span.end <= span.offset
 
 
-def _key(message: Json, number: int, at: int) -> tuple[Any, int, int, int]:
+async def _next_page(pages: AsyncGenerator[list[Json], None]) -> list[Json]:
+    """The next page, or an empty one after the last."""
+    async for page in pages:
+        return page
+    return []
+
+
+def _key(message: Json, number: int, at: int) -> tuple[str, int, int, int]:
     return (message["timestamp"], int(message["partition"]), number, at)

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from cli import processes
-from cli.errors import EXIT_USAGE, print_report, Report
+from cli.errors import EXIT_USAGE, Report, print_report
 
 HELP = """Run one node in this process until SIGTERM or Ctrl-C.
 
@@ -91,8 +91,9 @@ serve.__doc__ = HELP
 def run(config: Path | None, overrides: dict[str, object], pid_file: Path | None) -> int:
     """Load the configuration and serve; the exit code."""
     # only here and in `dev` may the command line know the service, and only when asked to
-    from node.config_file import ConfigError, load_config
     from node.server import main_node
+
+    from node.config_file import ConfigError, load_config
 
     try:
         loaded = load_config(str(config) if config else None, overrides=overrides)

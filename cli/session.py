@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -70,6 +71,10 @@ class Session:
     ) -> None:
         if self._http is not None:
             await self._http.close()
+
+    def can_ask(self) -> bool:
+        """Whether a person is there to answer a question."""
+        return sys.stdin.isatty()
 
     async def get(self, path: str, wait_s: float = 0, **query: object) -> Json:
         return await self.request("GET", path, query=query, wait_s=wait_s)

@@ -14,7 +14,9 @@ from cli.session import Json, Session, path
 
 DESCRIBES_AT_ONCE_MAX = 16
 
-app = typer.Typer(help="Topics: partitioned, replicated logs.", no_args_is_help=True)
+app = typer.Typer(
+    help="Topics: partitioned, replicated logs.", no_args_is_help=True, rich_markup_mode="markdown"
+)
 
 Name = Annotated[str, typer.Argument(help="The topic's name.", show_default=False)]
 RetentionHours = Annotated[

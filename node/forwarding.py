@@ -1,0 +1,194 @@
+"""Any node serves any topic: a request finds the leader of its partition, here or over the link.
+
+An attempt ends in an answer, in a refusal that changed nothing (`none`), or in doubt (`unknown`).
+A refusal is tried again within the deadline, at the leader it hints at. Doubt is resolved by
+sending the same request again under the same identity: what had happened is answered as a
+duplicate, with the original offset.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+
+from goqueue.wire.errors import (
+    GoQueueError,
+    NoQuorum,
+    NotLeader,
+    Outcome,
+    OutcomeUnknown,
+    Timeout,
+    Unavailable,
+)
+from goqueue.wire.types import GroupId, NodeId
+from node.metrics import Metrics
+from raft.link import LinkDown, RemoteError
+
+T = TypeVar("T")
+
+ATTEMPT_PAUSE_S = 0.01
+ATTEMPT_PAUSE_MAX_S = 0.2
+WITHOUT_QUORUM_S = 2.0
+"""How long a majority must be out of reach before a request is refused for it: a broken link that
+comes back at once, or an election, is no reason."""
+RETRY_AFTER_S = 1
+HINTS_MAX = 3
+"""Hints followed without a pause; more than this is nodes that point at each other."""
+
+
+class Leadership(Protocol):
+    """What a node knows of one Raft group's leader and members."""
+
+    def leader(self, group: GroupId) -> NodeId | None:
+        """The leader as this node last heard; may be wrong."""
+        ...
+
+    def replicas(self, group: GroupId) -> tuple[NodeId, ...]: ...
+
+    def reachable(self, group: GroupId) -> int:
+        """How many of the replicas can be reached from here, this node included."""
+        ...
+
+    async def changed(self, group: GroupId, timeout_s: float) -> None:
+        """Return when the leader may have changed, or after the time."""
+        ...
+
+
+class Requester(Protocol):
+    """The peer link's requests."""
+
+    async def request(
+        self, node: NodeId, method: str, payload: bytes, timeout_s: float
+    ) -> bytes: ...
+
+
+class Forwarder:
+    """Sends requests to leaders, and again where that is safe."""
+
+    def __init__(
+        self,
+        node: NodeId,
+        leadership: Leadership,
+        mesh: Requester | None,
+        rng: random.Random,
+        metrics: Metrics,
+    ) -> None:
+        self._node = node
+        self._leadership = leadership
+        self._mesh = mesh
+        self._rng = rng
+        self._metrics = metrics
+
+    async def call(
+        self,
+        group: GroupId,
+        *,
+        local: Callable[[float], Awaitable[T]],
+        method: str,
+        payload: Callable[[float], bytes],
+        decode: Callable[[bytes], T],
+        deadline_s: float,
+        has_identity: bool = True,
+    ) -> T:
+        """The leader's answer. `local` and `payload` are told the seconds that are left.
+
+        `has_identity`: repeating the request can't make it happen twice (it carries a request id,
+        a producer's sequence, or changes nothing). Raises what the leader refuses with for good;
+        `NoQuorum` where a majority is out of reach; `Timeout` at the deadline. Their `outcome` is
+        `unknown` once any attempt may have happened.
+        """
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        end = started + deadline_s
+        in_doubt = False
+        hint: NodeId | None = None
+        hops = 0
+        pause = ATTEMPT_PAUSE_S
+        while True:
+            left = end - loop.time()
+            target = hint or self._leadership.leader(group)
+            hint = None
+            reason: GoQueueError = NotLeader(None)
+            if target is not None and left > 0:
+                try:
+                    if target == self._node:
+                        return await local(left)
+                    return await self._remote(target, method, payload(left), decode, left)
+                except GoQueueError as error:
+                    if not _is_passing(error):
+                        error.outcome = "unknown" if in_doubt else error.outcome
+                        raise
+                    reason = error
+                    in_doubt = in_doubt or error.outcome == "unknown"
+                    if error.outcome == "unknown" and not has_identity:
+                        raise
+                    hint = _hint(error, target) if hops < HINTS_MAX else None
+                    hops += 1
+            self._metrics.retried.inc()
+            left = end - loop.time()
+            self._give_up(group, reason, in_doubt, left, loop.time() - started)
+            if hint is None:
+                hops = 0
+                wait = min(pause * self._rng.uniform(0.5, 1.5), left)
+                await self._leadership.changed(group, wait)
+                pause = min(pause * 2, ATTEMPT_PAUSE_MAX_S)
+
+    async def _remote(
+        self,
+        target: NodeId,
+        method: str,
+        payload: bytes,
+        decode: Callable[[bytes], T],
+        left_s: float,
+    ) -> T:
+        if self._mesh is None:
+            raise NotLeader(None)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        self._metrics.forwarded.labels(method).inc()
+        try:
+            answer = await self._mesh.request(target, method, payload, left_s)
+        except LinkDown as error:
+            if error.outcome == "unknown":
+                raise OutcomeUnknown(f"the link to {target} broke") from error
+            raise Unavailable(f"no link to {target}") from error
+        except RemoteError as error:
+            raise error.error from error
+        self._metrics.forward_latency.observe(loop.time() - began)
+        return decode(answer)
+
+    def _give_up(
+        self, group: GroupId, reason: GoQueueError, in_doubt: bool, left_s: float, waited_s: float
+    ) -> None:
+        """Raise when waiting is pointless: no majority, or no time."""
+        replicas = self._leadership.replicas(group)
+        reachable = self._leadership.reachable(group)
+        without_quorum = reachable * 2 <= len(replicas)
+        outcome: Outcome = "unknown" if in_doubt else "none"
+        if without_quorum and (waited_s >= WITHOUT_QUORUM_S or left_s <= 0):
+            raise NoQuorum(
+                f"{reachable} of {len(replicas)} replicas can be reached: "
+                "a majority must hold what is written",
+                outcome=outcome,
+                retry_after_s=RETRY_AFTER_S,
+                reachable=reachable,
+                replicas=len(replicas),
+            ) from reason
+        if left_s <= 0:
+            raise Timeout(
+                f"not done before the deadline: {reason.message}",
+                outcome=outcome,
+                retry_after_s=RETRY_AFTER_S,
+            ) from reason
+
+
+def _is_passing(error: GoQueueError) -> bool:
+    """Whether another attempt may fare better: there is, or will be, another leader."""
+    return isinstance(error, NotLeader | OutcomeUnknown) or type(error) is Unavailable
+
+
+def _hint(error: GoQueueError, asked: NodeId) -> NodeId | None:
+    leader = error.data.get("leader") if isinstance(error, NotLeader) else None
+    return NodeId(leader) if isinstance(leader, str) and leader != asked else None

@@ -1,0 +1,53 @@
+"""A watchdog on the event loop: how late its timers run, as a metric and, when bad, a warning."""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from node.metrics import Metrics
+
+INTERVAL_S = 0.1
+WINDOW = 100  # samples that `worst` looks back on: ten seconds
+WARN_S = 0.25
+
+_log = structlog.get_logger("node")
+
+
+class LoopLag:
+    """A service that measures; `worst_s` is the latest timer of the last ten seconds."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._samples: list[float] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0
+        self._warned_s = float("-inf")
+
+    @property
+    def worst_s(self) -> float:
+        return max(self._samples, default=0.0)
+
+    async def start(self) -> None:
+        self._plan(asyncio.get_running_loop())
+
+    async def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _plan(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._due = loop.time() + INTERVAL_S
+        self._timer = loop.call_at(self._due, self._measure, loop)
+
+    def _measure(self, loop: asyncio.AbstractEventLoop) -> None:
+        late = max(0.0, loop.time() - self._due)
+        self._samples.append(late)
+        del self._samples[:-WINDOW]
+        self._metrics.loop_lag.observe(late)
+        self._metrics.loop_lag_worst.set(self.worst_s)
+        if late > WARN_S and self._due - self._warned_s > 60:
+            self._warned_s = self._due
+            _log.warning("event_loop_stalled", late_ms=round(late * 1000))
+        self._plan(loop)

@@ -1,0 +1,269 @@
+"""A cluster of real processes on loopback for tests: started, killed, restarted, asked over HTTP.
+
+Each node is `python -m cli.main serve` with a port that was free a moment ago. Only processes
+started here are ever signalled, by their pid.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+ROOT = Path(__file__).resolve().parents[2]
+HOST = "127.0.0.1"
+T = TypeVar("T")
+
+
+def eventually(what: str, condition: Callable[[], T | None], *, deadline_s: float = 20.0) -> T:
+    """The first truthy value of `condition`, asked again and again until the deadline."""
+    end = time.monotonic() + deadline_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {deadline_s} s: {what}")
+        time.sleep(0.02)
+
+
+def free_ports(count: int) -> list[int]:
+    held = [socket.create_server((HOST, 0)) for _ in range(count)]
+    ports = [server.getsockname()[1] for server in held]
+    for server in held:
+        server.close()
+    return ports
+
+
+@dataclass
+class Answer:
+    """An HTTP answer: JSON where it is JSON."""
+
+    status: int
+    headers: dict[str, str]
+    content: bytes
+
+    @property
+    def body(self) -> Any:
+        return json.loads(self.content)
+
+
+@dataclass
+class Node:
+    """One node's process. `url` serves when it is ready."""
+
+    id: str
+    http_port: int
+    peer_port: int
+    folder: Path
+    command: list[str] = field(default_factory=list)
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.http_port}"
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "node.log"
+
+    def start(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("GOQUEUE_")}
+        with self.log.open("ab") as output:
+            self.process = subprocess.Popen(
+                self.command,
+                cwd=ROOT,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+
+    def kill(self) -> None:
+        """kill -9, and wait until the system has taken the process away."""
+        self._end(signal.SIGKILL, 10)
+
+    def stop(self) -> int:
+        """SIGTERM; the exit code."""
+        return self._end(signal.SIGTERM, 20)
+
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        content: bytes | None = None,
+        headers: dict[str, str] | None = None,
+        timeout_s: float = 30.0,
+    ) -> Answer:
+        """One request on a connection of its own. Raises OSError where nobody answers."""
+        connection = http.client.HTTPConnection(HOST, self.http_port, timeout=timeout_s)
+        try:
+            payload = content if body is None else json.dumps(body).encode()
+            sent = {"Content-Type": "application/json", **(headers or {})}
+            connection.request(method, path, body=payload, headers=sent)
+            answer = connection.getresponse()
+            return Answer(
+                answer.status,
+                {name.lower(): value for name, value in answer.getheaders()},
+                answer.read(),
+            )
+        finally:
+            connection.close()
+
+    def is_ready(self) -> bool:
+        try:
+            return self.ask("GET", "/readyz", timeout_s=2).status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
+    def _end(self, number: signal.Signals, timeout_s: float) -> int:
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.wait(timeout_s)
+
+
+class Cluster:
+    """Nodes that know each other. A context: leaves no process behind."""
+
+    def __init__(
+        self, folder: Path, size: int = 3, settings: Sequence[str] = (), auto_create: bool = True
+    ) -> None:
+        ports = free_ports(2 * size)
+        self.nodes = [
+            Node(
+                f"node-{number + 1}",
+                ports[2 * number],
+                ports[2 * number + 1],
+                folder / f"node-{number + 1}",
+            )
+            for number in range(size)
+        ]
+        folder.mkdir(parents=True, exist_ok=True)
+        secret = folder / "secret"
+        secret.write_text("the tests' cluster secret\n")
+        for node in self.nodes:
+            node.command = [
+                sys.executable,
+                "-m",
+                "cli.main",
+                "serve",
+                "--node-id",
+                node.id,
+                "--data",
+                str(node.data),
+                "--http",
+                f"{HOST}:{node.http_port}",
+                "--peer-listen",
+                f"{HOST}:{node.peer_port}",
+            ]
+            if auto_create:
+                node.command += ["--auto-create-topics"]
+            if size > 1:
+                node.command += ["--secret-file", str(secret)]
+                for peer in self.nodes:
+                    node.command += ["--peer", f"{peer.id}={HOST}:{peer.peer_port}"]
+            for setting in settings:
+                node.command += ["--set", setting]
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for node in self.nodes:
+            if node.is_running():
+                node.kill()
+
+    def __getitem__(self, number: int) -> Node:
+        return self.nodes[number]
+
+    def node(self, name: str) -> Node:
+        return next(node for node in self.nodes if node.id == name)
+
+    def start(self) -> Cluster:
+        for node in self.nodes:
+            node.start()
+        return self.wait_until_ready()
+
+    def wait_until_ready(self, deadline_s: float = 30.0) -> Cluster:
+        for node in self.nodes:
+            if node.process is None or node.process.poll() is not None:
+                continue
+            eventually(
+                f"{node.id} ready; its log ends:\n{tail(node.log)}",
+                node.is_ready,
+                deadline_s=deadline_s,
+            )
+        return self
+
+    def kill_all(self) -> None:
+        for node in self.nodes:
+            if node.process is not None and node.process.poll() is None:
+                node.process.send_signal(signal.SIGKILL)
+        for node in self.nodes:
+            if node.process is not None:
+                node.process.wait(10)
+
+    def leader(self, topic: str, partition: int = 0, *, ask: Node | None = None) -> Node:
+        """The node that leads a partition, once there is one."""
+
+        def find() -> Node | None:
+            for node in [ask] if ask else self.nodes:
+                if not node.is_running():
+                    continue
+                answer = node.ask("GET", f"/topics/{topic}/partitions")
+                if answer.status != 200:
+                    continue
+                name = answer.body["partitions"][partition]["leader"]
+                if name and self.node(name).is_running():
+                    return self.node(name)
+            return None
+
+        return eventually(f"a leader of {topic}-{partition}", find)
+
+
+def publish(node: Node, topic: str, messages: Sequence[dict[str, object]]) -> list[dict[str, Any]]:
+    """The per-message results of one publish; every one must be acked."""
+    answer = node.ask("POST", f"/topics/{topic}/messages", {"messages": list(messages)})
+    assert answer.status == 200, answer.content
+    results: list[dict[str, Any]] = answer.body["results"]
+    assert [result for result in results if "error" in result] == []
+    return results
+
+
+def read_all(node: Node, topic: str, partition: int) -> list[dict[str, Any]]:
+    """Every message of a partition, by following `next_offset` to the end."""
+    found: list[dict[str, Any]] = []
+    at = 0
+    while True:
+        answer = node.ask(
+            "GET", f"/topics/{topic}/partitions/{partition}/messages?offset={at}&limit=1000"
+        )
+        assert answer.status == 200, answer.content
+        if not answer.body["messages"]:
+            return found
+        found += answer.body["messages"]
+        at = answer.body["next_offset"]
+
+
+def tail(log: Path, lines: int = 15) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.exists() else ""

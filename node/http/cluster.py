@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from aiohttp import web
 from msgspec import Struct
 
@@ -60,6 +58,33 @@ class ClusterHealth(Struct):
     problems: list[str]
 
 
+class Address(Struct):
+    host: str
+    port: int
+
+
+class GoQueueNode(Struct):
+    id: str
+    client_address: Address
+    cluster_address: Address
+    status: str
+    role: str
+    joined_at: str | None
+    last_heartbeat: str | None
+    version: str
+
+
+class ClusterState(Struct):
+    version: int
+    controller_id: str
+    controller_epoch: int
+    nodes: dict[str, GoQueueNode]
+
+
+class StateAnswer(Struct):
+    cluster_state: ClusterState
+
+
 async def info(call: Call) -> web.Response:
     view = call.broker.cluster_view()
     return answer(
@@ -110,16 +135,9 @@ async def health(call: Call) -> web.Response:
 async def state(call: Call) -> web.Response:
     """In the shape that GoQueue's own cluster port has."""
     view = call.broker.cluster_view()
-    return answer(
-        {
-            "cluster_state": {
-                "version": view.version,
-                "controller_id": view.controller or "",
-                "controller_epoch": view.epoch,
-                "nodes": {node.node: _goqueue_node(node, view) for node in view.nodes},
-            }
-        }
-    )
+    nodes = {node.node: _goqueue_node(node, view) for node in view.nodes}
+    state = ClusterState(view.version, view.controller or "", view.epoch, nodes)
+    return answer(StateAnswer(state))
 
 
 def _node(node: NodeView, view: ClusterView) -> NodeAnswer:
@@ -140,22 +158,22 @@ def _node(node: NodeView, view: ClusterView) -> NodeAnswer:
     )
 
 
-def _goqueue_node(node: NodeView, view: ClusterView) -> Mapping[str, object]:
-    return {
-        "id": node.node,
-        "client_address": _address(node.http_url.rpartition("//")[2].rstrip("/")),
-        "cluster_address": _address(node.peer_address),
-        "status": node.status,
-        "role": "controller" if node.node == view.controller else "follower",
-        "joined_at": _time(node.joined_at_ms),
-        "last_heartbeat": _time(node.last_heartbeat_ms),
-        "version": node.version,
-    }
+def _goqueue_node(node: NodeView, view: ClusterView) -> GoQueueNode:
+    return GoQueueNode(
+        id=node.node,
+        client_address=_address(node.http_url.rpartition("//")[2].rstrip("/")),
+        cluster_address=_address(node.peer_address),
+        status=node.status,
+        role="controller" if node.node == view.controller else "follower",
+        joined_at=_time(node.joined_at_ms),
+        last_heartbeat=_time(node.last_heartbeat_ms),
+        version=node.version,
+    )
 
 
-def _address(text: str) -> dict[str, object]:
+def _address(text: str) -> Address:
     host, _, port = text.rpartition(":")
-    return {"host": host, "port": int(port)} if port.isdigit() else {"host": text, "port": 0}
+    return Address(host, int(port)) if port.isdigit() else Address(text, 0)
 
 
 def _time(time_ms: int) -> str | None:

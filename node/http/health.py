@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
+from typing import Any
 
 from aiohttp import web
 from msgspec import UNSET, Struct, UnsetType
@@ -69,8 +70,8 @@ class StatsAnswer(Struct):
     total_messages: int
     total_size_bytes: int
     topic_list: list[str]
-    topic_stats: dict[str, dict[str, object]]
-    details: dict[str, object]
+    topic_stats: dict[str, dict[str, Any]]
+    details: dict[str, Any]
 
 
 async def health(call: Call) -> web.Response:
@@ -97,7 +98,7 @@ async def ready(call: Call) -> web.Response:
             f"{name}: {c.message}" for name, c in readiness.checks.items() if c.status != "pass"
         ]
         body.message = "; ".join(failed) or "stopping"
-    if "verbose" in call.query and call.query_flag("verbose"):
+    if call.query_flag("verbose"):
         body.checks = {
             name: CheckAnswer(check.status, check.message, f"{check.latency_ms:g}ms")
             for name, check in readiness.checks.items()

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from aiohttp import web
+from msgspec import UNSET, Struct, UnsetType
 
 from goqueue.wire.batch import LANE_NORMAL, encode_columns
 from goqueue.wire.errors import (
@@ -25,7 +26,7 @@ from goqueue.wire.errors import (
 from goqueue.wire.partitioner import partition_for
 from node.http import batches, json
 from node.http.broker import AppendResult, Broker
-from node.http.call import Call, answer_bytes
+from node.http.call import Call, answer, answer_bytes
 from node.http.errors import encode_error, error_answer, result_of
 from node.http.messages import Rows, check_sizes, decode_rows, lane_name
 from node.http.times import format_time
@@ -33,6 +34,37 @@ from node.http.times import format_time
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+
+class Result(Struct):
+    """One message's place, or `offset` -1 and what every error holds."""
+
+    partition: int
+    offset: int
+    count: int | UnsetType = UNSET
+    duplicate: bool | UnsetType = UNSET
+    priority: str | UnsetType = UNSET
+    timestamp_ms: int | UnsetType = UNSET
+    durability: str | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+    status: int | UnsetType = UNSET
+    code: str | UnsetType = UNSET
+    retriable: bool | UnsetType = UNSET
+    outcome: str | UnsetType = UNSET
+
+
+class PublishAnswer(Struct):
+    """Results in the order of the messages (or batches); for one message its fields as well."""
+
+    results: list[Result]
+    topic: str | UnsetType = UNSET
+    id: str | UnsetType = UNSET
+    partition: int | UnsetType = UNSET
+    offset: int | UnsetType = UNSET
+    timestamp: str | UnsetType = UNSET
+    duplicate: bool | UnsetType = UNSET
+    priority: str | UnsetType = UNSET
+    durability: str | UnsetType = UNSET
 
 
 @dataclass(slots=True)
@@ -192,16 +224,23 @@ def _answer_single(topic: str, rows: Rows, groups: list[_Group]) -> web.Response
     if isinstance(outcome, GoQueueError):
         raise outcome
     assert outcome is not None
-    partition = groups[0].partition
-    body = (
-        f'{{"topic":"{topic}","id":"{topic}:{partition}:{outcome.base_offset}",'
-        f'"timestamp":"{format_time(outcome.time_ms)}",'
-        f'"durability":"{outcome.durability}",'
-        f'"duplicate":{"true" if outcome.duplicate else "false"},'
-        f"{_render(rows, groups)[0][1:-1]},"
-        f'"results":[{_render(rows, groups)[0]}]}}'
+    partition, offset = groups[0].partition, outcome.base_offset
+    result = Result(partition, offset, duplicate=outcome.duplicate)
+    if rows.lanes is not None:
+        result.priority = lane_name(rows.lanes[0])
+    return answer(
+        PublishAnswer(
+            [result],
+            topic=topic,
+            id=f"{topic}:{partition}:{offset}",
+            partition=partition,
+            offset=offset,
+            timestamp=format_time(outcome.time_ms),
+            duplicate=outcome.duplicate,
+            priority=result.priority,
+            durability=outcome.durability,
+        )
     )
-    return answer_bytes(body.encode())
 
 
 def _render(rows: Rows, groups: list[_Group]) -> list[str]:

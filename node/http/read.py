@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 from aiohttp import web
@@ -49,6 +50,26 @@ class TopicMessagesAnswer(msgspec.Struct):
     topic: str
     messages: list[MessageView]
     next_offsets: dict[str, int]
+
+
+class TimelineEvent(msgspec.Struct):
+    """One event; `attributes` says who and why."""
+
+    timestamp: str
+    event_type: str
+    attributes: dict[str, Any]
+
+
+class TimelineAnswer(msgspec.Struct):
+    """A message's life so far. `message_id` is the producer's own id, if it gave one."""
+
+    id: str
+    message_id: str | None
+    topic: str
+    partition: int
+    offset: int
+    events: list[TimelineEvent]
+    delivery_attempts: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,23 +166,19 @@ async def timeline(call: Call) -> web.Response:
     wanted = MessageId.parse(call.params["id"])
     trace = await call.broker.message_trace(wanted.topic, wanted.partition, wanted.offset)
     events = [
-        {
-            "timestamp": format_time(event.time_ms),
-            "event_type": event.type,
-            "attributes": dict(event.attributes),
-        }
+        TimelineEvent(format_time(event.time_ms), event.type, dict(event.attributes))
         for event in trace.events
     ]
     return answer(
-        {
-            "id": str(wanted),
-            "message_id": trace.message_id,
-            "topic": trace.topic,
-            "partition": trace.partition,
-            "offset": trace.offset,
-            "events": events,
-            "delivery_attempts": trace.delivery_attempts,
-        }
+        TimelineAnswer(
+            id=str(wanted),
+            message_id=trace.message_id,
+            topic=trace.topic,
+            partition=trace.partition,
+            offset=trace.offset,
+            events=events,
+            delivery_attempts=trace.delivery_attempts,
+        )
     )
 
 

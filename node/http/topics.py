@@ -6,7 +6,7 @@ broker judges the values. Answers hold GoQueue's fields and every field of the c
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from aiohttp import web
@@ -60,7 +60,7 @@ class TopicCreated(Struct):
     id: str
     partitions: int
     created: bool
-    config: dict[str, object]
+    config: dict[str, Any]
     warnings: list[str]
 
 
@@ -96,12 +96,12 @@ class TopicAnswer(Struct):
     partitions: int
     num_partitions: int
     replication_factor: int
-    retention_hours: float
+    retention_hours: int | float
     total_messages: int
     total_size_bytes: int
     partition_offsets: dict[str, OffsetRange]
     partition_details: list[PartitionAnswer]
-    config: dict[str, object]
+    config: dict[str, Any]
 
 
 class PartitionsAnswer(Struct):
@@ -185,9 +185,9 @@ def _overrides(wanted: TopicSettings) -> dict[str, object]:
         found["retention_ms"] = -1 if hours < 0 else round(hours * HOUR_MS)
     for name, value in (wanted.config or {}).items():
         field = _FOREIGN.get(name, name)
-        if field not in found:
+        if field not in found or field == "labels":
             raise BadRequest(f"unknown configuration {name[:80]!r}")
-        found[field] = _number(name, value) if field in _FOREIGN.values() else value
+        found[field] = str(value) if field == "durability" else _number(name, value)
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -223,7 +223,10 @@ def _partition_answer(view: PartitionView) -> PartitionAnswer:
 def _topic_answer(view: TopicView) -> TopicAnswer:
     retention_ms = view.config.get("retention_ms")
     factor = view.config.get("replication_factor")
-    hours = retention_ms / HOUR_MS if isinstance(retention_ms, int) and retention_ms >= 0 else -1.0
+    hours: int | float = -1
+    if isinstance(retention_ms, int) and retention_ms >= 0:
+        whole, rest = divmod(retention_ms, HOUR_MS)
+        hours = retention_ms / HOUR_MS if rest else whole
     return TopicAnswer(
         name=view.name,
         id=view.id,

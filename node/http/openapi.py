@@ -1,0 +1,132 @@
+"""The OpenAPI document, generated from the route table and the types that handlers use."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from aiohttp import web
+from msgspec import Struct
+
+from goqueue.wire.batch import BATCH_MEDIA_TYPE
+from node.http.call import Call, answer_bytes
+
+if TYPE_CHECKING:
+    from node.http.routes import Route
+
+_SCHEMAS = "#/components/schemas/{name}"
+_PARAMETER = re.compile(r"\{(\w+)\}")
+_TEXT = {
+    "topic": "a topic's name",
+    "partition": "a partition's number, from 0",
+    "id": "topic:partition:offset",
+    "producer": "a producer id",
+}
+
+
+class ErrorAnswer(Struct):
+    """Every error. `outcome` is `none` or `unknown`; further fields hold the error's data."""
+
+    error: str
+    status: int
+    code: str
+    retriable: bool
+    outcome: str
+    request_id: str = ""
+
+
+async def serve(call: Call) -> web.Response:
+    from node.http.routes import ROUTES
+
+    return answer_bytes(_encoded(ROUTES, call.broker.version().version))
+
+
+@lru_cache(maxsize=1)
+def _encoded(routes: tuple[Route, ...], version: str) -> bytes:
+    return msgspec.json.encode(document(routes, version))
+
+
+def document(routes: tuple[Route, ...], version: str) -> dict[str, Any]:
+    """The whole document: every route at its path and again under `/v1`."""
+    types: list[type] = [ErrorAnswer]
+    for route in routes:
+        types += [t for t in (route.request, route.response) if isinstance(t, type)]
+    found, components = msgspec.json.schema_components(types, ref_template=_SCHEMAS)
+    schemas = dict(zip(types, found, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for prefix in ("", "/v1"):
+        for route in routes:
+            operation = _operation(route, schemas, "" if not prefix else "V1")
+            paths.setdefault(prefix + route.path, {})[route.method.lower()] = operation
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "GoQueue",
+            "version": version,
+            "description": "A clustered, replicated message log that is also a queue.",
+            "license": {"name": "MIT", "identifier": "MIT"},
+        },
+        "paths": paths,
+        "components": {"schemas": components},
+    }
+
+
+def _operation(route: Route, schemas: dict[Any, Any], suffix: str) -> dict[str, Any]:
+    parameters: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "description": _TEXT[name],
+            "schema": {"type": "string"},
+        }
+        for name in _PARAMETER.findall(route.path)
+    ]
+    parameters += [
+        {
+            "name": query.name,
+            "in": "query",
+            "required": False,
+            "description": query.text,
+            "schema": {"type": query.type},
+        }
+        for query in route.query
+    ]
+    operation: dict[str, Any] = {
+        "operationId": route.operation + suffix,
+        "summary": route.summary,
+        "responses": {
+            str(route.status): {"description": "done", **_content_out(route, schemas)},
+            "default": {
+                "description": "an error",
+                "content": {"application/json": {"schema": schemas[ErrorAnswer]}},
+            },
+        },
+    }
+    if parameters:
+        operation["parameters"] = parameters
+    content = _content_in(route, schemas)
+    if content:
+        operation["requestBody"] = {"required": True, "content": content}
+    return operation
+
+
+def _content_in(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
+    content: dict[str, Any] = {}
+    if route.request is not None:
+        content["application/json"] = {"schema": schemas[route.request]}
+    if route.batch_in:
+        content[BATCH_MEDIA_TYPE] = {"schema": {"type": "string", "format": "binary"}}
+    return content
+
+
+def _content_out(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
+    if route.response is None:
+        return {"content": {"text/plain": {"schema": {"type": "string"}}}}
+    schema = schemas.get(route.response, {"type": "object"})
+    content: dict[str, Any] = {"application/json": {"schema": schema}}
+    if route.batch_out:
+        content[BATCH_MEDIA_TYPE] = {"schema": {"type": "string", "format": "binary"}}
+    return {"content": content}

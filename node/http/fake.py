@@ -45,6 +45,7 @@ from node.http.broker import (
 
 PARTITIONS_MAX = 1024
 PRODUCER_BATCHES_REMEMBERED = 64
+BATCHES_KEPT = 100_000
 DEFAULTS: dict[str, object] = {
     "partitions": 6,
     "replication_factor": 1,
@@ -67,7 +68,8 @@ class _Producer:
 class _Partition:
     """One partition's log: batches side by side with their base offsets and log times."""
 
-    def __init__(self) -> None:
+    def __init__(self, batches_kept: int) -> None:
+        self._kept = batches_kept
         self.start = 0
         self.next = 0
         self.size_bytes = 0
@@ -80,15 +82,17 @@ class _Partition:
     def append(self, buffer: bytes, parsed: RecordBatch, now_ms: int) -> AppendResult:
         original = self._admit(parsed)
         if original is not None:
-            at = self.times_ms[bisect_right(self.bases, original) - 1]
-            return AppendResult(Offset(original), parsed.count, True, at)
+            at = max(0, bisect_right(self.bases, original) - 1)
+            return AppendResult(Offset(original), parsed.count, True, self.times_ms[at])
         base = self.next
         time_ms = max(now_ms, self.times_ms[-1] if self.times_ms else 0)
+        self.size_bytes += len(buffer)
         self.batches.append(StoredBatch(Offset(base), time_ms, buffer))
         self.bases.append(base)
         self.times_ms.append(time_ms)
         self.next += parsed.count
-        self.size_bytes += len(buffer)
+        if len(self.batches) > 2 * self._kept:
+            self._forget(len(self.batches) - self._kept)
         if parsed.producer_id:
             known = self.producers[parsed.producer_id]
             known.batches.append((parsed.base_sequence, parsed.count, base))
@@ -116,6 +120,12 @@ class _Partition:
             at += 1
             following = self.bases[at] if at < len(self.bases) else self.next
         return found, following
+
+    def _forget(self, count: int) -> None:
+        self.size_bytes -= sum(len(stored.batch) for stored in self.batches[:count])
+        for column in (self.batches, self.bases, self.times_ms):
+            del column[:count]
+        self.start = self.bases[0]
 
     def _admit(self, batch: RecordBatch) -> int | None:
         if not batch.producer_id:
@@ -150,14 +160,15 @@ class FakeBroker:
         node_id: str = "node-1",
         *,
         auto_create: bool = True,
+        batches_kept: int = BATCHES_KEPT,
         clock_ms: Callable[[], int] = lambda: int(time.time() * 1000),
     ) -> None:
         self.node_id = node_id
         self.append_error: GoQueueError | None = None
         self.not_alive: str | None = None
         self.not_ready: str | None = None
-        self.appended: list[tuple[str, int, int]] = []
         self._auto_create = auto_create
+        self._batches_kept = batches_kept
         self._clock_ms = clock_ms
         self._topics: dict[str, _Topic] = {}
         self._transactional: dict[str, tuple[int, int]] = {}
@@ -175,7 +186,7 @@ class FakeBroker:
         if not isinstance(count, int) or not 1 <= count <= PARTITIONS_MAX:
             raise BadRequest(f"partitions must be between 1 and {PARTITIONS_MAX}")
         self._created += 1
-        partitions = [_Partition() for _ in range(count)]
+        partitions = [_Partition(self._batches_kept) for _ in range(count)]
         self._topics[name] = _Topic(f"{1:016x}-{self._created:x}", config, partitions)
         return await self.topic(name)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from goqueue.wire.batch import DEFAULT, LANE_NORMAL, LANES, Headers
 from goqueue.wire.errors import BadRequest, GoQueueError, PayloadTooLarge
@@ -43,8 +43,8 @@ class _PlainBody(Struct, forbid_unknown_fields=True):
 class Message(Struct, gc=False):
     """One message of a publish. Fields that are null or missing are not given; others ignored."""
 
-    value: Raw = Raw(b"")
-    payload: Raw = Raw(b"")
+    value: Raw | UnsetType = UNSET
+    payload: Raw | UnsetType = UNSET
     value_encoding: str | None = None
     key: str | None = None
     key_encoding: str | None = None
@@ -243,7 +243,8 @@ def _column(cells: list[T | None]) -> list[T | None] | None:
 
 
 def _value(message: Message, base64_values: bool) -> bytes:
-    raw = bytes(message.value) or bytes(message.payload)
+    given = message.payload if message.value is UNSET else message.value
+    raw = b"" if given is UNSET else bytes(given)
     encoding = (message.value_encoding or ("base64" if base64_values else "")).lower()
     if encoding not in ("", "base64", "utf-8", "utf8", "text", "json"):
         raise BadMessage(f"unknown value_encoding {encoding[:40]!r}: want utf-8 or base64")

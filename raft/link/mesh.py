@@ -187,7 +187,11 @@ class PeerMesh:
 
     def connected(self) -> dict[NodeId, Status]:
         """The latest status of every peer whose link is up."""
-        return {n: p.status for n, p in self._peers.items() if p.link and p.link.is_up}
+        return {
+            n: p.status
+            for n, p in self._peers.items()
+            if p.link and p.link.is_up and not p.link.reason
+        }
 
     def send(self, node: NodeId, group: GroupId, parts: Sequence[bytes | memoryview]) -> bool:
         """Queue one Raft frame; False when there is no link. Delivery is never promised."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +43,10 @@ class Node:
     events: list[tuple[str, NodeId]] = field(default_factory=list)
     statuses: list[tuple[NodeId, dict[str, Any]]] = field(default_factory=list)
     hello: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def ups(self) -> int:
+        return sum(kind == "up" for kind, _ in self.events)
 
     def is_up(self, *others: Node) -> bool:
         return all(other.id in self.mesh.connected() for other in others)
@@ -108,10 +112,3 @@ async def cluster() -> AsyncIterator[Cluster]:
     yield made
     for node in made.nodes:
         await node.mesh.stop()
-
-
-Connect = Callable[[Address], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
-
-
-async def connect(address: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    return await asyncio.open_connection(*address)

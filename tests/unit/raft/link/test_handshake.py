@@ -1,0 +1,201 @@
+"""The handshake: both ends prove the secret, and nothing recorded or bounced proves anything."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+from goqueue.wire.types import Incarnation, NodeId
+
+from raft.link.handshake import (
+    NONCE_BYTES,
+    Acceptor,
+    Dialer,
+    HandshakeError,
+    Identity,
+    Refused,
+    refusal,
+)
+
+SECRET = b"secret"
+A, B = Identity(NodeId("a"), Incarnation(2**64 - 1)), Identity(NodeId("b"), Incarnation(7))
+
+
+def dialer(me: Identity = A, target: str = "b", secret: bytes = SECRET) -> Dialer:
+    return Dialer(me, secret, os.urandom(NONCE_BYTES), NodeId(target))
+
+
+def acceptor(me: Identity = B, secret: bytes = SECRET) -> Acceptor:
+    return Acceptor(me, secret, os.urandom(NONCE_BYTES))
+
+
+def run(left: Dialer, right: Acceptor) -> list[bytes]:
+    """Shake hands to the end; every message, in order."""
+    hello = left.start()
+    challenge = right.feed(hello)
+    proof = left.feed(challenge)
+    assert right.feed(proof) == b""
+    answer = right.accept()
+    assert left.feed(answer + b"frames") == b""
+    return [hello, challenge, proof, answer]
+
+
+def test_both_sides_learn_who_the_other_is_and_share_opposite_keys() -> None:
+    left, right = dialer(), acceptor()
+
+    run(left, right)
+
+    assert left.peer == B
+    assert right.peer == A
+    assert left.keys is not None
+    assert right.keys is not None
+    assert (left.keys.send, left.keys.receive) == (right.keys.receive, right.keys.send)
+    assert left.keys.send != left.keys.receive
+    assert left.rest == b"frames"
+
+
+def test_handshake_works_one_byte_at_a_time() -> None:
+    left, right = dialer(), acceptor()
+
+    def slowly(side: Dialer | Acceptor, data: bytes) -> bytes:
+        return b"".join(side.feed(data[i : i + 1]) for i in range(len(data)))
+
+    proof = slowly(left, slowly(right, left.start()))
+    slowly(right, proof)
+    slowly(left, right.accept())
+
+    assert left.keys is not None
+
+
+def test_secret_never_travels() -> None:
+    secret = b"\x01 an unlikely run of bytes \x02"
+
+    sent = b"".join(run(dialer(secret=secret), acceptor(secret=secret)))
+
+    assert secret not in sent
+
+
+def test_dialer_with_another_secret_is_refused_before_the_acceptor_proves_anything() -> None:
+    left, right = dialer(secret=b"guess"), acceptor()
+    proof = left.feed(right.feed(left.start()))
+
+    with pytest.raises(HandshakeError, match="another cluster secret"):
+        right.feed(proof)
+    with pytest.raises(HandshakeError):
+        right.accept()
+
+
+def test_acceptor_with_another_secret_is_refused() -> None:
+    left, right = dialer(), acceptor(secret=b"guess")
+    right.feed(left.feed(right.feed(left.start())) and b"")
+    right.proven = True
+
+    with pytest.raises(HandshakeError, match="another cluster secret"):
+        left.feed(right.accept())
+
+
+def test_recorded_dialer_proves_nothing_to_a_new_acceptor() -> None:
+    hello, _, proof, _ = run(dialer(), acceptor())
+
+    replayed = acceptor()
+    replayed.feed(hello)
+
+    with pytest.raises(HandshakeError, match="proof"):
+        replayed.feed(proof)
+
+
+def test_recorded_acceptor_proves_nothing_to_a_new_dialer() -> None:
+    _, challenge, _, answer = run(dialer(), acceptor())
+
+    again = dialer()
+    again.start()
+    again.feed(challenge)
+
+    with pytest.raises(HandshakeError, match="proof"):
+        again.feed(answer)
+
+
+def test_bounced_dialer_meets_itself_and_stops() -> None:
+    left = dialer()
+
+    with pytest.raises(HandshakeError):
+        left.feed(left.start())
+
+
+def test_reflected_challenge_makes_no_proof_of_the_other_role() -> None:
+    """An attacker answers a's dial as b, and uses a's own acceptor as its oracle."""
+    left, oracle = dialer(A, "b"), acceptor(A)
+    hello = left.start()
+
+    with pytest.raises(HandshakeError):
+        oracle.feed(hello)
+
+
+def test_dialers_proof_is_not_the_acceptors() -> None:
+    left, right = dialer(), acceptor()
+    proof = left.feed(right.feed(left.start()))
+
+    with pytest.raises(HandshakeError, match="proof"):
+        left.feed(proof)
+
+
+def test_altered_identity_breaks_the_proof() -> None:
+    left, right = dialer(), acceptor()
+    hello = bytearray(left.start())
+    hello[11] ^= 1
+    challenge = right.feed(bytes(hello))
+
+    with pytest.raises(HandshakeError, match="proof"):
+        right.feed(left.feed(challenge))
+
+
+def test_node_that_answers_under_another_name_is_refused() -> None:
+    left, right = dialer(target="c"), acceptor(B)
+
+    with pytest.raises(HandshakeError, match="this is b"):
+        right.feed(left.start())
+
+
+def test_namesake_is_refused() -> None:
+    with pytest.raises(HandshakeError, match="calls itself b"):
+        acceptor(B).feed(dialer(B, "b").start())
+
+
+def test_other_protocol_version_is_named() -> None:
+    hello = bytearray(dialer().start())
+    hello[9:11] = (9).to_bytes(2, "little")
+
+    with pytest.raises(HandshakeError, match="protocol 9"):
+        acceptor().feed(bytes(hello))
+
+
+def test_reason_of_a_refusal_arrives() -> None:
+    left = dialer()
+    left.start()
+
+    with pytest.raises(Refused, match="table is full"):
+        left.feed(refusal("table is full"))
+
+
+def test_proof_before_a_hello_is_refused() -> None:
+    _, _, proof, _ = run(dialer(), acceptor())
+
+    with pytest.raises(HandshakeError, match="out of order"):
+        acceptor().feed(proof)
+
+
+def test_junk_raises_only_handshake_errors_and_never_proves() -> None:
+    rng = random.Random(1)
+    hello = dialer().start()
+    for _ in range(5000):
+        side = acceptor()
+        data = bytearray(hello if rng.random() < 0.6 else rng.randbytes(120))
+        for _ in range(rng.randrange(6)):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+        try:
+            side.feed(bytes(data) + rng.randbytes(rng.randrange(50)))
+        except HandshakeError:
+            pass
+        assert not side.proven
+        assert side.keys is None

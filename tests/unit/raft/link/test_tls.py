@@ -1,0 +1,197 @@
+"""Mutual TLS between peers, with certificates made here."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import ssl
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from goqueue.wire.types import NodeId
+
+from raft.link import PeerTls
+from raft.link.tls import certificate_nodes
+from tests.unit.raft.link.conftest import GROUP, Cluster, eventually
+
+A, B = NodeId("a"), NodeId("b")
+
+
+class Authority:
+    """Signs certificates and writes them where a node finds them."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder = folder / name
+        self.folder.mkdir()
+        self.key = ec.generate_private_key(ec.SECP256R1())
+        self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        self.certificate = self._sign(self.name, self.key.public_key(), [], is_ca=True)
+        self._write("ca.pem", self.certificate.public_bytes(serialization.Encoding.PEM))
+
+    def issue(self, common_name: str, *alternatives: x509.GeneralName) -> PeerTls:
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+        signed = self._sign(subject, key.public_key(), list(alternatives), is_ca=False)
+        pem = key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+        return PeerTls(
+            cert_file=self._write(
+                f"{common_name}.pem", signed.public_bytes(serialization.Encoding.PEM)
+            ),
+            key_file=self._write(f"{common_name}.key", pem),
+            ca_file=str(self.folder / "ca.pem"),
+        )
+
+    def _write(self, name: str, data: bytes) -> str:
+        path = self.folder / name
+        path.write_bytes(data)
+        return str(path)
+
+    def _sign(
+        self,
+        subject: x509.Name,
+        key: ec.EllipticCurvePublicKey,
+        alternatives: list[x509.GeneralName],
+        *,
+        is_ca: bool,
+    ) -> x509.Certificate:
+        now = datetime.datetime.now(datetime.UTC)
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self.name)
+            .public_key(key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(days=1))
+            .not_valid_after(now + datetime.timedelta(days=1))
+            .add_extension(x509.BasicConstraints(ca=is_ca, path_length=None), critical=True)
+        )
+        if alternatives:
+            builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), False)
+        return builder.sign(self.key, hashes.SHA256())
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path, "authority")
+
+
+async def test_certificates_replace_the_secret(cluster: Cluster, authority: Authority) -> None:
+    cluster.reserve("a", "b")
+    a = cluster.node("a", secret=b"one", tls=authority.issue("x", x509.DNSName("a.peers.svc")))
+    b = cluster.node(
+        "b",
+        secret=b"two",
+        tls=authority.issue("y", x509.UniformResourceIdentifier("goqueue://node/b")),
+        incarnation=9,
+    )
+    await a.mesh.start()
+    await b.mesh.start()
+    await eventually(lambda: a.is_up(b) and b.is_up(a))
+
+    assert a.mesh.connected()[B] == {"name": "b", "incarnation": 9}
+    assert a.mesh.send(B, GROUP, [bytes(3_000_000)])
+    await eventually(lambda: [len(f) for _, _, f in b.frames] == [3_000_000])
+
+
+async def test_traffic_is_encrypted(cluster: Cluster, authority: Authority) -> None:
+    cluster.reserve("a", "b")
+    seen = bytearray()
+
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        onward_reader, onward_writer = await asyncio.open_connection(*cluster.addresses[B])
+
+        async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+            while data := await source.read(4096):
+                seen.extend(data)
+                sink.write(data)
+            sink.close()
+
+        await asyncio.gather(pump(reader, onward_writer), pump(onward_reader, writer))
+
+    server = await asyncio.start_server(relay, "127.0.0.1", 0)
+    a = cluster.node("a", tls=authority.issue("a"), peers={B: server.sockets[0].getsockname()})
+    b = cluster.node("b", tls=authority.issue("b"), peers={A: ("127.0.0.1", 1)})
+    await b.mesh.start()
+    await a.mesh.start()
+    await eventually(lambda: a.is_up(b) and b.is_up(a))
+
+    a.mesh.send(B, GROUP, [b"a confidential record"])
+    await eventually(lambda: len(b.frames) == 1)
+
+    assert len(seen) > 500
+    assert b"confidential" not in seen
+    assert b"GQPEER" not in seen
+    server.close()
+
+
+async def test_certificate_of_another_node_is_refused(
+    cluster: Cluster, authority: Authority
+) -> None:
+    cluster.reserve("a", "b")
+    a = cluster.node("a", tls=authority.issue("a", x509.DNSName("a")))
+    impostor = cluster.node("b", tls=authority.issue("c", x509.DNSName("c")))
+    await a.mesh.start()
+    await impostor.mesh.start()
+
+    complaints = (a.mesh._peer(B), impostor.mesh._peer(A))
+    await eventually(lambda: any("does not stand for b" in p.complaint for p in complaints))
+    assert not a.events and not impostor.events
+
+
+async def test_certificate_of_another_authority_is_refused(
+    cluster: Cluster, authority: Authority, tmp_path: Path
+) -> None:
+    cluster.reserve("a", "b")
+    a = cluster.node("a", tls=authority.issue("a"))
+    stranger = cluster.node("b", tls=Authority(tmp_path, "stranger").issue("b"))
+    await a.mesh.start()
+    await stranger.mesh.start()
+
+    await eventually(lambda: "certificate" in a.mesh._peer(B).complaint.lower())
+    assert not a.events and not stranger.events
+
+
+async def test_client_without_a_certificate_or_without_tls_gets_nothing(
+    cluster: Cluster, authority: Authority
+) -> None:
+    a = cluster.node("a", tls=authority.issue("a"))
+    await a.mesh.start()
+    bare = ssl.create_default_context(cafile=str(authority.folder / "ca.pem"))
+    bare.check_hostname = False
+
+    for context in (bare, None):
+        with pytest.raises((ssl.SSLError, OSError, asyncio.IncompleteReadError)):
+            reader, writer = await asyncio.open_connection(*a.mesh.address, ssl=context)
+            writer.write(bytes(300))
+            await asyncio.wait_for(reader.readexactly(1), 5)
+
+    assert not a.events
+
+
+async def test_missing_certificate_file_fails_the_start(
+    cluster: Cluster, authority: Authority
+) -> None:
+    node = cluster.node("a", tls=PeerTls("/nowhere.pem", "/nowhere.key", "/nowhere.ca"))
+
+    with pytest.raises(OSError):
+        await node.mesh.start()
+
+
+def test_certificate_stands_for_its_alternative_names() -> None:
+    subject = ((("commonName", "node-0"),),)
+
+    assert certificate_nodes({"subject": subject}) == {"node-0"}
+    assert certificate_nodes(
+        {"subject": subject, "subjectAltName": (("DNS", "q-1.peers.svc"), ("DNS", "*.peers.svc"))}
+    ) == {"q-1", "q-1.peers.svc"}
+    assert certificate_nodes({"subjectAltName": (("URI", "goqueue://node/q-2"),)}) == {"q-2"}
+    assert certificate_nodes({"subjectAltName": (("IP Address", "10.0.0.1"),)}) == frozenset()
+    assert certificate_nodes(None) == frozenset()

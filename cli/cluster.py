@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
 
 import typer
 
-from cli.errors import EXIT_ERROR
+from cli.errors import EXIT_ERROR, EXIT_UNAVAILABLE
 from cli.options import command
-from cli.output import Column, Row, count_text
+from cli.output import Column, count_text
 from cli.session import Json, Session
 
 app = typer.Typer(
     help="The cluster: its nodes and its health.", no_args_is_help=True, rich_markup_mode="markdown"
 )
 
+CLUSTER, NODES, HEALTH = "/v1/cluster", "/v1/cluster/nodes", "/v1/cluster/health"
 NODE_COLUMNS = (
     Column("ID", "id"),
     Column("CLIENT ADDRESS", "http_url"),
     Column("PEER ADDRESS", "peer_address"),
     Column("STATUS", "status"),
-    Column("CONTROLLER", lambda row: "✓" if row.get("is_controller") else ""),
+    Column("CONTROLLER", lambda row: "✓" if row["role"] == "controller" else " "),
     Column("LEADS", "leaders"),
     Column("REPLICAS", "replicas"),
     Column("ZONE", "zone", wide=True),
@@ -33,84 +34,66 @@ NODE_COLUMNS = (
 async def info(session: Session) -> None:
     """Show the cluster: controller, counts, and its nodes."""
     async with session:
-        state = await _state(session)
+        state, listed = await asyncio.gather(session.get("/v1/cluster"), session.get(NODES))
 
     def show() -> None:
         session.output.fields(
             [
                 ("Cluster ID", state["cluster_id"]),
-                ("Controller", state["controller_id"]),
+                ("Controller", state["controller"]),
                 ("Epoch", state["controller_epoch"]),
-                ("Version", state["version"]),
+                ("Nodes", f"{state['nodes_alive']} of {state['nodes']} alive"),
                 ("Topics", state["topics"]),
                 ("Partitions", state["partitions"]),
-                ("Asked", state["node"]),
+                ("Answered by", state["node_id"]),
             ]
         )
         session.output.line()
         session.output.line("NODES:", style="bold")
-        session.output.table(NODE_COLUMNS, _rows(state))
+        session.output.table(NODE_COLUMNS, listed["nodes"])
 
-    session.output.detail(state, show)
+    session.output.detail({**state, "node_details": listed["nodes"]}, show)
 
 
 @command(app, "nodes")
 async def nodes(session: Session) -> None:
     """List the nodes: addresses, status, how many partitions each leads and holds."""
     async with session:
-        state = await _state(session)
-    session.output.rows(NODE_COLUMNS, _rows(state), empty="No nodes.")
+        listed = await session.get(NODES)
+    session.output.rows(NODE_COLUMNS, listed["nodes"], empty="No nodes.")
 
 
 @command(app, "health")
 async def health(session: Session) -> None:
-    """Say whether the cluster is whole; exit code 1 when something is wrong."""
+    """Say whether the cluster is whole; exit code 1 when it isn't, 4 when it can't serve."""
     async with session:
-        state = await _state(session)
-    problems = [str(problem) for problem in state.get("problems") or ()]
-    dead = [node["id"] for node in state["nodes"] if node["status"] != "alive"]
-    healthy = not problems and not dead
-    record = {
-        "status": "healthy" if healthy else "degraded",
-        "has_quorum": state["has_quorum"],
-        "nodes": len(state["nodes"]),
-        "alive": len(state["nodes"]) - len(dead),
-        "not_alive": dead,
-        "under_replicated": state["under_replicated"],
-        "leaderless": state["leaderless"],
-        "problems": problems,
-    }
-
-    def show() -> None:
-        _show_health(session, record)
-
-    session.output.detail(record, show)
-    if not healthy:
-        raise typer.Exit(EXIT_ERROR)
+        found = await session.get(HEALTH)
+    session.output.detail(found, lambda: _show_health(session, found))
+    if found["status"] != "healthy":
+        raise typer.Exit(EXIT_UNAVAILABLE if found["status"] == "unavailable" else EXIT_ERROR)
 
 
-def _show_health(session: Session, record: dict[str, Any]) -> None:
-    line = session.output.line
-    style = "bold green" if record["status"] == "healthy" else "bold red"
-    line(record["status"].capitalize(), style=style)
+def _show_health(session: Session, found: Json) -> None:
+    style = "bold green" if found["status"] == "healthy" else "bold red"
+    session.output.line(found["status"].capitalize(), style=style)
+    alive = sum(status == "alive" for status in found["nodes"].values())
     session.output.fields(
         [
-            ("Quorum", record["has_quorum"]),
-            ("Nodes", f"{record['alive']} of {record['nodes']} alive"),
-            ("Under-replicated", count_text(record["under_replicated"], "partition")),
-            ("Without leader", count_text(record["leaderless"], "partition")),
+            ("Quorum", found["has_quorum"]),
+            ("Nodes", f"{alive} of {len(found['nodes'])} alive"),
+            ("Under-replicated", count_text(found["under_replicated_partitions"], "partition")),
+            ("Without leader", count_text(found["leaderless_partitions"], "partition")),
         ]
     )
-    for problem in record["problems"]:
-        line(f"✗ {problem}", style="red")
+    for problem in _problems(found):
+        session.output.line(f"✗ {problem}", style="red")
 
 
-async def _state(session: Session) -> Json:
-    state: Json = await session.get("/cluster")
-    return state
-
-
-def _rows(state: Json) -> list[Row]:
-    return [
-        {**node, "is_controller": node["id"] == state["controller_id"]} for node in state["nodes"]
+def _problems(found: Json) -> list[str]:
+    problems = [str(problem) for problem in found["problems"]]
+    told = " ".join(problems)
+    return problems + [
+        f"{node} is {status}"
+        for node, status in found["nodes"].items()
+        if status != "alive" and node not in told
     ]

@@ -15,8 +15,9 @@ from cli.errors import EXIT_USAGE, CliError
 from cli.options import command
 from cli.output import Column, Row
 from cli.reading import Reader, Span
-from cli.session import Json, Session, path
-from goqueue.wire.errors import UnknownPartition
+from cli.session import Json, Session
+from goqueue.errors import UnknownPartition
+from goqueue.http import join
 
 MESSAGE_COLUMNS = (
     Column("PARTITION", "partition"),
@@ -130,15 +131,15 @@ async def _spans(
     to_time: str | None,
     follow: bool,
 ) -> list[Span]:
-    offsets = (await session.get(path("topics", topic)))["partition_offsets"]
-    known = sorted(int(number) for number in offsets)
-    if partition is not None and partition not in known:
-        raise UnknownPartition(topic, partition)
+    details = (await session.get(join("topics", topic)))["partition_details"]
+    if partition is not None:
+        details = [one for one in details if one["partition"] == partition]
+        if not details:
+            raise UnknownPartition(topic, partition)
     spans = []
-    for number in known if partition is None else [partition]:
-        earliest = int(offsets[str(number)]["earliest"])
-        end = int(offsets[str(number)]["latest"]) + 1
-        span = Span(number, earliest, max(end, earliest), start.from_time, to_time)
+    for one in details:
+        number, earliest, end = one["partition"], one["earliest"], one["next"]
+        span = Span(number, earliest, end, start.from_time, to_time)
         if start.from_latest:
             span.offset = span.end
         elif start.offset is not None:

@@ -6,15 +6,13 @@ Exit codes: 0 done, 1 error, 2 the command line is wrong, 3 not found, 4 timeout
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from dataclasses import dataclass
 
-import aiohttp
 from rich.console import Console
 from rich.text import Text
 
-from goqueue.wire.errors import GoQueueError
+from goqueue.errors import GoQueueError
 
 EXIT_ERROR = 1
 EXIT_USAGE = 2
@@ -37,7 +35,7 @@ HINTS = {
     "outcome_unknown": "it may or may not have happened; look before you repeat it",
     "disk_full": "free space on the nodes, or lower a topic's retention",
     "payload_too_large": "`topic alter NAME --max-message-bytes N` raises a topic's limit",
-    "unavailable": UNREACHABLE_HINT,
+    "connection_failed": UNREACHABLE_HINT,
 }
 
 
@@ -67,12 +65,8 @@ def explain(error: BaseException) -> Report | None:
         return Report(error.message, "", error.hint, error.exit_code)
     if isinstance(error, GoQueueError):
         return Report(_text(error), error.code, _hint(error), _exit_code(error))
-    if isinstance(error, TimeoutError | asyncio.TimeoutError):
+    if isinstance(error, TimeoutError):
         return Report("no answer in time", "timeout", HINTS["timeout"], EXIT_UNAVAILABLE)
-    if isinstance(error, aiohttp.ClientConnectionError):
-        return Report(str(error), "unavailable", UNREACHABLE_HINT, EXIT_UNAVAILABLE)
-    if isinstance(error, aiohttp.ClientError):
-        return Report(str(error) or type(error).__name__, "", "", EXIT_ERROR)
     if isinstance(error, OSError):
         return Report(_os_text(error), "", "", EXIT_ERROR)
     return None

@@ -28,6 +28,7 @@ from cli import processes
 from cli.errors import EXIT_USAGE, CliError
 
 HOST = "127.0.0.1"
+SERVE = (sys.executable, "-P", "-m", "cli", "serve")
 PEER_PORTS = range(20_000, 32_000)
 PEER_PORT_ATTEMPTS_MAX = 1_000
 LOG_BYTES_MAX = 16 << 20
@@ -146,7 +147,7 @@ class ClusterDirectory:
             file.write(secrets.token_hex(32) + "\n")
 
     def _command(self, node: DevNode) -> list[str]:
-        command = [sys.executable, "-P", "-m", "cli", "serve"]
+        command = [*SERVE]
         command += ["--node-id", node.id, "--data", str(node.data)]
         command += ["--http", f"{HOST}:{node.http_port}"]
         command += ["--peer-listen", f"{HOST}:{node.peer_port}"]

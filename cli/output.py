@@ -114,7 +114,7 @@ class Output:
 
     def fields(self, pairs: Sequence[tuple[str, object]]) -> None:
         """`Name:   value` lines, values aligned."""
-        width = max(len(name) for name, _ in pairs) + 3
+        width = max(len(name) for name, _ in pairs) + 2
         for name, value in pairs:
             self.line(f"{name + ':':<{width}}{cell_text(value)}".rstrip())
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from cli.lines import Message
-from cli.session import Json, Session, path
-from goqueue.wire.errors import from_body
+from cli.session import Json, Session
+from goqueue.errors import GoQueueError
+from goqueue.http import join
 
 BATCH_MESSAGES_MAX = 500
 BATCH_BYTES_MAX = 1 << 20
@@ -60,12 +61,12 @@ class Publisher:
         waiting, self._waiting, self._bytes = self._waiting, [], 0
         answer = await self._session.request(
             "POST",
-            path("topics", self._topic, "messages"),
+            join("topics", self._topic, "messages"),
             body={"messages": [body for body, _ in waiting]},
         )
         for result, (_, acked) in zip(answer["results"], waiting, strict=True):
             if result.get("error"):
-                raise from_body(result)
+                raise GoQueueError.from_body(result)
             acked(Receipt(int(result["partition"]), int(result["offset"])))
 
 

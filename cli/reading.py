@@ -14,8 +14,9 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
 from cli.errors import explain, note
-from cli.session import Json, Session, path
-from goqueue.wire.errors import GoQueueError
+from cli.session import Json, Session
+from goqueue.errors import GoQueueError
+from goqueue.http import join
 
 PAGE_MESSAGES_MAX = 1000
 BUFFERED_MESSAGES_MAX = 16_000
@@ -124,7 +125,7 @@ class Reader:
     async def _fetch(self, span: Span, wait_s: float) -> tuple[list[Json], bool]:
         """The next page, and whether the span goes on after it; moves the span's offset."""
         answer = await self._session.get(
-            path("topics", self._topic, "partitions", span.partition, "messages"),
+            join("topics", self._topic, "partitions", span.partition, "messages"),
             wait_s=wait_s,
             offset=span.offset,
             from_time=span.from_time if span.offset is None else None,

@@ -8,17 +8,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
-from urllib.parse import quote
 
-import aiohttp
+import msgspec
 
 from cli.context import Context, resolve
 from cli.errors import EXIT_USAGE, CliError
 from cli.output import Format, Output
-from goqueue.wire.errors import Unavailable, from_body
+from goqueue.errors import BadRequest, ConnectionFailed
+from goqueue.http import RetryPolicy, Transport
 
 Json = dict[str, Any]
 TIMEOUT_S_DEFAULT = 30.0
+ATTEMPTS_MAX = 6
+JSON_HEADERS = {"Content-Type": "application/json", "Accept": "application/json"}
 
 
 @dataclass(slots=True)
@@ -51,16 +53,22 @@ class Session:
     def __init__(self, given: GlobalOptions) -> None:
         self.given = given
         self.output = Output(given.output)
-        self.servers: list[str] = []
         self.timeout_s = TIMEOUT_S_DEFAULT
-        self._http: aiohttp.ClientSession | None = None
+        self._transport: Transport | None = None
 
     async def __aenter__(self) -> Session:
         target = self.given.target()
-        self.servers = [_url(text) for text in target.server.split(",") if text.strip()]
         self.timeout_s = target.timeout_s or TIMEOUT_S_DEFAULT
-        headers = {"Authorization": f"Bearer {target.api_key}"} if target.api_key else {}
-        self._http = aiohttp.ClientSession(headers=headers)
+        try:
+            self._transport = Transport(
+                target.server,
+                api_key=target.api_key or None,
+                timeout_s=self.timeout_s,
+                attempt_timeout_s=self.timeout_s,
+                retry=RetryPolicy(attempts_max=ATTEMPTS_MAX),
+            )
+        except BadRequest as error:
+            raise CliError(error.message, exit_code=EXIT_USAGE) from None
         return self
 
     async def __aexit__(
@@ -69,8 +77,8 @@ class Session:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._http is not None:
-            await self._http.close()
+        if self._transport is not None:
+            await self._transport.close()
 
     def can_ask(self) -> bool:
         """Whether a person is there to answer a question."""
@@ -88,38 +96,33 @@ class Session:
         body: object = None,
         wait_s: float = 0,
     ) -> Json:
-        """The decoded answer; raises the server's error, or `Unavailable` when none answers."""
-        assert self._http is not None, "use `async with session`"
+        """The decoded answer; raises the server's error, or `ConnectionFailed` when none answers.
+
+        A GET is repeated when it may succeed; another method only where nothing can have happened.
+        """
+        transport = self.transport
         params = {key: str(value) for key, value in (query or {}).items() if value is not None}
-        timeout = aiohttp.ClientTimeout(total=self.timeout_s + wait_s)
-        refused: list[str] = []
-        for server in self.servers:
-            try:
-                async with self._http.request(
-                    method, server + path, params=params, json=body, timeout=timeout
-                ) as response:
-                    answer = await response.json(content_type=None)
-            except aiohttp.ClientConnectorError as error:
-                refused.append(f"{server} ({error.os_error.strerror or error.os_error})")
-                continue
-            if response.status >= 400:
-                raise from_body(answer)
-            return dict(answer)
-        raise Unavailable("can't connect to " + " or ".join(refused))
+        try:
+            answer = await transport.request(
+                method,
+                path,
+                params=params,
+                body=None if body is None else msgspec.json.encode(body),
+                headers=JSON_HEADERS,
+                repeatable=method == "GET",
+                wait_s=wait_s,
+            )
+        except ConnectionFailed as error:
+            tried = " or ".join(transport.servers)
+            raise ConnectionFailed(f"can't connect to {tried}", outcome=error.outcome) from error
+        decoded: Json = msgspec.json.decode(answer.body)
+        return decoded
 
-
-def path(*parts: object) -> str:
-    """`/topics/a%20b`: each part quoted."""
-    return "".join("/" + quote(str(part), safe="") for part in parts)
-
-
-def _url(text: str) -> str:
-    url = text.strip().rstrip("/")
-    if "://" not in url:
-        url = f"http://{url}"
-    if not url.startswith(("http://", "https://")):
-        raise CliError(f"{text!r} is not a server's URL", exit_code=EXIT_USAGE)
-    return url
+    @property
+    def transport(self) -> Transport:
+        if self._transport is None:
+            raise RuntimeError("use `async with session`")
+        return self._transport
 
 
 def _seconds(text: str) -> float:

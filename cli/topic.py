@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from cli.errors import EXIT_USAGE, CliError, warn
 from cli.options import command
 from cli.output import Column, Row, bytes_text, cell_text, count_text, duration_text
-from cli.session import Json, Session, path
+from cli.session import Json, Session
+from goqueue.http import join
 
 DESCRIBES_AT_ONCE_MAX = 16
 
@@ -55,7 +56,7 @@ PARTITION_COLUMNS = (
     Column("REPLICAS", "replicas"),
     Column("IN SYNC", "isr"),
     Column("EARLIEST", "earliest"),
-    Column("LATEST", "latest"),
+    Column("LATEST", lambda row: row["next"] - 1 if row["messages"] else None),
     Column("MESSAGES", "messages"),
     Column("SIZE", lambda row: bytes_text(int(row.get("size_bytes") or 0)), wide=True),
 )
@@ -91,7 +92,7 @@ async def create(
         labels=_labels(label),
     )
     async with session:
-        answer = await session.request("POST", "/topics", body=body)
+        answer = await session.request("POST", "/v1/topics", body=body)
     _warnings(answer)
     made = count_text(int(answer["partitions"]), "partition")
     session.output.success(f"Created topic {name} with {made}", answer)
@@ -101,7 +102,7 @@ async def create(
 async def list_topics(session: Session) -> None:
     """List the topics; `-o wide` adds their sizes."""
     async with session:
-        names = (await session.get("/topics"))["topics"]
+        names = (await session.get("/v1/topics"))["topics"]
         rows: list[Row] = [{"name": name} for name in names]
         if session.output.is_wide:
             rows = await _describe_all(session, names)
@@ -112,20 +113,15 @@ async def list_topics(session: Session) -> None:
 async def describe(session: Session, name: Name) -> None:
     """Show a topic's configuration, and each partition's leader, replicas and offsets."""
     async with session:
-        topic, placed = await asyncio.gather(
-            session.get(path("topics", name)),
-            session.get(path("topics", name, "partitions")),
-        )
-    partitions = [_partition(topic, entry) for entry in placed["partitions"]]
-    record = {**topic, "partition_details": partitions}
+        topic = await session.get(join("topics", name))
 
     def show() -> None:
         session.output.fields(_fields(topic))
         session.output.line()
         session.output.line("PARTITION OFFSETS:", style="bold")
-        session.output.table(PARTITION_COLUMNS, partitions)
+        session.output.table(PARTITION_COLUMNS, topic["partition_details"])
 
-    session.output.detail(record, show)
+    session.output.detail(topic, show)
 
 
 @command(app, "alter")
@@ -154,12 +150,12 @@ async def alter(
     text = ", ".join(f"{key}={cell_text(value)}" for key, value in changes.items())
     async with session:
         if dry_run:
-            await session.get(path("topics", name))
+            await session.get(join("topics", name))
             session.output.success(
                 f"Would alter topic {name}: {text}", {"name": name, "dry_run": True, **changes}
             )
             return
-        answer = await session.request("PATCH", path("topics", name), body=changes)
+        answer = await session.request("PATCH", join("topics", name), body=changes)
     _warnings(answer)
     session.output.success(f"Altered topic {name}: {text}", answer)
 
@@ -174,7 +170,7 @@ async def delete(
     """Delete a topic and its messages, on every node."""
     async with session:
         if dry_run or not yes:
-            topic = await session.get(path("topics", name))
+            topic = await session.get(join("topics", name))
             messages = count_text(int(topic["total_messages"]), "message")
             if dry_run:
                 record = {"name": name, "dry_run": True, "total_messages": topic["total_messages"]}
@@ -185,7 +181,7 @@ async def delete(
                     f"deleting topic {name} with {messages} needs --yes", exit_code=EXIT_USAGE
                 )
             typer.confirm(f"Delete topic {name} with {messages}?", abort=True, err=True)
-        answer = await session.request("DELETE", path("topics", name))
+        answer = await session.request("DELETE", join("topics", name))
     session.output.success(f"Deleted topic {name}", answer)
 
 
@@ -194,49 +190,37 @@ async def _describe_all(session: Session, names: list[str]) -> list[Row]:
 
     async def one(name: str) -> Json:
         async with gate:
-            return await session.get(path("topics", name))
+            return await session.get(join("topics", name))
 
     return list(await asyncio.gather(*(one(name) for name in names)))
 
 
-def _partition(topic: Json, placed: Json) -> Json:
-    offsets = topic.get("partition_offsets", {}).get(str(placed["partition"]), {})
-    earliest, latest = offsets.get("earliest"), offsets.get("latest")
-    messages = None if earliest is None or latest is None else latest - earliest + 1
-    return {**placed, "earliest": earliest, "latest": latest, "messages": messages}
-
-
 def _fields(topic: Json) -> list[tuple[str, object]]:
-    fields: list[tuple[str, object]] = [
+    config = topic["config"]
+    return [
         ("Name", topic["name"]),
         ("Partitions", topic["partitions"]),
         ("Total Messages", topic["total_messages"]),
-        ("Total Size", bytes_text(int(topic["total_size_bytes"]))),
+        ("Total Size", bytes_text(topic["total_size_bytes"])),
+        ("Replication Factor", topic["replication_factor"]),
+        ("Durability", _durability(config)),
+        ("Retention", _retention(config)),
+        ("Max Message", bytes_text(config["max_message_bytes"])),
+        ("Labels", config.get("labels")),
+        ("ID", topic["id"]),
     ]
-    for key, title, text in _SETTINGS:
-        if key in topic:
-            fields.append((title, text(topic[key])))
-    return fields
 
 
-def _hours(value: Any) -> str:
-    return "for ever" if value < 0 else f"{value:g}h"
+def _durability(config: Json) -> str:
+    if config["durability"] == "relaxed":
+        return f"relaxed (synced within {duration_text(config['flush_interval_ms'])})"
+    return f"{config['durability']} (an ack means fsynced on a majority)"
 
 
-def _retained_bytes(value: Any) -> str:
-    return "no limit" if value < 0 else f"{bytes_text(value)} a partition"
-
-
-_SETTINGS = (
-    ("replication_factor", "Replication Factor", str),
-    ("durability", "Durability", str),
-    ("retention_hours", "Retention", _hours),
-    ("retention_bytes", "Retention Size", _retained_bytes),
-    ("flush_interval_ms", "Flush Interval", duration_text),
-    ("max_message_bytes", "Max Message", bytes_text),
-    ("labels", "Labels", cell_text),
-    ("id", "ID", str),
-)
+def _retention(config: Json) -> str:
+    time_ms, size = config["retention_ms"], config["retention_bytes"]
+    kept = "for ever" if time_ms < 0 else duration_text(time_ms)
+    return kept if size < 0 else f"{kept}, {bytes_text(size)} a partition"
 
 
 def _given(**values: object) -> Json:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
 from cli.errors import EXIT_USAGE, CliError
 from cli.options import command
-from cli.session import Json, Session, path
-from goqueue.wire.errors import GoQueueError
+from cli.session import Json, Session
+from goqueue.errors import GoQueueError
+from goqueue.http import join
 from goqueue.wire.ids import MessageId
 
 EVENT_WIDTH = 12
+EPOCH_MS_MIN = 10**11  # a time, not a duration: 1973 or later
 
 
 async def trace(
@@ -30,7 +32,7 @@ async def trace(
             error.message, hint="an id is topic:partition:offset", exit_code=EXIT_USAGE
         ) from None
     async with session:
-        answer = await session.get(path("messages", found, "timeline"))
+        answer = await session.get(join("messages", found, "timeline"))
     session.output.detail(answer, lambda: print_tree(session, answer))
 
 
@@ -46,7 +48,7 @@ def print_tree(session: Session, trace: Json) -> None:
     events = trace["events"]
     for number, event in enumerate(events, 1):
         branch = "└─" if number == len(events) else "├─"
-        facts = " ".join(f"{k}={fact_text(v)}" for k, v in event.get("attributes", {}).items())
+        facts = " ".join(fact_text(*fact) for fact in event.get("attributes", {}).items())
         name = f"{event['event_type']:<{EVENT_WIDTH}}"
         line(f"{branch} {event['timestamp']}  {name}  {facts}".rstrip())
     line()
@@ -54,11 +56,13 @@ def print_tree(session: Session, trace: Json) -> None:
     line(f"Total Latency: {latency_text(events)}")
 
 
-def fact_text(value: object) -> str:
-    """`[node-1, node-2]` for lists, as the README shows them."""
+def fact_text(name: str, value: object) -> str:
+    """`nodes=[node-1, node-2]`, `expires=2025-01-22T10:30:00.000Z`, as the README shows them."""
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(str(item) for item in value) + "]"
-    return str(value)
+        return f"{name}=[{', '.join(str(item) for item in value)}]"
+    if name.endswith("_ms") and isinstance(value, int) and value > EPOCH_MS_MIN:
+        return f"{name.removesuffix('_ms')}={_format_ms(value)}"
+    return f"{name}={value}"
 
 
 def latency_text(events: list[Json]) -> str:
@@ -83,3 +87,8 @@ def register(app: typer.Typer) -> None:
 
 def _time(text: str) -> datetime:
     return datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+def _format_ms(time_ms: int) -> str:
+    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -9,7 +9,7 @@ import typer
 
 from cli.options import command
 from cli.session import Session
-from goqueue.wire.errors import Unavailable
+from goqueue.errors import ConnectionFailed
 
 DISTRIBUTION = "goqueue-server"
 
@@ -20,8 +20,8 @@ async def version(session: Session) -> None:
     server: str | None = None
     async with session:
         try:
-            server = str((await session.get("/version"))["version"])
-        except (Unavailable, TimeoutError):
+            server = str((await session.get("/v1/version"))["version"])
+        except ConnectionFailed:
             server = None
 
     def show() -> None:

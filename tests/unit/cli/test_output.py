@@ -92,7 +92,7 @@ def test_fields_are_aligned() -> None:
 
     Output(Format.table, stream).fields([("Name", "a"), ("Total Size", None)])
 
-    assert stream.getvalue() == "Name:        a\nTotal Size:  -\n"
+    assert stream.getvalue() == "Name:       a\nTotal Size: -\n"
 
 
 @pytest.mark.parametrize(

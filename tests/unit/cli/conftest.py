@@ -1,0 +1,82 @@
+"""A broker in memory behind the real HTTP front, and a way to run commands against it."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cli.main import app
+from node.http.app import HttpFront
+from node.http.fake import FakeBroker
+
+T0_MS = 1_736_937_000_000  # 2025-01-15T10:30:00Z
+
+
+class Clock:
+    """Wall time that moves when told to."""
+
+    def __init__(self) -> None:
+        self.ms = T0_MS
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+class Shell:
+    """Runs `goqueue-cli` in this process, in a pipe, or as on a terminal (`-o table`)."""
+
+    def __init__(self, url: str, broker: FakeBroker, clock: Clock) -> None:
+        self.url = url
+        self.broker = broker
+        self.clock = clock
+
+    def run(self, *words: str, stdin: bytes = b"", server: str | None = None) -> Result:
+        arguments = ["--server", server or self.url, *words]
+        result = CliRunner().invoke(app, arguments, input=stdin)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    def ok(self, *words: str, stdin: bytes = b"") -> str:
+        """Standard output of a command that must succeed."""
+        result = self.run(*words, stdin=stdin)
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shell]:
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("GOQUEUE_CONFIG", str(tmp_path / "config.yaml"))
+    for name in ("GOQUEUE_SERVER", "GOQUEUE_CONTEXT", "GOQUEUE_TIMEOUT", "GOQUEUE_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    clock = Clock()
+    broker = FakeBroker(clock_ms=clock)
+    loop = asyncio.new_event_loop()
+    front = HttpFront(broker, port=0)
+    loop.run_until_complete(front.start())
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        yield Shell(f"http://127.0.0.1:{front.port}", broker, clock)
+    finally:
+        asyncio.run_coroutine_threadsafe(front.stop(), loop).result(timeout=30)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+@pytest.fixture
+def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Standard input and output look like a terminal."""
+    monkeypatch.setattr(io.TextIOWrapper, "isatty", lambda _self: True, raising=False)
+    assert sys.stdout is not None

@@ -1,7 +1,8 @@
 """The peer link: one authenticated connection per pair of nodes, for all groups and requests."""
 
+from raft.link.admission import InsecureListen
 from raft.link.config import DEFAULT_LIMITS, LinkLimits
-from raft.link.mesh import Address, InsecureListen, PeerMesh, Status
+from raft.link.mesh import Address, PeerMesh, Status
 from raft.link.rpc import Handler, LinkDown, RemoteError
 from raft.link.tls import PeerTls
 

@@ -1,11 +1,7 @@
 """The links of one node to its peers: dialed, accepted, kept alive, and shared by all Raft groups.
 
 Every node dials every peer it has no link to, and accepts at any time, so a node that restarts is
-back as fast as it can dial. Two nodes keep one connection. When both dial at once, the smaller id's
-connection wins: a node that holds the peer's challenge for its own dial refuses the peer's if its
-own id is smaller, and drops its own otherwise. A peer that dials while a connection that it dialed
-is still known here has lost that one: the new one replaces it. A peer that dials while the
-connection that *we* dialed stands is refused, and ours is probed, so that a dead one shows itself.
+back as fast as it can dial. Two nodes keep one connection; `raft.link.admission` says which.
 
 A link is up when the peer's first status has arrived, and down when its connection is lost.
 """
@@ -13,7 +9,6 @@ A link is up when the peer's first status has arrived, and down when its connect
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import os
 import random
 import socket
@@ -25,6 +20,7 @@ import msgspec
 import structlog
 
 from goqueue.wire.types import GROUP_ID_BYTES, GroupId, Incarnation, NodeId
+from raft.link.admission import Standing, Verdict, check_listen, judge_inbound
 from raft.link.config import DEFAULT_LIMITS, LinkLimits
 from raft.link.connection import Connection
 from raft.link.frames import FrameError, Kind
@@ -42,10 +38,6 @@ _STOP_S = 1.0
 _DUPLICATE = "duplicate"
 _encode_status = msgspec.msgpack.Encoder(enc_hook=str).encode
 _decode_status = msgspec.msgpack.Decoder(dict[str, Any]).decode
-
-
-class InsecureListen(Exception):
-    """Without a secret and without TLS, a node listens on loopback only."""
 
 
 class Peer:
@@ -124,11 +116,7 @@ class PeerMesh:
 
     async def start(self) -> None:
         """Listen, and begin to dial. Raises InsecureListen, OSError or ssl.SSLError."""
-        if not self._secret and self._tls is None and not _is_loopback(self._listen[0]):
-            raise InsecureListen(
-                f"peers on {self._listen[0]} need a cluster secret or TLS; "
-                "without both, listen on 127.0.0.1"
-            )
+        check_listen(self._listen[0], is_protected=bool(self._secret or self._tls))
         if self._tls is not None:
             self._server_context = self._tls.server_context()
             self._client_context = self._tls.client_context()
@@ -281,13 +269,18 @@ class PeerMesh:
         return Connection(self, handshake, self._limits, asyncio.get_running_loop())
 
     def _admit_inbound(self, peer: Peer) -> str | None:
-        if peer.link is not None and not peer.link.is_inbound and not peer.link.reason:
-            peer.link.put_urgent(Kind.STATUS, self._status())
+        standing, dialing, link = Standing.NONE, peer.dialing, peer.link
+        if link is not None and not link.reason:
+            standing = Standing.ACCEPTED if link.is_inbound else Standing.DIALED
+        challenged = dialing is not None and dialing.challenged and not dialing.reason
+        verdict = judge_inbound(self.node, peer.node, standing, challenged=challenged)
+        if verdict is Verdict.REFUSE:
+            return f"{_DUPLICATE}: this node is connecting too"
+        if verdict is Verdict.REFUSE_AND_PROBE and link is not None:
+            link.put_urgent(Kind.STATUS, self._status())
             return f"{_DUPLICATE}: a connection to this node stands"
-        if peer.dialing is not None:
-            if peer.dialing.challenged and self.node < peer.node and not peer.dialing.reason:
-                return f"{_DUPLICATE}: this node is connecting too"
-            peer.dialing.cut("the peer's own connection came first")
+        if dialing is not None:
+            dialing.cut("the peer's own connection came first")
         return None
 
     async def _dial(self, peer: Peer) -> None:
@@ -448,12 +441,3 @@ def _tune(sock: Any) -> None:
 def _certificate(connection: Connection) -> dict[str, Any] | None:
     found = connection.extra("peercert")
     return found if isinstance(found, dict) else None
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

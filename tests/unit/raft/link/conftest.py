@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from goqueue.wire.types import GroupId, NodeId, TopicId
 
+from goqueue.wire.types import GroupId, NodeId, TopicId
 from raft.link import Address, LinkLimits, PeerMesh, PeerTls
 
 SECRET = b"a cluster secret of the tests"
@@ -23,7 +23,7 @@ QUICK = LinkLimits(
 async def eventually(condition: Callable[[], bool], deadline_s: float = 5.0) -> None:
     """Wait until the condition holds; fail when it does not in time."""
     async with asyncio.timeout(deadline_s):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - the condition is any state at all
             await asyncio.sleep(0.005)
 
 

@@ -16,8 +16,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import msgspec
 import pytest
-from goqueue.wire.types import Incarnation, NodeId
 
+from goqueue.wire.types import Incarnation, NodeId
 from raft.link.config import KIB, MIB
 from raft.link.frames import Kind, Outbox, Sealer
 from raft.link.handshake import NONCE_BYTES, Dialer, Identity
@@ -168,9 +168,9 @@ async def test_dribbled_handshake_has_a_budget_of_bytes_and_time(
     dribble.cancel()
 
     reader, writer = await asyncio.open_connection(*a.mesh.address)
-    await push(writer, b"\x01\x50\x01" + bytes(10))
-    await push(writer, bytes(QUICK.handshake_bytes_max))
-    await dropped(reader, deadline_s=0.3)
+    hello = Dialer(Identity(EVE, Incarnation(1)), SECRET, bytes(NONCE_BYTES), A).start()
+    await push(writer, hello + bytes(QUICK.handshake_bytes_max))
+    assert b"too many bytes" in await dropped(reader, deadline_s=0.3)
 
 
 async def _dribble(writer: asyncio.StreamWriter) -> None:

@@ -8,8 +8,8 @@ import socket
 from typing import Any
 
 import pytest
-from goqueue.wire.types import NodeId
 
+from goqueue.wire.types import NodeId
 from raft.link import InsecureListen, LinkLimits
 from tests.unit.raft.link.conftest import GROUP, QUICK, Cluster, eventually
 

@@ -7,6 +7,7 @@ import dataclasses
 import struct
 
 import pytest
+
 from goqueue.wire.errors import (
     Busy,
     NotFound,
@@ -15,7 +16,6 @@ from goqueue.wire.errors import (
     Timeout,
 )
 from goqueue.wire.types import NodeId
-
 from raft.link import LinkDown, RemoteError
 from raft.link.frames import Kind
 from tests.unit.raft.link.conftest import QUICK, Cluster, eventually
@@ -133,6 +133,29 @@ async def test_request_in_flight_when_the_link_falls_may_have_been_received(
         await asking
     assert caught.value.sent
     assert caught.value.outcome == "unknown"
+
+
+async def test_handler_is_cancelled_when_its_caller_is_gone(cluster: Cluster) -> None:
+    a, b = await cluster.started("a", "b")
+    ended = []
+
+    async def linger(_node: NodeId, _payload: bytes) -> bytes:
+        try:
+            return await forever(A, b"")
+        finally:
+            ended.append(True)
+
+    b.mesh.handle("linger", linger)
+    asking = asyncio.create_task(a.mesh.request(B, "linger", b"", 60))
+    await eventually(lambda: bool(b.mesh._peers[A].responder._running))  # type: ignore[union-attr]
+
+    link = a.mesh._peers[B].link
+    assert link is not None
+    link.cut("test")
+
+    await eventually(lambda: ended == [True])
+    with pytest.raises(LinkDown):
+        await asking
 
 
 async def test_more_than_the_limit_in_flight_is_refused_unsent(cluster: Cluster) -> None:

@@ -12,8 +12,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from goqueue.wire.types import NodeId
 
+from goqueue.wire.types import NodeId
 from raft.link import PeerTls
 from raft.link.tls import certificate_nodes
 from tests.unit.raft.link.conftest import GROUP, Cluster, eventually

@@ -1,0 +1,416 @@
+"""The asynchronous client: topics, publishing, reading, and the state of the cluster."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+import msgspec
+
+from goqueue.errors import GoQueueError, PublishFailed, ServerError, UnknownTopic
+from goqueue.http import DEFAULT_SERVER, RetryPolicy, Transport, join
+from goqueue.metadata import PartitionCounts
+from goqueue.models import (
+    Cluster,
+    ClusterHealth,
+    ClusterNode,
+    Message,
+    OutgoingMessage,
+    Page,
+    Partition,
+    ProducerIdentity,
+    Published,
+    Topic,
+)
+from goqueue.outgoing import Text, to_lane
+from goqueue.producer import Producer
+from goqueue.publishing import Publishing
+from goqueue.reading import (
+    PAGE_LIMIT,
+    Time,
+    decode_page,
+    merged,
+    partition_pages,
+    time_ms,
+    time_text,
+)
+from goqueue.wire.batch import BATCH_MEDIA_TYPE
+
+T = TypeVar("T")
+
+JSON = {"Content-Type": "application/json"}
+
+
+class AsyncClient:
+    """A connection to one cluster. Use as `async with`, or `close` it in the end.
+
+    Name several servers for failover: any of them serves any request. Every call raises a
+    `GoQueueError`; its `outcome` says whether what was asked may have happened all the same. A call
+    repeats itself only where that is safe.
+    """
+
+    def __init__(
+        self,
+        servers: str | Sequence[str] = DEFAULT_SERVER,
+        *,
+        api_key: str | None = None,
+        timeout_s: float = 30.0,
+        attempt_timeout_s: float = 10.0,
+        retry: RetryPolicy | None = None,
+        tls: ssl.SSLContext | None = None,
+        compression: str = "none",
+        compression_level: int = 1,
+    ) -> None:
+        """`timeout_s` bounds a call with its repeats, `attempt_timeout_s` each attempt.
+
+        `compression` (none, zstd, lz4, gzip) is for what is published; reading takes any. Opens
+        nothing: the first call does.
+        """
+        self._transport = Transport(
+            servers,
+            api_key=api_key,
+            timeout_s=timeout_s,
+            attempt_timeout_s=attempt_timeout_s,
+            retry=retry,
+            tls=tls,
+        )
+        self._counts = PartitionCounts(self._partition_count)
+        self._publishing = Publishing(
+            self._transport, self._counts, compression, compression_level, _now_ms
+        )
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections. Idempotent."""
+        await self._transport.close()
+
+    # topics
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int | None = None,
+        replication_factor: int | None = None,
+        retention_ms: int | None = None,
+        retention_bytes: int | None = None,
+        durability: str | None = None,
+        flush_interval_ms: int | None = None,
+        lanes: int | None = None,
+        max_message_bytes: int | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> Topic:
+        """Create a topic; what is not given has the cluster's default. Raises `TopicExists`.
+
+        `durability` is `majority` (an ack means fsynced on a majority) or `relaxed`.
+        """
+        settings = {
+            "name": name,
+            "partitions": partitions,
+            "replication_factor": replication_factor,
+            "retention_ms": retention_ms,
+            "retention_bytes": retention_bytes,
+            "durability": durability,
+            "flush_interval_ms": flush_interval_ms,
+            "lanes": lanes,
+            "max_message_bytes": max_message_bytes,
+            "labels": labels,
+        }
+        self._counts.forget(name)
+        return await self._send("POST", join("topics"), _given(settings), Topic)
+
+    async def list_topics(self) -> list[str]:
+        """The names of all topics, sorted."""
+        return (await self._get(join("topics"), _TopicNames)).topics
+
+    async def topic(self, name: str) -> Topic:
+        """A topic with its totals and configuration. Raises `UnknownTopic`."""
+        return await self._get(join("topics", name), Topic)
+
+    async def alter_topic(self, name: str, **changes: object) -> Topic:
+        """Change settings, by the names that `create_topic` has; None leaves one as it is."""
+        self._counts.forget(name)
+        return await self._send("PATCH", join("topics", name), _given(changes), Topic)
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic with all its messages. Raises `UnknownTopic`."""
+        self._counts.forget(name)
+        await self._transport.request("DELETE", join("topics", name), repeatable=False)
+
+    async def partitions(self, topic: str) -> list[Partition]:
+        """Where each partition lives and what it holds, in their order."""
+        return (await self._get(join("topics", topic, "partitions"), _Partitions)).partitions
+
+    async def flush_topic(self, topic: str) -> None:
+        """Return once all that was acked so far is fsynced on a majority; for relaxed topics."""
+        await self._transport.request("POST", join("topics", topic, "flush"), repeatable=True)
+
+    # publishing
+
+    async def publish(
+        self,
+        topic: str,
+        value: Text,
+        *,
+        key: Text | None = None,
+        headers: Mapping[str, Text] | None = None,
+        partition: int | None = None,
+        lane: int | str = "normal",
+        message_id: str | None = None,
+    ) -> Published:
+        """Publish one message and return where it stands, durably.
+
+        A call whose outcome is unknown is not repeated, so nothing is stored twice; a `Producer`
+        repeats safely, and is faster for more than a few messages. Messages with the same key go to
+        the same partition, in order; without key and partition they go round.
+        """
+        message = OutgoingMessage(
+            value, key, dict(headers) if headers else None, to_lane(lane), partition, message_id
+        )
+        (result,) = await self._publishing.publish(topic, [message])
+        if isinstance(result, GoQueueError):
+            raise result
+        return result
+
+    async def publish_many(
+        self, topic: str, messages: Iterable[OutgoingMessage | Text], *, json: bool = False
+    ) -> list[Published]:
+        """Publish messages together, one batch a partition; the results are in their order.
+
+        `json` sends them as JSON and leaves the partitions to the server. Not atomic: raises
+        `PublishFailed`, with the result of each message, if any of them was not stored.
+        """
+        given = [
+            message if isinstance(message, OutgoingMessage) else OutgoingMessage(message)
+            for message in messages
+        ]
+        if not given:
+            return []
+        publish = self._publishing.publish_json if json else self._publishing.publish
+        results = await publish(topic, given)
+        published = [result for result in results if isinstance(result, Published)]
+        if len(published) < len(results):
+            raise PublishFailed(results)
+        return published
+
+    async def init_producer(self, transactional_id: str | None = None) -> ProducerIdentity:
+        """An identity from the cluster. The same `transactional_id` gets the same producer id with
+        the next epoch, which fences whoever had it before."""
+        body = {} if transactional_id is None else {"transactional_id": transactional_id}
+        answer = await self._transport.request(
+            "POST",
+            join("producers", "init"),
+            body=msgspec.json.encode(body),
+            headers=JSON,
+            repeatable=True,  # an id too many costs nothing
+        )
+        return _decode(answer.body, ProducerIdentity)
+
+    def producer(self, **options: Any) -> Producer:
+        """A `Producer` over this client, with its options; use it as `async with`."""
+        return Producer(self, **options)
+
+    # reading
+
+    async def read(
+        self,
+        topic: str,
+        partition: int = 0,
+        offset: int = 0,
+        *,
+        limit: int = 100,
+        wait_s: float = 0.0,
+        from_time: Time | None = None,
+        to_time: Time | None = None,
+    ) -> Page:
+        """Messages of one partition from an offset on, or within times (`to_time` is exclusive).
+
+        With nothing there yet, waits up to `wait_s` for something. An offset below the log's start
+        reads from there. Raises `OffsetOutOfRange` beyond the end.
+        """
+        params = {"offset": str(offset), "limit": str(limit)}
+        if wait_s > 0:
+            params["wait"] = f"{round(wait_s * 1000)}ms"
+        if from_time is not None:
+            params["from_time"] = time_text(from_time)
+        if to_time is not None:
+            params["to_time"] = time_text(to_time)
+        answer = await self._transport.request(
+            "GET",
+            join("topics", topic, "partitions", partition, "messages"),
+            params=params,
+            headers={"Accept": BATCH_MEDIA_TYPE},
+            repeatable=True,
+            wait_s=wait_s,
+        )
+        return decode_page(answer, topic, partition, offset, limit)
+
+    def pages(
+        self,
+        topic: str,
+        partition: int,
+        offset: int = 0,
+        *,
+        limit: int = PAGE_LIMIT,
+        follow: bool = False,
+        from_time: Time | None = None,
+        to_time: Time | None = None,
+    ) -> AsyncIterator[Page]:
+        """One partition page by page, to its end as it was at the start; `follow` goes on for ever,
+        or until `to_time`."""
+
+        async def read(offset: int, wait_s: float) -> Page:
+            return await self.read(
+                topic,
+                partition,
+                offset,
+                limit=limit,
+                wait_s=wait_s,
+                from_time=from_time,
+                to_time=to_time,
+            )
+
+        def is_over() -> bool:
+            return to_time is not None and _now_ms() > time_ms(to_time)
+
+        return partition_pages(read, offset, follow=follow, is_over=is_over)
+
+    async def messages(
+        self,
+        topic: str,
+        partition: int | None = None,
+        offset: int = 0,
+        *,
+        from_time: Time | None = None,
+        to_time: Time | None = None,
+        follow: bool = False,
+    ) -> AsyncIterator[Message]:
+        """Iterate over a partition, or over a whole topic in the order of the log's times.
+
+        Ends where the partition ended when iteration began. `follow` goes on for ever, or until
+        `to_time`; it needs a partition.
+        """
+        async for run in self.runs(
+            topic, partition, offset, from_time=from_time, to_time=to_time, follow=follow
+        ):
+            for message in run:
+                yield message
+
+    async def runs(
+        self,
+        topic: str,
+        partition: int | None = None,
+        offset: int = 0,
+        *,
+        from_time: Time | None = None,
+        to_time: Time | None = None,
+        follow: bool = False,
+    ) -> AsyncIterator[list[Message]]:
+        """As `messages`, a list at a time."""
+        if follow and partition is None:
+            raise ValueError("following needs a partition")
+        count = await self._partition_count(topic) if partition is None else 0
+        readers = [
+            self.pages(topic, number, offset, from_time=from_time, to_time=to_time, follow=follow)
+            for number in (range(count) if partition is None else [partition])
+        ]
+        if len(readers) == 1:
+            async for page in readers[0]:
+                yield page.messages
+            return
+        async for run in merged(readers):
+            yield run
+
+    # the cluster
+
+    async def cluster(self) -> Cluster:
+        """The cluster in short, as the node that answers sees it."""
+        return await self._get(join("cluster"), Cluster)
+
+    async def cluster_nodes(self) -> list[ClusterNode]:
+        """Every broker, and whether it is alive."""
+        return (await self._get(join("cluster", "nodes"), _Nodes)).nodes
+
+    async def cluster_health(self) -> ClusterHealth:
+        """Whether the cluster serves, and what is wrong with it."""
+        return await self._get(join("cluster", "health"), ClusterHealth)
+
+    async def health(self) -> dict[str, Any]:
+        """`/health` of the node that answers: it is up."""
+        return await self._get("/health", dict[str, Any])
+
+    async def version(self) -> dict[str, Any]:
+        """`/version` of the node that answers."""
+        return await self._get("/version", dict[str, Any])
+
+    async def stats(self) -> dict[str, Any]:
+        """`/stats` of the node that answers."""
+        return await self._get("/stats", dict[str, Any])
+
+    # beneath
+
+    @property
+    def transport(self) -> Transport:
+        """For requests that have no method here: path, body and answer as they are."""
+        return self._transport
+
+    @property
+    def partition_counts(self) -> PartitionCounts:
+        """How many partitions each topic has, remembered for a while."""
+        return self._counts
+
+    async def _partition_count(self, topic: str) -> int:
+        count = (await self.topic(topic)).partitions
+        if count < 1:
+            raise UnknownTopic(topic)
+        return count
+
+    async def _get(self, path: str, shape: type[T]) -> T:
+        answer = await self._transport.request("GET", path, repeatable=True)
+        return _decode(answer.body, shape)
+
+    async def _send(self, method: str, path: str, body: object, shape: type[T]) -> T:
+        answer = await self._transport.request(
+            method, path, body=msgspec.json.encode(body), headers=JSON, repeatable=False
+        )
+        return _decode(answer.body, shape)
+
+
+class _TopicNames(msgspec.Struct):
+    topics: list[str]
+
+
+class _Partitions(msgspec.Struct):
+    partitions: list[Partition]
+
+
+class _Nodes(msgspec.Struct):
+    nodes: list[ClusterNode]
+
+
+def _given(settings: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def _decode(body: bytes, shape: type[T]) -> T:
+    try:
+        return msgspec.json.decode(body, type=shape)
+    except msgspec.DecodeError as error:
+        raise ServerError(f"an answer that is not understood: {error}") from None
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

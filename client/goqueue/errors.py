@@ -1,0 +1,94 @@
+"""Every error of the library: those of the wire, and those that only a client can have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from goqueue.wire.errors import (
+    BadName,
+    BadRequest,
+    BatchError,
+    Busy,
+    ConnectionFailed,
+    Corrupt,
+    DiskFull,
+    Forbidden,
+    GoQueueError,
+    NoQuorum,
+    NotFound,
+    NotLeader,
+    OffsetOutOfRange,
+    OutcomeUnknown,
+    OutOfOrder,
+    PayloadTooLarge,
+    ProducerFenced,
+    ServerError,
+    Timeout,
+    TopicExists,
+    Unauthorized,
+    Unavailable,
+    UnknownPartition,
+    UnknownTopic,
+    UnsupportedMediaType,
+)
+
+if TYPE_CHECKING:
+    from goqueue.models import Published
+
+__all__ = [
+    "BadName",
+    "BadRequest",
+    "BatchError",
+    "Busy",
+    "Closed",
+    "ConnectionFailed",
+    "Corrupt",
+    "DiskFull",
+    "Forbidden",
+    "GoQueueError",
+    "NoQuorum",
+    "NotFound",
+    "NotLeader",
+    "OffsetOutOfRange",
+    "OutOfOrder",
+    "OutcomeUnknown",
+    "PayloadTooLarge",
+    "ProducerFenced",
+    "PublishFailed",
+    "ServerError",
+    "Timeout",
+    "TopicExists",
+    "Unauthorized",
+    "Unavailable",
+    "UnknownPartition",
+    "UnknownTopic",
+    "UnsupportedMediaType",
+]
+
+
+class Closed(GoQueueError):
+    """The client or producer was closed."""
+
+    code, http_status, text = "closed", 400, "already closed"
+
+
+class PublishFailed(GoQueueError):
+    """Some messages of a call were not published, or it is not known whether they were.
+
+    `results` has one entry a message, in the order given: where it stands, or its error.
+    `outcome` is `unknown` if that of any message is.
+    """
+
+    code, http_status = "publish_failed", 500
+
+    def __init__(self, results: Sequence[Published | GoQueueError]) -> None:
+        self.results = list(results)
+        errors = [result for result in self.results if isinstance(result, GoQueueError)]
+        first = f": {errors[0].message}" if errors else ""
+        unknown = any(error.outcome == "unknown" for error in errors)
+        super().__init__(
+            f"{len(errors)} of {len(self.results)} messages not published{first}",
+            outcome="unknown" if unknown else "none",
+            retriable=all(error.retriable for error in errors),
+        )

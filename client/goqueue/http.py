@@ -1,0 +1,243 @@
+"""Requests to a cluster over HTTP: which server, how long, and when it is safe to ask again.
+
+Any node serves any request, so the servers are equal; the one that answered last is asked first
+and the next one when it can't be reached or can't serve. A request is repeated by itself only if
+the error says that it may succeed, and either nothing can have happened or the request may safely
+happen twice (`repeatable`): a read, or a batch that carries a producer's sequence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote
+
+import aiohttp
+import msgspec
+
+from goqueue.errors import (
+    BadRequest,
+    Busy,
+    Closed,
+    ConnectionFailed,
+    GoQueueError,
+    OutcomeUnknown,
+    ServerError,
+    Timeout,
+)
+
+DEFAULT_SERVER = "http://127.0.0.1:8080"
+RETRY_AFTER_S_MAX = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often and how soon a request that may be repeated is repeated, within its timeout."""
+
+    attempts_max: int = 10
+    backoff_s: float = 0.05
+    """Before the second attempt; doubled each time, with up to half of it taken off at random."""
+    backoff_max_s: float = 1.0
+
+    def pause_s(self, attempt: int, chance: float) -> float:
+        """How long to wait after failed attempt number `attempt`, from 1; `chance` in [0, 1)."""
+        longest = min(self.backoff_s * 2 ** min(attempt - 1, 30), self.backoff_max_s)
+        return float(longest * (1 - chance / 2))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A successful answer, read to its end."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def media_type(self) -> str:
+        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+
+class Transport:
+    """Asks the servers of one cluster. Opens connections when first used, on the running loop."""
+
+    def __init__(
+        self,
+        servers: str | Sequence[str],
+        *,
+        api_key: str | None = None,
+        timeout_s: float = 30.0,
+        attempt_timeout_s: float = 10.0,
+        retry: RetryPolicy | None = None,
+        tls: ssl.SSLContext | None = None,
+        chance: random.Random | None = None,
+    ) -> None:
+        """`timeout_s` bounds a call with all its repeats, `attempt_timeout_s` each attempt."""
+        self.servers = parse_servers(servers)
+        self.timeout_s = timeout_s
+        self.attempt_timeout_s = attempt_timeout_s
+        self.retry = retry or RetryPolicy()
+        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._tls = tls
+        self._chance = chance or random.Random()
+        self._at = 0
+        self._session: aiohttp.ClientSession | None = None
+        self._closed = False
+
+    async def close(self) -> None:
+        """Close all connections. Idempotent; calls after it raise Closed."""
+        self._closed = True
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        repeatable: bool,
+        wait_s: float = 0.0,
+        timeout_s: float | None = None,
+    ) -> Answer:
+        """The answer, from whichever server gives one.
+
+        `wait_s` is how long the server was asked to wait, added to every timeout. Raises the
+        server's error, `ConnectionFailed`, or, where the request may have happened, `Timeout` or
+        `OutcomeUnknown`.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + (self.timeout_s if timeout_s is None else timeout_s) + wait_s
+        maybe_happened = False
+        for attempt in range(1, self.retry.attempts_max + 1):
+            left_s = deadline - loop.time()
+            try:
+                return await self._ask(
+                    method,
+                    path,
+                    params,
+                    body,
+                    headers,
+                    min(left_s, self.attempt_timeout_s + wait_s),
+                )
+            except GoQueueError as error:
+                maybe_happened |= error.outcome == "unknown"
+                pause_s = self._pause_s(error, attempt)
+                left_s = deadline - loop.time()
+                may_repeat = error.retriable and (repeatable or error.outcome == "none")
+                if not may_repeat or attempt == self.retry.attempts_max or pause_s >= left_s:
+                    if maybe_happened:
+                        error.outcome = "unknown"
+                    raise
+            await asyncio.sleep(pause_s)
+        raise AssertionError("at least one attempt is made")
+
+    def _pause_s(self, error: GoQueueError, attempt: int) -> float:
+        told = error.data.get("retry_after_s")
+        pause_s = self.retry.pause_s(attempt, self._chance.random())
+        if isinstance(error, ConnectionFailed) and attempt < len(self.servers):
+            return 0.0  # another server has not been asked yet
+        if isinstance(told, int | float) and len(self.servers) == 1:
+            return max(pause_s, min(float(told), RETRY_AFTER_S_MAX))
+        return pause_s
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None,
+        body: bytes | None,
+        headers: Mapping[str, str] | None,
+        timeout_s: float,
+    ) -> Answer:
+        at = self._at
+        server = self.servers[at]
+        try:
+            async with self._open().request(
+                method,
+                server + path,
+                params=params,
+                data=body,
+                headers=headers,
+                timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(timeout_s, 3.0)),
+            ) as response:
+                answer = Answer(response.status, response.headers, await response.read())
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            self._move_on(at)
+            raise _connection_error(server, error) from error
+        if answer.status < 400:
+            return answer
+        failure = error_of(answer)
+        if failure.retriable:
+            self._move_on(at)
+        raise failure
+
+    def _move_on(self, at: int) -> None:
+        if self._at == at:  # unless a request beside this one already has
+            self._at = (at + 1) % len(self.servers)
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._closed:
+            raise Closed("the client is closed")
+        if self._session is None:
+            connector = aiohttp.TCPConnector(limit=0, ssl=self._tls or True)
+            self._session = aiohttp.ClientSession(connector=connector, headers=self._headers)
+        return self._session
+
+
+def parse_servers(servers: str | Sequence[str]) -> list[str]:
+    """Base URLs, from a list or a comma-separated text. Raises BadRequest on what is no URL."""
+    texts = servers.split(",") if isinstance(servers, str) else list(servers)
+    urls = [text.strip().rstrip("/") for text in texts if text.strip()]
+    urls = [url if "://" in url else f"http://{url}" for url in urls]
+    for url in urls:
+        if not url.startswith(("http://", "https://")):
+            raise BadRequest(f"not a server's URL: {url!r}")
+    if not urls:
+        raise BadRequest("no server is given")
+    return urls
+
+
+def join(*parts: object) -> str:
+    """`/v1/topics/a%20b`: the parts behind the API's prefix, each quoted."""
+    return "/v1" + "".join("/" + quote(str(part), safe="") for part in parts)
+
+
+def error_of(answer: Answer) -> GoQueueError:
+    """The error that an answer with a status of 400 or more tells."""
+    error: GoQueueError
+    try:
+        error = GoQueueError.from_body(msgspec.json.decode(answer.body, type=dict[str, object]))
+        if "status" not in error.to_body() or error.http_status != answer.status:
+            error.http_status = answer.status
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        text = answer.body[:200].decode(errors="replace").strip() or f"HTTP {answer.status}"
+        error = Busy(text) if answer.status == 429 else _plain_error(answer.status, text)
+    retry_after = answer.headers.get("Retry-After", "")
+    if retry_after.isdigit():
+        error.data.setdefault("retry_after_s", int(retry_after))
+    return error
+
+
+def _plain_error(status: int, text: str) -> GoQueueError:
+    # Not ours: a proxy before the servers, say. It can't know what happened behind it.
+    error = ServerError(text, retriable=True) if status >= 500 else BadRequest(text)
+    error.http_status = status
+    return error
+
+
+def _connection_error(server: str, error: Exception) -> GoQueueError:
+    reason = str(error) or type(error).__name__
+    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+        return ConnectionFailed(f"can't connect to {server}: {reason}", server=server)
+    if isinstance(error, aiohttp.InvalidURL):
+        return ConnectionFailed(f"not a URL: {server}", server=server, retriable=False)
+    if isinstance(error, TimeoutError):
+        return Timeout(f"no answer from {server} in time", server=server)
+    return OutcomeUnknown(f"{server} broke off: {reason}", server=server)

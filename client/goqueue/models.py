@@ -1,0 +1,190 @@
+"""What calls answer: small immutable structs, with times in Unix milliseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from goqueue.wire.layout import LANE_NORMAL, LANES
+from goqueue.wire.records import Headers
+
+
+class Message(msgspec.Struct, frozen=True, gc=False):
+    """One stored message.
+
+    `timestamp_ms` is the log's time, which never goes back within a partition; `published_ms` is
+    what the producer's clock said, 0 if it did not say.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    value: bytes
+    key: bytes | None = None
+    headers: Headers = ()
+    lane: int = LANE_NORMAL
+    published_ms: int = 0
+    message_id: str | None = None
+
+    @property
+    def id(self) -> str:
+        """`topic:partition:offset`, which finds this message for as long as it is kept."""
+        return f"{self.topic}:{self.partition}:{self.offset}"
+
+    @property
+    def text(self) -> str:
+        """The value as UTF-8. Raises UnicodeDecodeError where it is not."""
+        return self.value.decode()
+
+    @property
+    def key_text(self) -> str | None:
+        """The key as UTF-8, or None. Raises UnicodeDecodeError where it is not."""
+        return None if self.key is None else self.key.decode()
+
+    @property
+    def time(self) -> datetime:
+        """`timestamp_ms` as a datetime in UTC."""
+        return datetime.fromtimestamp(self.timestamp_ms / 1000, UTC)
+
+    @property
+    def priority(self) -> str:
+        """The lane's name, `critical` to `background`."""
+        return LANES[self.lane]
+
+    def json(self) -> Any:
+        """The value decoded as JSON. Raises msgspec.DecodeError where it is not."""
+        return msgspec.json.decode(self.value)
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Messages of one partition in offset order; iterate over it, or over `messages`.
+
+    Reading goes on at `next_offset`. `log_start` is the first offset still kept and `end_offset`
+    the one after the last, both as of this answer.
+    """
+
+    topic: str
+    partition: int
+    messages: list[Message]
+    next_offset: int
+    log_start: int
+    end_offset: int
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self.messages)
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+
+class Published(msgspec.Struct, frozen=True, gc=False):
+    """Where a message stands. It is as durable as its topic promises.
+
+    `duplicate`: an earlier attempt had already stored it, here.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    duplicate: bool = False
+
+    @property
+    def id(self) -> str:
+        """`topic:partition:offset`"""
+        return f"{self.topic}:{self.partition}:{self.offset}"
+
+
+class OutgoingMessage(msgspec.Struct, frozen=True):
+    """One message for `publish_many`. Text is stored as UTF-8.
+
+    Without a `partition`, a key decides it; without a key, messages go round.
+    """
+
+    value: bytes | str
+    key: bytes | str | None = None
+    headers: dict[str, bytes | str] | None = None
+    lane: int = LANE_NORMAL
+    partition: int | None = None
+    message_id: str | None = None
+
+
+class Partition(msgspec.Struct, frozen=True):
+    """One partition: where it lives and what it holds.
+
+    `isr` are the replicas that are caught up, `earliest` is the first offset kept, `next` the one
+    that the next message will get.
+    """
+
+    partition: int
+    leader: str | None = None
+    replicas: list[str] = []
+    isr: list[str] = []
+    earliest: int = 0
+    next: int = 0
+    messages: int = 0
+    size_bytes: int = 0
+
+
+class Topic(msgspec.Struct, frozen=True):
+    """A topic; `config` holds its configuration under the fields' own names."""
+
+    name: str
+    partitions: int
+    id: str = ""
+    replication_factor: int = 0
+    total_messages: int = 0
+    total_size_bytes: int = 0
+    partition_details: list[Partition] = []
+    config: dict[str, Any] = {}
+    warnings: list[str] = []
+
+
+class ClusterNode(msgspec.Struct, frozen=True):
+    """A broker as the node that answered sees it: `alive`, `dead` or `wiped`."""
+
+    id: str
+    status: str
+    role: str = "broker"
+    http_url: str = ""
+    peer_address: str = ""
+    zone: str = ""
+    version: str = ""
+    leaders: int = 0
+    replicas: int = 0
+
+
+class Cluster(msgspec.Struct, frozen=True):
+    """The cluster in short; `controller` leads the metadata."""
+
+    cluster_id: str
+    node_id: str
+    controller: str | None = None
+    has_quorum: bool = True
+    nodes: int = 0
+    nodes_alive: int = 0
+    topics: int = 0
+    partitions: int = 0
+    under_replicated_partitions: int = 0
+    leaderless_partitions: int = 0
+
+
+class ClusterHealth(msgspec.Struct, frozen=True):
+    """`healthy`, `degraded` (it serves, but one more death may stop it) or `unavailable`."""
+
+    status: str
+    has_quorum: bool = True
+    nodes: dict[str, str] = {}
+    under_replicated_partitions: int = 0
+    leaderless_partitions: int = 0
+    problems: list[str] = []
+
+
+class ProducerIdentity(msgspec.Struct, frozen=True):
+    """An identity given by the cluster: what makes a publish safe to repeat."""
+
+    producer_id: int
+    epoch: int

@@ -1,0 +1,276 @@
+"""The producer: messages in one by one, batches out, each stored exactly once.
+
+Messages of a partition travel in batches that close when they are full or have waited `linger_ms`.
+A batch keeps its bytes and its sequence over every repeat, so that the log stores it once however
+often it is sent. Accepted messages are bounded in bytes; beyond that `send` waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from goqueue.batching import Accepted, Batch, Budget, Identity
+from goqueue.errors import (
+    BadRequest,
+    Closed,
+    GoQueueError,
+    PayloadTooLarge,
+    TopicExists,
+    UnknownTopic,
+)
+from goqueue.models import Published
+from goqueue.outgoing import Text, to_bytes, to_headers, to_lane
+from goqueue.sender import PartitionSender, SendOptions
+from goqueue.wire.compression import Codec
+from goqueue.wire.layout import DEFAULT_LIMITS
+from goqueue.wire.partitioner import partition_for
+from goqueue.wire.records import Headers, encode_headers
+
+if TYPE_CHECKING:
+    from goqueue.client import AsyncClient
+
+
+class Producer:
+    """Publishes many messages fast, in order within a partition. Use as `async with`.
+
+    Order holds between messages whose `send` was awaited one after the other. If a batch fails,
+    those behind it are still sent.
+    """
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        *,
+        linger_ms: float = 5.0,
+        batch_records_max: int = 1000,
+        batch_bytes_max: int = 1024 * 1024,
+        request_bytes_max: int = 8 * 1024 * 1024,
+        buffer_bytes_max: int = 32 * 1024 * 1024,
+        compression: str = "none",
+        compression_level: int = 1,
+        idempotent: bool = True,
+        delivery_timeout_s: float = 120.0,
+        create_topics: bool = False,
+    ) -> None:
+        """A batch closes at `batch_records_max` messages or `batch_bytes_max`, and `linger_ms`
+        after its first; a request holds up to `request_bytes_max` of batches of one partition.
+
+        A message fails `delivery_timeout_s` after its batch began. Without `idempotent`, batches
+        have no identity and one whose outcome is unknown fails at once. `create_topics` creates
+        missing topics with the cluster's defaults.
+        """
+        Codec.named(compression)
+        self._client = client
+        self._linger_s = linger_ms / 1000
+        self._batch_records_max = batch_records_max
+        self._batch_bytes_max = batch_bytes_max
+        self._budget = Budget(buffer_bytes_max)
+        self._options = SendOptions(
+            compression, compression_level, request_bytes_max, delivery_timeout_s
+        )
+        self._idempotent = idempotent
+        self._create_topics = create_topics
+        self._open: dict[tuple[str, int], tuple[Batch, asyncio.TimerHandle]] = {}
+        self._senders: dict[tuple[str, int], PartitionSender] = {}
+        self._turns: dict[str, int] = {}
+        self._shared: Identity | None = None
+        self._identifying = asyncio.Lock()
+        self._outstanding = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._failure: GoQueueError | None = None
+        self._closed = False
+
+    async def __aenter__(self) -> Producer:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            await self.close()
+            return
+        with suppress(GoQueueError):  # the error that is on its way matters more
+            await self.close()
+
+    @property
+    def buffered_bytes(self) -> int:
+        """What is accepted and not yet delivered or failed."""
+        return self._budget.used_bytes
+
+    async def send(
+        self,
+        topic: str,
+        value: Text,
+        *,
+        key: Text | None = None,
+        headers: Mapping[str, Text] | None = None,
+        partition: int | None = None,
+        lane: int | str = "normal",
+        message_id: str | None = None,
+    ) -> asyncio.Future[Published]:
+        """Accept one message; waits while the buffer is full. Await the result to know where the
+        message stands, or `flush` to know that all are stored.
+
+        Raises at once where the message can never be sent: `UnknownTopic`, `PayloadTooLarge`,
+        `Closed`. The result raises what went wrong on the way.
+        """
+        if self._closed:
+            raise Closed("the producer is closed")
+        message = Accepted(
+            to_bytes(value),
+            None if key is None else to_bytes(key),
+            to_headers(headers),
+            to_lane(lane),
+            _now_ms(),
+            message_id,
+            asyncio.get_running_loop().create_future(),
+        )
+        _check(message)
+        count = await self._partition_count(topic)
+        await self._budget.take(message.size_bytes)
+        if self._closed:
+            self._budget.give(message.size_bytes)
+            raise Closed("the producer is closed")
+        if partition is None:
+            partition = self._choose(topic, message.key, count)
+        self._add(topic, partition, message)
+        return message.delivery
+
+    async def publish(
+        self, topic: str, value: Text, *, key: Text | None = None, partition: int | None = None
+    ) -> Published:
+        """`send` and wait for the result: safe to repeat, unlike the client's `publish`."""
+        delivery = await self.send(topic, value, key=key, partition=partition)
+        return await delivery
+
+    async def flush(self) -> None:
+        """Send all that is accepted now and wait until each is stored or has failed.
+
+        Raises the first failure since the last flush.
+        """
+        for topic, partition in list(self._open):
+            self._seal(topic, partition)
+        await self._idle.wait()
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    async def close(self) -> None:
+        """Flush, then stop. Idempotent. Raises as `flush`, having stopped all the same."""
+        self._closed = True
+        try:
+            await self.flush()
+        finally:
+            for _, timer in self._open.values():
+                timer.cancel()
+            for sender in self._senders.values():
+                await sender.stop()
+
+    async def _partition_count(self, topic: str) -> int:
+        counts = self._client.partition_counts
+        try:
+            return await counts.get(topic)
+        except UnknownTopic:
+            if not self._create_topics:
+                raise
+        with suppress(TopicExists):
+            await self._client.create_topic(topic)
+        return await counts.get(topic)
+
+    def _choose(self, topic: str, key: bytes | None, count: int) -> int:
+        """By key; else one partition until its batch closes, which makes batches large."""
+        if key is not None:
+            return partition_for(key, count)
+        return self._turns.setdefault(topic, 0) % count
+
+    def _add(self, topic: str, partition: int, message: Accepted) -> None:
+        loop = asyncio.get_running_loop()
+        found = self._open.get((topic, partition))
+        if found is not None and found[0].size_bytes + message.size_bytes > self._batch_bytes_max:
+            self._seal(topic, partition)
+            found = None
+        if found is None:
+            batch = Batch(loop.time())
+            timer = loop.call_later(self._linger_s, self._seal, topic, partition)
+            self._open[topic, partition] = (batch, timer)
+        else:
+            batch = found[0]
+        batch.add(message)
+        self._outstanding += 1
+        self._idle.clear()
+        if len(batch.accepted) >= self._batch_records_max:
+            self._seal(topic, partition)
+
+    def _seal(self, topic: str, partition: int) -> None:
+        batch, timer = self._open.pop((topic, partition))
+        timer.cancel()
+        if self._turns.get(topic) is not None:
+            self._turns[topic] += 1
+        sender = self._senders.get((topic, partition))
+        if sender is None:
+            sender = PartitionSender(
+                self._client.transport,
+                topic,
+                partition,
+                self._options,
+                self._identify if self._idempotent else None,
+                self._done,
+            )
+            self._senders[topic, partition] = sender
+        sender.enqueue(batch)
+
+    def _done(self, batch: Batch, error: GoQueueError | None) -> None:
+        for message in batch.accepted:
+            self._budget.give(message.size_bytes)
+        if error is not None and self._failure is None:
+            self._failure = error
+        self._outstanding -= len(batch.accepted)
+        if self._outstanding == 0:
+            self._idle.set()
+
+    async def _identify(self, fresh: bool) -> Identity:
+        """Partitions share a producer id, as sequences are counted for each partition; one that
+        has to start over gets an id of its own."""
+        if fresh:
+            given = await self._client.init_producer()
+            return Identity(given.producer_id, given.epoch)
+        async with self._identifying:
+            if self._shared is None:
+                given = await self._client.init_producer()
+                self._shared = Identity(given.producer_id, given.epoch)
+        return Identity(self._shared.producer_id, self._shared.epoch)
+
+
+def _check(message: Accepted) -> None:
+    """Refuse now what would later spoil the batch it is in."""
+    if message.message_id == "":
+        raise BadRequest("an empty message id")
+    for what, size, bound in (
+        ("value", len(message.value), DEFAULT_LIMITS.value_bytes_max),
+        ("key", len(message.key or b""), DEFAULT_LIMITS.key_bytes_max),
+        ("headers", _headers_bytes(message.headers), DEFAULT_LIMITS.headers_bytes_max),
+        (
+            "message id",
+            len((message.message_id or "").encode()),
+            DEFAULT_LIMITS.message_id_bytes_max,
+        ),
+    ):
+        if size > bound:
+            raise PayloadTooLarge(f"{what} of {size} bytes: at most {bound}", limit=bound)
+
+
+def _headers_bytes(headers: Headers) -> int:
+    return len(encode_headers(headers)) if headers else 0
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

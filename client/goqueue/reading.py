@@ -1,0 +1,141 @@
+"""Reading: a page from an answer, a partition page by page, a whole topic in order of time."""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from datetime import datetime
+from itertools import repeat
+from operator import attrgetter
+
+from goqueue.errors import ServerError
+from goqueue.http import Answer
+from goqueue.models import Message, Page
+from goqueue.wire.batch import BATCH_MEDIA_TYPE, RecordBatch
+from goqueue.wire.stream import (
+    END_OFFSET_HEADER,
+    LOG_START_HEADER,
+    NEXT_OFFSET_HEADER,
+    BatchFrame,
+    decode_frames,
+)
+
+Time = datetime | int | str
+FOLLOW_WAIT_S = 5.0
+"""How long one long poll waits for more."""
+PAGE_LIMIT = 1000
+
+ReadPage = Callable[[int, float], Awaitable[Page]]
+"""Reads a page from an offset, waiting up to some seconds for one."""
+
+_timestamp_ms = attrgetter("timestamp_ms")
+
+
+def time_text(time: Time) -> str:
+    """A time as the servers take it; a datetime without a zone is local time, as in Python."""
+    return time.astimezone().isoformat() if isinstance(time, datetime) else str(time)
+
+
+def time_ms(time: Time) -> int:
+    """Unix milliseconds of a time. Raises ValueError on text that is no ISO 8601 time."""
+    if isinstance(time, int):
+        return time
+    if isinstance(time, str):
+        if time.isdigit():
+            return int(time)
+        time = datetime.fromisoformat(time)
+    return int(time.timestamp() * 1000)
+
+
+def decode_page(answer: Answer, topic: str, partition: int, offset: int, limit: int) -> Page:
+    """The page in a binary answer: rows from `offset` on, at most `limit`.
+
+    Raises ServerError where the answer is no such thing, BatchError where a batch is damaged.
+    """
+    if answer.media_type != BATCH_MEDIA_TYPE:
+        raise ServerError(f"the server answered {answer.media_type or 'nothing'}, not batches")
+    try:
+        following, start, end = (
+            int(answer.headers[name])
+            for name in (NEXT_OFFSET_HEADER, LOG_START_HEADER, END_OFFSET_HEADER)
+        )
+    except (KeyError, ValueError):
+        raise ServerError("the server did not say where reading goes on") from None
+    messages: list[Message] = []
+    for frame in decode_frames(answer.body):
+        messages += _messages(frame, topic, partition, offset, limit - len(messages))
+        if len(messages) >= limit:
+            following = min(following, messages[-1].offset + 1)
+            break
+    return Page(topic, partition, messages, following, start, end)
+
+
+def _messages(
+    frame: BatchFrame, topic: str, partition: int, offset: int, limit: int
+) -> Sequence[Message]:
+    batch = RecordBatch.parse(frame.batch)
+    first = max(0, offset - frame.base_offset)
+    rows = slice(first, first + limit)
+    return list(
+        map(
+            Message,
+            repeat(topic),
+            repeat(partition),
+            range(frame.base_offset + first, frame.base_offset + batch.count),
+            repeat(frame.time_ms),
+            batch.values()[rows],
+            batch.keys()[rows],
+            batch.headers()[rows],
+            batch.lanes()[rows],
+            batch.timestamps_ms()[rows],
+            batch.message_ids()[rows],
+        )
+    )
+
+
+async def partition_pages(
+    read: ReadPage, offset: int, *, follow: bool, is_over: Callable[[], bool]
+) -> AsyncIterator[Page]:
+    """Pages with messages, from `offset` to the end as it was at the first answer; or, with
+    `follow`, for ever, or until `is_over()` says that nothing asked for can come any more."""
+    end: int | None = None
+    while True:
+        page = await read(offset, FOLLOW_WAIT_S if follow else 0.0)
+        end = page.end_offset if end is None else end
+        if page.messages:
+            yield page
+        stuck, offset = page.next_offset <= offset, page.next_offset
+        if follow:
+            if not page.messages and is_over():
+                return
+        elif offset >= end or stuck:
+            return
+
+
+async def merged(readers: Sequence[AsyncIterator[Page]]) -> AsyncIterator[list[Message]]:
+    """The messages of several partitions in the order of their log times, in runs.
+
+    Within a partition the order is that of offsets.
+    """
+    heads: list[tuple[int, int, list[Message]]] = []
+    for number, reader in enumerate(readers):
+        await _refill(heads, number, reader)
+    while heads:
+        _, number, messages = heapq.heappop(heads)
+        run = len(messages)
+        if heads:  # as far as no other partition has anything older
+            run = max(1, bisect_right(messages, heads[0][0], key=_timestamp_ms))
+        yield messages[:run]
+        if run < len(messages):
+            heapq.heappush(heads, (messages[run].timestamp_ms, number, messages[run:]))
+        else:
+            await _refill(heads, number, readers[number])
+
+
+async def _refill(
+    heads: list[tuple[int, int, list[Message]]], number: int, reader: AsyncIterator[Page]
+) -> None:
+    async for page in reader:
+        heapq.heappush(heads, (page.messages[0].timestamp_ms, number, page.messages))
+        return

@@ -1,0 +1,112 @@
+"""A front over a broker in memory, a client that reads JSON, and one that writes raw bytes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import pytest
+
+from node.http.app import HttpFront
+from node.http.fake import FakeBroker
+from node.http.limits import HttpLimits
+
+NOW_MS = 1_736_866_800_000
+
+
+class Clock:
+    """Log time under the test's control."""
+
+    def __init__(self) -> None:
+        self.now_ms = NOW_MS
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    json: Any
+
+
+class Client:
+    """Requests to one front."""
+
+    def __init__(self, session: aiohttp.ClientSession, front: HttpFront) -> None:
+        self._session = session
+        self.front = front
+
+    async def __call__(
+        self, method: str, path: str, json: Any = None, **options: Any
+    ) -> Answer:
+        from yarl import URL
+
+        url = URL(f"http://127.0.0.1:{self.front.port}{path}", encoded=True)
+        async with self._session.request(method, url, json=json, **options) as answer:
+            body = await answer.read()
+            is_json = answer.content_type == "application/json"
+            return Answer(
+                answer.status,
+                dict(answer.headers),
+                body,
+                await answer.json() if is_json and body else None,
+            )
+
+    async def get(self, path: str, **options: Any) -> Answer:
+        return await self("GET", path, **options)
+
+    async def post(self, path: str, json: Any = None, **options: Any) -> Answer:
+        return await self("POST", path, json, **options)
+
+    async def raw(self, data: bytes) -> tuple[int, bytes]:
+        """Send bytes on a connection of their own; the status and everything after the head."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.front.port)
+        try:
+            writer.write(data)
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+            length = int(head.lower().partition(b"content-length: ")[2].split(b"\r")[0] or 0)
+            return int(head.split()[1]), await reader.readexactly(length)
+        finally:
+            writer.close()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def broker(clock: Clock) -> FakeBroker:
+    return FakeBroker(clock_ms=clock)
+
+
+@pytest.fixture
+def limits() -> HttpLimits:
+    return HttpLimits()
+
+
+@pytest.fixture
+async def front(broker: FakeBroker, limits: HttpLimits) -> AsyncIterator[HttpFront]:
+    front = HttpFront(broker, port=0, limits=limits)
+    await front.start()
+    yield front
+    await front.stop()
+
+
+@pytest.fixture
+async def client(front: HttpFront) -> AsyncIterator[Client]:
+    async with aiohttp.ClientSession() as session:
+        yield Client(session, front)
+
+
+@pytest.fixture
+async def orders(broker: FakeBroker) -> str:
+    """A topic of three partitions."""
+    await broker.create_topic("orders", {"partitions": 3})
+    return "orders"

@@ -58,8 +58,8 @@ _TEXT = msgspec.json.Decoder(str)
 _ANY = msgspec.json.Decoder()
 
 
-def read_lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Lines without their ends; empty ones are skipped. Raises `CliError` on an endless one."""
+def read_lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Numbered lines without their ends, empty ones left out; `CliError` on an endless one."""
     number = 0
     while line := stream.readline(LINE_BYTES_MAX + 1):
         number += 1
@@ -67,7 +67,7 @@ def read_lines(stream: BinaryIO) -> Iterator[bytes]:
             raise CliError(f"line {number} is longer than {LINE_BYTES_MAX} bytes")
         text = line.removesuffix(b"\n").removesuffix(b"\r")
         if text:
-            yield text
+            yield number, text
 
 
 def parse(line: bytes) -> Message:

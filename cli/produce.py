@@ -20,8 +20,9 @@ from cli.errors import EXIT_USAGE, CliError, note
 from cli.lines import PRIORITIES, Message, parse, read_lines
 from cli.options import command
 from cli.output import Column, Row, count_text
-from cli.publishing import Publisher, Receipt
+from cli.publishing import Publisher
 from cli.session import Session
+from goqueue import Published
 
 RANGE_COLUMNS = (
     Column("PARTITION", "partition"),
@@ -35,16 +36,18 @@ RANGE_COLUMNS = (
 class Tally:
     """What has been acknowledged: exact counts, and the first and last offset of each partition."""
 
-    began_s: float
+    began_s: float = 0.0
+    last_s: float = 0.0
     count: int = 0
     ranges: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
 
-    def add(self, receipt: Receipt) -> None:
+    def add(self, receipt: Published) -> None:
         found = self.ranges.setdefault(receipt.partition, [0, receipt.offset, receipt.offset])
         found[0] += 1
         found[1] = min(found[1], receipt.offset)
         found[2] = max(found[2], receipt.offset)
         self.count += 1
+        self.last_s = time.monotonic()
 
     def rows(self) -> list[Row]:
         return [
@@ -88,27 +91,37 @@ async def produce(
     values = [text.encode("utf-8", "surrogateescape") for text in message or ()]
     if values and file is not None:
         raise CliError("-m and --file exclude each other", exit_code=EXIT_USAGE)
-    tally = Tally(time.monotonic())
-    async with session, Publisher(session, topic) as publisher:
-        tally.began_s = time.monotonic()
+    tally = Tally()
+    async with session:
         try:
-            if values:
-                for value in values:
-                    await publisher.publish(replace(given, value=value), tally.add)
-            else:
-                with _source(file) as (stream, progress):
-                    async for line in _each(stream, file):
-                        parsed = Message(line) if plain else parse(line)
-                        await publisher.publish(_merged(parsed, given), tally.add)
-                        progress(len(line) + 1, tally.count)
-            await publisher.flush()
+            async with Publisher(session, topic) as publisher:
+                tally.began_s = time.monotonic()
+                if values:
+                    for value in values:
+                        await publisher.publish(replace(given, value=value), tally.add)
+                else:
+                    await _publish_lines(publisher, file, given, tally, plain=plain)
+                await publisher.flush()
         finally:
-            seconds = time.monotonic() - tally.began_s
             if tally.count or sys.exc_info()[0] is None:
-                _summary(session, topic, tally, seconds)
+                _summary(session, topic, tally)
 
 
-def _summary(session: Session, topic: str, tally: Tally, seconds: float) -> None:
+async def _publish_lines(
+    publisher: Publisher, file: Path | None, given: Message, tally: Tally, *, plain: bool
+) -> None:
+    with _source(file) as (stream, progress):
+        async for number, line in _each(stream, file):
+            try:
+                message = Message(line) if plain else parse(line)
+            except CliError as error:
+                raise CliError(f"line {number}: {error.message}", hint=error.hint) from None
+            await publisher.publish(_merged(message, given), tally.add)
+            progress(len(line) + 1, tally.count)
+
+
+def _summary(session: Session, topic: str, tally: Tally) -> None:
+    seconds = tally.last_s - tally.began_s
     rate = tally.count / seconds if seconds > 0 else 0.0
     rows = tally.rows()
     record = {
@@ -181,15 +194,15 @@ class _Progress:
             self._bar.update(self._task, advance=size, count=count)
 
 
-async def _each(stream: BinaryIO, file: Path | None) -> AsyncIterator[bytes]:
+async def _each(stream: BinaryIO, file: Path | None) -> AsyncIterator[tuple[int, bytes]]:
     """The lines; a pipe is read off the loop, so that what came is sent while we wait for more."""
     lines = read_lines(stream)
     if file is not None and str(file) != "-":
-        for line in lines:
-            yield line
+        for numbered in lines:
+            yield numbered
         return
-    while (line := await asyncio.to_thread(next, lines, b"")) != b"":
-        yield line
+    while (found := await asyncio.to_thread(next, lines, None)) is not None:
+        yield found
 
 
 def _headers(pairs: list[str] | None) -> tuple[tuple[str, bytes], ...]:

@@ -1,42 +1,38 @@
-"""Sends messages in batches and tells where each of them stands."""
+"""Sends messages through the library's producer and tells where each of them stands."""
 
 from __future__ import annotations
 
-import base64
+import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 
 from cli.lines import Message
-from cli.session import Json, Session
-from goqueue.errors import GoQueueError
-from goqueue.http import join
+from cli.session import Session
+from goqueue import GoQueueError, OutgoingMessage, Published, PublishFailed
+from goqueue.errors import UnknownTopic
+from goqueue.wire.batch import LANES
 
-BATCH_MESSAGES_MAX = 500
-BATCH_BYTES_MAX = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """A message's place in the log; it is as durable as the topic promises."""
-
-    partition: int
-    offset: int
-
-
-Acked = Callable[[Receipt], None]
+LINGER_MS = 5.0
+Acked = Callable[[Published], None]
 
 
 class Publisher:
-    """Publishes to one topic in the order given. Use as `async with`; `flush` before the end."""
+    """Publishes to one topic, in order within a key. Use as `async with`; `flush` in the end.
+
+    What is sent carries a producer's identity and is repeated after a lost answer without being
+    stored twice.
+    """
 
     def __init__(self, session: Session, topic: str) -> None:
-        self._session = session
+        self._client = session.client
         self._topic = topic
-        self._waiting: list[tuple[Json, Acked]] = []
-        self._bytes = 0
+        self._producer = session.client.producer(
+            linger_ms=LINGER_MS, delivery_timeout_s=session.timeout_s
+        )
 
     async def __aenter__(self) -> Publisher:
+        await self._producer.__aenter__()
         return self
 
     async def __aexit__(
@@ -45,44 +41,46 @@ class Publisher:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._waiting.clear()
+        await self._producer.__aexit__(kind, error, trace)
 
     async def publish(self, message: Message, acked: Acked) -> None:
-        """Accept a message; `acked` is called once it is stored."""
-        self._waiting.append((_body(message), acked))
-        self._bytes += len(message.value)
-        if len(self._waiting) >= BATCH_MESSAGES_MAX or self._bytes >= BATCH_BYTES_MAX:
-            await self.flush()
+        """Accept a message, waiting while too many are on the way; `acked` follows once it is
+        stored. Raises at once for a message that can never be."""
+        try:
+            delivery = await self._producer.send(
+                self._topic,
+                message.value,
+                key=message.key,
+                headers=dict(message.headers) or None,
+                partition=message.partition,
+                lane=message.priority or "normal",
+            )
+        except UnknownTopic:
+            acked(await self._create_by_publishing(message))
+            return
+        delivery.add_done_callback(partial(_tell, acked))
 
     async def flush(self) -> None:
-        """Wait until all accepted messages are stored; raises the first error."""
-        if not self._waiting:
-            return
-        waiting, self._waiting, self._bytes = self._waiting, [], 0
-        answer = await self._session.request(
-            "POST",
-            join("topics", self._topic, "messages"),
-            body={"messages": [body for body, _ in waiting]},
+        """Wait until all accepted messages are stored; raises the first failure."""
+        await self._producer.flush()
+
+    async def _create_by_publishing(self, message: Message) -> Published:
+        """A server that creates topics on the first publish does so for one in JSON; any other
+        answers that the topic is unknown."""
+        outgoing = OutgoingMessage(
+            message.value,
+            message.key,
+            dict(message.headers) or None,
+            LANES.index(message.priority or "normal"),
+            message.partition,
         )
-        for result, (_, acked) in zip(answer["results"], waiting, strict=True):
-            if result.get("error"):
-                raise GoQueueError.from_body(result)
-            acked(Receipt(int(result["partition"]), int(result["offset"])))
+        try:
+            (published,) = await self._client.publish_many(self._topic, [outgoing], json=True)
+        except PublishFailed as failed:
+            raise next(e for e in failed.results if isinstance(e, GoQueueError)) from None
+        return published
 
 
-def _body(message: Message) -> Json:
-    body: Json = {}
-    try:
-        body["value"] = message.value.decode()
-    except UnicodeDecodeError:
-        body["value"] = base64.b64encode(message.value).decode()
-        body["value_encoding"] = "base64"
-    if message.key is not None:
-        body["key"] = message.key.decode()
-    if message.headers:
-        body["headers"] = {name: value.decode() for name, value in message.headers}
-    if message.partition is not None:
-        body["partition"] = message.partition
-    if message.priority is not None:
-        body["priority"] = message.priority
-    return body
+def _tell(acked: Acked, delivery: asyncio.Future[Published]) -> None:
+    if not delivery.cancelled() and delivery.exception() is None:
+        acked(delivery.result())

@@ -14,8 +14,8 @@ import msgspec
 from cli.context import Context, resolve
 from cli.errors import EXIT_USAGE, CliError
 from cli.output import Format, Output
+from goqueue import AsyncClient, RetryPolicy
 from goqueue.errors import BadRequest, ConnectionFailed
-from goqueue.http import RetryPolicy, Transport
 
 Json = dict[str, Any]
 TIMEOUT_S_DEFAULT = 30.0
@@ -54,13 +54,13 @@ class Session:
         self.given = given
         self.output = Output(given.output)
         self.timeout_s = TIMEOUT_S_DEFAULT
-        self._transport: Transport | None = None
+        self._client: AsyncClient | None = None
 
     async def __aenter__(self) -> Session:
         target = self.given.target()
         self.timeout_s = target.timeout_s or TIMEOUT_S_DEFAULT
         try:
-            self._transport = Transport(
+            self._client = AsyncClient(
                 target.server,
                 api_key=target.api_key or None,
                 timeout_s=self.timeout_s,
@@ -77,8 +77,8 @@ class Session:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._transport is not None:
-            await self._transport.close()
+        if self._client is not None:
+            await self._client.close()
 
     def can_ask(self) -> bool:
         """Whether a person is there to answer a question."""
@@ -100,7 +100,7 @@ class Session:
 
         A GET is repeated when it may succeed; another method only where nothing can have happened.
         """
-        transport = self.transport
+        transport = self.client.transport
         params = {key: str(value) for key, value in (query or {}).items() if value is not None}
         try:
             answer = await transport.request(
@@ -119,10 +119,11 @@ class Session:
         return decoded
 
     @property
-    def transport(self) -> Transport:
-        if self._transport is None:
+    def client(self) -> AsyncClient:
+        """The library's client; its errors reach the user as they are."""
+        if self._client is None:
             raise RuntimeError("use `async with session`")
-        return self._transport
+        return self._client
 
 
 def _seconds(text: str) -> float:

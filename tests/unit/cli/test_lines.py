@@ -83,7 +83,7 @@ def test_what_consume_prints_is_an_envelope() -> None:
 def test_lines_lose_their_ends_and_empty_ones_are_skipped() -> None:
     stream = io.BytesIO(b"one\r\n\n two \nlast")
 
-    assert list(read_lines(stream)) == [b"one", b" two ", b"last"]
+    assert list(read_lines(stream)) == [(1, b"one"), (3, b" two "), (4, b"last")]
 
 
 def test_an_endless_line_is_refused_before_it_fills_memory() -> None:

@@ -1,0 +1,1 @@
+"""Checkers: they judge a history of operations, whoever made it."""

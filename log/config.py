@@ -12,7 +12,7 @@ class StorageConfig:
     node: str = ""
     """The broker's name, told to whoever finds the directory locked."""
     wal_file_bytes: int = 64 << 20
-    """One write-ahead file: large enough that rolling is rare, small enough to replay in a second."""
+    """One write-ahead file: rolled rarely enough, and replayed within a second."""
     wal_files_max: int = 4
     """Undropped files at which appends should be held back: replay stays bounded."""
     seal_after_ms: int = 20
@@ -23,6 +23,8 @@ class StorageConfig:
     """A segment is rolled before an entry would take it past this size."""
     segment_time_ms: int = 24 * 3600 * 1000
     """A segment is rolled when log time has moved this far since its first entry: retention."""
+    checkpoint_bytes: int = 16 << 20
+    """Bytes spilled since the last checkpoint at which another is due: what a restart replays."""
     index_interval_bytes: int = 16 << 10
     """Entry bytes per item of the offset and time index: one read finds any entry."""
     ram_tail_bytes: int = 32 << 20

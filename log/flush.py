@@ -2,36 +2,52 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import errno
+from dataclasses import dataclass
 
 from goqueue.wire.types import Lsn
+from log.spill import SpillBatch, Spiller
 from log.wal import FileHeader
 from log.wal_writer import WalWriter
 
 
 @dataclass(slots=True)
 class FlushJob:
-    """One block of the write-ahead log. `sync` and then `spill` run on any one thread."""
+    """One block of the write-ahead log. `sync` and then `spill` run on any one thread.
+
+    `spill` may be left out after a failed `sync` only.
+    """
 
     writer: WalWriter
+    spiller: Spiller
     lsn: Lsn
     end_lsn: Lsn
     synced_lsn: Lsn
     parts: list[bytes]
     synced: bool
     """Whether `sync` ends with an fdatasync; else it only writes (relaxed groups, seals)."""
+    batch: SpillBatch
     roll: tuple[FileHeader, bytes] | None = None
-    roll_done: bool = field(default=False)
 
     def sync(self) -> None:
         """Writes the block and, if `synced`, syncs it. Raises OSError: the store then fails."""
         if self.roll is not None:
-            self.writer.create(*self.roll)
-            self.roll_done = True
+            self._roll(*self.roll)
         if self.end_lsn > self.lsn:
             self.writer.write(self.lsn, self.synced_lsn, b"".join(self.parts))
         if self.synced:
             self.writer.sync()
 
     def spill(self) -> None:
-        """Appends the block's frames to the segments, through the page cache."""
+        """Appends the block's frames to the segments, through the page cache. Never raises."""
+        self.spiller.run(self.batch)
+
+    def _roll(self, header: FileHeader, encoded: bytes) -> None:
+        try:
+            self.writer.create(header, encoded)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            if not self.spiller.space.release():
+                raise
+            self.writer.create(header, encoded)

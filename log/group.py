@@ -1,24 +1,28 @@
 """One Raft group's log: what raft calls its journal.
 
 All methods belong to the loop's thread and none waits for a sync: what is appended is durable once
-the store's flush has passed its LSN.
+the store's flush has passed its LSN. The newest entries are in RAM, older ones in segments.
 """
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left, bisect_right
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Protocol
 
 from goqueue.wire.types import GroupId, Index, Lsn, Offset, Term
+from log.disk import Disk
 from log.entry import Entry
-from log.errors import EntryMissing
-from log.wal import RecordKind, hard_state_payload
+from log.errors import Damaged, EntryDamaged, EntryMissing
+from log.segments import GroupSegments, SegmentInfo
+from log.snapshot import SnapshotJob, read_snapshot, snapshot_indexes
+from log.tail import Runs, Tail
+from log.wal import GroupMeta, RecordKind, hard_state_payload, pair_payload
 
-_TIME = attrgetter("time_ms")
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +39,26 @@ class Journal(Protocol):
     durable_lsn: Lsn
     written_lsn: Lsn
     spilled_lsn: Lsn
+    damaged_entries: int
+    read_only: bool
 
     def record(
-        self, kind: int, group: GroupLog, parts: Sequence[bytes], length: int, flags: int = 0
+        self,
+        kind: int,
+        group: GroupLog | None,
+        parts: Sequence[bytes],
+        length: int,
+        flags: int = 0,
     ) -> Lsn:
         """Appends a record to the pending block; the LSN after it."""
+        ...
+
+    def spill_later(self, group: GroupLog, step: Sequence[Entry] | int | None) -> None:
+        """Queues entries, a truncation, or the end (None) for the group's segments."""
+        ...
+
+    def dirty(self) -> None:
+        """Called after each change, once the group's own state agrees with what it logged."""
         ...
 
 
@@ -47,38 +66,51 @@ class GroupLog:
     """Entries `first_index` to `last_index`, term and vote of one group.
 
     `relaxed` groups count an entry durable once written, before it is synced; terms and votes are
-    always synced.
+    always synced. `damaged` is the range of acknowledged entries that cannot be read: a group that
+    has one is quarantined, and must neither vote nor lead.
     """
 
-    def __init__(self, group: GroupId, store: Journal) -> None:
+    def __init__(
+        self,
+        group: GroupId,
+        store: Journal,
+        segments: GroupSegments,
+        disk: Disk,
+        snapshots_kept: int,
+    ) -> None:
         self.id = group
         self.key = group.pack()
         self.relaxed = False
         self.first_index = Index(1)
+        self.trim_index = Index(1)
         self.damaged: tuple[Index, Index] | None = None
+        self.disk_segments = segments
+        self.lowest_truncation: int | None = None
+        """The lowest index truncated from since a checkpoint was last taken."""
         self._store = store
+        self._disk = disk
+        self._snapshots = segments.directory
+        self._snapshots_kept = snapshots_kept
+        self._snapshot_indexes: list[int] = []
         self._hard_state = HardState(Term(0), None)
         self._hard_state_lsn = Lsn(0)
-        self._base_term = Term(0)
-        self._tail: list[Entry] = []
-        self._tail_first = 1
-        self._tail_bytes = 0
-        self._record_entries: list[Entry] = []
-        self._undurable: deque[tuple[int, Lsn]] = deque()
-        self._durable_index = 0
-        self.on_append: Callable[[GroupLog, Sequence[Entry]], None] | None = None
+        self._base_term = 0
+        self._cut_at_damage = False
+        self._tail = Tail(1)
+        self._undurable = Runs(0)
+        self._unspilled = Runs(0)
 
     # -- state
 
     @property
     def last_index(self) -> Index:
         """The newest entry's index, durable or not; `first_index - 1` in an empty log."""
-        return Index(self._tail_first + len(self._tail) - 1)
+        return Index(self._tail.last)
 
     @property
     def last_term(self) -> Term:
         """The newest entry's term, 0 in an empty log that never held one."""
-        return self._tail[-1].term if self._tail else (self.term_at(self.last_index) or Term(0))
+        return self.term_at(self.last_index) or Term(0)
 
     @property
     def quarantined(self) -> bool:
@@ -99,11 +131,22 @@ class GroupLog:
     def durable_index(self) -> Index:
         """Every entry up to here survives a power cut (a relaxed group: a killed process)."""
         store = self._store
-        limit = store.written_lsn if self.relaxed else store.durable_lsn
-        waiting = self._undurable
-        while waiting and waiting[0][1] <= limit:
-            self._durable_index = waiting.popleft()[0]
-        return Index(self._durable_index)
+        return Index(self._undurable.done(store.written_lsn if self.relaxed else store.durable_lsn))
+
+    @property
+    def spilled_index(self) -> Index:
+        """Every entry up to here is in segments, synced or not."""
+        return Index(self._unspilled.done(self._store.spilled_lsn))
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes on disk in segments."""
+        return self.disk_segments.size_bytes
+
+    @property
+    def ram_bytes(self) -> int:
+        """Frame bytes held in RAM."""
+        return self._tail.bytes
 
     def is_durable(self, lsn: Lsn) -> bool:
         """Whether what was appended under this LSN may be acknowledged by this group."""
@@ -115,59 +158,80 @@ class GroupLog:
     def save_hard_state(self, term: Term, vote: str | None) -> Lsn:
         """Logs term and vote; nobody may be told of them before the LSN is synced."""
         payload = hard_state_payload(term, vote)
-        self._hard_state = HardState(term, vote)
         self._hard_state_lsn = self._store.record(
             RecordKind.HARD_STATE, self, (payload,), len(payload), 0 if vote is None else 1
         )
+        self._hard_state = HardState(term, vote)
+        self._store.dirty()
         return self._hard_state_lsn
 
     def append(self, entries: Sequence[Entry]) -> Lsn:
         """Logs entries that follow `last_index` without a gap. Raises ValueError on a gap."""
-        index = self.last_index
+        index = self._tail.last
         frames = []
         length = 0
         for entry in entries:
             index += 1
             if entry.index != index:
-                raise ValueError(
-                    f"group {self.id}: entry {entry.index} does not follow {index - 1}"
-                )
+                raise ValueError(f"group {self.id}: {entry.index} does not follow {index - 1}")
             frames.append(entry.frame)
             length += len(entry.frame)
-            if entry.record_count:
-                self._record_entries.append(entry)
         lsn = self._store.record(RecordKind.APPEND, self, frames, length)
-        self._tail += entries
-        self._tail_bytes += length
-        self._undurable.append((index, lsn))
+        self._tail.extend(entries, length)
+        self._undurable.add(index, lsn)
+        self._unspilled.add(index, lsn)
+        self._store.spill_later(self, entries)
+        if self.damaged is not None and self.damaged[1] <= index:
+            self._heal()
+        self._store.dirty()
         return lsn
 
     def truncate_from(self, index: Index) -> Lsn:
-        """Drops this entry and all after it: a new leader's log differs from here on."""
-        if not self.first_index <= index <= self.last_index:
-            raise EntryMissing(str(self.id), index, self.first_index, self.last_index)
+        """Drops this entry and all after it: a new leader's log differs from here on.
+
+        Its segments are truncated once the LSN is synced.
+        """
+        self._check_index(index)
         payload = index.to_bytes(8, "little")
         lsn = self._store.record(RecordKind.TRUNCATE, self, (payload,), len(payload))
-        durable = self.durable_index
-        _cut(self._undurable, index, durable)
-        self._durable_index = min(durable, index - 1)
-        keep = max(0, index - self._tail_first)
-        self._tail_bytes -= sum(len(entry.frame) for entry in self._tail[keep:])
-        del self._tail[keep:]
-        self._tail_first = min(self._tail_first, index)
-        records = self._record_entries
-        del records[bisect_left(records, index, key=attrgetter("index")) :]
+        self._undurable.cut(index, self.durable_index)
+        self._unspilled.cut(index, self.spilled_index)
+        self._tail.truncate(index)
+        if self.damaged is not None and index <= self.damaged[0]:
+            self._cut_at_damage = True
+        lowest = self.lowest_truncation
+        self.lowest_truncation = index if lowest is None else min(lowest, index)
+        self._store.spill_later(self, index)
+        self._store.dirty()
         return lsn
+
+    def trim_to(self, index: Index) -> None:
+        """Moves the log's start: entries below may go once a snapshot has passed them.
+
+        Not logged: the state machine's own trim entry says it again after a restart.
+        """
+        self.trim_index = Index(max(self.trim_index, min(index, self.last_index + 1)))
+
+    def lift_quarantine(self) -> None:
+        """Declares the damage made good, say by a transfer from a leader."""
+        if self.damaged is not None:
+            self.damaged = None
+            self._record_damage(0, 0)
 
     # -- reads
 
     def term_at(self, index: Index) -> Term | None:
-        """The term of the entry at this index; None where the log does not know it."""
-        at = index - self._tail_first
-        if 0 <= at < len(self._tail):
-            return self._tail[at].term
+        """The term of the entry at this index; None where the log does not know it.
+
+        Raises EntryDamaged.
+        """
+        entry = self._tail.get(index)
+        if entry is not None:
+            return entry.term
         if index == self.first_index - 1:
-            return self._base_term if index == 0 or self._base_term else None
+            return Term(self._base_term) if index == 0 or self._base_term else None
+        if self.first_index <= index <= self.last_index:
+            return self._read_segments(index, 1, 1)[0].term
         return None
 
     def entry(self, index: Index) -> Entry:
@@ -181,49 +245,173 @@ class GroupLog:
 
         Raises EntryMissing outside the log; EntryDamaged where the first one is unreadable.
         """
-        if not self.first_index <= first <= self.last_index:
-            raise EntryMissing(str(self.id), first, self.first_index, self.last_index)
-        at = first - self._tail_first
-        taken: list[Entry] = []
-        size = 0
-        for entry in self._tail[at : at + min(max_count, 4096)]:
-            size += len(entry.frame)
-            if taken and size > max_bytes:
-                break
-            taken.append(entry)
-        return taken
+        self._check_index(first)
+        if first >= self._tail.first:
+            return self._tail.take(first, max_bytes, max_count)
+        return self._read_segments(first, max_bytes, max_count)
 
     def locate_offset(self, offset: Offset) -> Index | None:
-        """The last entry with records whose base offset is at or below this one."""
-        at = bisect_right(self._record_entries, offset, key=attrgetter("base_offset"))
-        return self._record_entries[at - 1].index if at else None
+        """The last entry with records whose base offset is at or below this one.
+
+        Raises EntryDamaged where an unreadable entry hides the answer.
+        """
+        records = self._tail.records
+        at = bisect_right(records, offset, key=attrgetter("base_offset"))
+        if at:
+            return records[at - 1].index
+        return self._guarded(lambda: self.disk_segments.locate_offset(offset, self._tail.first - 1))
 
     def locate_time(self, time_ms: int) -> Index | None:
-        """The first entry with this log time or a later one."""
-        at = bisect_left(self._tail, time_ms, key=_TIME)
-        return self._tail[at].index if at < len(self._tail) else None
+        """The first entry with this log time or a later one. Raises EntryDamaged."""
+        entries = self._tail.entries
+        at = bisect_left(entries, time_ms, key=attrgetter("time_ms"))
+        if at == 0 and self._tail.first > self.first_index:
+            below = self._guarded(
+                lambda: self.disk_segments.locate_time(time_ms, self._tail.first - 1)
+            )
+            if below is not None:
+                return below
+        return entries[at].index if at < len(entries) else None
 
-    # -- recovery
+    def identity(self, index: Index) -> tuple[Term, int] | None:
+        """(term, CRC) of an entry, readable or not: any replica that has it can supply it."""
+        entry = self._tail.get(index)
+        if entry is not None:
+            return entry.term, entry.crc
+        try:
+            term, crc = self.disk_segments.identity(index)
+        except Damaged:
+            return None
+        return Term(term), crc
 
-    def restore(
-        self, hard_state: HardState, entries: Sequence[Entry], first: Index, base_term: Term
-    ) -> None:
-        """Takes over what recovery found; all of it is durable."""
-        self._hard_state = hard_state
-        self.first_index = first
-        self._base_term = base_term
-        self._tail = list(entries)
-        self._tail_first = entries[0].index if entries else first
-        self._tail_bytes = sum(len(entry.frame) for entry in entries)
-        self._record_entries = [entry for entry in entries if entry.record_count]
-        self._durable_index = self.last_index
+    def segments(self) -> list[SegmentInfo]:
+        """What is on disk, oldest first; the last one is still written to."""
+        return self.disk_segments.infos()
+
+    def segment_hash(self, first_index: Index) -> str:
+        """A hash of the segment that begins there: sealed, it is equal on all replicas."""
+        return self.disk_segments.hash(first_index)
+
+    # -- snapshots
+
+    def save_snapshot(self, index: Index, state: bytes) -> SnapshotJob:
+        """A job that writes the state machine's state as of this entry.
+
+        It counts for `trim_to` and `latest_snapshot` only while the log holds that entry.
+        """
+        return SnapshotJob(
+            self._disk,
+            self._snapshots,
+            self.id,
+            index,
+            state,
+            self._snapshots_kept,
+            self._saved,
+        )
+
+    def latest_snapshot(self) -> tuple[Index, bytes] | None:
+        """The newest sound snapshot that the log continues, else an older one, else None.
+
+        None where the log no longer begins at 1 means that the group needs a transfer: it is then
+        quarantined.
+        """
+        for index in reversed(snapshot_indexes(self._disk, self._snapshots)):
+            if not self.first_index - 1 <= index <= self.last_index:
+                continue
+            try:
+                return Index(index), read_snapshot(self._disk, self._snapshots, self.id, index)
+            except Damaged as error:
+                self._store.damaged_entries += 1
+                _log.error("snapshot_damaged %s", error)
+        if self.first_index > 1:
+            self.quarantine(1, self.first_index - 1, "no snapshot to begin from")
+        return None
+
+    def removable_below(self) -> int:
+        """Entries below this index are trimmed, and every snapshot kept has passed them."""
+        kept = [index for index in self._snapshot_indexes if index <= self.last_index]
+        return min(self.trim_index, kept[0] + 1) if kept else self.first_index
+
+    # -- for the store
+
+    def start_at(self, first: Index) -> Lsn:
+        """Logs that the log now begins at this index."""
+        base_term = self.term_at(Index(first - 1)) or Term(0)
+        payload = pair_payload(first, base_term)
+        lsn = self._store.record(RecordKind.START, self, (payload,), len(payload))
+        self.first_index, self._base_term = first, base_term
+        return lsn
+
+    def evict(self, budget_bytes: int) -> None:
+        """Lets go of RAM beyond the budget, of entries that segments hold."""
+        self._tail.evict(self.spilled_index, budget_bytes)
+
+    def restore(self, meta: GroupMeta, last: int, entries: Sequence[Entry]) -> None:
+        """Takes over what recovery found: `entries` in RAM, ending at `last`. All is durable."""
+        self._hard_state = HardState(Term(meta.term), meta.vote)
+        self.first_index = self.trim_index = Index(meta.first_index)
+        self._base_term = meta.base_term
+        self._tail = Tail(last + 1 - len(entries))
+        self._tail.extend(entries, sum(len(entry.frame) for entry in entries))
+        self._undurable = Runs(last)
+        self._unspilled = Runs(last)
+        self._snapshot_indexes = snapshot_indexes(self._disk, self._snapshots)
+        if meta.damaged_last:
+            self.damaged = (Index(meta.damaged_first), Index(meta.damaged_last))
+            self._cut_at_damage = last < meta.damaged_first
+
+    def quarantine(self, first: int, last: int, reason: str) -> None:
+        """Notes damage to entries that were acknowledged; durable with the next flush."""
+        self._store.damaged_entries += 1
+        _log.error("entries_damaged group=%s first=%d last=%d %s", self.id, first, last, reason)
+        before = self.damaged
+        if before is not None:
+            first, last = min(first, before[0]), max(last, before[1])
+        if before == (first, last):
+            return
+        self.damaged = (Index(first), Index(last))
+        self._record_damage(first, last)
+
+    # -- private
+
+    def _read_segments(self, first: int, max_bytes: int, max_count: int) -> list[Entry]:
+        try:
+            return self.disk_segments.read(first, self._tail.first - 1, max_bytes, max_count)
+        except (Damaged, OSError) as error:
+            self.quarantine(first, first, str(error))
+            raise EntryDamaged(str(self.id), first, first, str(error)) from error
+
+    def _guarded(self, search: SearchCall) -> Index | None:
+        try:
+            return search()
+        except (Damaged, OSError) as error:
+            self._store.damaged_entries += 1
+            _log.error("search_met_damage group=%s %s", self.id, error)
+            raise EntryDamaged(
+                str(self.id), self.first_index, self.last_index, str(error)
+            ) from error
+
+    def _check_index(self, index: int) -> None:
+        if not self.first_index <= index <= self.last_index:
+            raise EntryMissing(str(self.id), index, self.first_index, self.last_index)
+
+    def _heal(self) -> None:
+        """Ends the quarantine where the damaged entries were cut off and came again."""
+        assert self.damaged is not None
+        if self._cut_at_damage:
+            self.lift_quarantine()
+
+    def _record_damage(self, first: int, last: int) -> None:
+        if not self._store.read_only:
+            payload = pair_payload(first, last)
+            self._store.record(RecordKind.DAMAGED, self, (payload,), len(payload))
+            self._store.dirty()
+
+    def _saved(self, indexes: list[int]) -> None:
+        self._snapshot_indexes = indexes
 
 
-def _cut(waiting: deque[tuple[int, Lsn]], index: int, before: int) -> None:
-    """Forgets runs from this index on; the run that holds the entry before it keeps its LSN."""
-    lsn = None
-    while waiting and waiting[-1][0] >= index:
-        lsn = waiting.pop()[1]
-    previous = waiting[-1][0] if waiting else before
-    if lsn is not None and previous < index - 1:
-        waiting.append((index - 1, lsn))
+class SearchCall(Protocol):
+    """A search in segments, put off."""
+
+    def __call__(self) -> Index | None: ...

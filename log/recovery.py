@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from goqueue.wire.types import GroupId, Index, Lsn
+from goqueue.wire.types import GroupId, Lsn
 from log.disk import Disk
 from log.entry import Entry, decode_frames
 from log.errors import WalDamaged
-from log.wal import FileHeader, GroupMeta, Record, RecordKind, WalState
+from log.wal import FileHeader, Record, RecordKind, WalState
 from log.wal_reader import WalImage, read_wal
 
 _TAIL_KINDS = (RecordKind.APPEND, RecordKind.TRUNCATE)
@@ -27,7 +27,7 @@ class Replay:
     state: WalState = field(default_factory=WalState)
     image: WalImage | None = None
     _tails: dict[GroupId, deque[Record]] = field(default_factory=dict)
-    _bases: dict[GroupId, Index] = field(default_factory=dict)
+    _bases: dict[GroupId, int] = field(default_factory=dict)
     _first: bool = True
 
     def on_header(self, header: FileHeader) -> None:
@@ -48,17 +48,17 @@ class Replay:
                 self._bases[moved] = self.state.groups[moved].checkpoint_index
         elif kind in (RecordKind.CREATE, RecordKind.REMOVE):
             self._tails.pop(group, None)
-            self._bases[group] = Index(0)
+            self._bases[group] = 0
 
     def tail(self, group: GroupId) -> tuple[list[tuple[Lsn, Entry]], str]:
         """Entries past the checkpoint with their LSNs, and what is wrong with them, if anything."""
-        base = self._bases.get(group, Index(0))
+        base = self._bases.get(group, 0)
         entries: list[tuple[Lsn, Entry]] = []
         for record in self._tails.get(group, ()):
             if record.kind == RecordKind.TRUNCATE:
                 kept = int.from_bytes(record.payload, "little") - 1
-                base = Index(min(base, kept))
-                del entries[max(0, kept - base) :]
+                base = min(base, kept)
+                del entries[kept - base :]
                 continue
             for entry in decode_frames(record.payload, name=f"{self.directory}:{group}"):
                 if not base < entry.index <= base + len(entries) + 1:
@@ -90,6 +90,3 @@ def replay_wal(disk: Disk, directory: str) -> Replay:
         if oldest.start_lsn > replay.state.checkpoint_lsn and oldest.number > 1:
             raise WalDamaged(oldest.path, 0, "the files before it are missing")
     return replay
-
-
-__all__ = ["GroupMeta", "Replay", "replay_wal"]

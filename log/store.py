@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-import os
-import random
+import secrets
 from collections.abc import Callable, Sequence
 
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, Incarnation, Lsn
+from log.checkpoint import CheckpointJob, Checkpoints
 from log.config import StorageConfig
+from log.descriptors import Descriptors
 from log.disk import Disk
-from log.errors import StoreFailed
+from log.entry import Entry
+from log.errors import ReadOnly, StoreFailed
 from log.flush import FlushJob
-from log.group import GroupLog, HardState
-from log.recovery import Replay, replay_wal
-from log.wal import BLOCK_BYTES, RECORD, RECORD_BYTES, Record, RecordKind, WalState
+from log.group import GroupLog
+from log.opening import Opened, Opening
+from log.segments import GroupSegments
+from log.space import Space, SpaceState
+from log.spill import SpillBatch, Spiller
+from log.wal import (
+    BLOCK_BYTES,
+    RECORD,
+    RECORD_BYTES,
+    Record,
+    RecordKind,
+    WalState,
+    checkpoint_payload,
+)
 from log.wal_writer import WalWriter
 
-LOCK = "LOCK"
-WAL_DIRECTORY = "wal"
-GROUPS_DIRECTORY = "groups"
+_NO_GROUP = CLUSTER_GROUP
+"""What a record about the whole node carries in place of a group."""
 
 
 def _nothing() -> None:
@@ -29,32 +41,49 @@ def _nothing_durable(_lsn: Lsn) -> None:
     return None
 
 
+def _random_u64() -> int:
+    return secrets.randbits(64)
+
+
 class Store:
     """Opened by `Store.open`; all methods belong to the loop's thread, jobs run where one likes.
 
-    `on_dirty` is called when there is something to flush, `on_durable` after a flush completed.
+    `on_dirty` is called when there is something to flush, `on_durable` after a flush completed:
+    `durable_lsn`, or what relaxed groups may acknowledge, has advanced.
     """
 
-    def __init__(self, disk: Disk, root: str, config: StorageConfig, replay: Replay) -> None:
+    def __init__(self, disk: Disk, root: str, config: StorageConfig, *, read_only: bool) -> None:
         self.config = config
         self.root = root
+        self.read_only = read_only
         self.failed: Exception | None = None
         self.incarnation = Incarnation(0)
         self.durable_lsn = Lsn(0)
         self.written_lsn = Lsn(0)
         self.spilled_lsn = Lsn(0)
+        self.damaged_entries = 0
+        """Damage met since the store was opened: entries, searches and snapshots."""
         self.on_dirty: Callable[[], None] = _nothing
         self.on_durable: Callable[[Lsn], None] = _nothing_durable
         self._disk = disk
-        self._lock = -1
+        self._files = Descriptors(disk, config.descriptors_max, write=not read_only)
+        self._space = Space(disk, root, config)
+        self._spiller = Spiller(self._space)
         self._groups: dict[GroupId, GroupLog] = {}
-        self._state: WalState = replay.state
+        self._state = WalState()
         self._writer: WalWriter | None = None
+        self._lock = -1
         self._pending: list[bytes] = []
         self._pending_bytes = 0
         self._pending_records: list[Record] = []
+        self._pending_strict = False
+        self._dirty_told = False
+        self._pending_spill = SpillBatch()
         self._block_lsn = Lsn(0)
         self._job: FlushJob | None = None
+        self._sealed_lsn = Lsn(0)
+        self._unsynced_since_ms: int | None = None
+        self._checkpoints: Checkpoints | None = None
 
     @classmethod
     def open(
@@ -63,51 +92,46 @@ class Store:
         root: str,
         config: StorageConfig,
         *,
-        random_u64: Callable[[], int] | None = None,
+        random_u64: Callable[[], int] = _random_u64,
+        read_only: bool = False,
+        accept_damage: bool = False,
     ) -> Store:
         """Locks the directory, creating it and its parents, and recovers what it holds.
 
-        Raises DirectoryLocked, WalDamaged, NewerFormat; the lock is free again after an error.
+        Read-only, nothing is written, not even a lock. With `accept_damage` a damaged write-ahead
+        log is set aside: the incarnation changes, and every group is opened quarantined with what
+        its segments prove. Raises DirectoryLocked, WalDamaged, NewerFormat, OSError; after an
+        error the lock is free again.
         """
-        random_u64 = random_u64 or _system_random
-        disk.make_directories(f"{root}/{WAL_DIRECTORY}")
-        disk.make_directories(f"{root}/{GROUPS_DIRECTORY}")
-        lock = disk.lock(f"{root}/{LOCK}", f"pid {os.getpid()}, node {config.node or '?'}")
+        store = cls(disk, root, config, read_only=read_only)
+        opening = Opening(disk, root, config, store._files, random_u64)
+        if not read_only:
+            store._lock = opening.lock()
         try:
-            directory = f"{root}/{WAL_DIRECTORY}"
-            replay = replay_wal(disk, directory)
-            store = cls(disk, root, config, replay)
-            store._start(replay, directory, random_u64)
+            opened = opening.recover(read_only=read_only, accept_damage=accept_damage)
         except BaseException:
-            disk.unlock(lock)
+            store._files.close()
+            if store._lock >= 0:
+                disk.unlock(store._lock)
             raise
-        store._lock = lock
+        store.incarnation = Incarnation(opened.incarnation)
+        store._state = opened.state
+        store._take_over(opened)
+        for group in sorted(opened.state.groups):
+            log = store._groups[group] = store._group_log(group, opened.segments[group])
+            log.restore(opened.state.groups[group], opened.lasts[group], opened.tails[group])
+            if not read_only:
+                log.evict(store._ram_share())
+        store.damaged_entries = opened.damaged
         return store
 
-    def _start(self, replay: Replay, directory: str, random_u64: Callable[[], int]) -> None:
-        image = replay.image
-        self.incarnation = Incarnation(image.incarnation if image else random_u64() or 1)
-        writer = WalWriter(
-            self._disk, directory, self.config.wal_file_bytes, self.incarnation, random_u64
-        )
-        if image is not None:
-            writer.files = image.files
-            last = self._disk.open(image.files[-1].path, write=True)
-            self._disk.fdatasync(last)
-            self._disk.close(last)
-        for group, meta in self._state.groups.items():
-            log = self._groups[group] = GroupLog(group, self)
-            tail, _problem = replay.tail(group)
-            log.restore(
-                HardState(meta.term, meta.vote),
-                [entry for _lsn, entry in tail],
-                meta.first_index,
-                meta.base_term,
-            )
-        end = image.end_lsn if image else Lsn(0)
-        self._block_lsn = self.durable_lsn = self.written_lsn = end
-        writer.create(*writer.plan(self._state, end, 0))
-        self._writer = writer
+    def _take_over(self, opened: Opened) -> None:
+        end = opened.end_lsn
+        self._block_lsn = self._sealed_lsn = end
+        self.durable_lsn = self.written_lsn = self.spilled_lsn = end
+        if not self.read_only:
+            writer = self._writer = opened.writer
+            self._checkpoints = Checkpoints(self.config, self._files, writer, self._space, end, end)
 
     # -- groups
 
@@ -120,100 +144,266 @@ class Store:
         return self._groups[group]
 
     def create_group(self, group: GroupId) -> GroupLog:
-        """A new, empty log. Raises ValueError where it exists."""
+        """A new, empty log; it exists after a crash once the next flush is durable.
+
+        Raises ValueError where it exists.
+        """
         if group in self._groups:
             raise ValueError(f"group {group} exists")
-        log = GroupLog(group, self)
+        directory = Opening.group_directory(self.root, group)
+        segments = GroupSegments(self._files, directory, group, self.config)
+        log = self._group_log(group, segments)
         self.record(RecordKind.CREATE, log, (), 0)
         self._groups[group] = log
+        self.dirty()
         return log
 
     def remove_group(self, group: GroupId) -> None:
         """Forgets the group; its files go once that is durable. Raises KeyError."""
-        log = self._groups.pop(group)
+        log = self._groups[group]
         self.record(RecordKind.REMOVE, log, (), 0)
+        del self._groups[group]
+        self.spill_later(log, None)
+        self.dirty()
 
-    # -- appending and flushing
+    # -- appending
 
     def record(
-        self, kind: int, group: GroupLog, parts: Sequence[bytes], length: int, flags: int = 0
+        self,
+        kind: int,
+        group: GroupLog | None,
+        parts: Sequence[bytes],
+        length: int,
+        flags: int = 0,
     ) -> Lsn:
         """Adds a record to the pending block; the LSN it has once that is flushed.
 
-        Raises StoreFailed after a failed write or sync.
+        The caller calls `dirty` when its own state agrees. Raises StoreFailed after a failed write
+        or sync, ReadOnly.
         """
         if self.failed is not None:
             raise StoreFailed(f"storage failed: {self.failed}")
-        first = not self._pending
-        self._pending.append(RECORD.pack(kind, flags, 0, length, group.key))
+        if self.read_only:
+            raise ReadOnly("the store is open read-only")
+        key = group.key if group is not None else _NO_GROUP.pack()
+        self._pending.append(RECORD.pack(kind, flags, 0, length, key))
         self._pending += parts
         self._pending_bytes += RECORD_BYTES + length
         lsn = Lsn(self._block_lsn + BLOCK_BYTES + self._pending_bytes)
         if kind != RecordKind.APPEND:
-            record = Record(lsn, kind, flags, group.id, b"".join(parts))
-            self._pending_records.append(record)
-        if first:
-            self.on_dirty()
+            identity = group.id if group is not None else _NO_GROUP
+            self._pending_records.append(Record(lsn, kind, flags, identity, b"".join(parts)))
+            self._pending_strict = True
+        elif group is not None and not group.relaxed:
+            self._pending_strict = True
         return lsn
 
-    def take_flush(self) -> FlushJob | None:
-        """Everything appended so far as one job; None while one is out or nothing is pending."""
-        if self._job is not None or not self._pending or self.failed is not None:
+    def spill_later(self, group: GroupLog, step: Sequence[Entry] | int | None) -> None:
+        """Queues a step for the group's segments, to follow the pending block."""
+        self._pending_spill.add(group.id, group.disk_segments, step)
+
+    def dirty(self) -> None:
+        """Tells the shell, once a block, that there is something to flush."""
+        if not self._dirty_told and self._pending:
+            self._dirty_told = True
+            self.on_dirty()
+
+    # -- flushing
+
+    def take_flush(self, now_ms: int | None = None) -> FlushJob | None:
+        """Everything appended so far as one job; None while one is out or nothing is to be done.
+
+        Given the time, a block of relaxed appends alone is written and not synced, until the oldest
+        unsynced one is `relaxed_sync_ms` old: then the job syncs, also with nothing appended.
+        """
+        if self._job is not None or self.failed is not None or self._writer is None:
             return None
-        assert self._writer is not None
-        size = BLOCK_BYTES + self._pending_bytes
-        roll = None
-        if self._writer.roll_needed(self._block_lsn, size):
-            roll = self._writer.plan(self._state, self._block_lsn, size)
-        end = Lsn(self._block_lsn + size)
-        job = FlushJob(
-            self._writer, self._block_lsn, end, self.durable_lsn, self._pending, True, roll
-        )
+        overdue = self._sync_overdue(now_ms)
+        if not self._pending and not overdue:
+            return None
+        synced = self._pending_strict or overdue or now_ms is None
+        job = self._make_job(self._pending, self._pending_bytes, synced)
         for record in self._pending_records:
             self._state.apply(record)
         self._pending, self._pending_bytes, self._pending_records = [], 0, []
-        self._block_lsn = end
-        self._job = job
+        self._pending_strict = self._dirty_told = False
+        if synced:
+            self._unsynced_since_ms = None
+        elif self._unsynced_since_ms is None:
+            self._unsynced_since_ms = now_ms
         return job
+
+    def take_seal(self, idle_ms: int) -> FlushJob | None:
+        """After this long without a flush: a job that writes a seal behind the last block, once.
+
+        A sealed block is known synced, so that damage to it can no longer be taken for a tear.
+        """
+        if self._job is not None or self._pending or self.failed is not None:
+            return None
+        sealed = self._sealed_lsn == self._block_lsn or self.durable_lsn < self._block_lsn
+        if sealed or idle_ms < self.config.seal_after_ms or self._writer is None:
+            return None
+        if self._writer.roll_needed(self._block_lsn, BLOCK_BYTES):
+            return None
+        job = self._make_job([], 0, False, seal=True)
+        self._sealed_lsn = job.end_lsn
+        return job
+
+    def sync_due_ms(self) -> int | None:
+        """The time at which relaxed appends must be synced: call `take_flush` then."""
+        since = self._unsynced_since_ms
+        return None if since is None else since + self.config.relaxed_sync_ms
 
     def complete_flush(self, job: FlushJob, error: Exception | None = None) -> None:
         """Ends the job; an error fails the store for good, and nothing later is ever durable."""
         assert job is self._job, "not the job in flight"
         self._job = None
         if error is not None:
-            self.failed = error
+            self.failed = self.failed or error
         if self.failed is not None:
             return
         self.written_lsn = job.end_lsn
         if job.synced:
             self.durable_lsn = job.end_lsn
+        if self._checkpoints is not None:
+            self._checkpoints.settle(self.durable_lsn)
         self.on_durable(self.durable_lsn)
-        if self._pending:
-            self.on_dirty()
+        self._dirty_told = False
+        self.dirty()
 
     def complete_spill(self, job: FlushJob) -> None:
-        """Lets go of RAM for what segments now hold."""
+        """Lets go of RAM for what segments now hold. A failed spill fails the store.
+
+        A spill that met a full disk is tried again with the next one.
+        """
+        if self._spiller.error is not None:
+            self.failed = self.failed or self._spiller.error
+            return
+        done = self._spiller.done
+        budget = self._ram_share()
+        while done:
+            spilled = done.popleft()
+            self.spilled_lsn = spilled.end_lsn
+            if self._checkpoints is not None:
+                self._checkpoints.spilled(spilled)
+            for group in spilled.groups:
+                if (log := self._groups.get(group)) is not None:
+                    log.evict(budget)
+
+    @property
+    def backpressure(self) -> bool:
+        """Whether appends should be held back until a checkpoint lets write-ahead files go."""
+        return self.wal_files >= self.config.wal_files_max
+
+    @property
+    def wal_files(self) -> int:
+        """Write-ahead files kept."""
+        return len(self._writer.files) if self._writer is not None else 0
+
+    def space(self) -> SpaceState:
+        """Room on the disk; `low` means that publishes are refused."""
+        return self._space.state()
+
+    # -- checkpoints
+
+    @property
+    def checkpoint_due(self) -> bool:
+        """Whether a checkpoint is worth its syncs now."""
+        return self._checkpoints is not None and (self._checkpoints.due or self.backpressure)
+
+    def take_checkpoint(self) -> CheckpointJob | None:
+        """A job that syncs segments and drops files; None while one is out or nothing is to do."""
+        checkpoints = self._checkpoints
+        if checkpoints is None or checkpoints.job is not None or self.failed is not None:
+            return None
+        metas = self._state.groups
+        checkpoints.retire_segments(
+            (log, metas[group].checkpoint_index)
+            for group, log in self._groups.items()
+            if group in metas
+        )
+        self.dirty()
+        return checkpoints.take(self.spilled_lsn, self.durable_lsn, self._groups)
+
+    def complete_checkpoint(self, job: CheckpointJob, error: Exception | None = None) -> None:
+        """Records the checkpoint in the log; an error fails the store."""
+        if error is not None:
+            self.failed = self.failed or error
+        if self.failed is not None or self._checkpoints is None:
+            return
+        indexes = self._checkpoints.complete(job, self._groups)
+        if indexes is not None:
+            payload = checkpoint_payload(job.lsn, indexes)
+            record_lsn = self.record(RecordKind.CHECKPOINT, None, (payload,), len(payload))
+            self._checkpoints.recorded(record_lsn, job.lsn)
+            self.dirty()
 
     def close(self) -> None:
-        """Flushes what is pending, closes files, and frees the lock; safe to call twice."""
-        if self._lock < 0:
-            return
-        job = self.take_flush()
-        if job is not None:
-            try:
-                job.sync()
-            except OSError as error:
-                self.complete_flush(job, error)
-            else:
-                self.complete_flush(job)
+        """Flushes and seals what is pending, closes files, frees the lock; safe to call twice.
+
+        Call it with no job out. Errors set `failed` and are not raised.
+        """
+        for take in (self.take_flush, self._take_last_sync, self._take_last_seal):
+            if (job := take()) is not None:
+                self._finish(job)
         if self._writer is not None:
             self._writer.close()
-        self._disk.unlock(self._lock)
-        self._lock = -1
+        self._files.close()
+        if self._lock >= 0:
+            self._disk.unlock(self._lock)
+            self._lock = -1
+        self._writer = None
 
+    # -- private
 
-def _system_random() -> int:
-    return random.SystemRandom().getrandbits(64)
+    def _make_job(
+        self, parts: list[bytes], length: int, synced: bool, *, seal: bool = False
+    ) -> FlushJob:
+        assert self._writer is not None
+        size = BLOCK_BYTES + length if parts or seal else 0
+        roll = None
+        if size and self._writer.roll_needed(self._block_lsn, size):
+            roll = self._writer.plan(self._state, self._block_lsn, size)
+        end = Lsn(self._block_lsn + size)
+        batch, self._pending_spill = self._pending_spill, SpillBatch()
+        batch.lsn, batch.end_lsn = self._block_lsn, end
+        job = FlushJob(
+            self._writer,
+            self._spiller,
+            self._block_lsn,
+            end,
+            self.durable_lsn,
+            parts,
+            synced,
+            batch,
+            roll,
+        )
+        self._block_lsn = end
+        self._job = job
+        return job
 
+    def _take_last_sync(self) -> FlushJob | None:
+        if self._job is None and self.failed is None and self.durable_lsn < self._block_lsn:
+            return self._make_job([], 0, True) if self._writer is not None else None
+        return None
 
-__all__ = ["CLUSTER_GROUP", "Store"]
+    def _take_last_seal(self) -> FlushJob | None:
+        return self.take_seal(self.config.seal_after_ms)
+
+    def _finish(self, job: FlushJob) -> None:
+        try:
+            job.sync()
+        except OSError as error:
+            self.complete_flush(job, error)
+        else:
+            self.complete_flush(job)
+
+    def _sync_overdue(self, now_ms: int | None) -> bool:
+        due = self.sync_due_ms()
+        return due is not None and (now_ms is None or now_ms >= due)
+
+    def _group_log(self, group: GroupId, segments: GroupSegments) -> GroupLog:
+        return GroupLog(group, self, segments, self._disk, self.config.snapshots_kept)
+
+    def _ram_share(self) -> int:
+        return self.config.ram_tail_bytes // max(1, len(self._groups))

@@ -15,7 +15,7 @@ from enum import IntEnum
 
 from crc32c import crc32c
 
-from goqueue.wire.types import GROUP_ID_BYTES, GroupId, Index, Lsn, Term
+from goqueue.wire.types import GROUP_ID_BYTES, GroupId, Lsn
 from log.errors import NewerFormat, WalDamaged
 
 FORMAT = 1
@@ -57,13 +57,13 @@ class GroupMeta:
     before the first, 0 where unknown. A quarantined group has a damaged range, else both are 0.
     """
 
-    term: Term = Term(0)
+    term: int = 0
     vote: str | None = None
-    checkpoint_index: Index = Index(0)
-    first_index: Index = Index(1)
-    base_term: Term = Term(0)
-    damaged_first: Index = Index(0)
-    damaged_last: Index = Index(0)
+    checkpoint_index: int = 0
+    first_index: int = 1
+    base_term: int = 0
+    damaged_first: int = 0
+    damaged_last: int = 0
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ class WalState:
     Of every group, everything logged up to `checkpoint_lsn` is in synced segments.
     """
 
-    checkpoint_lsn: Lsn = Lsn(0)
+    checkpoint_lsn: int = 0
     groups: dict[GroupId, GroupMeta] = field(default_factory=dict)
 
     def apply(self, record: Record) -> None:
@@ -87,11 +87,11 @@ class WalState:
             self.groups.pop(group, None)
         elif kind != RecordKind.APPEND and (meta := self.groups.get(group)) is not None:
             if kind == RecordKind.HARD_STATE:
-                meta.term = Term(int.from_bytes(payload[:8], "little"))
+                meta.term = int.from_bytes(payload[:8], "little")
                 meta.vote = bytes(payload[8:]).decode() if record.flags else None
             elif kind == RecordKind.TRUNCATE:
                 lowered = int.from_bytes(payload, "little") - 1
-                meta.checkpoint_index = Index(min(meta.checkpoint_index, lowered))
+                meta.checkpoint_index = min(meta.checkpoint_index, lowered)
             elif kind == RecordKind.START:
                 first, term = _PAIR.unpack(payload)
                 meta.first_index, meta.base_term = first, term
@@ -99,7 +99,7 @@ class WalState:
                 meta.damaged_first, meta.damaged_last = _PAIR.unpack(payload)
 
     def _checkpoint(self, payload: bytes | memoryview) -> None:
-        self.checkpoint_lsn = Lsn(int.from_bytes(payload[:8], "little"))
+        self.checkpoint_lsn = int.from_bytes(payload[:8], "little")
         for packed, index in _CHECKPOINT_ITEM.iter_unpack(payload[8:]):
             if (meta := self.groups.get(GroupId.unpack(packed))) is not None:
                 meta.checkpoint_index = index
@@ -194,7 +194,7 @@ def decode_header(data: bytes, name: str) -> FileHeader:
     file_id, number, start, size, incarnation, checkpoint, count = _FILE.unpack_from(
         data, PREFIX.size
     )
-    state = WalState(Lsn(checkpoint))
+    state = WalState(checkpoint)
     at = PREFIX.size + _FILE.size
     for _ in range(count):
         group = GroupId.unpack(data, at)

@@ -53,7 +53,7 @@ class WalWriter:
     ) -> None:
         self.incarnation = incarnation
         self._disk = disk
-        self._directory = directory
+        self.directory = directory
         self._file_bytes = file_bytes
         self._random_u64 = random_u64
         self._handle = -1
@@ -63,6 +63,7 @@ class WalWriter:
         self._unsynced = False
         self._planned: FileHeader | None = None
         self.files: list[WalFile] = []
+        """Oldest first; jobs append to it, the loop's thread drops from its front."""
 
     def plan(self, state: WalState, start_lsn: int, block_bytes: int) -> tuple[FileHeader, bytes]:
         """The next file's header: this state at this LSN, with room for at least one block."""
@@ -95,7 +96,7 @@ class WalWriter:
                 disk.fdatasync(self._handle)
             disk.close(self._handle)
             self._handle = -1
-        path = file_path(self._directory, header.number)
+        path = file_path(self.directory, header.number)
         new = path + NEW
         self._claim_spare(new)
         handle = disk.open(new, write=True, create=True)
@@ -105,7 +106,7 @@ class WalWriter:
             disk.pwritev(handle, [encoded], 0)
             disk.fdatasync(handle)
             disk.rename(new, path)
-            disk.sync_directory(self._directory)
+            disk.sync_directory(self.directory)
         except BaseException:
             disk.close(handle)
             raise
@@ -114,7 +115,7 @@ class WalWriter:
         self._start_lsn = header.start_lsn
         self._header_bytes = header.header_bytes
         self._unsynced = False
-        self.files = [*self.files, WalFile(path, header.number, header.start_lsn)]
+        self.files.append(WalFile(path, header.number, header.start_lsn))
 
     def write(self, lsn: int, synced_lsn: int, payload: bytes) -> None:
         """One block at its place; durable after `sync`."""
@@ -131,7 +132,7 @@ class WalWriter:
 
     def prepare_spare(self) -> None:
         """Allocates the next file ahead of need; called off the writer's path."""
-        spare = f"{self._directory}/{SPARE}"
+        spare = f"{self.directory}/{SPARE}"
         if self._disk.exists(spare):
             return
         temporary = spare + ".tmp"
@@ -145,7 +146,7 @@ class WalWriter:
 
     def _claim_spare(self, new: str) -> None:
         try:
-            self._disk.rename(f"{self._directory}/{SPARE}", new)
+            self._disk.rename(f"{self.directory}/{SPARE}", new)
         except FileNotFoundError:
             return
 

@@ -1,0 +1,181 @@
+"""A checkpoint: segments synced up to an LSN, so that older write-ahead files can go."""
+
+from __future__ import annotations
+
+import errno
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from goqueue.wire.types import GroupId, Index, Lsn
+from log.config import StorageConfig
+from log.descriptors import Descriptors
+from log.group import GroupLog
+from log.segment import Segment
+from log.space import Space
+from log.spill import SpillDone
+from log.wal_writer import WalFile, WalWriter
+
+
+@dataclass(slots=True)
+class CheckpointJob:
+    """Runs on any one thread, beside flushes.
+
+    After `run`, of all groups everything up to `lsn` is synced in segments. It counts only once the
+    record that says so is durable; files are dropped by the checkpoint after that.
+    """
+
+    lsn: Lsn
+    files: Descriptors
+    writer: WalWriter
+    space: Space
+    touched: list[str]
+    """Files and directories to sync."""
+    dropped_files: list[WalFile]
+    dropped_segments: list[Segment]
+    indexes: dict[GroupId, int]
+    """The last entry in segments, as of `lsn`, of each group that changed."""
+    full: bool = False
+
+    def run(self) -> None:
+        """Raises OSError where something cannot be synced: the store then fails."""
+        disk = self.files.disk
+        for path in self.touched:
+            if path.endswith("/"):
+                if disk.exists(path[:-1]):
+                    disk.sync_directory(path[:-1])
+                continue
+            try:
+                with self.files.borrow(path) as handle:
+                    disk.fdatasync(handle)
+            except FileNotFoundError:
+                continue  # truncated away, or its group was removed, since
+        for segment in self.dropped_segments:
+            segment.remove()
+        for file in self.dropped_files:
+            disk.unlink(file.path)
+            disk.sync_directory(self.writer.directory)
+        try:
+            self.space.reserve()
+            self.writer.prepare_spare()
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            self.full = True
+
+
+@dataclass(slots=True)
+class Checkpoints:
+    """What the next checkpoint has to sync, and what earlier ones allow to drop.
+
+    Belongs to the loop's thread.
+    """
+
+    config: StorageConfig
+    files: Descriptors
+    writer: WalWriter
+    space: Space
+    lsn: Lsn
+    """The newest checkpoint's."""
+    droppable_lsn: Lsn
+    """The newest durable checkpoint's: files that end at or before it may go."""
+    job: CheckpointJob | None = None
+    _groups: set[GroupId] = field(default_factory=set)
+    _touched: set[str] = field(default_factory=set)
+    _spilled_bytes: int = 0
+    _records: deque[tuple[Lsn, Lsn]] = field(default_factory=deque)
+    _doomed: deque[tuple[Lsn, list[Segment]]] = field(default_factory=deque)
+
+    def spilled(self, done: SpillDone) -> None:
+        """Takes notice of a spill."""
+        self._groups.update(done.groups)
+        self._touched |= done.touched
+        self._spilled_bytes += done.size_bytes
+
+    def settle(self, durable_lsn: Lsn) -> None:
+        """Checkpoints whose records are durable count from now on."""
+        while self._records and self._records[0][0] <= durable_lsn:
+            self.droppable_lsn = self._records.popleft()[1]
+
+    @property
+    def due(self) -> bool:
+        """Whether enough was spilled since the last one, or files wait to be dropped."""
+        return self._spilled_bytes >= self.config.checkpoint_bytes or bool(self._old_files())
+
+    def take(
+        self, spilled_lsn: Lsn, durable_lsn: Lsn, groups: Mapping[GroupId, GroupLog]
+    ) -> CheckpointJob | None:
+        """The next job; None where there is nothing to sync or to drop."""
+        old = self._old_files()
+        doomed = self._doomed_segments(durable_lsn)
+        if not (old or doomed or self._groups):
+            return None
+        indexes = {}
+        for group in sorted(self._groups & groups.keys()):
+            indexes[group] = groups[group].spilled_index
+            groups[group].lowest_truncation = None
+        self.job = CheckpointJob(
+            spilled_lsn,
+            self.files,
+            self.writer,
+            self.space,
+            sorted(self._touched),
+            old,
+            doomed,
+            indexes,
+        )
+        self._groups, self._touched, self._spilled_bytes = set(), set(), 0
+        return self.job
+
+    def complete(
+        self, job: CheckpointJob, groups: Mapping[GroupId, GroupLog]
+    ) -> list[tuple[GroupId, int]] | None:
+        """Ends the job; what to record of it, None for nothing.
+
+        A group truncated since the job was taken is checkpointed below the truncation only.
+        """
+        assert job is self.job, "not the checkpoint in flight"
+        self.job = None
+        del self.writer.files[: len(job.dropped_files)]
+        if job.lsn <= self.lsn:
+            return None
+        self.lsn = job.lsn
+        indexes = []
+        for group, index in job.indexes.items():
+            log = groups.get(group)
+            if log is not None:
+                lowest = log.lowest_truncation
+                indexes.append((group, index if lowest is None else min(index, lowest - 1)))
+        return indexes
+
+    def recorded(self, record_lsn: Lsn, lsn: Lsn) -> None:
+        """The checkpoint at `lsn` will be durable with this record."""
+        self._records.append((record_lsn, lsn))
+
+    def retire_segments(self, groups: Iterable[tuple[GroupLog, int]]) -> None:
+        """Moves logs' starts past segments that are trimmed, checkpointed and in snapshots.
+
+        `groups` are logs with their checkpointed index. Files go once the new start is durable.
+        """
+        for log, checkpoint_index in groups:
+            limit = min(log.removable_below(), checkpoint_index + 1)
+            if limit <= log.first_index:
+                continue
+            removed = log.disk_segments.removable(limit)
+            if removed:
+                lsn = log.start_at(Index(removed[-1].last_index + 1))
+                log.disk_segments.remove_below(log.first_index)
+                self._doomed.append((lsn, removed))
+
+    def _old_files(self) -> list[WalFile]:
+        files = self.writer.files
+        number = 0
+        while number + 1 < len(files) and files[number + 1].start_lsn <= self.droppable_lsn:
+            number += 1
+        return files[:number]
+
+    def _doomed_segments(self, durable_lsn: Lsn) -> list[Segment]:
+        doomed: list[Segment] = []
+        while self._doomed and self._doomed[0][0] <= durable_lsn:
+            doomed += self._doomed.popleft()[1]
+        return doomed

@@ -1,0 +1,354 @@
+"""One segment: its entries' frames, its term index and its offset index, in three files.
+
+All three begin with the same header: magic (8), CRC-32C u32 of what follows in the header, format
+u16, zero u16, first index u64, group id (20), zero u32: 48 bytes. The segment then is frames, one
+after the other; the term index one item of 16 bytes per entry: position u32, the frame's CRC u32,
+term u64. An item is believed only when the frame it leads to confirms it.
+
+One thread writes; any thread reads entries that were written before.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+
+from crc32c import crc32c
+
+from goqueue.wire.types import GroupId, Index
+from log.descriptors import Descriptors
+from log.entry import FRAME_BYTES_MAX, HEADER_BYTES, Entry, decode_frame, frame_length
+from log.errors import Damaged, NewerFormat
+from log.segment_index import ITEM_BYTES, OffsetIndex, encode_item
+
+FORMAT = 1
+SEGMENT_SUFFIX = ".segment"
+TERMS_SUFFIX = ".terms"
+OFFSETS_SUFFIX = ".offsets"
+SUFFIXES = (SEGMENT_SUFFIX, TERMS_SUFFIX, OFFSETS_SUFFIX)
+FILE_HEADER = struct.Struct("<8sIHHQ20sI")
+FILE_HEADER_BYTES = FILE_HEADER.size
+_MAGICS = {
+    SEGMENT_SUFFIX: b"GQ-SEG\r\n",
+    TERMS_SUFFIX: b"GQ-TRM\r\n",
+    OFFSETS_SUFFIX: b"GQ-OFS\r\n",
+}
+_TERM = struct.Struct("<IIQ")
+_SCAN_BYTES = 1 << 20
+
+
+class Segment:
+    """Entries `first_index` to `last_index` of a group, in `directory`.
+
+    A new object knows of no entry; `begin`, `adopt` or `rebuild` says what is there.
+    """
+
+    def __init__(
+        self,
+        files: Descriptors,
+        directory: str,
+        group: GroupId,
+        first_index: Index,
+        interval_bytes: int,
+    ) -> None:
+        self.first_index = first_index
+        self.count = 0
+        self.end = FILE_HEADER_BYTES
+        self.first_time_ms = 0
+        self._files = files
+        self._group = group
+        self._interval_bytes = interval_bytes
+        self._base = f"{directory}/{first_index:016x}"
+        self._index: OffsetIndex | None = None
+        self._index_end = FILE_HEADER_BYTES
+
+    @property
+    def last_index(self) -> int:
+        return self.first_index + self.count - 1
+
+    @property
+    def entry_bytes(self) -> int:
+        """Bytes of frames in it."""
+        return self.end - FILE_HEADER_BYTES
+
+    def path(self, suffix: str = SEGMENT_SUFFIX) -> str:
+        return self._base + suffix
+
+    def paths(self) -> list[str]:
+        return [self._base + suffix for suffix in SUFFIXES]
+
+    # -- writing
+
+    def begin(self) -> None:
+        """Creates the three files, empty but for their headers."""
+        for suffix in SUFFIXES:
+            self._files.forget(self.path(suffix))
+            with self._files.borrow(self.path(suffix), create=True) as handle:
+                self._files.disk.truncate(handle, 0)
+                self._files.disk.pwritev(handle, [self._header(suffix)], 0)
+        self._index = OffsetIndex(self._interval_bytes)
+        self._index_end = FILE_HEADER_BYTES
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Adds entries that follow, without syncing; after an OSError it may be repeated."""
+        index = self.index()
+        if not self.count:
+            self.first_time_ms = entries[0].time_ms
+        position = self.end
+        terms = []
+        for entry in entries:
+            terms.append(_TERM.pack(position, entry.crc, entry.term))
+            position += len(entry.frame)
+        disk = self._files.disk
+        with self._files.borrow(self.path(SEGMENT_SUFFIX)) as handle:
+            disk.pwritev(handle, [b"".join([entry.frame for entry in entries])], self.end)
+        with self._files.borrow(self.path(TERMS_SUFFIX)) as handle:
+            disk.pwritev(handle, [b"".join(terms)], self._term_at(self.count))
+        self.end = position
+        self.count += len(entries)
+        items = [item for entry in entries if (item := index.add(entry)) is not None]
+        if items:
+            with self._files.borrow(self.path(OFFSETS_SUFFIX)) as handle:
+                disk.pwritev(handle, [b"".join(map(encode_item, items))], self._index_end)
+            self._index_end += len(items) * ITEM_BYTES
+
+    def truncate(self, last_index: int) -> None:
+        """Drops entries past this one, which the segment holds, from all three files."""
+        position, crc, _term = self._term(last_index)
+        self.end = position + len(self._confirmed(last_index, position, crc).frame)
+        self.count = last_index - self.first_index + 1
+        kept = FILE_HEADER_BYTES + self.index().truncate(last_index)
+        self._index_end = min(self._index_end, kept)
+        self.cut_files()
+
+    def cut_files(self) -> None:
+        """Makes the files end where the segment does."""
+        ends = (self.end, self._term_at(self.count), self._index_end)
+        for suffix, end in zip(SUFFIXES, ends, strict=True):
+            with self._files.borrow(self.path(suffix)) as handle:
+                if self._files.disk.size(self.path(suffix)) != end:
+                    self._files.disk.truncate(handle, end)
+
+    def remove(self) -> None:
+        """Deletes the files; those already gone are no error."""
+        for path in self.paths():
+            self._files.forget(path)
+            if self._files.disk.exists(path):
+                self._files.disk.unlink(path)
+
+    # -- opening
+
+    def adopt(self, last_index: int, *, sealed: bool) -> None:
+        """Takes the files as holding entries up to this one, checking ends and headers only.
+
+        Raises Damaged, naming the file, where they cannot hold that; NewerFormat.
+        """
+        self.check_header(SEGMENT_SUFFIX)
+        self.check_header(TERMS_SUFFIX)
+        position, crc, _term = self._term(last_index)
+        self.end = position + len(self._confirmed(last_index, position, crc).frame)
+        if sealed and self._files.disk.size(self.path()) != self.end:
+            raise Damaged(self.path(), self.end, "the sealed segment ends elsewhere")
+        head = next(self._frames(self.first_index, FILE_HEADER_BYTES, HEADER_BYTES), None)
+        if head is None:
+            raise Damaged(self.path(), FILE_HEADER_BYTES, "the first entry is unreadable")
+        self.first_time_ms = head.time_ms
+        self.count = last_index - self.first_index + 1
+
+    def rebuild(self, last_index: int) -> int:
+        """Scans the segment for entries up to this one; returns the last that is sound.
+
+        Rewrites the term index where files may be written.
+        """
+        self.check_header(SEGMENT_SUFFIX)
+        terms = []
+        self.count, self.end = 0, FILE_HEADER_BYTES
+        for entry in self._frames(self.first_index, FILE_HEADER_BYTES, _SCAN_BYTES):
+            if entry.index > last_index:
+                break
+            if not self.count:
+                self.first_time_ms = entry.time_ms
+            terms.append(_TERM.pack(self.end, entry.crc, entry.term))
+            self.end += len(entry.frame)
+            self.count += 1
+        if self._files.write:
+            path = self.path(TERMS_SUFFIX)
+            with self._files.borrow(path, create=True) as handle:
+                self._files.disk.truncate(handle, 0)
+                self._files.disk.pwritev(handle, [self._header(TERMS_SUFFIX), *terms], 0)
+        return self.last_index
+
+    def check_header(self, suffix: str) -> None:
+        """Raises Damaged or NewerFormat where the file is not this segment's."""
+        path = self.path(suffix)
+        try:
+            with self._files.borrow(path) as handle:
+                header = self._files.disk.pread(handle, FILE_HEADER_BYTES, 0)
+        except FileNotFoundError:
+            raise Damaged(path, 0, "the file is missing") from None
+        if header == self._header(suffix):
+            return
+        if len(header) == FILE_HEADER_BYTES:
+            magic, crc, version, *_rest = FILE_HEADER.unpack(header)
+            if magic == _MAGICS[suffix] and version > FORMAT and crc == crc32c(header[12:]):
+                raise NewerFormat(path, version, FORMAT)
+        raise Damaged(path, 0, "bad header")
+
+    # -- reading
+
+    def read(self, first: int, last: int, max_bytes: int, max_count: int) -> list[Entry]:
+        """Entries from `first` to at most `last`: one at least, then while the bounds allow.
+
+        Raises Damaged where the first one is unreadable; stops before a later one that is.
+        """
+        position, crc = self._claimed(first)
+        entries = self._take(first, position, last, max_bytes, max_count)
+        if not entries or entries[0].crc != crc:
+            position = self._find(first)
+            entries = self._take(first, position, last, max_bytes, max_count)
+        if not entries:
+            raise Damaged(self.path(), position, f"entry {first} is unreadable")
+        return entries
+
+    def scan(self, first: int, last: int) -> Iterator[Entry]:
+        """Entries `first` to `last`, in order. Raises Damaged at the first unreadable one."""
+        position, crc = self._claimed(first)
+        entry = next(self._frames(first, position, HEADER_BYTES), None) if position else None
+        if entry is None or entry.crc != crc:
+            position = self._find(first)
+        at = first
+        for entry in self._frames(first, position, _SCAN_BYTES):
+            if at > last:
+                return
+            yield entry
+            at += 1
+        if at <= last:
+            raise Damaged(self.path(), position, f"entry {at} is unreadable")
+
+    def identity(self, index: int) -> tuple[int, int]:
+        """(term, CRC) that the term index has for an entry, readable or not."""
+        _position, crc, term = self._term(index)
+        return term, crc
+
+    def index(self) -> OffsetIndex:
+        """The offset index, loaded at first use."""
+        if self._index is None:
+            path = self.path(OFFSETS_SUFFIX)
+            index = OffsetIndex(self._interval_bytes)
+            try:
+                self.check_header(OFFSETS_SUFFIX)
+                with self._files.borrow(path) as handle:
+                    size = self._files.disk.size(path) - FILE_HEADER_BYTES
+                    data = self._files.disk.pread(handle, size, FILE_HEADER_BYTES)
+                sound = index.load(data, self.first_index, self.last_index)
+                self._index_end = FILE_HEADER_BYTES + sound
+            except Damaged:
+                self._renew_offsets(path)
+            self._index = index
+        return self._index
+
+    def drop_index(self) -> None:
+        """Frees the offset index's memory; it is loaded again when needed."""
+        self._index = None
+
+    # -- private
+
+    def _renew_offsets(self, path: str) -> None:
+        self._index_end = FILE_HEADER_BYTES
+        if self._files.write:
+            with self._files.borrow(path, create=True) as handle:
+                self._files.disk.truncate(handle, 0)
+                self._files.disk.pwritev(handle, [self._header(OFFSETS_SUFFIX)], 0)
+
+    def _header(self, suffix: str) -> bytes:
+        rest = struct.pack("<HHQ20sI", FORMAT, 0, self.first_index, self._group.pack(), 0)
+        return _MAGICS[suffix] + struct.pack("<I", crc32c(rest)) + rest
+
+    def _term_at(self, number: int) -> int:
+        return FILE_HEADER_BYTES + number * _TERM.size
+
+    def _term(self, index: int) -> tuple[int, int, int]:
+        path = self.path(TERMS_SUFFIX)
+        at = self._term_at(index - self.first_index)
+        try:
+            with self._files.borrow(path) as handle:
+                data = self._files.disk.pread(handle, _TERM.size, at)
+        except FileNotFoundError:
+            raise Damaged(path, 0, "the file is missing") from None
+        if len(data) < _TERM.size:
+            raise Damaged(path, at, f"no term of entry {index}")
+        position, crc, term = _TERM.unpack(data)
+        return position, crc, term
+
+    def _claimed(self, index: int) -> tuple[int, int]:
+        """(position, CRC) of an entry according to the term index; (0, 0) where it has none."""
+        try:
+            position, crc, _term = self._term(index)
+        except Damaged:
+            return 0, 0
+        return position, crc
+
+    def _find(self, index: int) -> int:
+        """The entry's position, found by a scan. Raises Damaged where the scan does not get there.
+
+        Needed only where the term index is damaged.
+        """
+        position = FILE_HEADER_BYTES
+        for entry in self._frames(self.first_index, position, _SCAN_BYTES):
+            if entry.index == index:
+                return position
+            position += len(entry.frame)
+        raise Damaged(self.path(), position, f"entry {index} is unreadable")
+
+    def _take(
+        self, first: int, position: int, last: int, max_bytes: int, max_count: int
+    ) -> list[Entry]:
+        entries: list[Entry] = []
+        size = 0
+        if position < FILE_HEADER_BYTES:
+            return entries
+        for entry in self._frames(first, position, min(max_bytes + HEADER_BYTES, _SCAN_BYTES)):
+            size += len(entry.frame)
+            if entries and size > max_bytes:
+                break
+            entries.append(entry)
+            if entry.index >= last or len(entries) >= max_count:
+                break
+        return entries
+
+    def _confirmed(self, index: int, position: int, crc: int) -> Entry:
+        entry = next(self._frames(index, position, HEADER_BYTES), None)
+        if entry is None or entry.crc != crc:
+            raise Damaged(self.path(), position, f"entry {index} is not here or damaged")
+        return entry
+
+    def _frames(self, index: int, position: int, chunk_bytes: int) -> Iterator[Entry]:
+        """Sound frames of consecutive indexes from this position, until one is not."""
+        path = self.path()
+        disk = self._files.disk
+        buffer, at = b"", 0
+        while True:
+            length = frame_length(buffer, at)
+            if length == 0 or length > len(buffer) - at:
+                want = max(chunk_bytes, HEADER_BYTES, length)
+                if length > FRAME_BYTES_MAX:
+                    return
+                try:
+                    with self._files.borrow(path) as handle:
+                        buffer, at = disk.pread(handle, want, position), 0
+                except FileNotFoundError:
+                    return
+                length = frame_length(buffer)
+                if length > len(buffer) and HEADER_BYTES < length <= FRAME_BYTES_MAX:
+                    with self._files.borrow(path) as handle:
+                        buffer = disk.pread(handle, length, position)
+            try:
+                entry = decode_frame(buffer, at, name=path)
+            except Damaged:
+                return
+            if entry.index != index:
+                return
+            yield entry
+            index += 1
+            at += length
+            position += length

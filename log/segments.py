@@ -1,0 +1,315 @@
+"""A group's chain of segments: appended to and truncated by one thread, read by any.
+
+Segments are rolled by entry bytes and log time alone, so all replicas roll at the same entries.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from goqueue.wire.types import GroupId, Index
+from log.config import StorageConfig
+from log.descriptors import Descriptors
+from log.entry import Entry
+from log.errors import Damaged
+from log.segment import SEGMENT_SUFFIX, Segment
+from log.segment_index import OffsetIndex
+
+_INDEXES_LOADED_MAX = 16
+_HASH_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentInfo:
+    """What /stats tells of a segment."""
+
+    first_index: Index
+    last_index: Index
+    size_bytes: int
+    sealed: bool
+
+
+class GroupSegments:
+    """The segments of one group, in first-index order.
+
+    `touched` collects the files and directories that a checkpoint must sync.
+    """
+
+    def __init__(
+        self, files: Descriptors, directory: str, group: GroupId, config: StorageConfig
+    ) -> None:
+        self.directory = directory
+        self.chain: tuple[Segment, ...] = ()
+        self.touched: set[str] = set()
+        self._files = files
+        self._group = group
+        self._config = config
+        self._loaded: list[Segment] = []
+        self._chain_change = threading.Lock()
+
+    @property
+    def last_index(self) -> int:
+        """The last entry that segments hold, 0 where they hold none."""
+        return self.chain[-1].last_index if self.chain else 0
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.end for segment in self.chain)
+
+    # -- writing
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Adds entries without syncing them; those already there are passed over."""
+        if self.chain and entries and entries[0].index <= self.last_index:
+            entries = entries[self.last_index + 1 - entries[0].index :]
+        run: list[Entry] = []
+        size = 0
+        time_ms = 0
+        for entry in entries:
+            active = self.chain[-1] if self.chain else None
+            if not run and active is not None:
+                size, time_ms = active.entry_bytes, active.first_time_ms
+            fits = active is not None and (
+                size == 0
+                or (
+                    size + len(entry.frame) <= self._config.segment_bytes
+                    and entry.time_ms - time_ms < self._config.segment_time_ms
+                )
+            )
+            if not fits:
+                self._write(run)
+                run = []
+                self._begin(entry.index)
+                size = 0
+            if size == 0:
+                time_ms = entry.time_ms
+            size += len(entry.frame)
+            run.append(entry)
+        self._write(run)
+
+    def truncate(self, index: int) -> None:
+        """Drops entries from this index on."""
+        while self.chain and self.chain[-1].first_index >= index:
+            with self._chain_change:
+                removed = self.chain[-1]
+                self.chain = self.chain[:-1]
+            removed.remove()
+            self.touched.add(self.directory + "/")
+        if self.chain and self.chain[-1].last_index >= index:
+            self.chain[-1].truncate(index - 1)
+            self._touch(self.chain[-1])
+
+    def removable(self, index: int) -> list[Segment]:
+        """Sealed segments that hold only entries below this index."""
+        return [segment for segment in self.chain[:-1] if segment.last_index < index]
+
+    def remove_below(self, index: int) -> None:
+        """Takes segments that hold only entries below this index off the chain; keeps the files.
+
+        May be called beside the writing thread.
+        """
+        with self._chain_change:
+            self.chain = tuple(s for s in self.chain if s.last_index >= index)
+
+    def remove_all(self) -> None:
+        """Deletes the group's directory with all that is in it."""
+        disk = self._files.disk
+        self.chain = ()
+        for name in disk.list_directory(self.directory):
+            path = f"{self.directory}/{name}"
+            self._files.forget(path)
+            disk.unlink(path)
+        if disk.exists(self.directory):
+            disk.remove_directory(self.directory)
+
+    # -- opening
+
+    def open(self, first: int, last: int) -> tuple[int, int, int]:
+        """Adopts the files as holding `first` to `last`, dropping what lies beyond.
+
+        Returns the last index that the log may go on from, and the damaged range (0, 0 for none).
+        Raises NewerFormat.
+        """
+        found = self._found(first, last)
+        if last < first:
+            return last, 0, 0
+        damaged: list[int] = []
+        if not found or found[0].first_index != first:
+            damaged += (first, found[0].first_index - 1 if found else last)
+        sound = first - 1
+        for number, segment in enumerate(found):
+            sealed = number + 1 < len(found)
+            expected = found[number + 1].first_index - 1 if sealed else last
+            sound = self._adopt(segment, expected, sealed=sealed)
+            if sound < expected:
+                damaged += (sound + 1, expected)
+                segment.first_time_ms = segment.first_time_ms or (
+                    found[number - 1].first_time_ms if number else 0
+                )
+            if sealed:
+                segment.count = expected - segment.first_index + 1
+        self.chain = tuple(segment for segment in found if segment.count)
+        if self.chain and self._files.write:
+            self.chain[-1].index()
+            self.chain[-1].cut_files()
+        if not damaged:
+            return sound, 0, 0
+        return sound, min(damaged), max(damaged)
+
+    def open_verified(self) -> tuple[int, int]:
+        """Scans everything, and keeps the longest sound run from the first segment on.
+
+        Returns its first and last index (1, 0 for none): all that is left without a log.
+        """
+        found = self._found(0, 1 << 63)
+        kept: list[Segment] = []
+        for segment in found:
+            if kept and segment.first_index != kept[-1].last_index + 1:
+                break
+            try:
+                segment.rebuild(1 << 63)
+            except Damaged:
+                break
+            if not segment.count:
+                break
+            kept.append(segment)
+        for segment in found[len(kept) :]:
+            segment.remove()
+        self.chain = tuple(kept)
+        if kept:
+            kept[-1].index()
+            kept[-1].cut_files()
+        return (kept[0].first_index, kept[-1].last_index) if kept else (1, 0)
+
+    # -- reading
+
+    def read(self, first: int, last: int, max_bytes: int, max_count: int) -> list[Entry]:
+        """Entries of one segment from `first` on. Raises Damaged, also where there is no such."""
+        segment = self._holding(first)
+        return segment.read(first, min(last, segment.last_index), max_bytes, max_count)
+
+    def identity(self, index: int) -> tuple[int, int]:
+        """(term, CRC) of an entry by the term index, by which any replica can supply it."""
+        return self._holding(index).identity(index)
+
+    def locate_offset(self, offset: int, last: int) -> Index | None:
+        """The last entry up to `last` with records whose base offset is at or below this one."""
+        for segment in reversed(self.chain):
+            if segment.first_index > last:
+                continue
+            start = self._index_of(segment).before_offset(offset) or segment.first_index
+            answer = None
+            for entry in segment.scan(start, min(last, segment.last_index)):
+                if entry.record_count:
+                    if entry.base_offset > offset:
+                        break
+                    answer = entry.index
+            if answer is not None:
+                return answer
+        return None
+
+    def locate_time(self, time_ms: int, last: int) -> Index | None:
+        """The first entry up to `last` of this log time or a later one."""
+        at = bisect_right(self.chain, time_ms - 1, key=lambda segment: segment.first_time_ms)
+        for segment in self.chain[max(0, at - 1) :]:
+            start = self._index_of(segment).before_time(time_ms) or segment.first_index
+            for entry in segment.scan(start, min(last, segment.last_index)):
+                if entry.time_ms >= time_ms:
+                    return entry.index
+        return None
+
+    def infos(self) -> list[SegmentInfo]:
+        chain = self.chain
+        return [
+            SegmentInfo(
+                segment.first_index,
+                Index(segment.last_index),
+                segment.end,
+                segment is not chain[-1],
+            )
+            for segment in chain
+        ]
+
+    def hash(self, first_index: int) -> str:
+        """BLAKE2b-128 of a segment's bytes: equal on all replicas once it is sealed."""
+        segment = self._holding(first_index)
+        digest = hashlib.blake2b(digest_size=16)
+        with self._files.borrow(segment.path()) as handle:
+            for at in range(0, segment.end, _HASH_CHUNK_BYTES):
+                length = min(_HASH_CHUNK_BYTES, segment.end - at)
+                digest.update(self._files.disk.pread(handle, length, at))
+        return digest.hexdigest()
+
+    # -- private
+
+    def _write(self, run: list[Entry]) -> None:
+        if run:
+            self.chain[-1].append(run)
+            self._touch(self.chain[-1])
+
+    def _begin(self, index: int) -> None:
+        self._files.disk.make_directories(self.directory)
+        segment = self._segment(index)
+        segment.begin()
+        with self._chain_change:
+            self.chain = (*self.chain, segment)
+        self.touched.add(self.directory + "/")
+
+    def _touch(self, segment: Segment) -> None:
+        self.touched.update(segment.paths()[:2])
+
+    def _segment(self, first_index: int) -> Segment:
+        return Segment(
+            self._files,
+            self.directory,
+            self._group,
+            Index(first_index),
+            self._config.index_interval_bytes,
+        )
+
+    def _found(self, first: int, last: int) -> list[Segment]:
+        """Segments on disk that may hold entries of the range; others are removed."""
+        names = self._files.disk.list_directory(self.directory)
+        firsts = sorted(
+            int(name.removesuffix(SEGMENT_SUFFIX), 16)
+            for name in names
+            if name.endswith(SEGMENT_SUFFIX)
+        )
+        found: list[Segment] = []
+        for number, start in enumerate(firsts):
+            below = number + 1 < len(firsts) and firsts[number + 1] <= first
+            segment = self._segment(start)
+            if start <= last and not below:
+                found.append(segment)
+            elif self._files.write:
+                segment.remove()
+        return [segment for segment in found if segment.first_index >= first]
+
+    def _adopt(self, segment: Segment, expected: int, *, sealed: bool) -> int:
+        try:
+            segment.adopt(expected, sealed=sealed)
+        except Damaged:
+            try:
+                return segment.rebuild(expected)
+            except Damaged:
+                segment.count = 0
+        return segment.last_index
+
+    def _holding(self, index: int) -> Segment:
+        chain = self.chain
+        at = bisect_right(chain, index, key=lambda segment: segment.first_index)
+        if not at or index > chain[at - 1].last_index:
+            raise Damaged(self.directory, 0, f"no segment holds entry {index}")
+        return chain[at - 1]
+
+    def _index_of(self, segment: Segment) -> OffsetIndex:
+        index = segment.index()
+        if segment is not self.chain[-1] and segment not in self._loaded:
+            self._loaded.append(segment)
+            if len(self._loaded) > _INDEXES_LOADED_MAX:
+                self._loaded.pop(0).drop_index()
+        return index

@@ -1,0 +1,97 @@
+"""Local snapshots of a group's state machine: one checksummed file each, the newest few kept.
+
+File: magic (8), CRC-32C u32 of all that follows, format u16, zero u16, index u64, group id (20),
+length u64; then the state. Written aside, synced, renamed, and the directory synced.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from crc32c import crc32c
+
+from goqueue.wire.types import GroupId, Index
+from log.disk import Disk
+from log.errors import Damaged, NewerFormat
+
+FORMAT = 1
+SUFFIX = ".snapshot"
+_MAGIC = b"GQ-SNP\r\n"
+_TEMPORARY = ".tmp"
+_PREFIX = struct.Struct("<8sI")
+_REST = struct.Struct("<HHQ20sQ")
+_HEADER_BYTES = _PREFIX.size + _REST.size
+
+
+@dataclass(slots=True)
+class SnapshotJob:
+    """A snapshot to be written; `run` on any thread. After a crash it is there whole or not."""
+
+    disk: Disk
+    directory: str
+    group: GroupId
+    index: Index
+    state: bytes
+    kept: int
+    on_saved: Callable[[list[int]], None]
+    """Told, on that thread, the indexes of the snapshots now kept."""
+
+    def run(self) -> None:
+        """Raises OSError, and then the snapshots there were are all still there."""
+        disk = self.disk
+        disk.make_directories(self.directory)
+        path = snapshot_path(self.directory, self.index)
+        handle = disk.open(path + _TEMPORARY, write=True, create=True)
+        try:
+            disk.truncate(handle, 0)
+            disk.pwritev(handle, (_header(self.group, self.index, self.state), self.state), 0)
+            disk.fdatasync(handle)
+        finally:
+            disk.close(handle)
+        disk.rename(path + _TEMPORARY, path)
+        disk.sync_directory(self.directory)
+        indexes = snapshot_indexes(disk, self.directory)
+        for index in indexes[: -self.kept]:
+            disk.unlink(snapshot_path(self.directory, index))
+        self.on_saved(indexes[-self.kept :])
+
+
+def snapshot_path(directory: str, index: int) -> str:
+    return f"{directory}/{index:016x}{SUFFIX}"
+
+
+def snapshot_indexes(disk: Disk, directory: str) -> list[int]:
+    """The indexes of all snapshots there, sound or not, oldest first."""
+    return sorted(
+        int(name.removesuffix(SUFFIX), 16)
+        for name in disk.list_directory(directory)
+        if name.endswith(SUFFIX)
+    )
+
+
+def read_snapshot(disk: Disk, directory: str, group: GroupId, index: int) -> bytes:
+    """The state in a snapshot. Raises Damaged or NewerFormat, naming the file."""
+    path = snapshot_path(directory, index)
+    handle = disk.open(path)
+    try:
+        data = disk.pread(handle, disk.size(path), 0)
+    finally:
+        disk.close(handle)
+    if len(data) < _HEADER_BYTES:
+        raise Damaged(path, 0, "cut short")
+    magic, crc = _PREFIX.unpack_from(data)
+    version, _zero, stated_index, stated_group, length = _REST.unpack_from(data, _PREFIX.size)
+    if magic != _MAGIC or crc32c(memoryview(data)[_PREFIX.size :]) != crc:
+        raise Damaged(path, 0, "checksum mismatch")
+    if version > FORMAT:
+        raise NewerFormat(path, version, FORMAT)
+    if (stated_index, stated_group, length) != (index, group.pack(), len(data) - _HEADER_BYTES):
+        raise Damaged(path, 0, "holds another snapshot")
+    return data[_HEADER_BYTES:]
+
+
+def _header(group: GroupId, index: int, state: bytes) -> bytes:
+    rest = _REST.pack(FORMAT, 0, index, group.pack(), len(state))
+    return _PREFIX.pack(_MAGIC, crc32c(state, crc32c(rest))) + rest

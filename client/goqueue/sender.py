@@ -93,9 +93,8 @@ class PartitionSender:
         self._task = None
 
     def _pause_s(self, failures: int) -> float:
-        return min(
-            self._options.backoff_s * 2 ** min(failures - 1, 20), self._options.backoff_max_s
-        )
+        doubled = self._options.backoff_s * (1 << min(failures - 1, 20))
+        return min(doubled, self._options.backoff_max_s)
 
     async def _send_next(self) -> bool:
         """One request; True if it brought the queue on, False to try the same again later."""

@@ -1,0 +1,117 @@
+"""The blocking client and producer, from threads that have no event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from goqueue import Client, OutgoingMessage, RetryPolicy
+from goqueue.errors import BadRequest, Closed, TopicExists, UnknownTopic
+from tests.unit.goqueue.server import FakeCluster, Fault
+
+QUICK = RetryPolicy(attempts_max=4, backoff_s=0.001, backoff_max_s=0.005)
+
+
+@pytest.fixture
+def served() -> Iterator[tuple[FakeCluster, str]]:
+    """A server on a loop in a thread of its own."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    async def create() -> FakeCluster:
+        return FakeCluster()
+
+    cluster = asyncio.run_coroutine_threadsafe(create(), loop).result()
+    context = cluster.serve()
+    url = asyncio.run_coroutine_threadsafe(context.__aenter__(), loop).result()
+    yield cluster, url
+    asyncio.run_coroutine_threadsafe(context.__aexit__(None, None, None), loop).result()
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+def test_everything_works_without_a_loop(served: tuple[FakeCluster, str]) -> None:
+    _, url = served
+    with Client(url, retry=QUICK) as client:
+        assert client.create_topic("orders", partitions=2).partitions == 2
+        with pytest.raises(TopicExists):
+            client.create_topic("orders")
+        assert client.list_topics() == ["orders"]
+        assert client.topic("orders").partitions == 2
+        assert len(client.partitions("orders")) == 2
+        assert client.cluster().nodes == 3
+        assert client.health()["status"] == "ok"
+
+        published = client.publish("orders", "hello", key="k1")
+        many = client.publish_many("orders", [OutgoingMessage("more", partition=1), "and more"])
+        page = client.read("orders", published.partition, published.offset)
+
+        assert page.messages[0].text == "hello"
+        assert len(many) == 2
+        assert sorted(m.text for m in client.messages("orders")) == ["and more", "hello", "more"]
+        client.delete_topic("orders")
+        with pytest.raises(UnknownTopic):
+            client.topic("orders")
+
+
+def test_a_producer_blocks_and_delivers(served: tuple[FakeCluster, str]) -> None:
+    cluster, url = served
+    cluster.create("orders", 1)
+    cluster.faults.append(Fault.CUT_AFTER)
+    with Client(url, retry=QUICK) as client:
+        with client.producer(linger_ms=1) as producer:
+            first = producer.send("orders", "0")
+            producer.send_many("orders", (str(number) for number in range(1, 1500)))
+            producer.flush()
+            assert first.result(timeout=5).offset == 0
+
+        values = [int(message.value) for message in client.messages("orders", 0)]
+
+    assert values == list(range(1500))
+
+
+def test_a_failure_is_told_by_the_future_and_by_close(served: tuple[FakeCluster, str]) -> None:
+    cluster, url = served
+    cluster.create("orders", 1)
+    cluster.faults.append(BadRequest("no"))
+    with Client(url, retry=QUICK) as client:
+        producer = client.producer(linger_ms=1)
+        future = producer.send("orders", "v")
+        with pytest.raises(BadRequest, match="no"):
+            producer.close()
+        with pytest.raises(BadRequest, match="no"):
+            future.result(timeout=5)
+
+
+def test_calls_may_come_from_many_threads(served: tuple[FakeCluster, str]) -> None:
+    cluster, url = served
+    cluster.create("orders", 1)
+    with Client(url) as client, ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda n: client.publish("orders", str(n)).offset, range(64)))
+
+    assert sorted(results) == list(range(64))
+
+
+def test_a_closed_client_refuses_and_leaves_no_thread(served: tuple[FakeCluster, str]) -> None:
+    _, url = served
+    before = threading.active_count()
+    client = Client(url)
+    client.list_topics()
+    assert threading.active_count() == before + 1
+
+    client.close()
+    client.close()
+
+    assert threading.active_count() == before
+    with pytest.raises(Closed):
+        client.list_topics()
+
+
+def test_a_client_that_was_never_used_closes() -> None:
+    Client("http://127.0.0.1:1").close()

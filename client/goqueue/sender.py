@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from goqueue.batching import Batch, Identity
-from goqueue.errors import Closed, GoQueueError, OutOfOrder, PayloadTooLarge, ServerError
+from goqueue.errors import Closed, GoQueueError, OutOfOrder, PayloadTooLarge, ServerError, Timeout
 from goqueue.http import Transport, join
 from goqueue.publishing import BATCH, BatchResult, decode_results
 
@@ -31,8 +31,6 @@ class SendOptions:
     level: int
     request_bytes_max: int
     delivery_timeout_s: float
-    backoff_s: float = 0.05
-    backoff_max_s: float = 1.0
 
 
 class PartitionSender:
@@ -85,16 +83,12 @@ class PartitionSender:
             while self._queue:
                 failures = 0 if await self._send_next() else failures + 1
                 if failures:
-                    await asyncio.sleep(self._pause_s(failures))
+                    await asyncio.sleep(self._transport.retry.pause_s(failures, 0.0))
         except Exception:
             log.exception("sending to %s:%d stopped", self._topic, self._partition)
             while self._queue:
                 self._end(self._queue.popleft(), ServerError("the producer failed"))
         self._task = None
-
-    def _pause_s(self, failures: int) -> float:
-        doubled = self._options.backoff_s * (1 << min(failures - 1, 20))
-        return min(doubled, self._options.backoff_max_s)
 
     async def _send_next(self) -> bool:
         """One request; True if it brought the queue on, False to try the same again later."""
@@ -131,9 +125,16 @@ class PartitionSender:
 
     async def _known_identity(self) -> Identity | None:
         if self._identify is not None and self._identity is None:
-            self._identity = await self._identify(self._used_identity)
+            try:
+                async with asyncio.timeout_at(self._deadline(self._queue[0])):
+                    self._identity = await self._identify(self._used_identity)
+            except TimeoutError:
+                raise Timeout("no producer id in time") from None
             self._used_identity = True
         return self._identity
+
+    def _deadline(self, batch: Batch) -> float:
+        return batch.started_s + self._options.delivery_timeout_s
 
     def _next_request(self, identity: Identity | None) -> list[Batch]:
         """As many whole batches as fit; one by one without identity, so that a repeat repeats
@@ -155,21 +156,20 @@ class PartitionSender:
         return batches
 
     async def _post(self, batches: list[Batch]) -> list[BatchResult]:
-        deadline = batches[0].started_s + self._options.delivery_timeout_s
+        left_s = self._deadline(batches[0]) - asyncio.get_running_loop().time()
         answer = await self._transport.request(
             "POST",
             join("topics", self._topic, "partitions", self._partition, "messages"),
             body=b"".join(batch.encoded or b"" for batch in batches),
             headers=BATCH,
             repeatable=self._identify is not None,
-            timeout_s=max(0.001, deadline - asyncio.get_running_loop().time()),
+            timeout_s=max(0.001, left_s),
         )
         return decode_results(answer, len(batches))
 
     def _failed(self, batch: Batch, error: GoQueueError) -> bool:
         """Decide what an error means for the first batch of the queue; as `_send_next` answers."""
-        now_s = asyncio.get_running_loop().time()
-        in_time = now_s < batch.started_s + self._options.delivery_timeout_s
+        in_time = asyncio.get_running_loop().time() < self._deadline(batch)
         never_stored = batch.attempts_unknown == 0 and error.outcome == "none"
         if in_time and error.retriable and (never_stored or self._identify is not None):
             return False

@@ -14,10 +14,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from itertools import count
-from typing import Any
 
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from aiohttp.typedefs import Handler
 
 from goqueue.wire.batch import BATCH_MEDIA_TYPE, RecordBatch, encode_columns, split_batches
 from goqueue.wire.errors import (
@@ -135,7 +135,7 @@ class FakeCluster:
         return [path for asked, path in self.requests if asked == method]
 
     @web.middleware
-    async def _errors(self, request: web.Request, handler: Any) -> web.StreamResponse:
+    async def _errors(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         self.requests.append((request.method, request.path))
         try:
             return await handler(request)

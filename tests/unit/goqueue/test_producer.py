@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from itertools import chain
 
 import pytest
 
@@ -84,7 +85,7 @@ async def test_keys_keep_their_partition_and_order(
 
     for number, partition in enumerate(cluster.topics["orders"]):
         stored = [RecordBatch.parse(data) for _, _, data in partition.batches]
-        keys = sum((batch.keys() for batch in stored), [])
+        keys = list(chain.from_iterable(batch.keys() for batch in stored))
         assert {partition_for(key or b"", 4) for key in keys} <= {number}
         of_key: dict[bytes | None, list[int]] = {}
         for key, value in zip(keys, partition.values(), strict=True):
@@ -149,7 +150,12 @@ async def test_many_batches_survive_any_mix_of_faults_exactly_once_and_in_order(
 ) -> None:
     cluster.create("orders", 2)
     chance = random.Random(7)
-    kinds = [Fault.CUT_BEFORE, Fault.CUT_AFTER, NoQuorum(), Fault.SECOND_FAILS]
+    kinds: list[Fault | GoQueueError] = [
+        Fault.CUT_BEFORE,
+        Fault.CUT_AFTER,
+        NoQuorum(),
+        Fault.SECOND_FAILS,
+    ]
     cluster.faults.extend(chance.choice(kinds) for _ in range(40))
 
     async with client.producer(batch_records_max=5, linger_ms=0.5) as producer:

@@ -6,6 +6,7 @@ import io
 import struct
 import tracemalloc
 import zlib
+from typing import Any
 
 import crc32c
 import pytest
@@ -394,8 +395,9 @@ def test_an_unknown_lane_is_refused_by_validate() -> None:
     ],
     ids=lambda value: next(iter(value)),
 )
-def test_each_limit_holds_on_both_sides(limit: dict[str, int], column: dict[str, list]) -> None:  # type: ignore[type-arg]
+def test_each_limit_holds_on_both_sides(limit: dict[str, int], column: dict[str, Any]) -> None:
     limits = Limits(**limit)
+    column = dict(column)
     values = column.pop("values")
 
     with pytest.raises(PayloadTooLarge):
@@ -422,10 +424,10 @@ def test_each_limit_holds_on_both_sides(limit: dict[str, int], column: dict[str,
     ids=str,
 )
 def test_columns_that_make_no_batch_are_refused_by_the_encoder(
-    arguments: dict[str, object],
+    arguments: dict[str, Any],
 ) -> None:
     with pytest.raises(BatchError):
-        encode_columns(**arguments)  # type: ignore[arg-type]
+        encode_columns(**arguments)
 
 
 # walking

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ CLASSES = sorted(
     ),
     key=lambda cls: cls.code,
 )
-SPECIAL = {
+SPECIAL: dict[str, tuple[Any, ...]] = {
     "offset_out_of_range": (5, 1, 3),
     "unknown_topic": ("orders",),
     "topic_exists": ("orders",),

@@ -138,9 +138,10 @@ class Call:
 
     async def document(self, decoder: msgspec.json.Decoder[T], empty: bytes = b"") -> T:
         """A small JSON body as its type; an absent body reads as `empty`. Raises BadRequest."""
-        json.require_json(self.request)
         async with self.body(self.limits.document_bytes_max) as body:
-            return json.decode(body.strip() or empty, decoder)
+            if body:
+                json.require_json(self.request)
+            return json.decode(body or empty, decoder)
 
 
 def parse_query(raw_path: str) -> dict[str, str]:

@@ -30,9 +30,11 @@ class HttpLimits:
     headers_max: int = 100
     header_deadline_s: float = 8.0
     """From the first byte of a request (or the connection) to the end of its headers."""
-    body_grace_s: float = 8.0
+    body_grace_s: float = 7.5
     """After this the body must have arrived at `body_bytes_per_s_min` on average."""
     body_bytes_per_s_min: int = 16 * KIB
+    lingering_s: float = 1.5
+    """How long an unread body is still drained, so that the client gets to read its answer."""
     write_stall_s: float = 30.0
     """A client that takes nothing of its answer for this long is dropped."""
     keepalive_s: float = 75.0

@@ -38,7 +38,7 @@ class Connection(RequestHandler):
             max_field_size=limits.header_field_bytes_max,
             max_line_size=limits.header_field_bytes_max,
             max_headers=limits.headers_max,
-            lingering_time=2.0,
+            lingering_time=limits.lingering_s,
             read_bufsize=READ_CHUNK_BYTES,
             auto_decompress=False,
         )
@@ -54,8 +54,8 @@ class Connection(RequestHandler):
         super().data_received(data)
         if self._messages or self._request_in_progress:
             self.headers_since_s = 0.0
-        elif not self.headers_since_s:
-            self.headers_since_s = self._loop.time()
+        elif not self.headers_since_s and self._waiter is not None:
+            self.headers_since_s = self._loop.time()  # idle until now: a request begins
 
     def handle_error(
         self,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
 import pytest
+from yarl import URL
 
 from node.http.app import HttpFront
 from node.http.fake import FakeBroker
@@ -42,11 +44,7 @@ class Client:
         self._session = session
         self.front = front
 
-    async def __call__(
-        self, method: str, path: str, json: Any = None, **options: Any
-    ) -> Answer:
-        from yarl import URL
-
+    async def __call__(self, method: str, path: str, json: Any = None, **options: Any) -> Answer:
         url = URL(f"http://127.0.0.1:{self.front.port}{path}", encoded=True)
         async with self._session.request(method, url, json=json, **options) as answer:
             body = await answer.read()
@@ -110,3 +108,16 @@ async def orders(broker: FakeBroker) -> str:
     """A topic of three partitions."""
     await broker.create_topic("orders", {"partitions": 3})
     return "orders"
+
+
+@pytest.fixture
+def eventually() -> Callable[[Callable[[], object]], Awaitable[None]]:
+    """Waits until a condition holds; fails after five seconds."""
+
+    async def wait(condition: Callable[[], object], deadline_s: float = 5.0) -> None:
+        ends_s = time.monotonic() + deadline_s
+        while not condition():
+            assert time.monotonic() < ends_s, "it never came to hold"
+            await asyncio.sleep(0.002)
+
+    return wait

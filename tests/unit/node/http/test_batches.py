@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from goqueue.wire.batch import BATCH_MEDIA_TYPE, RecordBatch, encode_columns
 from goqueue.wire.errors import NoQuorum
 
@@ -11,9 +12,7 @@ BATCH = {"Content-Type": BATCH_MEDIA_TYPE}
 
 
 async def stored(broker, partition):
-    found = await broker.read(
-        "orders", partition, 0, max_records=10**6, max_bytes=10**9, wait_s=0
-    )
+    found = await broker.read("orders", partition, 0, max_records=10**6, max_bytes=10**9, wait_s=0)
     return [bytes(stored.batch) for stored in found.batches]
 
 

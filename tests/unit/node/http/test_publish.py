@@ -6,19 +6,17 @@ import base64
 import json
 
 import pytest
+
 from goqueue.wire.batch import RecordBatch
 from goqueue.wire.errors import NoQuorum, OutcomeUnknown, UnknownTopic
 from goqueue.wire.partitioner import partition_for
-
 from node.http.fake import FakeBroker
 
 MESSAGES = "/topics/orders/messages"
 
 
 async def records(broker, partition, topic="orders"):
-    found = await broker.read(
-        topic, partition, 0, max_records=10**6, max_bytes=10**9, wait_s=0
-    )
+    found = await broker.read(topic, partition, 0, max_records=10**6, max_bytes=10**9, wait_s=0)
     return [r for stored in found.batches for r in RecordBatch.parse(stored.batch).records()]
 
 
@@ -43,7 +41,9 @@ async def test_results_stand_in_the_order_of_the_messages(client, orders):
 async def test_keyless_messages_of_a_request_stay_together_and_requests_take_turns(client, orders):
     used = []
     for _ in range(6):
-        body = {"messages": [{"value": "a"}, {"value": "b", "key": None}, {"value": "c", "key": ""}]}
+        body = {
+            "messages": [{"value": "a"}, {"value": "b", "key": None}, {"value": "c", "key": ""}]
+        }
         results = (await client.post(MESSAGES, body)).json["results"]
         assert len({result["partition"] for result in results}) == 1
         used.append(results[0]["partition"])
@@ -84,7 +84,7 @@ async def test_lane_headers_and_key_are_stored(client, orders, broker):
 @pytest.mark.parametrize(
     ("message", "value"),
     [
-        ({"value": "text ü \u0000 \"q\""}, "text ü \u0000 \"q\"".encode()),
+        ({"value": 'text ü \u0000 "q"'}, 'text ü \u0000 "q"'.encode()),
         ({"value": ""}, b""),
         ({"payload": "alias"}, b"alias"),
         ({"value": {"b": 1, "a": [1.50, 1e3]}}, b'{"b": 1, "a": [1.50,1e3]}'),

@@ -6,9 +6,9 @@ import asyncio
 import time
 
 import pytest
+
 from goqueue.wire.batch import BATCH_MEDIA_TYPE, RecordBatch, encode_columns
 from goqueue.wire.stream import decode_frames
-
 from node.http.times import format_time
 
 READ = "/topics/orders/partitions/0/messages"
@@ -219,10 +219,9 @@ async def test_limits_above_the_bound_are_cut_to_it(client, orders, broker):
     assert len(values(await client.get(READ))) == 100
 
 
-async def test_a_long_poll_ends_when_a_message_comes(client, orders, broker):
+async def test_a_long_poll_ends_when_a_message_comes(client, orders, broker, eventually):
     waiting = asyncio.ensure_future(client.get(f"{READ}?wait=20s"))
-    while not broker._topics["orders"].partitions[0].waiters:
-        await asyncio.sleep(0)
+    await eventually(lambda: broker._topics["orders"].partitions[0].waiters)
 
     await append(broker, "late")
 
@@ -238,10 +237,11 @@ async def test_an_empty_long_poll_answers_after_its_wait(client, orders):
         assert 0.045 <= time.monotonic() - started_s < 2
 
 
-async def test_stopping_ends_long_polls_with_an_empty_answer(client, orders, broker, front):
+async def test_stopping_ends_long_polls_with_an_empty_answer(
+    client, orders, broker, front, eventually
+):
     waiting = asyncio.ensure_future(client.get(f"{READ}?wait=30s"))
-    while not broker._topics["orders"].partitions[0].waiters:
-        await asyncio.sleep(0)
+    await eventually(lambda: broker._topics["orders"].partitions[0].waiters)
 
     front.begin_stop()
 
@@ -274,8 +274,11 @@ async def test_the_timeline_lists_events_in_order(client, orders, broker):
     assert (await client.get("/messages/orders:0:9/timeline")).status == 404
 
 
-@pytest.mark.parametrize("text", ["x", "orders:0", "orders:0:-1", "orders:0:01", "%2e%2e:0:0",
-                                  "orders:9999999999:0", f"orders:0:{10**19}", "a:b:c"])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    ["x", "orders:0", "orders:0:-1", "orders:0:01", "%2e%2e:0:0", "orders:9999999999:0",
+     f"orders:0:{10**19}", "a:b:c"],
+)  # fmt: skip
 async def test_bad_message_ids_are_400(client, orders, text):
     assert (await client.get(f"/messages/{text}")).status == 400
     assert (await client.get(f"/messages/{text}/timeline")).status == 400

@@ -1,0 +1,329 @@
+"""Hostile input: always an answer in our own shape, never a 500, and the front lives on."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+
+import pytest
+
+from node.http.limits import MIB, HttpLimits
+from node.http.routes import ROUTES
+
+JSON = {"Content-Type": "application/json"}
+MESSAGES = "/topics/orders/messages"
+DEEP = 100_000
+
+BAD_BODIES = {
+    "empty": b"",
+    "not json": b"hello",
+    "truncated": b'{"messages":[{"value":"a"}',
+    "trailing": b'{"messages":[{"value":"a"}]} x',
+    "two documents": b'{"messages":[{"value":"a"}]}{"a":1}',
+    "null": b"null",
+    "array": b"[]",
+    "number": b"5",
+    "deep array": b"[" * DEEP,
+    "deep closed array": b"[" * DEEP + b"]" * DEEP,
+    "deep object": b'{"a":' * DEEP + b"1" + b"}" * DEEP,
+    "deep value": b'{"messages":[{"value":' + b"[" * DEEP + b"]" * DEEP + b"}]}",
+    "deep unknown field": b'{"x":' + b"[" * DEEP + b"]" * DEEP + b',"value":"v"}',
+    "NaN": b'{"messages":[{"value":NaN}]}',
+    "nested NaN": b'{"messages":[{"value":{"a":NaN}}]}',
+    "Infinity": b'{"messages":[{"value":-Infinity}]}',
+    "leading zero": b'{"messages":[{"value":{"a":01}}]}',
+    "bad UTF-8 value": b'{"messages":[{"value":"\xff\xfe"}]}',
+    "bad UTF-8 in JSON value": b'{"messages":[{"value":{"a":"\xff"}}]}',
+    "bad UTF-8 key": b'{"messages":[{"value":"v","key":"\xc3"}]}',
+    "bad UTF-8 unknown field": b'{"x":"\xff","value":"v"}',
+    "overlong UTF-8": b'{"messages":[{"value":"\xc0\xaf"}]}',
+    "UTF-8 surrogate": b'{"messages":[{"value":"\xed\xa0\x80"}]}',
+    "lone surrogate": b'{"messages":[{"value":"\\ud800"}]}',
+    "nested lone surrogate": b'{"messages":[{"value":{"a":"\\udc00"}}]}',
+    "control character": b'{"messages":[{"value":"a\nb"}]}',
+    "bad escape": b'{"messages":[{"value":"\\x41"}]}',
+    "byte order mark": b'\xef\xbb\xbf{"messages":[{"value":"a"}]}',
+    "UTF-16": '{"messages":[{"value":"a"}]}'.encode("utf-16"),
+    "NUL bytes": b"\0" * 100,
+    "messages an object": b'{"messages":{"value":"a"}}',
+    "huge sequence": b'{"value":"a","producer_id":1,"sequence":' + b"9" * 5000 + b"}",
+    "single quotes": b"{'messages':[]}",
+    "comment": b'{"messages":[{"value":"a"}]/**/}',
+    "trailing comma": b'{"messages":[{"value":"a"},]}',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD_BODIES)
+async def test_bad_json_is_a_400_that_says_so(client, orders, broker, name):
+    for path in (MESSAGES, "/topics/orders/publish", "/topics", "/producers/1/heartbeat"):
+        answer = await client.post(path, data=BAD_BODIES[name], headers=JSON)
+
+        assert answer.status == 400, path
+        assert answer.json["status"] == 400
+        assert answer.json["error"]
+        assert answer.json["request_id"] == answer.headers["X-Request-ID"]
+
+    assert (await broker.topic("orders")).partitions[0].messages == 0
+
+
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        (b'{"value":' + b"9" * 5000 + b"}", "bad_message"),
+        (b'{"value":' + b"[" * 65 + b"]" * 65 + b"}", "bad_message"),
+        (b'{"value":"v","partition":' + b"9" * 5000 + b"}", "bad_message"),
+        (b'{"value":"v","partition":' + b"9" * 40 + b"}", "unknown_partition"),
+        (b'{"value":' + b"[" * 64 + b"]" * 64 + b"}", None),
+        (b'{"value":"' + b"[" * 1000 + b'"}', None),
+        (b'{"value":"first","value":"second"}', None),
+        (b'{"value":"a\\u0000b"}', None),
+        (b'{"value":1e999}', None),
+    ],
+)
+async def test_one_extreme_message_is_judged_by_itself(client, orders, message, code):
+    body = b'{"messages":[' + message + b',{"value":"neighbour"}]}'
+
+    answer = await client.post(MESSAGES, data=body, headers=JSON)
+
+    assert answer.status == 200
+    assert [result.get("code") for result in answer.json["results"]] == [code, None]
+
+
+def shapes():
+    return [None, True, 0, -1, 10**25, 1.5, "", "x", "\u0000", [], [[]], {}, {"a": {}}]
+
+
+@pytest.mark.parametrize("shape", shapes(), ids=repr)
+async def test_wrong_types_for_every_field_never_break_the_front(client, orders, shape):
+    fields = [
+        "value",
+        "payload",
+        "value_encoding",
+        "key",
+        "key_encoding",
+        "partition",
+        "headers",
+        "priority",
+        "message_id",
+        "sequence",
+        "delay",
+        "deliverAt",
+        "deliver_at",
+        "ttl",
+        "messages",
+        "producer_id",
+        "producer_epoch",
+        "epoch",
+        "name",
+        "num_partitions",
+        "partitions",
+        "replication_factor",
+        "retention_hours",
+        "retention_ms",
+        "durability",
+        "flush_interval_ms",
+        "lanes",
+        "max_message_bytes",
+        "labels",
+        "config",
+        "transactional_id",
+        "transaction_timeout_ms",
+    ]
+    for field in fields:
+        bodies = [
+            ("POST", MESSAGES, {"value": "v", field: shape}),
+            ("POST", MESSAGES, {"messages": [{"value": "v", field: shape}], "producer_id": None}),
+            ("POST", "/topics/orders/publish", {"value": "dg==", field: shape}),
+            ("POST", "/topics", {"name": "bad name", field: shape}),
+            ("PATCH", "/topics/orders", {field: shape}),
+            ("POST", "/producers/init", {field: shape}),
+            ("POST", "/producers/1/heartbeat", {"epoch": 0, field: shape}),
+        ]
+        for method, path, body in bodies:
+            answer = await client(method, path, body)
+            assert answer.status < 500, (path, body, answer.body)
+            assert answer.json is not None
+
+
+async def test_bodies_over_the_limit_are_413_before_they_are_read(client, orders):
+    status, body = await client.raw(
+        b"POST /topics/orders/messages HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        b"Content-Length: 16777217\r\n\r\n"
+    )
+
+    assert status == 413
+    assert json.loads(body)["code"] == "payload_too_large"
+
+
+async def test_chunked_bodies_over_the_limit_are_413(client, orders):
+    async def chunks():
+        for _ in range(17):
+            yield b" " * MIB
+
+    answer = await client.post(MESSAGES, data=chunks(), headers=JSON)
+
+    assert answer.status == 413
+
+
+async def test_sixteen_mebibytes_are_taken(client, orders, broker):
+    await client("PATCH", "/topics/orders", {"max_message_bytes": 16 * MIB})
+    frame = b'{"messages":[{"value":"","partition":0}]}'
+    body = frame.replace(b'""', b'"' + b"x" * (16 * MIB - len(frame)) + b'"')
+
+    answer = await client.post(MESSAGES, data=body, headers=JSON)
+
+    assert len(body) == 16 * MIB
+    assert answer.json["results"] == [{"partition": 0, "offset": 0}]
+
+
+async def test_small_documents_have_a_smaller_limit(client):
+    body = b'{"name":"t","labels":{"a":"' + b"x" * MIB + b'"}}'
+
+    assert (await client.post("/topics", data=body, headers=JSON)).status == 413
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body", "status"),
+    [
+        ("gzip", gzip.compress(b'{"value":"v"}'), 200),
+        ("deflate", zlib.compress(b'{"value":"v"}'), 200),
+        ("identity", b'{"value":"v"}', 200),
+        ("gzip", b"not gzip", 400),
+        ("gzip", gzip.compress(b'{"value":"v"}')[:-4], 400),
+        ("gzip", gzip.compress(b'{"value":"v"}') + b"more", 400),
+        ("gzip", gzip.compress(b" " * (17 * MIB)), 413),
+        ("br", b"x", 415),
+        ("gzip, gzip", b"x", 415),
+        ("zip bomb", b"x", 415),
+    ],
+)
+async def test_compressed_bodies_are_taken_bounded_or_refused(
+    client, front, orders, encoding, body, status
+):
+    headers = {**JSON, "Content-Encoding": encoding}
+
+    answer = await client.post(MESSAGES, data=body, headers=headers)
+
+    assert answer.status == status
+    assert front.bytes_in_flight == 0
+
+
+@pytest.mark.parametrize(
+    ("content_type", "status"),
+    [
+        ("application/json", 200),
+        ("application/json; charset=utf-8", 200),
+        ("APPLICATION/JSON;charset=UTF-8", 200),
+        ("application/vnd.other+json", 200),
+        ("text/plain", 415),
+        ("application/x-www-form-urlencoded", 415),
+        ("application/json; charset=latin-1", 415),
+        ("multipart/form-data; boundary=x", 415),
+        ("garbage", 415),
+    ],
+)
+async def test_other_media_types_are_415(client, orders, content_type, status):
+    answer = await client.post(
+        MESSAGES, data=b'{"value":"v"}', headers={"Content-Type": content_type}
+    )
+
+    assert answer.status == status
+
+
+HEAD = b"GET /health HTTP/1.1\r\nHost: x\r\n"
+POST = b"POST /topics HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+MALFORMED = {
+    "garbage": b"\x16\x03\x01 hello\r\n\r\n",
+    "bad version": b"GET /health HTTP/9.9\r\nHost: x\r\n\r\n",
+    "long header": HEAD + b"X-A: " + b"a" * 16_384 + b"\r\n\r\n",
+    "many headers": HEAD + b"".join(b"X-%d: a\r\n" % n for n in range(10_000)) + b"\r\n",
+    "long path": b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+    "header with NUL": HEAD + b"X-A: a\0b\r\n\r\n",
+    "header without name": HEAD + b": a\r\n\r\n",
+    "length and chunks": POST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "two lengths": POST + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
+    "negative length": POST + b"Content-Length: -1\r\n\r\n",
+    "signed length": POST + b"Content-Length: +5\r\n\r\nhello",
+    "length not a number": POST + b"Content-Length: abc\r\n\r\n",
+    "folded header": HEAD + b"X-A: a\r\n b: c\r\nTransfer-Encoding : chunked\r\n\r\n",
+    "bad chunk": POST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n",
+    "unknown coding": POST + b"Transfer-Encoding: gzip\r\n\r\nhello",
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+async def test_malformed_http_is_a_400_in_json(client, name):
+    status, body = await client.raw(MALFORMED[name])
+
+    assert status == 400
+    shown = json.loads(body)
+    assert shown["status"] == 400
+    assert shown["code"] == "bad_request"
+    assert shown["retriable"] is False
+
+
+async def test_unknown_routes_and_methods_are_json_too(client, orders):
+    unknown = await client.get("/nope")
+    method = await client("DELETE", "/topics")
+    strange = await client("PURGE", "/health")
+    bad_path = await client.get("/topics/%ff")
+
+    assert (unknown.status, unknown.json["code"]) == (404, "not_found")
+    assert (method.status, method.json["code"]) == (405, "method_not_allowed")
+    assert method.headers["Allow"] == "GET, HEAD, OPTIONS, POST"
+    assert strange.status == 405
+    assert bad_path.status == 400
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/topics/../../etc/passwd", "//", "/", "/v1", "/v1/", "/topics//", "/%2e%2e/topics",
+     "/topics/a/b/c/d/e", "/v1/v1/topics"],
+)  # fmt: skip
+async def test_paths_that_lead_nowhere_are_404(client, path):
+    status, _ = await client.raw(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+
+    assert status == 404
+
+
+async def test_every_route_survives_every_hostile_body(client, orders):
+    for route in ROUTES:
+        path = route.path.format(topic="orders", partition=0, id="orders:0:0", producer=1)
+        for body in (b"", b"[" * DEEP, b"\xff" * 100, b'{"a":NaN}', b'"x"'):
+            answer = await client(route.method, path, data=body, headers=JSON)
+            assert answer.status < 500, (route.operation, body[:20])
+
+
+async def test_request_ids_are_echoed_only_when_harmless(client):
+    kept = await client.get("/health", headers={"X-Request-ID": "abc-123"})
+    made = await client.get("/health", headers={"X-Request-ID": "x" * 200})
+
+    assert kept.headers["X-Request-ID"] == "abc-123"
+    assert made.headers["X-Request-ID"] != "x" * 200
+
+
+async def test_cors_answers_browsers(client):
+    answer = await client.get("/health", headers={"Origin": "https://example.com"})
+    preflight = await client("OPTIONS", "/topics", headers={"Origin": "https://example.com"})
+
+    assert answer.headers["Access-Control-Allow-Origin"] == "*"
+    assert "X-Request-ID" in answer.headers["Access-Control-Expose-Headers"]
+    assert preflight.status == 204
+    assert "PATCH" in preflight.headers["Access-Control-Allow-Methods"]
+
+
+class TestBudget:
+    @pytest.fixture
+    def limits(self):
+        return HttpLimits(in_flight_bytes_max=1000)
+
+    async def test_too_many_bytes_in_flight_are_429_with_retry_after(self, client, front, orders):
+        answer = await client.post(MESSAGES, {"value": "x" * 2000})
+        after = await client.post(MESSAGES, {"value": "x"})
+
+        assert (answer.status, answer.json["code"]) == (429, "busy")
+        assert answer.headers["Retry-After"] == "1"
+        assert answer.json["retriable"] is True
+        assert after.status == 200
+        assert front.bytes_in_flight == 0

@@ -1,0 +1,82 @@
+"""The served document and the served routes are the same, and answers fit their schemas."""
+
+from __future__ import annotations
+
+import msgspec
+
+from node.http.openapi import ErrorAnswer, document
+from node.http.routes import ROUTES
+
+PARAMETERS = {"topic": "orders", "partition": 0, "id": "orders:0:0", "producer": 1}
+BODIES = {
+    "createTopic": {"name": "new"},
+    "alterTopic": {"retention_hours": 1},
+    "replaceTopic": {"retention_hours": 1},
+    "producerHeartbeat": {"epoch": 0},
+}
+
+
+async def test_the_served_document_lists_every_route_under_both_prefixes(client):
+    served = (await client.get("/openapi.json")).json
+
+    listed = {
+        (method.upper(), path) for path, methods in served["paths"].items() for method in methods
+    }
+    routed = {(r.method, prefix + r.path) for r in ROUTES for prefix in ("", "/v1")}
+    assert listed == routed
+
+
+async def test_every_listed_operation_is_served(client, orders):
+    for path, methods in document(ROUTES, "1")["paths"].items():
+        for method in methods:
+            answer = await client(method.upper(), path.format(**PARAMETERS), {"value": "v"})
+            assert answer.status != 405, path
+            if answer.status == 404:
+                assert "no such route" not in answer.json["error"]
+
+
+async def test_operation_ids_are_unique_and_references_resolve():
+    described = document(ROUTES, "1")
+
+    ids = [op["operationId"] for methods in described["paths"].values() for op in methods.values()]
+    assert len(ids) == len(set(ids))
+    for reference in references(described):
+        assert reference.removeprefix("#/components/schemas/") in described["components"]["schemas"]
+
+
+async def test_every_answer_fits_its_schema(client, orders):
+    await client.post("/producers/init", {})
+    await client.post(
+        "/topics/orders/messages", {"messages": [{"value": "v", "key": "k", "partition": 0}]}
+    )
+    for route in sorted(ROUTES, key=lambda route: route.method == "DELETE"):
+        if route.response is None or route.operation == "publishRecordBatches":
+            continue
+        body = BODIES.get(route.operation, {"value": "dg=="} if route.method == "POST" else None)
+        path = route.path.format(**PARAMETERS)
+
+        answer = await client(route.method, path + ("?verbose" if route.query else ""), body)
+
+        assert answer.status == route.status, (route.operation, answer.body)
+        decoded = msgspec.json.decode(answer.body, type=route.response)
+        if isinstance(decoded, msgspec.Struct):
+            assert set(answer.json) <= set(decoded.__struct_fields__), route.operation
+
+
+async def test_errors_fit_theirs(client):
+    for path in ("/nope", "/topics/nope", "/topics/-bad"):
+        answer = await client.get(path)
+        error = msgspec.json.decode(answer.body, type=ErrorAnswer, strict=True)
+        assert error.status == answer.status
+
+
+def references(value):
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if name == "$ref":
+                yield inner
+            else:
+                yield from references(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from references(inner)

@@ -5,7 +5,16 @@ No label is per record, key or member. Each metric here is set by code; a test h
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from collections.abc import Callable
+
+from prometheus_client import (
+    CONTENT_TYPE_PLAIN_0_0_4,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
 
 LATENCY_BUCKETS_S = (
     0.0005,
@@ -22,6 +31,8 @@ LATENCY_BUCKETS_S = (
     2.0,
     5.0,
 )
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+"""Methods shown by name; a client may invent others without end."""
 
 
 class Metrics:
@@ -89,6 +100,37 @@ class Metrics:
         self.wal_durable_lsn = gauge("wal_durable_lsn", "Write-ahead log position on disk")
         self.up = gauge("up", "1 while the node serves")
 
-    def render(self) -> bytes:
-        """The text exposition of everything in the registry."""
-        return generate_latest(self.registry)
+        self.http_requests = counter(
+            "http_requests", "Answers of the HTTP front", ("method", "route", "status")
+        )
+        self.http_latency = Histogram(
+            "goqueue_http_request_seconds",
+            "From a request's head to its answer",
+            ("route",),
+            registry=registry,
+            buckets=LATENCY_BUCKETS_S,
+        )
+        self._http: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+        self._before_render: list[Callable[[], None]] = []
+
+    def observe(self, method: str, route: str, status: int, seconds: float) -> None:
+        """One HTTP answer; `route` is the template. Children are kept: labels cost a lookup."""
+        key = (method if method in METHODS else "other", route, status)
+        known = self._http.get(key)
+        if known is None:
+            known = self._http[key] = (
+                self.http_requests.labels(key[0], route, str(status)),
+                self.http_latency.labels(route),
+            )
+        known[0].inc()
+        known[1].observe(seconds)
+
+    def before_render(self, refresh: Callable[[], None]) -> None:
+        """`refresh` sets gauges that nobody needs between two looks at them."""
+        self._before_render.append(refresh)
+
+    def render(self) -> tuple[bytes, str]:
+        """The text exposition of everything in the registry, and its content type."""
+        for refresh in self._before_render:
+            refresh()
+        return generate_latest(self.registry), CONTENT_TYPE_PLAIN_0_0_4

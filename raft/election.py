@@ -1,0 +1,395 @@
+"""Who leads: pre-votes, votes, belief in silence and in closed links, handing over."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from goqueue.wire.types import NodeId
+from raft import frames
+from raft.errors import Unsafe
+from raft.peer import Peer
+from raft.reads import Reads
+from raft.syncobj import CANDIDATE, FOLLOWER, LEADER, SyncObj
+
+logger = logging.getLogger("raft")
+
+NEVER = float("inf")
+Transferred = Callable[[bool], None]
+
+
+@dataclass(slots=True)
+class Transfer:
+    """A handover under way: first the target catches up, then it is told to campaign."""
+
+    peer: Peer
+    until: float
+    callback: Transferred | None
+    told: bool = False
+
+
+class Elections(Reads):
+    """Granting, counting and becoming leader are PySyncObj's; when, and by whom asked, is ours."""
+
+    _may_vote = True
+    _prevotes: set[Peer] | None = None
+    _votes: set[Peer]
+    _campaign_transfer = False
+    _leader_heard_at = -NEVER
+    _timeout_s = 0.0
+    _attempts = 0
+    _transfer: Transfer | None = None
+    _start_delay_s = 0.0
+
+    # -- time
+
+    def on_deadline(self, now: float) -> None:
+        """No leader has been heard, or no election won, in time."""
+        if self._halted or self._SyncObj__raftState == LEADER or not self._may_campaign():
+            self._set_deadline(NEVER)
+        elif self._campaign_untold:
+            self._retry_later(now)
+        else:
+            self._start_prevote(now)
+
+    def on_tick(self, now: float) -> None:
+        """Every heartbeat while leading: check-quorum, overdue reads, overdue handover."""
+        if self._SyncObj__raftState != LEADER:
+            return
+        self._fail_reads(now)
+        transfer = self._transfer
+        if transfer is not None and now >= transfer.until:
+            self._end_transfer(False)
+        elif transfer is not None and transfer.told:
+            transfer.told = False
+            self._host.wake(self.id)
+        if self._heard_voters(now - self._config.quorum_s) < self._quorum:
+            logger.warning("group %s: %s hears no majority and steps down", self.id, self.node)
+            self._step_down()
+
+    def forgive(self, now: float) -> None:
+        """This node itself was stalled: what it missed meanwhile is no evidence against others."""
+        if self._SyncObj__raftState == LEADER:
+            for peer in self._peers.values():
+                peer.heard_at = max(peer.heard_at, now - self._config.quorum_s / 2)
+        elif self._SyncObj__raftElectionDeadline < now + self._config.heartbeat_s:
+            spread = self._config.evidence_spread_s * self._rng.random()
+            self._set_deadline(now + self._config.heartbeat_s + spread)
+
+    def _heard_voters(self, since: float) -> int:
+        heard = sum(1 for peer in self._peers.values() if peer.voter and peer.heard_at > since)
+        return heard + 1
+
+    @property
+    def has_quorum(self) -> bool:
+        """Whether a majority of the voters can be reached: a leader's by answers, else by links."""
+        if not self._self_peer.voter:
+            return self._SyncObj__raftLeader is not None
+        since = self._scheduler.now() - self._config.quorum_s
+        leads = self._SyncObj__raftState == LEADER
+        reached = sum(
+            1
+            for peer in self._peers.values()
+            if peer.voter and peer.connected and (not leads or peer.heard_at > since)
+        )
+        return reached + 1 >= self._quorum
+
+    def _may_campaign(self) -> bool:
+        return self._may_vote and self._log.last_index > 0 and not self._log.quarantined
+
+    def _hears_leader(self) -> bool:
+        """Whether a leader is alive as far as this node can know."""
+        now = self._scheduler.now()
+        if self._SyncObj__raftState == LEADER:
+            return self._heard_voters(now - self._config.quorum_s) >= self._quorum
+        heard = now - self._leader_heard_at < self._config.election_min_s
+        return heard and self._SyncObj__raftLeader is not None
+
+    def _retry_later(self, now: float) -> None:
+        config = self._config
+        span = config.retry_min_s + (config.retry_max_s - config.retry_min_s) * self._rng.random()
+        self._set_deadline(now + min(span * 2 ** min(self._attempts, 8), config.election_max_s))
+        self._attempts += 1
+
+    def _rest(self) -> None:
+        """Waits a full random timeout before the next suspicion."""
+        self._timeout_s = self._SyncObj__generateRaftTimeout()
+        self._set_deadline(
+            self._scheduler.now() + self._timeout_s if self._may_campaign() else NEVER
+        )
+
+    # -- campaigning
+
+    def _start_prevote(self, now: float) -> None:
+        """Asks whether others would vote, changing nobody's term (dissertation, 9.6)."""
+        self._set_leader(None)
+        self._retry_later(now)
+        self._prevotes = {self._self_peer}
+        self._ask_voters(frames.PRE, self._SyncObj__raftCurrentTerm + 1)
+        if self._quorum == 1:
+            self._campaign()
+
+    def _ask_voters(self, flags: int, term: int) -> None:
+        frame = frames.vote(term, self._log.last_index, self._log.last_term, flags)
+        for peer in self._peers.values():
+            if peer.voter and peer.connected:
+                self._network.send(peer.node, self.id, [frame])
+
+    def _campaign(self, *, transfer: bool = False) -> None:
+        """A new term with a vote for oneself; both are told, and counted, once durable."""
+        self._prevotes = None
+        self._set_leader(None)
+        self._SyncObj__setState(CANDIDATE)
+        self._SyncObj__setCurrentTerm(self._SyncObj__raftCurrentTerm + 1, self._self_peer.id)
+        self._SyncObj__votesCount = 0
+        self._votes = set()
+        self._campaign_transfer = transfer
+        self._campaign_untold = True
+        self._retry_later(self._scheduler.now())
+        if self._may_tell():
+            self._ask_for_votes()
+        else:
+            self._host.await_durable(self.id)
+
+    def _ask_for_votes(self) -> None:
+        self._campaign_untold = False
+        if self._SyncObj__raftState != CANDIDATE:
+            return
+        self._ask_voters(
+            frames.TRANSFER if self._campaign_transfer else 0, self._SyncObj__raftCurrentTerm
+        )
+        self._count_vote(self._self_peer)
+
+    def _count_vote(self, voter: Peer) -> None:
+        """PySyncObj counts it, and leads from the majority on; each voter only once."""
+        if voter not in self._votes:
+            self._votes.add(voter)
+            message = {"type": "response_vote", "term": self._SyncObj__raftCurrentTerm}
+            SyncObj._SyncObj__onMessageReceived(self, voter, message)
+
+    def _SyncObj__onMessageReceived(self, node: object, message: object) -> None:
+        """PySyncObj's dispatcher takes no message from the network; ours asks it by name."""
+        self._refuse(node, message)
+
+    # -- voting
+
+    def _on_vote(self, peer: Peer, frame: memoryview) -> None:
+        flags, term, last_index, last_term = frames.parse_vote(frame)
+        if not self._may_campaign():
+            return
+        mine = self._SyncObj__raftCurrentTerm
+        heard = not flags & frames.TRANSFER and self._hears_leader()
+        if term < mine or (flags & frames.PRE and term == mine):
+            self._tell(peer, frames.vote_reply(mine, term, flags & frames.PRE))
+        elif flags & frames.PRE:
+            granted = not heard and (last_term, last_index) >= self._newest()
+            answer = frames.PRE | (frames.GRANTED if granted else 0)
+            self._tell(peer, frames.vote_reply(mine, term, answer))
+        elif not heard:
+            self._vote(peer, term, last_index, last_term)
+
+    def _newest(self) -> tuple[int, int]:
+        return self._log.last_term, self._log.last_index
+
+    def _vote(self, peer: Peer, term: int, last_index: int, last_term: int) -> None:
+        voted = self._SyncObj__votedForNodeId
+        if term == self._SyncObj__raftCurrentTerm and voted == peer.id:
+            self.grant(peer)
+            return
+        message = {
+            "type": "request_vote",
+            "term": term,
+            "last_log_index": last_index,
+            "last_log_term": last_term,
+        }
+        deadline = self._SyncObj__raftElectionDeadline
+        if term > self._SyncObj__raftCurrentTerm:
+            self._prevotes = None
+        SyncObj._SyncObj__onMessageReceived(self, peer, message)
+        self._SyncObj__raftElectionDeadline = deadline
+        if self._SyncObj__votedForNodeId == peer.id or deadline == NEVER:
+            self._rest()
+        self._announce()
+
+    def grant(self, candidate: Peer) -> None:
+        """PySyncObj granted its vote: told once it is durable."""
+        term = self._SyncObj__raftCurrentTerm
+        self._tell(candidate, frames.vote_reply(term, term, frames.GRANTED))
+
+    def _on_vote_reply(self, peer: Peer, frame: memoryview) -> None:
+        flags, term, asked = frames.parse_vote_reply(frame)
+        mine = self._SyncObj__raftCurrentTerm
+        if term > mine:
+            self._newer_term(term)
+        elif not flags & frames.GRANTED:
+            return
+        elif flags & frames.PRE:
+            if self._prevotes is not None and asked == mine + 1:
+                self._prevotes.add(peer)
+                if len(self._prevotes) >= self._quorum:
+                    self._campaign()
+        elif asked == term == mine and self._SyncObj__raftState == CANDIDATE:
+            self._count_vote(peer)
+
+    # -- following and leading
+
+    def _newer_term(self, term: int) -> None:
+        """Someone is ahead: follow, without knowing a leader yet."""
+        self._prevotes = None
+        self._SyncObj__setCurrentTerm(term, None)
+        self._SyncObj__setState(FOLLOWER)
+        self._set_leader(None)
+        self._rest()
+
+    def _follow(self, peer: Peer, term: int) -> bool:
+        """A leader of this or a newer term speaks; False where that can't be."""
+        now = self._scheduler.now()
+        mine = self._SyncObj__raftCurrentTerm
+        if term == mine and self._SyncObj__raftLeader is peer:
+            self._leader_heard_at = now
+            if self._timeout_s:
+                self._set_deadline(now + self._timeout_s)
+            return True
+        if term == mine and self._SyncObj__raftState == LEADER:
+            self._fail(Unsafe(f"group {self.id}: {peer.node} also leads in term {term}"))
+            return False
+        if term > mine:
+            self._SyncObj__setCurrentTerm(term, None)
+        self._prevotes = None
+        self._SyncObj__setState(FOLLOWER)
+        self._ack_due = self._acked = 0
+        self._attempts = 0
+        self._leader_heard_at = now
+        self._rest()
+        if not self._may_campaign():
+            self._timeout_s = 0.0
+        self._set_leader(peer)
+        return True
+
+    def _set_leader(self, peer: Peer | None) -> None:
+        self._SyncObj__raftLeader = peer
+        self._announce()
+
+    def _step_down(self) -> None:
+        self._SyncObj__setState(FOLLOWER)
+        self._set_leader(None)
+        self._rest()
+
+    def _on_state_changed(self, old: int, new: int) -> None:
+        """PySyncObj's own hook: every way into and out of leadership passes here."""
+        if new == LEADER:
+            self._begin_to_lead()
+        elif old == LEADER:
+            self._SyncObj__raftLeader = None
+            for peer in self._peers.values():
+                self._host.release(peer.node, peer.reset())
+            self._host.led(self.id, False)
+            self._end_transfer(self._transfer is not None and self._transfer.told)
+            self._fail_reads()
+            self._leadership_lost()
+            self._rest()
+
+    def _begin_to_lead(self) -> None:
+        now = self._scheduler.now()
+        self._attempts = 0
+        self._start_log_time()
+        self._lead_reads()
+        for peer in self._peers.values():
+            self._host.release(peer.node, peer.reset())
+            peer.heard_at = now
+        self._set_deadline(NEVER)
+        self._host.led(self.id, True)
+        self._host.wake(self.id)
+        logger.info(
+            "group %s: %s leads in term %d", self.id, self.node, self._SyncObj__raftCurrentTerm
+        )
+
+    # -- links
+
+    def peer_connected(self, node: NodeId) -> None:
+        """A link is up: what was in flight before is lost."""
+        peer = self._peers.get(node)
+        if peer is None or self._halted:
+            return
+        peer.connected = True
+        self._SyncObj__connectedNodes.add(peer)
+        self._host.release(node, peer.reset())
+        if self._SyncObj__raftState == LEADER:
+            if self._SyncObj__raftMatchIndex[peer]:
+                self._SyncObj__raftNextIndex[peer] = self._SyncObj__raftMatchIndex[peer] + 1
+            self._host.wake(self.id)
+        elif self._SyncObj__raftLeader is None and peer.voter and self._may_campaign():
+            # Whoever leads is heard within one heartbeat; if nobody does, there is nothing to wait.
+            config = self._config
+            wait = config.heartbeat_s + config.evidence_spread_s * self._rng.random()
+            at = self._scheduler.now() + wait + self._start_delay_s
+            if at < self._SyncObj__raftElectionDeadline:
+                self._set_deadline(at)
+
+    def peer_disconnected(self, node: NodeId) -> None:
+        """A link is closed. If it led to the leader, that is evidence: a pre-vote at once."""
+        peer = self._peers.get(node)
+        if peer is None or not peer.connected:
+            return
+        peer.connected = False
+        self._SyncObj__connectedNodes.discard(peer)
+        self._host.release(node, peer.reset())
+        if self._halted:
+            return
+        if self._transfer is not None and self._transfer.peer is peer:
+            self._end_transfer(False)
+        if self._SyncObj__raftLeader is peer and self._SyncObj__raftState == FOLLOWER:
+            self._leader_heard_at = -NEVER
+            if self._may_campaign():
+                now = self._scheduler.now()
+                self._set_deadline(now + self._config.evidence_spread_s * self._rng.random())
+
+    # -- handing over
+
+    def transfer_leadership(
+        self, to: NodeId | None = None, callback: Transferred | None = None
+    ) -> None:
+        """Lets another voter lead: `to`, or the connected one that is furthest ahead.
+
+        Proposals are refused from now on, until it is over. The callback tells whether leadership
+        was handed over; if not, this node leads on.
+        """
+        peer = self._transfer_target(to)
+        if self._halted or not self.is_leader or self._transfer is not None or peer is None:
+            if callback is not None:
+                callback(False)
+            return
+        self._transfer = Transfer(peer, self._scheduler.now() + self._config.transfer_s, callback)
+        self._SyncObj__transferInProgress = True
+        self._host.wake(self.id)
+
+    def _transfer_target(self, to: NodeId | None) -> Peer | None:
+        match = self._SyncObj__raftMatchIndex
+        able = [peer for peer in self._peers.values() if peer.voter and peer.connected]
+        if to is not None:
+            able = [peer for peer in able if peer.node == to]
+        return max(able, key=lambda peer: match[peer], default=None)
+
+    def _drive_transfer(self) -> None:
+        """Tells the target to campaign once it holds the whole log."""
+        transfer = self._transfer
+        if transfer is None or transfer.told:
+            return
+        if self._SyncObj__raftMatchIndex[transfer.peer] == self._log.last_index:
+            frame = frames.timeout_now(self._SyncObj__raftCurrentTerm)
+            transfer.told = self._network.send(transfer.peer.node, self.id, [frame])
+
+    def _end_transfer(self, moved: bool) -> None:
+        transfer, self._transfer = self._transfer, None
+        self._SyncObj__transferInProgress = False
+        if transfer is not None and transfer.callback is not None:
+            transfer.callback(moved)
+
+    def _on_timeout_now(self, peer: Peer, frame: memoryview) -> None:
+        """The leader of this very term asks this node to take over."""
+        _kind, _flags, _zero, term = frames.HEAD.unpack_from(frame)
+        leads = self._SyncObj__raftLeader is peer and term == self._SyncObj__raftCurrentTerm
+        if leads and self._SyncObj__raftState == FOLLOWER and self._may_campaign():
+            self._attempts = 0
+            self._campaign(transfer=True)

@@ -1,0 +1,187 @@
+"""The part of PySyncObj that we stand on, without its sockets, threads, clock and pickle.
+
+What stays PySyncObj's: the state of a Raft server (term, vote, state, leader, next and match
+indexes, votes, waiting commands), granting and counting votes, becoming a leader.
+`docs/raft-holes.md` says what is overridden and why.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from goqueue.wire.types import GroupId, NodeId
+from log.entry import Entry, EntryKind, make_entry
+from raft.config import RaftConfig
+from raft.errors import Refused
+from raft.interfaces import GroupHost, Log, Network, Scheduler, StateMachine
+from raft.journal import Journal
+from raft.log_time import LogClock
+from raft.peer import Peer
+from raft.syncobj import LEADER, SyncObj, SyncObjConf, Transport
+
+
+class GroupTransport(Transport):
+    """Where PySyncObj's own messages end: only a granted vote is ever sent by it."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(None, None, None)
+        self._engine = engine
+
+    def send(self, node: Peer, message: dict[str, Any]) -> bool:
+        if message["type"] != "response_vote":
+            raise Refused(f"PySyncObj must not send {message['type']!r}")
+        self._engine.grant(node)
+        return True
+
+
+class Engine(SyncObj):
+    """A `SyncObj` with everything injected; every other way into PySyncObj is closed."""
+
+    def __init__(
+        self,
+        *,
+        id: GroupId,
+        node: NodeId,
+        voters: Sequence[NodeId],
+        learners: Sequence[NodeId],
+        log: Log,
+        network: Network,
+        scheduler: Scheduler,
+        rng: random.Random,
+        clock: LogClock,
+        state: StateMachine,
+        config: RaftConfig,
+        host: GroupHost,
+    ) -> None:
+        self.id = id
+        self.node = node
+        self.failed: Exception | None = None
+        self.stopped = False
+        self._log = log
+        self._network = network
+        self._scheduler = scheduler
+        self._rng = rng
+        self._clock = clock
+        self._state = state
+        self._time_ms = 0
+        self._config = config
+        self._host = host
+        self._voters = tuple(sorted(voters))
+        self._quorum = len(self._voters) // 2 + 1
+        others = sorted({*voters, *learners} - {node})
+        self._peers = {other: Peer(other, voter=other in voters) for other in others}
+        self._self_peer = Peer(node, voter=node in voters)
+        conf = SyncObjConf(
+            autoTick=False,
+            journalFile=None,
+            commandsQueueSize=0,
+            pollerType="select",
+            raftMinTimeout=config.election_min_s,
+            raftMaxTimeout=config.election_max_s,
+            connectionTimeout=config.election_max_s,
+            onStateChanged=self._on_state_changed,
+        )
+        SyncObj.__init__(
+            self,
+            self._self_peer,
+            [peer for peer in self._peers.values() if peer.voter],
+            conf,
+            transport=GroupTransport(self),
+        )
+        self._take_over_log()
+
+    def _take_over_log(self) -> None:
+        """Replaces PySyncObj's journal by ours, and derives from it all that outlives a restart.
+
+        Nothing is taken as committed but what the newest state snapshot holds: the commit index is
+        learnt again from a leader, and never lies beyond the log's end.
+        """
+        self._SyncObj__raftLog = Journal(self._log, self._make_noop)
+        hard = self._log.hard_state
+        self._SyncObj__raftCurrentTerm = max(hard.term, self._log.last_term)
+        self._SyncObj__votedForNodeId = (
+            hard.vote if hard.term == self._SyncObj__raftCurrentTerm else None
+        )
+        self._SyncObj__raftCommitIndex = 0
+        self._SyncObj__leaderCommitIndex = None
+        self._SyncObj__raftLastApplied = 0
+        for peer in self._peers.values():
+            if not peer.voter:
+                self._SyncObj__readonlyNodes.add(peer)
+            self._SyncObj__raftNextIndex[peer] = self._log.last_index + 1
+            self._SyncObj__raftMatchIndex[peer] = 0
+
+    def _make_noop(self, index: int, term: int) -> Entry:
+        return make_entry(
+            index=index, term=term, time_ms=self.log_time_ms(), kind=EntryKind.NOOP, matches=()
+        )
+
+    def log_time_ms(self) -> int:
+        """Log time in milliseconds, never back: a leader's now, elsewhere 0 before any entry."""
+        if self._SyncObj__raftState == LEADER:
+            self._time_ms = self._clock.read_ms(self._time_ms)
+        return self._time_ms
+
+    def _start_log_time(self) -> None:
+        """A leadership begins: log time goes on from the newest entry's."""
+        last = self._log.last_index
+        if last >= self._log.first_index:
+            self._time_ms = self._log.entries(last, max_count=1)[0].time_ms
+        self._clock.start(self._time_ms)
+
+    @property
+    def _halted(self) -> bool:
+        return self.stopped or self.failed is not None
+
+    # -- what the parts built on this one provide
+
+    def grant(self, candidate: Peer) -> None:
+        """PySyncObj granted its vote: to be told once it is durable."""
+        raise NotImplementedError
+
+    def _on_state_changed(self, old: int, new: int) -> None:
+        raise NotImplementedError
+
+    # -- clock and randomness: PySyncObj's are module globals
+
+    def _SyncObj__generateRaftTimeout(self) -> float:
+        low, high = self._config.election_min_s, self._config.election_max_s
+        return low + (high - low) * self._rng.random()
+
+    def _set_deadline(self, at: float) -> None:
+        self._SyncObj__raftElectionDeadline = at
+        self._host.set_deadline(self.id, at)
+
+    # -- closed doors
+
+    def _SyncObj__onSetCodeVersion(self, newVersion: int) -> None:
+        """There are no replicated methods to enumerate."""
+
+    def _refuse(self, *_args: object, **_kwargs: object) -> NoReturn:
+        raise Refused("this way into PySyncObj is closed")
+
+    _applyCommand = _refuse
+    _checkCommandsToApply = _refuse
+    _onTick = _refuse
+    doTick = _refuse
+    setCodeVersion = _refuse
+    addNodeToCluster = _refuse
+    removeNodeFromCluster = _refuse
+    transferLeadership = _refuse
+    forceLogCompaction = _refuse
+    getStatus = _refuse
+    _SyncObj__setCodeVersion = _refuse
+    _SyncObj__doApplyCommand = _refuse
+    _SyncObj__changeCluster = _refuse
+    _SyncObj__doChangeCluster = _refuse
+    _SyncObj__parseChangeClusterRequest = _refuse
+    _SyncObj__updateClusterConfiguration = _refuse
+    _SyncObj__tryLogCompaction = _refuse
+    _SyncObj__loadDumpFile = _refuse
+    _SyncObj__deleteEntriesFrom = _refuse
+    _SyncObj__deleteEntriesTo = _refuse
+    _SyncObj__onReadonlyNodeConnected = _refuse
+    _SyncObj__onReadonlyNodeDisconnected = _refuse
+    _SyncObj__sendNextNodeIdx = _refuse

@@ -1,0 +1,213 @@
+"""One Raft group on one node."""
+
+from __future__ import annotations
+
+import logging
+import random
+import struct
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from goqueue.wire.types import GroupId, Index, NodeId, Voter
+from log.entry import EntryKind
+from log.errors import FrameDamaged, LogError
+from raft.config import RaftConfig
+from raft.election import NEVER, Elections
+from raft.errors import ConfigurationMismatch, FrameMalformed
+from raft.frames import FrameKind
+from raft.interfaces import GroupHost, Log, Network, Scheduler, StateMachine
+from raft.log_time import LogClock
+from raft.peer import Peer
+from raft.syncobj import LEADER
+from raft.voters import encode_voters
+
+logger = logging.getLogger("raft")
+
+_FROM_LEADER = frozenset((FrameKind.APPEND, FrameKind.BEAT, FrameKind.TIMEOUT_NOW))
+_FROM_VOTER = _FROM_LEADER | {FrameKind.VOTE, FrameKind.VOTE_REPLY}
+
+
+class RaftGroup(Elections):
+    """A replica: leader, follower or learner. Loop thread only; it never blocks, and owns no timer.
+
+    Everything that tells a term, a vote or an acknowledgement leaves after it is durable. A replica
+    that would have to break a promise stops itself: `failed` holds why, and its host is told.
+    """
+
+    def __init__(
+        self,
+        *,
+        id: GroupId,
+        node: NodeId,
+        incarnation: int,
+        voters: Sequence[Voter],
+        learners: Sequence[NodeId] = (),
+        log: Log,
+        network: Network,
+        scheduler: Scheduler,
+        rng: random.Random,
+        clock_ms: Callable[[], int],
+        state: StateMachine,
+        config: RaftConfig,
+        host: GroupHost,
+        peers_clock_offset_ms: Callable[[], float | None] | None = None,
+        preferred: NodeId | None = None,
+    ) -> None:
+        names = [voter.node for voter in voters]
+        if len(set(names)) != len(names) or not names:
+            raise ConfigurationMismatch(f"group {id}: voters {names}")
+        self._untold = []
+        self._votes = set()
+        self._reads = []
+        self._rounds = deque()
+        self._confirmed = deque()
+        self.voters = tuple(sorted(voters))
+        self.refused = node in names and Voter(node, incarnation) not in self.voters  # type: ignore[arg-type]
+        self._may_vote = Voter(node, incarnation) in self.voters  # type: ignore[arg-type]
+        self._start_delay_s = config.evidence_spread_s * (preferred not in (None, node))
+        super().__init__(
+            id=id,
+            node=node,
+            voters=names,
+            learners=learners,
+            log=log,
+            network=network,
+            scheduler=scheduler,
+            rng=rng,
+            clock=LogClock(scheduler.now, clock_ms, peers_clock_offset_ms),
+            state=state,
+            config=config,
+            host=host,
+        )
+        self._receivers: dict[int, Callable[[Peer, memoryview], None]] = {
+            FrameKind.APPEND: self._on_append,
+            FrameKind.ACK: self._on_ack,
+            FrameKind.VOTE: self._on_vote,
+            FrameKind.VOTE_REPLY: self._on_vote_reply,
+            FrameKind.TIMEOUT_NOW: self._on_timeout_now,
+            FrameKind.BEAT: self._on_beat,
+            FrameKind.BEAT_ANSWER: self._on_beat_answer,
+        }
+
+    def start(self) -> None:
+        """Restores the local state snapshot and waits for a leader, or for none."""
+        self._check_configuration()
+        self._restore_snapshot()
+        if self._quorum == 1 and self._may_campaign():
+            self._set_deadline(self._scheduler.now())
+        else:
+            self._rest()
+
+    def _check_configuration(self) -> None:
+        first = self._log.first_index
+        if first != 1 or self._log.last_index < 1:
+            return
+        entry = self._log.entries(Index(1), max_count=1)[0]
+        if entry.kind == EntryKind.VOTERS and bytes(entry.body) != encode_voters(self.voters):
+            raise ConfigurationMismatch(
+                f"group {self.id} was created with other voters than {list(self.voters)}"
+            )
+
+    # -- frames
+
+    def receive(self, node: NodeId, frame: memoryview) -> None:
+        """A frame from another replica; one that is malformed is dropped whole, and logged."""
+        peer = self._peers.get(node)
+        if peer is None or self._halted or self.refused:
+            return
+        try:
+            kind = frame[0]
+            receiver = self._receivers.get(kind)
+            if receiver is None or (kind in _FROM_VOTER and not peer.voter):
+                raise FrameMalformed(f"kind {kind}")
+            receiver(peer, frame)
+        except (struct.error, IndexError, FrameDamaged, FrameMalformed) as error:
+            logger.warning("group %s: bad frame from %s dropped: %s", self.id, node, error)
+        except LogError as error:
+            self._fail(error)
+
+    def receive_beat(
+        self, node: NodeId, term: int, commit: int, round_: int
+    ) -> tuple[int, int, int] | None:
+        """An item of the host's heartbeats; what to answer, if anything."""
+        peer = self._peers.get(node)
+        if peer is None or not peer.voter or self.refused:
+            return None
+        return self.take_beat(peer, term, commit, round_)
+
+    def receive_beat_answer(self, node: NodeId, term: int, round_: int, last_index: int) -> None:
+        """An item of the answers to the host's heartbeats."""
+        peer = self._peers.get(node)
+        if peer is not None:
+            self.take_beat_answer(peer, term, round_, last_index)
+
+    def flush(self) -> None:
+        """The end of a turn: counts, applies, and sends what the turn has brought."""
+        if self._halted:
+            return
+        try:
+            leads = self._SyncObj__raftState == LEADER
+            if leads:
+                self._advance_commit()
+            self._SyncObj__applyLogEntries()
+            if leads and not self._halted:
+                self._flush_reads()
+                self._SyncObj__sendAppendEntries()
+                self._drive_transfer()
+        except LogError as error:
+            self._fail(error)
+
+    # -- what others may know
+
+    @property
+    def peers(self) -> dict[NodeId, Peer]:
+        """The other replicas by name, in a fixed order."""
+        return self._peers
+
+    @property
+    def deadline(self) -> float:
+        """When `on_deadline` is due, in the scheduler's time."""
+        return self._SyncObj__raftElectionDeadline if not self._halted else NEVER
+
+    def matches(self) -> dict[NodeId, Index]:
+        """On a leader, what each voter is known to hold durably; elsewhere only this node's."""
+        if not self.is_leader:
+            return {self.node: self._log.durable_index}
+        return {
+            name: Index(match) for name, match in zip(self._voters, self._matched(), strict=True)
+        }
+
+    @property
+    def trim_limit(self) -> Index:
+        """The newest index that every voter has and has applied here: trim no further."""
+        floor = min(self.matches().values()) if self.is_leader else 0
+        return Index(min(floor, self.applied_index))
+
+    def add_learner(self, node: NodeId) -> None:
+        """From now on this node receives entries, too; it never votes. Idempotent."""
+        if node in self._peers or node == self.node:
+            return
+        peer = Peer(node, voter=False)
+        self._peers[node] = peer
+        self._peers = dict(sorted(self._peers.items()))
+        self._SyncObj__readonlyNodes.add(peer)
+        self._SyncObj__raftNextIndex[peer] = self._log.last_index + 1
+        self._SyncObj__raftMatchIndex[peer] = 0
+        self._SyncObj__lastResponseTime[peer] = self._scheduler.now()
+
+    def status(self) -> dict[str, object]:
+        """Facts for statistics and debugging, as JSON values."""
+        return {
+            "group": str(self.id),
+            "state": ("follower", "candidate", "leader")[self._SyncObj__raftState],
+            "leader": self.leader,
+            "term": self.term,
+            "commit_index": self.commit_index,
+            "applied_index": self.applied_index,
+            "first_index": self._log.first_index,
+            "last_index": self._log.last_index,
+            "durable_index": self._log.durable_index,
+            "has_quorum": self.has_quorum,
+            "matches": dict(self.matches()),
+            "failed": None if self.failed is None else str(self.failed),
+        }

@@ -1,0 +1,159 @@
+"""What a Raft group asks of the world: time, network, journal, state machine, its host.
+
+Everything that could differ between two runs comes in through these, so a cluster can run on
+virtual time from a seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from goqueue.wire.types import GroupId, Index, Lsn, NodeId, Term
+from log.entry import Entry
+from log.group import HardState
+
+
+class Handle(Protocol):
+    """A timer that can still be called off."""
+
+    def cancel(self) -> None: ...
+
+
+class Scheduler(Protocol):
+    """Monotonic time in seconds, and calls at a later turn; an asyncio loop behind three names."""
+
+    def now(self) -> float: ...
+
+    def call_soon(self, callback: Callable[..., object], *args: object) -> object: ...
+
+    def call_later(
+        self, delay_s: float, callback: Callable[..., object], *args: object
+    ) -> Handle: ...
+
+
+class Network(Protocol):
+    """Frames to other nodes, in order per node, each whole or lost; never waits."""
+
+    def send(self, node: NodeId, group: GroupId, parts: list[bytes]) -> bool:
+        """Queues one frame given in parts; False where there is no link."""
+        ...
+
+    def backlog_bytes(self, node: NodeId) -> int:
+        """Bytes queued to this node and not yet taken by the operating system."""
+        ...
+
+
+class StateMachine(Protocol):
+    """What a group's entries mean. No-ops and configurations are Raft's own and never come here."""
+
+    def apply(self, entry: Entry) -> object:
+        """Applies a committed entry, deterministically; the result goes to its proposer.
+
+        Must not fail on content: an exception stops this replica for good.
+        """
+        ...
+
+    def snapshot(self) -> bytes: ...
+
+    def restore(self, index: Index, state: bytes) -> None: ...
+
+    def on_leader(self, term: Term) -> None:
+        """This node leads and has applied its own no-op: from now on `propose` is allowed."""
+        ...
+
+    def on_follower(self, leader: NodeId | None) -> None:
+        """Leadership was lost, or the known leader changed: in-flight append state is void."""
+        ...
+
+
+class SnapshotWork(Protocol):
+    """A state snapshot on its way to the disk."""
+
+    def run(self) -> None:
+        """Writes, syncs and renames; any thread. Raises OSError."""
+        ...
+
+
+class Log(Protocol):
+    """The group's journal, as `log.group.GroupLog` is one. Nothing here waits for a sync."""
+
+    first_index: Index
+
+    @property
+    def last_index(self) -> Index: ...
+
+    @property
+    def last_term(self) -> Term: ...
+
+    @property
+    def hard_state(self) -> HardState: ...
+
+    @property
+    def hard_state_durable(self) -> bool: ...
+
+    @property
+    def durable_index(self) -> Index: ...
+
+    @property
+    def quarantined(self) -> bool: ...
+
+    def save_hard_state(self, term: Term, vote: str | None) -> Lsn: ...
+
+    def append(self, entries: Sequence[Entry]) -> Lsn: ...
+
+    def truncate_from(self, index: Index) -> Lsn: ...
+
+    def term_at(self, index: Index) -> Term | None: ...
+
+    def entries(
+        self, first: Index, *, max_bytes: int = ..., max_count: int = ...
+    ) -> list[Entry]: ...
+
+    def latest_snapshot(self) -> tuple[Index, bytes] | None: ...
+
+    def save_snapshot(self, index: Index, state: bytes) -> SnapshotWork: ...
+
+
+class LogStore(Protocol):
+    """The node's store of logs, as `log.store.Store` is one."""
+
+    on_durable: Callable[[Lsn], None]
+
+    def groups(self) -> list[GroupId]: ...
+
+    def group(self, group: GroupId) -> Log: ...
+
+    def create_group(self, group: GroupId) -> Log: ...
+
+
+class GroupHost(Protocol):
+    """What a group asks of the host that carries all groups of the node."""
+
+    def wake(self, group: GroupId) -> None:
+        """Calls the group's `flush` at the end of this turn, once."""
+        ...
+
+    def await_durable(self, group: GroupId) -> None:
+        """Calls the group's `on_durable` after the next sync."""
+        ...
+
+    def set_deadline(self, group: GroupId, at: float) -> None:
+        """Calls the group's `on_deadline` not before this time, and soon after it."""
+        ...
+
+    def led(self, group: GroupId, leads: bool) -> None:
+        """The group began or ceased to lead: heartbeats are sent for it, or not."""
+        ...
+
+    def reserve(self, node: NodeId, group: GroupId, size: int) -> bool:
+        """Takes bytes of the peer's window; False where it is full: woken when some is free."""
+        ...
+
+    def release(self, node: NodeId, size: int) -> None: ...
+
+    def failed(self, group: GroupId, error: Exception) -> None:
+        """The replica has stopped itself because going on would not be safe."""
+        ...
+
+    def snapshot_due(self, group: GroupId) -> None: ...

@@ -1,0 +1,59 @@
+"""What a replica knows of another replica of its group."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from goqueue.wire.types import NodeId
+from raft.syncobj import Node
+
+
+class Peer(Node):
+    """A PySyncObj node with the leader's flow control beside it.
+
+    Compared by identity: a group keeps one `Peer` per other replica. While `probing`, one frame is
+    out at a time and `paused` until it is answered; otherwise frames are pipelined up to a window
+    of bytes, and `inflight` holds (last index, bytes) of each.
+    """
+
+    __setattr__ = object.__setattr__
+    __eq__ = object.__eq__
+    __ne__ = object.__ne__
+    __hash__ = object.__hash__
+
+    def __init__(self, node: NodeId, *, voter: bool) -> None:
+        super().__init__(node)
+        self.node = node
+        self.voter = voter
+        self.connected = False
+        self.probing = True
+        self.paused = False
+        self.behind = False
+        self.inflight: deque[tuple[int, int]] = deque()
+        self.inflight_bytes = 0
+        self.sent_at = 0.0
+        self.heard_at = float("-inf")
+        self.round = 0
+        self.commit_told = 0
+
+    def __repr__(self) -> str:
+        return f"Peer({self.node!r})"
+
+    def reset(self) -> int:
+        """Forgets what is in flight, and probes again; the bytes that are no longer out."""
+        freed, self.inflight_bytes = self.inflight_bytes, 0
+        self.inflight.clear()
+        self.probing = True
+        self.paused = False
+        self.behind = False
+        self.commit_told = 0
+        return freed
+
+    def acknowledged(self, match: int) -> int:
+        """Takes what is matched out of the window; the bytes freed."""
+        inflight = self.inflight
+        freed = 0
+        while inflight and inflight[0][0] <= match:
+            freed += inflight.popleft()[1]
+        self.inflight_bytes -= freed
+        return freed

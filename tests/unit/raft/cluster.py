@@ -1,0 +1,407 @@
+"""A Raft cluster in one process on virtual time, over the real store on disks in memory."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from goqueue.wire.types import GroupId, Index, NodeId, Term, TopicId, Voter
+from log.config import StorageConfig
+from log.entry import Entry, EntryKind
+from log.memory_disk import MemoryDisk
+from log.store import Store
+from raft import frames
+from raft.config import RaftConfig
+from raft.errors import Outcome
+from raft.group import RaftGroup
+from raft.host import RaftHost
+
+GROUP = GroupId(TopicId(7, 1), 0)
+EPOCH_MS = 1_700_000_000_000
+STORAGE = StorageConfig(wal_file_bytes=1 << 16, segment_bytes=1 << 20, reserve_bytes=0)
+
+
+class Timer:
+    def __init__(self) -> None:
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class Time:
+    """Virtual time: calls in order of their time, then of their arrival."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+        self._queue: list[tuple[float, int, Timer, Callable[..., object], tuple[object, ...]]] = []
+        self._count = 0
+
+    def now(self) -> float:
+        return self.time
+
+    def call_soon(self, callback: Callable[..., object], *args: object) -> Timer:
+        return self.call_later(0.0, callback, *args)
+
+    def call_later(self, delay_s: float, callback: Callable[..., object], *args: object) -> Timer:
+        timer = Timer()
+        self._count += 1
+        heapq.heappush(self._queue, (self.time + delay_s, self._count, timer, callback, args))
+        return timer
+
+    def run(self, seconds: float, until: Callable[[], bool] | None = None) -> bool:
+        """Runs for this long, or until the condition holds; whether it does."""
+        end = self.time + seconds
+        while self._queue and self._queue[0][0] <= end:
+            if until is not None and until():
+                return True
+            at, _count, timer, callback, args = heapq.heappop(self._queue)
+            self.time = max(self.time, at)
+            if not timer.cancelled:
+                callback(*args)
+        self.time = end
+        return until() if until is not None else True
+
+
+class NodeTime:
+    """One node's share of the time: what it had planned dies with it."""
+
+    def __init__(self, time: Time) -> None:
+        self._time = time
+        self.alive = True
+
+    def now(self) -> float:
+        return self._time.time
+
+    def call_soon(self, callback: Callable[..., object], *args: object) -> Timer:
+        return self._time.call_later(0.0, self._call, callback, args)
+
+    def call_later(self, delay_s: float, callback: Callable[..., object], *args: object) -> Timer:
+        return self._time.call_later(delay_s, self._call, callback, args)
+
+    def _call(self, callback: Callable[..., object], args: tuple[object, ...]) -> None:
+        if self.alive:
+            callback(*args)
+
+
+@dataclass
+class Machine:
+    """A state machine that remembers what it was told."""
+
+    applied: list[tuple[int, bytes]] = field(default_factory=list)
+    events: list[tuple[str, object]] = field(default_factory=list)
+    poison: bytes | None = None
+
+    def apply(self, entry: Entry) -> object:
+        body = bytes(entry.body)
+        if body == self.poison:
+            raise ValueError("poison")
+        self.applied.append((entry.index, body))
+        return len(self.applied)
+
+    def snapshot(self) -> bytes:
+        return repr(self.applied).encode()
+
+    def restore(self, index: Index, state: bytes) -> None:
+        self.events.append(("restore", index))
+        parts = state.decode().strip("[]")
+        count = parts.count("(")
+        self.applied = [(0, b"restored")] * count
+
+    def on_leader(self, term: Term) -> None:
+        self.events.append(("leader", term))
+
+    def on_follower(self, leader: NodeId | None) -> None:
+        self.events.append(("follower", leader))
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One frame on its way, as the filter of a test sees it."""
+
+    source: str
+    target: str
+    group: GroupId
+    frame: bytes
+
+    @property
+    def kind(self) -> int:
+        return self.frame[0]
+
+
+class Net:
+    """Links with delay. `links` are up; `silent` ones lose everything without telling anybody."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.delay_s = 0.001
+        self.links: set[tuple[str, str]] = set()
+        self.silent: set[tuple[str, str]] = set()
+        self.filter: Callable[[Sent], bool] | None = None
+        self.log: list[Sent] = []
+        self.epoch: dict[tuple[str, str], int] = {}
+
+    def send(self, source: str, target: str, group: GroupId, parts: Sequence[bytes]) -> bool:
+        link = (min(source, target), max(source, target))
+        if link not in self.links:
+            return False
+        sent = Sent(source, target, group, b"".join(parts))
+        self.log.append(sent)
+        if (source, target) in self.silent or (self.filter and not self.filter(sent)):
+            return True
+        self.cluster.time.call_later(self.delay_s, self._deliver, sent, self.epoch[link])
+        return True
+
+    def _deliver(self, sent: Sent, epoch: int) -> None:
+        link = (min(sent.source, sent.target), max(sent.source, sent.target))
+        node = self.cluster.nodes[sent.target]
+        if link in self.links and self.epoch[link] == epoch and node.host is not None:
+            node.host.receive(NodeId(sent.source), sent.group, memoryview(sent.frame))
+
+    def connect(self, one: str, other: str) -> None:
+        link = (min(one, other), max(one, other))
+        nodes = self.cluster.nodes
+        if link in self.links or nodes[one].host is None or nodes[other].host is None:
+            return
+        self.links.add(link)
+        self.epoch[link] = self.epoch.get(link, 0) + 1
+        for a, b in ((one, other), (other, one)):
+            host = nodes[a].host
+            assert host is not None
+            host.peer_connected(NodeId(b))
+
+    def cut(self, one: str, other: str) -> None:
+        link = (min(one, other), max(one, other))
+        if link not in self.links:
+            return
+        self.links.discard(link)
+        for a, b in ((one, other), (other, one)):
+            host = self.cluster.nodes[a].host
+            if host is not None:
+                host.peer_disconnected(NodeId(b))
+
+
+class NodeNet:
+    def __init__(self, net: Net, node: str) -> None:
+        self.net = net
+        self.node = node
+        self.backlog = 0
+
+    def send(self, node: NodeId, group: GroupId, parts: list[bytes]) -> bool:
+        return self.net.send(self.node, node, group, parts)
+
+    def backlog_bytes(self, node: NodeId) -> int:
+        return self.backlog
+
+
+class ClusterNode:
+    """One node: a disk that outlives it, and a store and host while it runs."""
+
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        self.cluster = cluster
+        self.name = name
+        self.disk = MemoryDisk()
+        self.network = NodeNet(cluster.net, name)
+        self.host: RaftHost | None = None
+        self.store: Store
+        self.machine = Machine()
+        self.time: NodeTime
+        self.failures: list[Exception] = []
+        self.sync_s = 0.002
+        self.syncing = True
+        self._flushing = False
+
+    def open(self) -> None:
+        cluster = self.cluster
+        self.time = NodeTime(cluster.time)
+        self._flushing = False
+        self.store = Store.open(
+            self.disk, "/data", STORAGE, random_u64=lambda: cluster.rng.getrandbits(64)
+        )
+        self.store.on_dirty = self._dirty
+        self.host = RaftHost(
+            NodeId(self.name),
+            self.store.incarnation,
+            self.store,
+            self.network,
+            self.time,
+            cluster.rng,
+            lambda: EPOCH_MS + int(cluster.time.time * 1000),
+            cluster.config,
+            group_type=cluster.group_type,
+        )
+        self.host.on_failed = lambda _group, error: self.failures.append(error)
+
+    def _dirty(self) -> None:
+        self.time.call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Syncs what is pending, as long as the disk works; it takes `sync_s`."""
+        if self._flushing or not self.syncing:
+            return
+        job = self.store.take_flush()
+        if job is None:
+            return
+        self._flushing = True
+
+        def done() -> None:
+            job.sync()
+            job.spill()
+            self._flushing = False
+            self.store.complete_flush(job)
+            self.store.complete_spill(job)
+            self.flush()
+
+        self.time.call_later(self.sync_s, done)
+
+    @property
+    def group(self) -> RaftGroup:
+        assert self.host is not None
+        return self.host.group(GROUP)
+
+
+class Cluster:
+    """Nodes a, b, c, ... of one group, connected pairwise."""
+
+    def __init__(
+        self,
+        size: int = 3,
+        *,
+        learners: int = 0,
+        seed: int = 1,
+        config: RaftConfig | None = None,
+        group_type: type[RaftGroup] = RaftGroup,
+        start: bool = True,
+    ) -> None:
+        self.time = Time()
+        self.rng = random.Random(seed)
+        self.config = config or RaftConfig()
+        self.group_type = group_type
+        self.net = Net(self)
+        names = [chr(ord("a") + at) for at in range(size + learners)]
+        self.nodes = {name: ClusterNode(self, name) for name in names}
+        self.voter_names = names[:size]
+        self.learner_names = names[size:]
+        self.answers: list[tuple[bytes, Outcome, object, int]] = []
+        self.voters: list[Voter] = []
+        if start:
+            for name in names:
+                self.nodes[name].open()
+            self.voters = [
+                Voter(NodeId(name), self.nodes[name].store.incarnation) for name in self.voter_names
+            ]
+            for name in names:
+                self.start_group(name, bootstrap=True)
+            self.connect_all()
+
+    def start_group(self, name: str, *, bootstrap: bool = False) -> RaftGroup:
+        node = self.nodes[name]
+        node.machine = Machine()
+        assert node.host is not None
+        return node.host.start_group(
+            GROUP,
+            self.voters,
+            node.machine,
+            [NodeId(learner) for learner in self.learner_names],
+            bootstrap,
+            created_ms=EPOCH_MS,
+        )
+
+    def connect_all(self) -> None:
+        for one, other in self.pairs():
+            self.net.connect(one, other)
+
+    def pairs(self) -> Iterator[tuple[str, str]]:
+        names = list(self.nodes)
+        for at, one in enumerate(names):
+            for other in names[at + 1 :]:
+                yield one, other
+
+    # -- asking
+
+    def group(self, name: str) -> RaftGroup:
+        return self.nodes[name].group
+
+    def running(self) -> list[ClusterNode]:
+        return [node for node in self.nodes.values() if node.host is not None]
+
+    def leader(self) -> str | None:
+        """The ready leader of the highest term."""
+        ready = [node for node in self.running() if node.group.is_ready_leader]
+        return max(ready, key=lambda node: node.group.term).name if ready else None
+
+    def elect(self, within_s: float = 10.0) -> str:
+        """Runs until a leader is ready."""
+        assert self.time.run(within_s, lambda: self.leader() is not None), "no leader"
+        leader = self.leader()
+        assert leader is not None
+        return leader
+
+    def followers(self) -> list[str]:
+        leader = self.leader()
+        return [name for name in self.voter_names if name != leader]
+
+    def propose(self, body: bytes, on: str | None = None) -> Index:
+        group = self.group(on or self.elect())
+
+        def answer(outcome: Outcome, result: object, index: Index) -> None:
+            self.answers.append((body, outcome, result, index))
+
+        return group.propose(EntryKind.COMMAND, body, callback=answer)
+
+    def outcomes(self, body: bytes) -> list[Outcome]:
+        return [outcome for text, outcome, _result, _index in self.answers if text == body]
+
+    def settle(self, seconds: float = 1.0) -> None:
+        self.time.run(seconds)
+
+    def bodies(self, name: str) -> list[bytes]:
+        return [body for _index, body in self.nodes[name].machine.applied]
+
+    # -- faults
+
+    def kill(self, name: str, *, power: bool = False, keep: float = 0.0) -> None:
+        """The process dies; with `power` its disk loses what was not synced."""
+        node = self.nodes[name]
+        for other in self.nodes:
+            if other != name:
+                link = (min(name, other), max(name, other))
+                if link in self.net.links:
+                    self.net.links.discard(link)
+                    host = self.nodes[other].host
+                    if host is not None:
+                        host.peer_disconnected(NodeId(name))
+        node.time.alive = False
+        node.host = None
+        node.disk = node.disk.crash(self.rng, keep=keep) if power else node.disk.clone()
+
+    def restart(self, name: str) -> None:
+        self.nodes[name].open()
+        self.start_group(name)
+        for other in self.nodes:
+            if other != name:
+                self.net.connect(name, other)
+
+    def isolate(self, name: str) -> None:
+        for other in self.nodes:
+            if other != name:
+                self.net.cut(name, other)
+
+    def mute(self, name: str) -> None:
+        """Loses all frames from and to this node, with the links still up."""
+        for other in self.nodes:
+            if other != name:
+                self.net.silent |= {(name, other), (other, name)}
+
+    def unmute(self) -> None:
+        self.net.silent.clear()
+
+
+def append_frame(
+    term: int, prev: int, prev_term: int, commit: int, entries: Sequence[Entry] = ()
+) -> memoryview:
+    """An APPEND as a leader would send it."""
+    head = frames.append_head(term, prev, prev_term, commit, len(entries))
+    return memoryview(b"".join([head, *(entry.frame for entry in entries)]))

@@ -1,0 +1,157 @@
+"""`python -m tests.chaos --kills 100`: kill leaders under load, then judge what HTTP shows.
+
+Exit status: 0 good, 1 a promise was broken, 2 the cluster did not come up or did not recover,
+3 acks resumed too slowly, 4 too few kills.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.chaos import report
+from tests.chaos.cluster import Cluster, ClusterError
+from tests.chaos.http import Http, NoAnswer
+from tests.chaos.nemesis import Nemesis
+from tests.chaos.publishers import Publisher
+from tests.chaos.readers import Reader
+from tests.check.history import History
+from tests.check.logcheck import check
+
+TOPIC = "chaos"
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=None, help="of the choices made here")
+    parser.add_argument("--nodes", type=int, default=3)
+    parser.add_argument("--partitions", type=int, default=6)
+    parser.add_argument("--publishers", type=int, default=8)
+    parser.add_argument(
+        "--seconds-between", type=float, default=0.6, help="mean pause after health"
+    )
+    parser.add_argument("--seconds-down", type=float, default=2.0, help="mean time a node is down")
+    parser.add_argument("--folder", type=Path, default=None, help="keep data and history here")
+    return parser.parse_args()
+
+
+async def create_topic(http: Http, cluster: Cluster, partitions: int) -> None:
+    """The topic, with a replica on every node."""
+    body = {
+        "name": TOPIC,
+        "num_partitions": partitions,
+        "replication_factor": len(cluster.nodes),
+    }
+    for _ in range(50):
+        try:
+            answer = await http.ask("POST", f"{cluster.nodes[0].url}/topics", json=body)
+        except NoAnswer as error:
+            raise ClusterError(f"no topic could be created: {error}") from None
+        if answer.status in (200, 201, 409):
+            return
+        await asyncio.sleep(0.2)
+    raise ClusterError(f"no topic could be created: {answer.body}")
+
+
+async def run(options: argparse.Namespace, folder: Path) -> int:
+    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1 << 32)
+    rng = random.Random(seed)
+    print(f"seed {seed}, folder {folder}", flush=True)
+    cluster, http = Cluster(folder, options.nodes), Http()
+    kills = 0
+    with History(folder / "history.jsonl") as history:
+        nemesis = Nemesis(
+            cluster,
+            http,
+            TOPIC,
+            history,
+            rng,
+            down_s=(options.seconds_down * 0.7, options.seconds_down * 1.3),
+            between_s=(options.seconds_between * 0.5, options.seconds_between * 1.5),
+        )
+        try:
+            await cluster.start()
+            await create_topic(http, cluster, options.partitions)
+            await nemesis.wait_until_healthy()
+            reader = Reader(cluster, http, TOPIC, history, rng)
+            publishers = [
+                Publisher(n, cluster, http, TOPIC, options.partitions, history, rng)
+                for n in range(options.publishers)
+            ]
+            working: list[Publisher | Reader] = [*publishers, reader]
+            workers = [asyncio.create_task(worker.run()) for worker in working]
+            await asyncio.sleep(2)
+            failure: ClusterError | None = None
+            try:
+                while kills < options.kills:
+                    node = await nemesis.strike()
+                    kills += 1
+                    print(f"kill {kills}: {node.id} {progress(history)}", flush=True)
+            except ClusterError as error:
+                failure = error
+            for worker in working:
+                worker.stop()
+            await asyncio.gather(*workers)
+            if failure is not None:
+                raise failure
+            await reader.read_everything()
+        finally:
+            await http.close()
+            await cluster.stop()
+        return conclude(history, nemesis, publishers, kills, options.kills)
+
+
+def progress(history: History) -> str:
+    kill = next(e for e in reversed(history.events) if e["type"] == "kill")
+    since = [e for e in history.events[-5000:] if e["time"] >= kill["time"] - 30]
+    worst = [g.seconds for g in report.gaps(since) if g.seconds >= 0][-len(kill["partitions"]) :]
+    acked = sum(len(e["offsets"]) for e in history.events if e["type"] == "ok")
+    return f"gaps {[round(s, 3) for s in worst]}, {acked} acked"
+
+
+def conclude(
+    history: History,
+    nemesis: Nemesis,
+    publishers: list[Publisher],
+    kills: int,
+    kills_wanted: int,
+) -> int:
+    started = time.monotonic()
+    verdict, found = check(history), report.gaps(history)
+    for line in report.lines(verdict, found, kills, nemesis.recoveries_s):
+        print(line)
+    errors: dict[str, int] = {}
+    for publisher in publishers:
+        for code, count in publisher.errors.items():
+            errors[code] = errors.get(code, 0) + count
+    print(f"errors seen           {dict(sorted(errors.items()))}")
+    print(f"identities lost       {sum(p.identities_lost for p in publishers)}")
+    print(f"checked in            {time.monotonic() - started:.1f} s")
+    return report.exit_code(verdict, found, kills, kills_wanted)
+
+
+def main() -> int:
+    options = arguments()
+    folder: Path = options.folder or Path(tempfile.mkdtemp(prefix="goqueue-chaos-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        code = asyncio.run(run(options, folder))
+    except ClusterError as error:
+        print(f"the cluster failed: {error}\nits logs are in {folder}", file=sys.stderr)
+        return 2
+    if code == 0 and options.folder is None:
+        shutil.rmtree(folder)
+    else:
+        print(f"history and logs are kept in {folder}")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

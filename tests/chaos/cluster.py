@@ -1,0 +1,153 @@
+"""A development cluster of real processes: started by the command line, killed and restarted here.
+
+Everything is learned from `DIR/cluster.json` and over HTTP. Only processes named there or started
+here are signalled, by their pid.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+READY_S = 60.0
+STOP_S = 20.0
+
+
+class ClusterError(Exception):
+    """The cluster can't be started, or does not do what it must to go on."""
+
+
+@dataclass
+class Node:
+    """One node's process, as cluster.json tells it, or as it was restarted here."""
+
+    id: str
+    url: str
+    command: list[str]
+    pid: int
+    process: subprocess.Popen[bytes] | None = None
+    is_running: bool = True
+
+    def kill(self) -> None:
+        """kill -9. Raises ProcessLookupError when it has died by itself."""
+        self.is_running = False
+        os.kill(self.pid, signal.SIGKILL)
+
+    async def gone(self) -> None:
+        """Return once the system has taken the process away."""
+        async with asyncio.timeout(10):
+            while self._exists():  # noqa: ASYNC110 - nobody tells of it
+                await asyncio.sleep(0.005)
+
+    def _exists(self) -> bool:
+        if self.process is not None:
+            return self.process.poll() is None
+        try:
+            stat = Path(f"/proc/{self.pid}/stat").read_text()
+        except OSError:
+            return False
+        return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+class Cluster:
+    """`goqueue-cli dev` and its nodes."""
+
+    def __init__(self, folder: Path, nodes: int = 3) -> None:
+        self.folder = folder
+        self.size = nodes
+        self.nodes: list[Node] = []
+        self._dev: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        """Return when the ready line is there. Raises ClusterError with what was said instead."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("GOQUEUE_")}
+        said = self.folder / "dev.log"
+        with said.open("ab") as errors:
+            self._dev = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "cli", "dev"),
+                *("--nodes", str(self.size), "--port", str(free_ports(self.size))),
+                *("--data", str(self.folder / "data")),
+                cwd=ROOT,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,
+            )
+        assert self._dev.stdout is not None
+        try:
+            line = await asyncio.wait_for(self._dev.stdout.readline(), READY_S)
+        except TimeoutError:
+            line = b""
+        if not line.startswith(b"ready "):
+            raise ClusterError(f"no ready line; it said:\n{said.read_text()[-4000:]}")
+        self._read_nodes()
+
+    async def stop(self) -> None:
+        """Stop everything, by force after a while."""
+        dev = self._dev
+        if dev is not None and dev.returncode is None:
+            dev.send_signal(signal.SIGTERM)
+            try:
+                await asyncio.wait_for(dev.wait(), STOP_S)
+            except TimeoutError:
+                dev.kill()
+                await dev.wait()
+        for node in self.nodes:
+            if node.process is not None:
+                if node.process.poll() is None:
+                    node.process.kill()
+                node.process.wait()
+
+    def restart(self, node: Node) -> None:
+        """Start the node again, with the command that cluster.json names."""
+        with (self.folder / f"{node.id}.restarted.log").open("ab") as output:
+            node.process = subprocess.Popen(
+                node.command,
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        node.pid = node.process.pid
+        node.is_running = True
+
+    def node(self, id: str) -> Node:
+        return next(node for node in self.nodes if node.id == id)
+
+    def running(self) -> list[Node]:
+        return [node for node in self.nodes if node.is_running]
+
+    def _read_nodes(self) -> None:
+        told = json.loads((self.folder / "data" / "cluster.json").read_text())["nodes"]
+        self.nodes = [Node(n["id"], n["url"], list(n["command"]), int(n["pid"])) for n in told]
+        if len(self.nodes) != self.size:
+            raise ClusterError(f"cluster.json names {len(self.nodes)} nodes, not {self.size}")
+
+
+def free_ports(count: int) -> int:
+    """The first of `count` neighbouring ports that are free now."""
+    for _ in range(200):
+        first = random.randrange(33_000, 60_000)
+        held: list[socket.socket] = []
+        try:
+            for port in range(first, first + count):
+                held.append(socket.create_server(("127.0.0.1", port)))
+        except OSError:
+            continue
+        finally:
+            for server in held:
+                server.close()
+        return first
+    raise ClusterError("no free ports")

@@ -21,6 +21,7 @@ from goqueue.wire.stream import (
     NEXT_OFFSET_HEADER,
     frame_header,
 )
+from node.http.body import off_loop
 from node.http.broker import AppendResult, Slice
 from node.http.call import Call, answer
 from node.http.errors import error_answer, result_of
@@ -68,7 +69,7 @@ def slice_answer(found: Slice) -> web.Response:
 async def _publish(call: Call, partition: int) -> web.Response:
     topic = call.topic()
     async with call.body() as body:
-        batches = _split(body)
+        batches = await off_loop(len(body), _split, body)
         if partition >= await call.partition_count(topic):
             raise UnknownPartition(topic, partition)
         _check_sizes(batches, call.broker.max_message_bytes(topic))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import zlib
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
 from aiohttp import StreamReader
 from aiohttp.web import BaseRequest, RequestPayloadError
@@ -13,7 +15,24 @@ from node.http.errors import RequestTimeout
 from node.http.limits import ByteBudget, HttpLimits
 
 OFF_LOOP_BYTES = 256 * 1024
+"""Work on more bytes than this is done in a thread: the loop must not stall."""
+INFLATES_TO = 16
 _GZIP_OR_ZLIB = 47
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+async def off_loop(
+    size_bytes: int, work: Callable[P, T], *arguments: P.args, **options: P.kwargs
+) -> T:
+    """What the work returns; done here while it is small, in a thread where it is not.
+
+    The work must be pure: while a thread has it, the loop serves others.
+    """
+    if size_bytes <= OFF_LOOP_BYTES:
+        return work(*arguments, **options)
+    return await asyncio.to_thread(work, *arguments, **options)
 
 
 class HeldBody:
@@ -52,7 +71,7 @@ class HeldBody:
             else:
                 body = await _read(request, content, self._limits, bytes_max)
             if encoding != "identity":
-                body = await _decompress(body, bytes_max)
+                body = await off_loop(len(body) * INFLATES_TO, _inflate, body, bytes_max)
         except BaseException:
             self._release()
             raise
@@ -96,12 +115,6 @@ async def _read(
             raise PayloadTooLarge(f"body over {bytes_max} bytes", limit=bytes_max)
         chunks.append(chunk)
     return b"".join(chunks)
-
-
-async def _decompress(body: bytes, bytes_max: int) -> bytes:
-    if len(body) > OFF_LOOP_BYTES // 16:
-        return await asyncio.to_thread(_inflate, body, bytes_max)
-    return _inflate(body, bytes_max)
 
 
 def _inflate(body: bytes, bytes_max: int) -> bytes:

@@ -108,7 +108,7 @@ class Rows:
         return len(self.values)
 
 
-def decode_rows(body: bytes, *, base64_values: bool, messages_max: int) -> Rows:
+def decode_rows(body: bytes, base64_values: bool, messages_max: int) -> Rows:
     """The messages of a publish body, unusable ones with their error. Raises BadRequest."""
     json.require_utf8(body)
     rows = (None if base64_values else _decode_plain(body)) or _decode_full(body, base64_values)

@@ -10,11 +10,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from operator import itemgetter
 from typing import TypeVar
 
 from aiohttp import web
-from msgspec import UNSET, Struct, UnsetType
 
 from goqueue.wire.batch import LANE_NORMAL, encode_columns
 from goqueue.wire.errors import (
@@ -25,55 +24,16 @@ from goqueue.wire.errors import (
 )
 from goqueue.wire.partitioner import partition_for
 from node.http import batches, json
-from node.http.broker import AppendResult, Broker
-from node.http.call import Call, answer, answer_bytes
-from node.http.errors import encode_error, error_answer, result_of
-from node.http.messages import Rows, check_sizes, decode_rows, lane_name
-from node.http.times import format_time
+from node.http.body import off_loop
+from node.http.broker import Broker
+from node.http.call import Call
+from node.http.errors import error_answer
+from node.http.messages import Rows, check_sizes, decode_rows
+from node.http.results import Group, publish_answer, refused_results
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-
-class Result(Struct):
-    """One message's place, or `offset` -1 and what every error holds."""
-
-    partition: int
-    offset: int
-    count: int | UnsetType = UNSET
-    duplicate: bool | UnsetType = UNSET
-    priority: str | UnsetType = UNSET
-    timestamp_ms: int | UnsetType = UNSET
-    durability: str | UnsetType = UNSET
-    error: str | UnsetType = UNSET
-    status: int | UnsetType = UNSET
-    code: str | UnsetType = UNSET
-    retriable: bool | UnsetType = UNSET
-    outcome: str | UnsetType = UNSET
-
-
-class PublishAnswer(Struct):
-    """Results in the order of the messages (or batches); for one message its fields as well."""
-
-    results: list[Result]
-    topic: str | UnsetType = UNSET
-    id: str | UnsetType = UNSET
-    partition: int | UnsetType = UNSET
-    offset: int | UnsetType = UNSET
-    timestamp: str | UnsetType = UNSET
-    duplicate: bool | UnsetType = UNSET
-    priority: str | UnsetType = UNSET
-    durability: str | UnsetType = UNSET
-
-
-@dataclass(slots=True)
-class _Group:
-    """The rows of one partition; `rows` None means all of them, in order."""
-
-    partition: int
-    rows: Sequence[int] | None
-    outcome: AppendResult | GoQueueError | None = None
 
 
 async def publish(call: Call) -> web.Response:
@@ -92,53 +52,71 @@ async def _publish(call: Call, *, base64_values: bool) -> web.Response:
     topic = call.topic()
     json.require_json(call.request)
     async with call.body() as body:
-        rows = decode_rows(body, base64_values=base64_values, messages_max=call.limits.messages_max)
+        size = len(body)
+        messages_max = call.limits.messages_max
+        rows = await off_loop(size, decode_rows, body, base64_values, messages_max)
         count = await call.partition_count(topic)
-        check_sizes(rows, call.broker.max_message_bytes(topic))
-        groups = _route(rows, topic, count, call)
+        bound = call.broker.max_message_bytes(topic)
+        turn = call.shared.next_turn() % count
+        groups = await off_loop(size, _group, rows, topic, count, bound, turn)
         if rows.producer_id and rows.errors:
-            error = BadRequest(
-                "with a producer_id all messages must be valid; nothing was appended"
-            )
-            return error_answer(error, {"results": _render_errors(rows)})
-        await _append_all(call, topic, rows, groups)
-    return _answer(topic, rows, groups)
+            error = BadRequest("a producer's messages must all be valid: nothing appended")
+            return error_answer(error, {"results": refused_results(rows)})
+        encoded = await off_loop(size, _encode_all, rows, groups)
+        await _append_all(call, topic, groups, encoded)
+    return await off_loop(size, publish_answer, topic, rows, groups)
 
 
-def _route(rows: Rows, topic: str, count: int, call: Call) -> list[_Group]:
+def _group(rows: Rows, topic: str, count: int, message_bytes_max: int, turn: int) -> list[Group]:
+    check_sizes(rows, message_bytes_max)
+    return _route(rows, topic, count, turn)
+
+
+def _route(rows: Rows, topic: str, count: int, turn: int) -> list[Group]:
     """Rows by partition: the one asked for, else by key, else by message id, else by turn."""
-    keys, asked, ids, errors = rows.keys, rows.partitions, rows.message_ids, rows.errors
-    turn = call.shared.next_turn() % count
-    if keys is None and asked is None and ids is None and not errors:
-        return [_Group(turn, None)]
-    by_partition: dict[int, list[int]] = {}
-    for row in range(len(rows)):
-        if row in errors:
-            continue
-        partition = asked[row] if asked else None
-        if partition is None:
-            key = keys[row] if keys else None
-            message_id = ids[row] if ids else None
-            if key is not None:
-                partition = partition_for(key, count)
-            elif message_id is not None:
-                partition = partition_for(message_id.encode(), count)
-            else:
-                partition = turn
-        elif not 0 <= partition < count:
-            errors[row] = UnknownPartition(topic, partition)
-            continue
-        by_partition.setdefault(partition, []).append(row)
-    return [_Group(partition, picked) for partition, picked in by_partition.items()]
+    keys, asked, ids = rows.keys, rows.partitions, rows.message_ids
+    if keys is None and asked is None and ids is None and not rows.errors:
+        return [Group(turn, None)]
+    picked: list[list[int]] = [[] for _ in range(count)]
+    if keys is not None and asked is None and ids is None and not rows.errors:
+        for row, key in enumerate(keys):
+            picked[turn if key is None else partition_for(key, count)].append(row)
+    else:
+        for row in range(len(rows)):
+            if row not in rows.errors:
+                partition = _partition(rows, row, count, turn)
+                if 0 <= partition < count:
+                    picked[partition].append(row)
+                else:
+                    rows.errors[row] = UnknownPartition(topic, partition)
+    return [
+        Group(partition, None if len(chosen) == len(rows) else chosen)
+        for partition, chosen in enumerate(picked)
+        if chosen
+    ]
 
 
-async def _append_all(call: Call, topic: str, rows: Rows, groups: list[_Group]) -> None:
+def _partition(rows: Rows, row: int, count: int, turn: int) -> int:
+    asked = rows.partitions[row] if rows.partitions else None
+    if asked is not None:
+        return asked
+    key = rows.keys[row] if rows.keys else None
+    if key is not None:
+        return partition_for(key, count)
+    message_id = rows.message_ids[row] if rows.message_ids else None
+    return turn if message_id is None else partition_for(message_id.encode(), count)
+
+
+def _encode_all(rows: Rows, groups: list[Group]) -> list[bytes]:
     now_ms = time.time_ns() // 1_000_000
-    encoded = [_encode(rows, group, now_ms, len(groups)) for group in groups]
+    return [_encode(rows, group, now_ms, len(groups)) for group in groups]
+
+
+async def _append_all(call: Call, topic: str, groups: list[Group], batches: list[bytes]) -> None:
     deadline_s = call.limits.append_deadline_s
     appends = [
         _append(call.broker, topic, group, batch, deadline_s)
-        for group, batch in zip(groups, encoded, strict=True)
+        for group, batch in zip(groups, batches, strict=True)
     ]
     if len(appends) == 1:
         await appends[0]
@@ -147,7 +125,7 @@ async def _append_all(call: Call, topic: str, rows: Rows, groups: list[_Group]) 
 
 
 async def _append(
-    broker: Broker, topic: str, group: _Group, batch: bytes, deadline_s: float
+    broker: Broker, topic: str, group: Group, batch: bytes, deadline_s: float
 ) -> None:
     try:
         group.outcome = await broker.append(
@@ -160,7 +138,7 @@ async def _append(
         group.outcome = ServerError()
 
 
-def _encode(rows: Rows, group: _Group, now_ms: int, groups: int) -> bytes:
+def _encode(rows: Rows, group: Group, now_ms: int, groups: int) -> bytes:
     sequence = _base_sequence(rows, group, groups)
     lanes: int | list[int] = LANE_NORMAL
     if rows.lanes is not None:
@@ -179,7 +157,7 @@ def _encode(rows: Rows, group: _Group, now_ms: int, groups: int) -> bytes:
     )
 
 
-def _base_sequence(rows: Rows, group: _Group, groups: int) -> int:
+def _base_sequence(rows: Rows, group: Group, groups: int) -> int:
     if not rows.producer_id:
         return 0
     if rows.sequences is None or rows.single:
@@ -203,96 +181,8 @@ def _base_sequence(rows: Rows, group: _Group, groups: int) -> int:
 
 
 def _pick(column: list[T], rows: Sequence[int] | None) -> list[T]:
-    return column if rows is None else [column[row] for row in rows]
-
-
-def _answer(topic: str, rows: Rows, groups: list[_Group]) -> web.Response:
-    failed = [group.outcome for group in groups if isinstance(group.outcome, GoQueueError)]
-    if rows.single:
-        return _answer_single(topic, rows, groups)
-    if failed and len(failed) == len(groups) and not rows.errors:
-        return error_answer(failed[0], {"results": _results_of_failure(rows, groups)})
-    texts = _render(rows, groups)
-    tail = ',"durability":"relaxed"' if _relaxed(groups) else ""
-    return answer_bytes(f'{{"results":[{",".join(texts)}]{tail}}}'.encode())
-
-
-def _answer_single(topic: str, rows: Rows, groups: list[_Group]) -> web.Response:
-    if rows.errors:
-        raise rows.errors[0]
-    outcome = groups[0].outcome
-    if isinstance(outcome, GoQueueError):
-        raise outcome
-    assert outcome is not None
-    partition, offset = groups[0].partition, outcome.base_offset
-    result = Result(partition, offset, duplicate=outcome.duplicate)
-    if rows.lanes is not None:
-        result.priority = lane_name(rows.lanes[0])
-    return answer(
-        PublishAnswer(
-            [result],
-            topic=topic,
-            id=f"{topic}:{partition}:{offset}",
-            partition=partition,
-            offset=offset,
-            timestamp=format_time(outcome.time_ms),
-            duplicate=outcome.duplicate,
-            priority=result.priority,
-            durability=outcome.durability,
-        )
-    )
-
-
-def _render(rows: Rows, groups: list[_Group]) -> list[str]:
-    """One JSON object a message, in order."""
-    if len(groups) == 1 and groups[0].rows is None and rows.lanes is None:
-        return _render_run(groups[0], len(rows))
-    texts = [""] * len(rows)
-    for row, error in rows.errors.items():
-        partition = rows.partitions[row] if rows.partitions else None
-        texts[row] = encode_error(result_of(error, -1 if partition is None else partition)).decode()
-    for group in groups:
-        picked = range(len(rows)) if group.rows is None else group.rows
-        for row, text in zip(picked, _render_run(group, len(picked)), strict=True):
-            texts[row] = text
-    if rows.lanes is not None:
-        for row, lane in enumerate(rows.lanes):
-            if lane is not None and row not in rows.errors:
-                texts[row] = f'{texts[row][:-1]},"priority":"{lane_name(lane)}"}}'
-    return texts
-
-
-def _render_run(group: _Group, count: int) -> list[str]:
-    outcome = group.outcome
-    if isinstance(outcome, GoQueueError):
-        return [encode_error(result_of(outcome, group.partition)).decode()] * count
-    assert outcome is not None
-    head = f'{{"partition":{group.partition},"offset":'
-    tail = ',"duplicate":true}' if outcome.duplicate else "}"
-    base = outcome.base_offset
-    return [f"{head}{offset}{tail}" for offset in range(base, base + count)]
-
-
-def _render_errors(rows: Rows) -> list[dict[str, object]]:
-    skipped: dict[str, object] = {"partition": -1, "offset": -1, "error": "nothing was appended"}
-    return [
-        result_of(rows.errors[row], -1) if row in rows.errors else skipped
-        for row in range(len(rows))
-    ]
-
-
-def _results_of_failure(rows: Rows, groups: list[_Group]) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = [{}] * len(rows)
-    for group in groups:
-        assert isinstance(group.outcome, GoQueueError)
-        result = result_of(group.outcome, group.partition)
-        for row in range(len(rows)) if group.rows is None else group.rows:
-            found[row] = result
-    return found
-
-
-def _relaxed(groups: list[_Group]) -> bool:
-    return any(
-        isinstance(group.outcome, AppendResult) and group.outcome.durability != "majority"
-        for group in groups
-    )
+    if rows is None:
+        return column
+    if len(rows) == 1:
+        return [column[rows[0]]]
+    return list(itemgetter(*rows)(column))

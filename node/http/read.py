@@ -25,8 +25,9 @@ from goqueue.wire.errors import (
 from goqueue.wire.ids import OFFSET_MAX, MessageId
 from goqueue.wire.types import Offset
 from node.http import batches
+from node.http.body import off_loop
 from node.http.broker import Slice
-from node.http.call import Call, answer, answer_bytes
+from node.http.call import Call, answer
 from node.http.render import MessageView, cut_slice, render
 from node.http.times import format_time, parse_time_ms
 
@@ -93,16 +94,8 @@ async def read(call: Call) -> web.Response:
     found = await _read(call, topic, partition, offset, limit, bytes_max, window)
     if binary:
         return batches.slice_answer(found)
-    cuts, following = cut_slice(found, max(offset, found.log_start), limit)
-    body = MessagesAnswer(
-        topic,
-        partition,
-        render(cuts),
-        following,
-        found.log_start,
-        found.end_offset,
-    )
-    return answer_bytes(msgspec.json.encode(body))
+    size = sum(len(stored.batch) for stored in found.batches)
+    return await off_loop(size, _answer, topic, partition, found, offset, limit)
 
 
 async def read_topic(call: Call) -> web.Response:
@@ -179,6 +172,13 @@ async def timeline(call: Call) -> web.Response:
             events=events,
             delivery_attempts=trace.delivery_attempts,
         )
+    )
+
+
+def _answer(topic: str, partition: int, found: Slice, offset: Offset, limit: int) -> web.Response:
+    cuts, following = cut_slice(found, max(offset, found.log_start), limit)
+    return answer(
+        MessagesAnswer(topic, partition, render(cuts), following, found.log_start, found.end_offset)
     )
 
 

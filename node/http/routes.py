@@ -25,7 +25,7 @@ from node.http import (
     topics,
 )
 from node.http.call import Call
-from node.http.publish import PublishAnswer
+from node.http.results import PublishAnswer
 
 Handler = Callable[[Call], Awaitable[web.Response]]
 

@@ -1,0 +1,78 @@
+"""`python -m benchmarks [--quick]`: measure this machine and write docs/benchmarks.md."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import bare, one_node, peers, three_nodes
+from benchmarks.processes import ROOT
+from benchmarks.publish import percentile
+from benchmarks.report import Report, Row
+
+FULL_S, QUICK_S = 4.0, 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a run was told: seconds for each row, a scratch folder, whether to go for brevity."""
+
+    report: Report
+    seconds: float
+    folder: Path
+    quick: bool
+
+
+def main() -> int:
+    """The exit code: 0 when every row was measured, whatever its verdict."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="one second a row, fewer messages")
+    parser.add_argument("--no-peers", action="store_true", help="leave out RabbitMQ and Redis")
+    parser.add_argument("--only", choices=("bare", "peers", "one", "three"), action="append")
+    parser.add_argument("--data", type=Path, default=ROOT / ".benchmarks", help="scratch folder")
+    parser.add_argument("--write", type=Path, default=ROOT / "docs" / "benchmarks.md")
+    given = parser.parse_args()
+    parts = given.only or ["bare", "peers", "one", "three"]
+    run = Run(Report(), QUICK_S if given.quick else FULL_S, given.data.resolve(), given.quick)
+    began = time.monotonic()
+    asyncio.run(measure(run, parts, with_peers=not given.no_peers))
+    seconds = time.monotonic() - began
+    command = " ".join(["python -m benchmarks", *sys.argv[1:]])
+    run.report.write(given.write, command, seconds)
+    missed = len(run.report.misses())
+    print(f"\n{missed} of the targets missed, {seconds:.0f} s, written to {given.write}")
+    return 0
+
+
+async def measure(run: Run, parts: list[str], *, with_peers: bool) -> None:
+    """Peers come before the rows that are held against them."""
+    if "bare" in parts:
+        await measure_bare(run)
+    if "peers" in parts and with_peers:
+        await peers.measure(run.report, run.folder, run.seconds)
+    if "one" in parts:
+        await one_node.measure(run.report, run.folder, run.seconds, quick=run.quick)
+    if "three" in parts:
+        await three_nodes.measure(run.report, run.folder, run.seconds, quick=run.quick)
+
+
+async def measure_bare(run: Run) -> None:
+    section = "The machine itself"
+    times = bare.fdatasync(run.folder, min(2.0, run.seconds))
+    middle = f"p50 {percentile(times, 0.5) * 1e6:.0f} µs"
+    run.report.add(
+        section,
+        Row("write 4 KiB + fdatasync", len(times) / sum(times), "/s", note=middle),
+    )
+    for connections in (1, 64):
+        load = await bare.aiohttp_rate(connections, run.seconds)
+        name = f"aiohttp + json, connections: {connections}"
+        run.report.add(section, Row(name, load.rate, "req/s", cpu_us=load.cpu_us))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

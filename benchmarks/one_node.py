@@ -1,0 +1,81 @@
+"""One process: rates, memory with a million messages, and how soon it is back."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+
+from benchmarks.processes import DevCluster, memory_bytes
+from benchmarks.report import Report, Row, Target
+from benchmarks.rows import Rows
+
+GOQUEUE_JSON_1KB, GOQUEUE_JSON_100B = 106_467, 422_667
+SETTLE_S = 3.0
+MIB = 1 << 20
+
+
+async def measure(report: Report, folder: Path, seconds: float, *, quick: bool) -> None:
+    with DevCluster(1, folder / "one") as cluster:
+        rows = Rows(report, "One node", cluster, seconds)
+        for connections in (1, 8, 64):
+            await rows.single(connections)
+        for batch in (1, 10, 100, 1000):
+            await rows.json(batch, 100)
+        await rows.single(64, durability="relaxed")
+        await rows.json(
+            100, 1024, Target.at_least(1.3 * GOQUEUE_JSON_1KB, "msg/s"), durability="relaxed"
+        )
+        await rows.json(
+            1000, 100, Target.at_least(1.5 * GOQUEUE_JSON_100B, "msg/s"), durability="relaxed"
+        )
+        await rows.binary(Target.at_least(500_000, "msg/s"))
+        await rows.binary(Target.at_least(500_000, "msg/s"), durability="relaxed")
+    count = 200_000 if quick else 1_000_000
+    with DevCluster(1, folder / "million") as cluster:
+        await _million(
+            Rows(report, f"One node with {count:,} messages of 100 B", cluster, seconds), count
+        )
+
+
+async def _million(rows: Rows, count: int) -> None:
+    cluster = rows.cluster
+    await rows.topic()
+    await asyncio.sleep(SETTLE_S)
+    (pid,) = cluster.pids()
+    idle, idle_rss = memory_bytes(pid, "RssAnon"), memory_bytes(pid, "VmRSS")
+    rows.report.add(
+        rows.section,
+        Row(
+            "idle RssAnon",
+            idle / MIB,
+            "MiB",
+            note=f"RSS {idle_rss / MIB:.0f} MiB",
+        ),
+    )
+    topic = await rows.fill(count, lanes=True)
+    await asyncio.sleep(SETTLE_S)
+    above, rss = memory_bytes(pid, "RssAnon") - idle, memory_bytes(pid, "VmRSS")
+    rows.report.add(
+        rows.section,
+        Row(
+            "RssAnon above idle, five lanes",
+            above / MIB,
+            "MiB",
+            Target("≤ 60 MB", lambda value: value * MIB <= 60e6),
+            note=f"RSS {rss / MIB:.0f} MiB",
+        ),
+    )
+    await rows.read(topic, binary=False, target=Target.at_least(300_000, "msg/s"))
+    await rows.read(topic, binary=True, target=Target.at_least(1_000_000, "msg/s"))
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        seconds = cluster.restart(0, how)
+        rows.report.add(
+            rows.section,
+            Row(f"exec to ready after {how.name}", seconds, "s", Target.at_most(2, "s")),
+        )
+    (pid,) = cluster.pids()
+    rows.report.add(
+        rows.section,
+        Row("RssAnon after the restart", memory_bytes(pid, "RssAnon") / MIB, "MiB"),
+    )

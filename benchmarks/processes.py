@@ -1,0 +1,153 @@
+"""Clusters as users start them, and what their processes cost: CPU seconds and memory."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+READY_DEADLINE_S = 60.0
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class DevCluster:
+    """`goqueue-cli dev` on a fresh directory. Use as `with`; gone at the end."""
+
+    def __init__(self, nodes: int, folder: Path) -> None:
+        self.nodes = nodes
+        self.folder = folder
+        self.urls: list[str] = []
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> DevCluster:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-P", "-m", "cli", "dev", "--nodes", str(self.nodes)]
+        command += ["--port", str(free_ports(self.nodes)), "--data", str(self.folder)]
+        self._process = subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line.startswith("ready "):
+            self.__exit__()
+            raise RuntimeError(f"the cluster of {self.nodes} didn't start: {line!r}")
+        self.urls = line.split()[1:]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        return [address(url) for url in self.urls]
+
+    def pids(self) -> list[int]:
+        return [node["pid"] for node in self._listed()]
+
+    def restart(self, number: int, how: signal.Signals) -> float:
+        """End node `number`, start its command again; seconds from exec to ready."""
+        node = self._listed()[number]
+        os.kill(node["pid"], how)
+        while alive(node["pid"]):
+            time.sleep(0.01)
+        with (self.folder / "restart.log").open("ab") as log:
+            began_s = time.monotonic()
+            process = subprocess.Popen(
+                node["command"], stdout=log, stderr=log, start_new_session=True
+            )
+        wait_ready(node["url"])
+        seconds = time.monotonic() - began_s
+        while self._listed()[number]["pid"] != process.pid:
+            time.sleep(0.05)
+        return seconds
+
+    def _listed(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads((self.folder / "cluster.json").read_text())[
+            "nodes"
+        ]
+        return found
+
+
+def address(url: str) -> tuple[str, int]:
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    return host, int(port)
+
+
+def wait_ready(url: str) -> None:
+    deadline = time.monotonic() + READY_DEADLINE_S
+    while time.monotonic() < deadline:
+        connection = http.client.HTTPConnection(*address(url), timeout=1)
+        with suppress(OSError, http.client.HTTPException):
+            connection.request("GET", "/readyz")
+            if connection.getresponse().status == 200:
+                return
+        connection.close()
+        time.sleep(0.005)
+    raise RuntimeError(f"{url} isn't ready after {READY_DEADLINE_S:.0f} s")
+
+
+def free_ports(count: int) -> int:
+    """The first of `count` neighbouring ports that are free now, below the ephemeral range."""
+    for first in range(18_000 + os.getpid() % 1000, 32_000, count):
+        try:
+            for port in range(first, first + count):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        return first
+    raise RuntimeError("no free ports")
+
+
+def alive(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+def cpu_seconds(pids: Sequence[int]) -> float:
+    """User and system time of the processes and all their threads, so far."""
+    total = 0
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+        total += int(fields[11]) + int(fields[12])
+    return total / TICKS
+
+
+def memory_bytes(pid: int, name: str) -> int:
+    """A line of /proc/PID/status, such as VmRSS or RssAnon."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(name + ":"):
+            return int(line.split()[1]) * 1024
+    raise KeyError(name)
+
+
+def family(pid: int) -> list[int]:
+    """A process and all its descendants."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                fields = (entry / "stat").read_text().rpartition(") ")[2].split()
+                children.setdefault(int(fields[1]), []).append(int(entry.name))
+    found, queue = [], [pid]
+    while queue:
+        found.append(queue.pop())
+        queue += children.get(found[-1], [])
+    return found

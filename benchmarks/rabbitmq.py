@@ -1,0 +1,170 @@
+"""RabbitMQ quorum queues on three nodes of this machine: the peer, when it is installed."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import secrets
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+from benchmarks.amqp import Publisher, request_of
+from benchmarks.payloads import sample
+from benchmarks.processes import cpu_seconds, family, free_ports
+from benchmarks.publish import Load
+
+START_DEADLINE_S = 90.0
+SCRIPTS = Path("/usr/lib/rabbitmq/bin")
+NODES = 3
+
+
+class RabbitMq:
+    """A cluster on a fresh directory, with a port mapper of its own. Use as `with`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        first = free_ports(2 * NODES + 1)
+        self.ports = list(range(first, first + NODES))
+        self._distribution = list(range(first + NODES, first + 2 * NODES))
+        self._epmd_port = first + 2 * NODES
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._queues = itertools.count(1)
+
+    @staticmethod
+    def installed() -> bool:
+        return shutil.which("rabbitmq-server") is not None
+
+    def __enter__(self) -> RabbitMq:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        (self.folder / ".erlang.cookie").write_text(secrets.token_hex(16))
+        (self.folder / ".erlang.cookie").chmod(0o400)
+        (self.folder / "plugins").write_text("[].\n")
+        try:
+            self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            for pid in family(process.pid)[1:]:
+                _kill(pid)
+            process.kill()
+            process.wait()
+        subprocess.run(
+            ["epmd", "-port", str(self._epmd_port), "-kill"], capture_output=True, check=False
+        )
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def pids(self) -> list[int]:
+        return [pid for process in self._processes for pid in family(process.pid)]
+
+    async def publish(self, connections: int, size: int, seconds: float) -> Load:
+        """One persistent message a confirm to a quorum queue of three; each connection waits."""
+        queue = f"bench-{next(self._queues)}"
+        requests = [request_of(queue, value) for value in sample(size, 32)]
+        opened = [
+            await Publisher.open(self.ports[number % NODES], queue, quorum=NODES)
+            for number in range(connections)
+        ]
+        times: list[float] = []
+        pids = self.pids()
+        cpu_before, began = cpu_seconds(pids), time.perf_counter()
+        until = began + seconds
+
+        async def work(publisher: Publisher) -> None:
+            number = 0
+            while (before := time.perf_counter()) < until:
+                await publisher.publish(requests[number % len(requests)])
+                times.append(time.perf_counter() - before)
+                number += 1
+
+        async with asyncio.TaskGroup() as group:
+            for publisher in opened:
+                group.create_task(work(publisher))
+        took = time.perf_counter() - began
+        cpu = cpu_seconds(pids) - cpu_before
+        stored = await self._stored(opened[0], queue, len(times))
+        for publisher in opened:
+            publisher.close()
+        if stored != len(times):
+            raise RuntimeError(f"rabbitmq confirmed {len(times)} messages and has {stored}")
+        return Load(len(times), took, cpu, 0, times)
+
+    async def _stored(self, publisher: Publisher, queue: str, expected: int) -> int:
+        """The count that RabbitMQ tells is some seconds old; wait for it to be exact."""
+        deadline = time.monotonic() + 10
+        while (stored := await publisher.declare(queue, NODES)) != expected:
+            if time.monotonic() > deadline:
+                break
+            await asyncio.sleep(0.2)
+        return stored
+
+    def _start(self) -> None:
+        for number in range(NODES):
+            log = (self.folder / f"node-{number}.out").open("wb")
+            self._processes.append(
+                subprocess.Popen(
+                    [_script("rabbitmq-server")],
+                    env=self._environment(number),
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+            )
+            log.close()
+            self._control(number, "await_startup")
+            if number:
+                self._control(number, "stop_app")
+                self._control(number, "join_cluster", f"{self._name(0)}")
+                self._control(number, "start_app")
+
+    def _name(self, number: int) -> str:
+        return f"bench{number}@localhost"
+
+    def _environment(self, number: int) -> dict[str, str]:
+        return {
+            **os.environ,
+            "HOME": str(self.folder),
+            "ERL_EPMD_PORT": str(self._epmd_port),
+            "RABBITMQ_NODENAME": self._name(number),
+            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODE_PORT": str(self.ports[number]),
+            "RABBITMQ_DIST_PORT": str(self._distribution[number]),
+            "RABBITMQ_MNESIA_BASE": str(self.folder / "data"),
+            "RABBITMQ_LOG_BASE": str(self.folder / "log"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.folder / "plugins"),
+            "RABBITMQ_CONFIG_FILE": str(self.folder / "none"),
+        }
+
+    def _control(self, number: int, *words: str) -> None:
+        """Run rabbitmqctl until it succeeds, or the deadline."""
+        command = [_script("rabbitmqctl"), "--node", self._name(number), "--timeout", "60", *words]
+        deadline = time.monotonic() + START_DEADLINE_S
+        while True:
+            done = subprocess.run(
+                command, env=self._environment(number), capture_output=True, check=False
+            )
+            if done.returncode == 0:
+                return
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{command}: {done.stdout!r} {done.stderr!r}")
+            time.sleep(0.5)
+
+
+def _script(name: str) -> str:
+    """Debian's own `rabbitmq-server` changes user and directory; the scripts behind it don't."""
+    plain = SCRIPTS / name
+    return str(plain) if plain.exists() else name
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, 9)
+    except ProcessLookupError:
+        return

@@ -1,0 +1,77 @@
+"""Rows that clusters of one and of three nodes have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from benchmarks.payloads import Body, batch_bodies, json_bodies
+from benchmarks.processes import DevCluster
+from benchmarks.publish import PARTITIONS, Load, check, create_topic, percentile, publish
+from benchmarks.read import read_back
+from benchmarks.report import Report, Row, Target
+
+WARM_UP_S = 0.3
+
+
+class Rows:
+    """Measures rows of one section against one cluster."""
+
+    def __init__(self, report: Report, section: str, cluster: DevCluster, seconds: float) -> None:
+        self.report = report
+        self.section = section
+        self.cluster = cluster
+        self.seconds = seconds
+        self._topics = 0
+
+    async def topic(self, **settings: object) -> str:
+        self._topics += 1
+        name = f"bench-{self._topics}"
+        await create_topic(self.cluster, name, **settings)
+        return name
+
+    def add(self, name: str, load: Load, target: Target | None = None, note: str = "") -> None:
+        p99_ms = percentile(load.latencies_s, 0.99) * 1e3
+        note = note or f"p99 {p99_ms:.1f} ms a request"
+        row = Row(name, load.rate, "msg/s", target, load.cpu_us, note)
+        self.report.add(self.section, row)
+
+    async def single(
+        self, connections: int, target: Target | None = None, durability: str = "majority"
+    ) -> None:
+        topic = await self.topic(durability=durability)
+        load = await self._publish(topic, json_bodies(topic, 100, 1), connections)
+        self.add(f"{durability}, 1 × 100 B, connections: {connections}", load, target)
+
+    async def json(
+        self, batch: int, size: int, target: Target | None = None, durability: str = "majority"
+    ) -> None:
+        topic = await self.topic(durability=durability)
+        load = await self._publish(topic, json_bodies(topic, size, batch), 8)
+        self.add(f"{durability}, JSON {batch} × {size} B, connections: 8", load, target)
+
+    async def binary(self, target: Target | None, durability: str = "majority") -> None:
+        topic = await self.topic(durability=durability)
+        load = await self._publish(topic, batch_bodies(topic, 100, 1000, PARTITIONS), 8)
+        self.add(f"{durability}, binary 1000 × 100 B, connections: 8", load, target)
+
+    async def read(self, topic: str, *, binary: bool, target: Target | None) -> None:
+        load = await read_back(self.cluster, topic, binary=binary, seconds=self.seconds)
+        kind = "binary" if binary else "JSON"
+        self.add(f"read back, {kind}, limit 1000, connections: 2", load, target)
+
+    async def fill(self, count: int, *, lanes: bool) -> str:
+        """A new topic of `count` messages of 100 B."""
+        topic = await self.topic()
+        bodies = batch_bodies(topic, 100, 1000, PARTITIONS, lanes=lanes)
+        load = await publish(self.cluster, bodies, 4, 120.0, count_max=count)
+        await check(self.cluster, topic, load)
+        if load.count != count:
+            raise RuntimeError(f"{load.count} of {count} messages in time")
+        return topic
+
+    async def _publish(self, topic: str, bodies: Sequence[Body], connections: int) -> Load:
+        warm = await self.topic()
+        await publish(self.cluster, json_bodies(warm, 100, 1), connections, WARM_UP_S)
+        load = await publish(self.cluster, bodies, connections, self.seconds)
+        await check(self.cluster, topic, load)
+        return load

@@ -141,8 +141,8 @@ class Connection(asyncio.Protocol):
         if self.reason or self._transport is None:
             return
         self._paused = False
-        while self.is_established and self._outbox:
-            self._write_some()
+        while self.is_established and self._outbox and self._write_some():
+            pass
         self.reason = "closed by this node"
         self._transport.close()
 
@@ -244,11 +244,14 @@ class Connection(asyncio.Protocol):
 
     def _flush(self) -> None:
         self._flush_scheduled = False
-        while self._outbox and not self._paused and not self.reason:
-            self._write_some()
+        while self._outbox and not self._paused and not self.reason and self._write_some():
+            pass
 
-    def _write_some(self) -> None:
+    def _write_some(self) -> bool:
+        """False when the socket is gone and only `connection_lost` is still to come."""
         assert self._transport is not None and self._sealer is not None
+        if self._transport.is_closing():
+            return False
         lines: list[bytes] = []
         size = 0
         while size < self._limits.write_high_bytes:
@@ -258,3 +261,4 @@ class Connection(asyncio.Protocol):
             lines += self._sealer.seal(body)
             size += len(body)
         self._transport.writelines(lines)
+        return True

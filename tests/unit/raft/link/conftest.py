@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+import uvloop
 
 from goqueue.wire.types import GroupId, NodeId, TopicId
 from raft.link import Address, LinkLimits, PeerMesh, PeerTls
@@ -104,6 +105,12 @@ class Cluster:
             others = [other for other in nodes if other is not node]
             await eventually(lambda node=node, others=others: node.is_up(*others))
         return nodes
+
+
+@pytest.fixture
+def event_loop_policy() -> asyncio.AbstractEventLoopPolicy:
+    """The loop that nodes run on."""
+    return uvloop.EventLoopPolicy()
 
 
 @pytest.fixture

@@ -51,14 +51,11 @@ class RabbitMq:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in self._processes:
+        for process in reversed(self._processes):
             for pid in family(process.pid)[1:]:
                 _kill(pid)
             process.kill()
             process.wait()
-        subprocess.run(
-            ["epmd", "-port", str(self._epmd_port), "-kill"], capture_output=True, check=False
-        )
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def pids(self) -> list[int]:
@@ -106,6 +103,8 @@ class RabbitMq:
         return stored
 
     def _start(self) -> None:
+        mapper = ["epmd", "-port", str(self._epmd_port), "-address", "127.0.0.1"]
+        self._processes.append(subprocess.Popen(mapper, start_new_session=True))
         for number in range(NODES):
             log = (self.folder / f"node-{number}.out").open("wb")
             self._processes.append(

@@ -8,19 +8,10 @@ import socket
 from typing import Any
 
 import pytest
-import uvloop
 
 from goqueue.wire.types import NodeId
 from raft.link import InsecureListen, LinkLimits
 from tests.unit.raft.link.conftest import GROUP, QUICK, Cluster, eventually
-
-
-@pytest.fixture(params=[uvloop.EventLoopPolicy, asyncio.DefaultEventLoopPolicy])
-def event_loop_policy(request: pytest.FixtureRequest) -> asyncio.AbstractEventLoopPolicy:
-    """Both loops: what they do with a dead socket differs."""
-    policy: asyncio.AbstractEventLoopPolicy = request.param()
-    return policy
-
 
 A, B, C = NodeId("a"), NodeId("b"), NodeId("c")
 

@@ -25,8 +25,11 @@ from node.http.body import off_loop
 from node.http.broker import AppendResult, Slice
 from node.http.call import Call, answer
 from node.http.errors import error_answer, result_of
+from node.http.limits import MIB
 
 BATCHES_MAX = 1024
+PLAIN_BYTES_MAX = 64 * MIB
+"""Of one request: four times the largest body, so that compression pays but bombs do not."""
 
 
 def is_batch(request: web.BaseRequest) -> bool:
@@ -69,7 +72,7 @@ def slice_answer(found: Slice) -> web.Response:
 async def _publish(call: Call, partition: int) -> web.Response:
     topic = call.topic()
     async with call.body() as body:
-        batches = await off_loop(len(body), _split, body)
+        batches = await _checked(body)
         if partition >= await call.partition_count(topic):
             raise UnknownPartition(topic, partition)
         _check_sizes(batches, call.broker.max_message_bytes(topic))
@@ -89,21 +92,41 @@ async def _publish(call: Call, partition: int) -> web.Response:
     return _answer(partition, batches, outcomes)
 
 
+async def _checked(body: bytes) -> list[RecordBatch]:
+    """The batches, every column checked; bounded in what they decompress to all together."""
+    batches = await off_loop(len(body), _split, body)
+    plain_bytes = sum(batch.header.values_plain_bytes for batch in batches)
+    if plain_bytes > PLAIN_BYTES_MAX:
+        raise PayloadTooLarge(
+            f"batches of {plain_bytes} bytes decompressed: at most {PLAIN_BYTES_MAX}",
+            limit=PLAIN_BYTES_MAX,
+        )
+    await off_loop(plain_bytes, _validate, batches)
+    return batches
+
+
 def _split(body: bytes) -> list[RecordBatch]:
     batches: list[RecordBatch] = []
     for view in split_batches(body):
         if len(batches) == BATCHES_MAX:
             raise PayloadTooLarge(f"more than {BATCHES_MAX} batches", limit=BATCHES_MAX)
         try:
-            batch = RecordBatch.parse(view)
-            batch.validate()
+            batches.append(RecordBatch.parse(view))
         except GoQueueError as error:
             error.data["batch"] = len(batches)
             raise
-        batches.append(batch)
     if not batches:
         raise BadRequest("the body holds no batch")
     return batches
+
+
+def _validate(batches: list[RecordBatch]) -> None:
+    for number, batch in enumerate(batches):
+        try:
+            batch.validate()
+        except GoQueueError as error:
+            error.data["batch"] = number
+            raise
 
 
 def _check_sizes(batches: list[RecordBatch], message_bytes_max: int) -> None:

@@ -95,7 +95,7 @@ async def read(call: Call) -> web.Response:
     if binary:
         return batches.slice_answer(found)
     size = sum(len(stored.batch) for stored in found.batches)
-    return await off_loop(size, _answer, topic, partition, found, offset, limit)
+    return await off_loop(size, _answer, topic, partition, found, offset, limit, bytes_max)
 
 
 async def read_topic(call: Call) -> web.Response:
@@ -106,22 +106,35 @@ async def read_topic(call: Call) -> web.Response:
     limit = call.query_int("limit", limits.read_records_default, 1, limits.read_records_max)
     count = call.broker.partition_count(topic)
     starts = _starts(call.query.get("offsets", ""), count)
-    merged: list[tuple[int, int, MessageView]] = []
-    reached: dict[int, int] = {}
-    for partition in range(count):
+    bytes_max = limits.read_bytes_max // count + 1
+
+    async def fetch(partition: int) -> tuple[Offset, Slice]:
         start = starts.get(partition)
         if start is None:
             start = await _start(call, topic, partition, window)
-        found = await call.broker.read(
+        return start, await call.broker.read(
             topic,
             partition,
-            Offset(start),
+            start,
             max_records=limit,
-            max_bytes=limits.read_bytes_max // count + 1,
+            max_bytes=bytes_max,
             wait_s=0,
             to_time_ms=window.to_ms,
         )
-        cuts, following = cut_slice(found, max(start, found.log_start), limit)
+
+    fetched = await asyncio.gather(*map(fetch, range(count)))
+    size = sum(len(stored.batch) for _, found in fetched for stored in found.batches)
+    return await off_loop(size, _merge, topic, fetched, limit, bytes_max)
+
+
+def _merge(
+    topic: str, fetched: list[tuple[Offset, Slice]], limit: int, bytes_max: int
+) -> web.Response:
+    """The first `limit` messages by log time; each partition goes on at its first one left out."""
+    merged: list[tuple[int, int, MessageView]] = []
+    reached: dict[int, int] = {}
+    for partition, (start, found) in enumerate(fetched):
+        cuts, following = cut_slice(found, max(start, found.log_start), limit, bytes_max)
         reached[partition] = following
         for cut in cuts:
             merged += ((cut.stored.time_ms, partition, view) for view in render([cut]))
@@ -145,7 +158,7 @@ async def message(call: Call) -> web.Response:
         )
     except OffsetOutOfRange:
         raise missing from None
-    cuts, _ = cut_slice(found, wanted.offset, 1)
+    cuts, _ = cut_slice(found, wanted.offset, 1, 0)
     views = render(cuts)
     if not views or views[0].offset != wanted.offset:
         raise missing
@@ -175,8 +188,10 @@ async def timeline(call: Call) -> web.Response:
     )
 
 
-def _answer(topic: str, partition: int, found: Slice, offset: Offset, limit: int) -> web.Response:
-    cuts, following = cut_slice(found, max(offset, found.log_start), limit)
+def _answer(
+    topic: str, partition: int, found: Slice, offset: Offset, limit: int, bytes_max: int
+) -> web.Response:
+    cuts, following = cut_slice(found, max(offset, found.log_start), limit, bytes_max)
     return answer(
         MessagesAnswer(topic, partition, render(cuts), following, found.log_start, found.end_offset)
     )

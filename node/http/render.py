@@ -44,14 +44,21 @@ class Cut(msgspec.Struct):
     last: int
 
 
-def cut_slice(found: Slice, offset: int, limit: int) -> tuple[list[Cut], int]:
-    """The rows at and after `offset`, at most `limit`, and the offset where reading goes on."""
+def cut_slice(found: Slice, offset: int, limit: int, plain_bytes_max: int) -> tuple[list[Cut], int]:
+    """The rows at and after `offset`, at most `limit`, and the offset where reading goes on.
+
+    Stops before a batch whose values would take the answer over `plain_bytes_max` decompressed; the
+    first batch is always there.
+    """
     cuts: list[Cut] = []
     for stored in found.batches:
         batch = RecordBatch.parse(stored.batch)
         first = max(0, offset - stored.base_offset)
         if first >= batch.count:
             continue
+        plain_bytes_max -= batch.header.values_plain_bytes
+        if cuts and plain_bytes_max < 0:
+            return cuts, stored.base_offset
         last = min(batch.count, first + limit)
         cuts.append(Cut(stored, batch, first, last))
         limit -= last - first

@@ -62,12 +62,12 @@ class Client:
     async def post(self, path: str, json: Any = None, **options: Any) -> Answer:
         return await self("POST", path, json, **options)
 
-    async def raw(self, data: bytes) -> tuple[int, bytes]:
+    async def raw(self, data: bytes, deadline_s: float = 5) -> tuple[int, bytes]:
         """Send bytes on a connection of their own; the status and everything after the head."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.front.port)
         try:
             writer.write(data)
-            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), deadline_s)
             length = int(head.lower().partition(b"content-length: ")[2].split(b"\r")[0] or 0)
             return int(head.split()[1]), await reader.readexactly(length)
         finally:

@@ -124,3 +124,29 @@ async def test_what_was_published_in_batches_reads_as_json(client, orders):
     assert message["headers"] == {"h": "v"}
     assert message["priority"] == "high"
     assert RecordBatch.parse(batch).count == 1
+
+
+def bomb():
+    return encode_columns([b"x" * 2**20] * 16, codec="zstd")
+
+
+async def test_batches_that_decompress_to_too_much_together_are_413(client, orders, broker):
+    four = await client.post(PATH, data=bomb() * 4, headers=BATCH)
+    five = await client.post(PATH, data=bomb() * 5, headers=BATCH)
+
+    assert four.status == 200
+    assert (five.status, five.json["code"]) == (413, "payload_too_large")
+
+
+async def test_a_read_is_bounded_by_what_it_decompresses_to(client, orders, broker):
+    for _ in range(3):
+        await broker.append("orders", 1, bomb(), deadline_s=1)
+
+    seen, offset = [], 0
+    for _ in range(3):
+        answer = await client.get(f"{PATH}?offset={offset}&limit=1000")
+        seen += [message["offset"] for message in answer.json["messages"]]
+        assert len(answer.json["messages"]) == 16
+        offset = answer.json["next_offset"]
+
+    assert seen == list(range(48))

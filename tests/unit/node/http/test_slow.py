@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
 
@@ -30,9 +31,12 @@ async def connect(front):
 
 
 async def answer_of(reader):
-    """The status and body that come before the server hangs up."""
-    data = await asyncio.wait_for(reader.read(), 10)
-    head, _, body = data.partition(b"\r\n\r\n")
+    """The status and body of the answer, after which the server hangs up."""
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+    length = int(head.partition(b"Content-Length: ")[2].split(b"\r")[0])
+    body = await asyncio.wait_for(reader.readexactly(length), 10)
+    with contextlib.suppress(ConnectionResetError):  # it did not read all that was sent
+        assert await asyncio.wait_for(reader.read(), 10) == b""
     return int(head.split()[1]), body
 
 

@@ -96,6 +96,8 @@ class DevCluster:
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._read: dict[str, int] = {}
         self._is_new = directory.is_new()
+        self._listing = directory.root / "cluster.json"
+        self.is_ready = False
 
     @property
     def majority(self) -> int:
@@ -120,7 +122,8 @@ class DevCluster:
         while not stop.asked:
             self.watch()
             ready = [node for node in self.nodes if node.pid is not None and serves(node)]
-            if len(ready) == len(self.nodes):
+            self.is_ready = len(ready) == len(self.nodes)
+            if self.is_ready:
                 return True
             waited = time.monotonic() - began
             alive = [node for node in self.nodes if node.pid is not None]
@@ -128,6 +131,7 @@ class DevCluster:
                 for node in self.nodes:
                     if node not in ready:
                         warn(f"{node.id} doesn't serve: see {node.log}")
+                self.is_ready = True
                 return True
             if len(alive) < needed or waited > READY_DEADLINE_S:
                 raise self._failure(ready, alive)
@@ -140,10 +144,8 @@ class DevCluster:
             self._show_errors(node)
             before, node.pid = node.pid, self._current_pid(node)
             if node.pid is None and before is not None:
-                note(
-                    f"{node.id} {self._end(node, before)}; start it again by its command in "
-                    f"{self.directory.root / 'cluster.json'}"
-                )
+                advice = f"; start it again by its command in {self._listing}" * self.is_ready
+                note(f"{node.id} {self._end(node, before)}{advice}")
             elif node.pid is not None and node.pid != before:
                 note(f"{node.id} runs again as process {node.pid}")
         self.directory.write()

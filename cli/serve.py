@@ -90,9 +90,7 @@ serve.__doc__ = HELP
 
 def run(config: Path | None, overrides: dict[str, object], pid_file: Path | None) -> int:
     """Load the configuration and serve; the exit code."""
-    # only here and in `dev` may the command line know the service, and only when asked to
-    from node.server import main_node
-
+    # only here may the command line know the service, and only when asked to
     from node.config_file import ConfigError, load_config
 
     try:
@@ -100,6 +98,8 @@ def run(config: Path | None, overrides: dict[str, object], pid_file: Path | None
     except ConfigError as error:
         print_report(Report(str(error), "", "", EXIT_USAGE))
         return EXIT_USAGE
+    from node.server import main_node
+
     if pid_file is not None:
         processes.write_pid(pid_file)
     try:

@@ -25,6 +25,7 @@ from raft.link.config import DEFAULT_LIMITS, LinkLimits
 from raft.link.connection import Connection
 from raft.link.frames import FrameError, Kind
 from raft.link.handshake import NONCE_BYTES, Acceptor, Dialer, Identity
+from raft.link.listener import Listener
 from raft.link.rpc import Caller, Handler, LinkDown, Responder
 from raft.link.tls import PeerTls, certificate_nodes
 
@@ -101,34 +102,23 @@ class PeerMesh:
         self._shaking: dict[Connection, None] = {}
         self._groups: dict[bytes, GroupId] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._server: asyncio.Server | None = None
-        self._server_context: ssl.SSLContext | None = None
+        self._listener: Listener | None = None
         self._client_context: ssl.SSLContext | None = None
         self._running = False
 
     @property
     def address(self) -> Address:
         """Where this node listens; the port is the real one after `start`."""
-        if self._server is None:
-            return self._listen
-        host, port = self._server.sockets[0].getsockname()[:2]
-        return str(host), int(port)
+        return (self._listener and self._listener.address) or self._listen
 
     async def start(self) -> None:
         """Listen, and begin to dial. Raises InsecureListen, OSError or ssl.SSLError."""
         check_listen(self._listen[0], is_protected=bool(self._secret or self._tls))
-        if self._tls is not None:
-            self._server_context = self._tls.server_context()
-            self._client_context = self._tls.client_context()
-        loop = asyncio.get_running_loop()
-        timeout = self._limits.handshake_s if self._tls else None
-        self._server = await loop.create_server(
-            self._accepting,
-            *self._listen,
-            ssl=self._server_context,
-            ssl_handshake_timeout=timeout,
-            backlog=1024,
-        )
+        server_context = self._tls.server_context() if self._tls else None
+        self._client_context = self._tls.client_context() if self._tls else None
+        listener = Listener(self._accepted, server_context, self._limits)
+        await listener.start(*self._listen)
+        self._listener = listener
         self._running = True
         self._spawn(self._tell_status())
         self.set_peers(self._addresses)
@@ -136,8 +126,8 @@ class PeerMesh:
     async def stop(self) -> None:
         """Close every link, sending what waits within a second. Idempotent; raises nothing."""
         self._running = False
-        if self._server is not None:
-            self._server.close()
+        if self._listener is not None:
+            await self._listener.stop()
         connections = [p.link for p in self._peers.values() if p.link] + list(self._shaking)
         connections += [p.dialing for p in self._peers.values() if p.dialing]
         tasks = list(self._tasks)
@@ -264,7 +254,7 @@ class PeerMesh:
 
     # Accepting and dialing.
 
-    def _accepting(self) -> Connection:
+    def _accepted(self) -> Connection:
         handshake = Acceptor(self._me, self._secret, os.urandom(NONCE_BYTES))
         return Connection(self, handshake, self._limits, asyncio.get_running_loop())
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import dataclasses
 import datetime
 import ssl
 from pathlib import Path
@@ -16,7 +18,7 @@ from cryptography.x509.oid import NameOID
 from goqueue.wire.types import NodeId
 from raft.link import PeerTls
 from raft.link.tls import certificate_nodes
-from tests.unit.raft.link.conftest import GROUP, Cluster, eventually
+from tests.unit.raft.link.conftest import GROUP, QUICK, Cluster, eventually
 
 A, B = NodeId("a"), NodeId("b")
 
@@ -195,3 +197,37 @@ def test_certificate_stands_for_its_alternative_names() -> None:
     assert certificate_nodes({"subjectAltName": (("URI", "goqueue://node/q-2"),)}) == {"q-2"}
     assert certificate_nodes({"subjectAltName": (("IP Address", "10.0.0.1"),)}) == frozenset()
     assert certificate_nodes(None) == frozenset()
+
+
+async def test_flood_of_connections_that_never_finish_tls_is_bounded(
+    cluster: Cluster, authority: Authority
+) -> None:
+    cluster.reserve("a", "b")
+    slow = dataclasses.replace(QUICK, handshake_s=5.0)
+    a = cluster.node("a", tls=authority.issue("a"), limits=slow)
+    b = cluster.node("b", tls=authority.issue("b"), limits=slow)
+    await a.mesh.start()
+    listener = a.mesh._listener
+    assert listener is not None
+
+    streams = [await asyncio.open_connection(*a.mesh.address) for _ in range(300)]
+    await eventually(lambda: sum(r.at_eof() for r, _ in streams) >= 300 - QUICK.unauthenticated_max)
+    assert listener.preparing_count <= QUICK.unauthenticated_max
+    await b.mesh.start()
+
+    await eventually(lambda: a.is_up(b) and b.is_up(a))
+    for _, writer in streams:
+        writer.close()
+
+
+async def test_connection_that_never_finishes_tls_is_dropped_in_time(
+    cluster: Cluster, authority: Authority
+) -> None:
+    a = cluster.node("a", tls=authority.issue("a"))
+    await a.mesh.start()
+    reader, writer = await asyncio.open_connection(*a.mesh.address)
+
+    async with asyncio.timeout(5 * QUICK.handshake_s):
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+    writer.close()

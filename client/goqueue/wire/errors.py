@@ -139,6 +139,10 @@ class MethodNotAllowed(GoQueueError):
     code, http_status, text = "method_not_allowed", 405, "method not allowed"
 
 
+class Conflict(GoQueueError):
+    code, http_status, text = "conflict", 409, "in conflict with what is there"
+
+
 class TopicExists(GoQueueError):
     code, http_status = "topic_exists", 409
 

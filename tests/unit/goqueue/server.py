@@ -86,6 +86,8 @@ class FakeCluster:
     def __init__(self) -> None:
         self.topics: dict[str, list[FakePartition]] = {}
         self.faults: deque[Fault | GoQueueError] = deque()
+        self.answers: deque[list[dict[str, object]]] = deque()
+        """What publishes are answered, in order, without doing anything."""
         self.requests: list[tuple[str, str]] = []
         self.bodies: list[bytes] = []
         self.value_bytes_max = 1 << 20
@@ -206,6 +208,8 @@ class FakeCluster:
         self.bodies.append(body)
         self.asked.set()
         await self.holding.wait()
+        if self.answers:
+            return web.json_response({"results": self.answers.popleft()})
         fault = self.faults.popleft() if self.faults else None
         if isinstance(fault, GoQueueError):
             raise fault

@@ -25,6 +25,7 @@ from goqueue.errors import (
     UnknownTopic,
 )
 from goqueue.http import Answer, error_of, join, parse_servers
+from goqueue.wire.batch import BATCH_MEDIA_TYPE, encode_columns
 from goqueue.wire.partitioner import partition_for
 from tests.unit.goqueue.server import START_MS, FakeCluster, Fault
 
@@ -267,6 +268,24 @@ async def test_a_publish_that_may_have_happened_is_not_repeated(
     assert len(cluster.bodies) == 1
 
 
+async def test_a_refusal_after_an_attempt_that_may_have_happened_is_of_unknown_outcome(
+    client: AsyncClient, cluster: FakeCluster
+) -> None:
+    cluster.create("orders", 1)
+    cluster.faults.extend([Fault.CUT_AFTER, BadRequest("no")])
+
+    with pytest.raises(BadRequest) as refused:
+        await client.transport.request(
+            "POST",
+            join("topics", "orders", "partitions", 0, "messages"),
+            body=encode_columns([b"v"]),
+            headers={"Content-Type": BATCH_MEDIA_TYPE},
+            repeatable=True,
+        )
+
+    assert refused.value.outcome == "unknown"
+
+
 async def test_a_server_that_does_not_answer_is_a_timeout_with_unknown_outcome(
     url: str, cluster: FakeCluster
 ) -> None:
@@ -421,14 +440,16 @@ async def test_a_partition_is_iterated_to_its_end(
 async def test_iteration_ends_where_the_partition_ended_when_it_began(
     client: AsyncClient, cluster: FakeCluster
 ) -> None:
-    await fill(client, cluster, 1, 5)
-    seen = []
+    await fill(client, cluster, 1, 6)
+    seen: list[int] = []
 
-    async for message in client.messages("numbers", 0):
-        seen.append(message.offset)
+    async for page in client.pages("numbers", 0, limit=2):
+        seen += [message.offset for message in page]
         await client.publish("numbers", "more", partition=0)
+        await client.publish("numbers", "and more", partition=0)
+        assert len(seen) <= 6
 
-    assert seen == [0, 1, 2, 3, 4]
+    assert seen == [0, 1, 2, 3, 4, 5]
 
 
 async def test_a_whole_topic_is_iterated_in_order_of_time(

@@ -17,6 +17,7 @@ from goqueue.errors import (
     Closed,
     GoQueueError,
     NoQuorum,
+    OutcomeUnknown,
     PayloadTooLarge,
     UnknownTopic,
 )
@@ -221,6 +222,60 @@ async def test_a_batch_fails_after_its_delivery_timeout_and_the_next_has_a_new_i
     assert second.base_sequence == 0
 
 
+async def test_batches_behind_one_whose_outcome_is_unknown_are_of_unknown_outcome_too(
+    client: AsyncClient, cluster: FakeCluster
+) -> None:
+    cluster.create("orders", 1)
+    cluster.faults.append(Fault.HANG)
+
+    producer = client.producer(batch_records_max=1, delivery_timeout_s=0.1)
+    deliveries = [await producer.send("orders", str(number)) for number in range(3)]
+    with pytest.raises(GoQueueError):
+        await producer.close()
+
+    assert len(cluster.bodies) == 1
+    assert len(batches(cluster.bodies[0])) == 3
+    errors = [delivery.exception() for delivery in deliveries]
+    assert [isinstance(e, GoQueueError) and e.outcome for e in errors] == ["unknown"] * 3
+
+
+async def test_without_identity_each_request_holds_one_batch(
+    client: AsyncClient, cluster: FakeCluster
+) -> None:
+    cluster.create("orders", 1)
+
+    async with client.producer(batch_records_max=1, idempotent=False) as producer:
+        for number in range(3):
+            await producer.send("orders", str(number))
+
+    assert [len(batches(body)) for body in cluster.bodies] == [1, 1, 1]
+    assert [batches(body)[0].producer_id for body in cluster.bodies] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    "second",
+    [{"partition": 0, "offset": 1, "duplicate": False}, OutcomeUnknown().to_body()],
+    ids=["stored", "unknown"],
+)
+async def test_what_may_be_stored_keeps_its_bytes_when_the_batch_before_it_failed(
+    client: AsyncClient, cluster: FakeCluster, second: dict[str, object]
+) -> None:
+    cluster.create("orders", 1)
+    cluster.answers.append([BadRequest("no").to_body(), second])
+    cluster.answers.append([{"partition": 0, "offset": 1, "duplicate": True}])
+
+    producer = client.producer(batch_records_max=1)
+    refused = await producer.send("orders", "1")
+    stored = await producer.send("orders", "2")
+    with pytest.raises(BadRequest):
+        await producer.close()
+
+    first, again = (list(split_batches(body)) for body in cluster.bodies)
+    assert again == [first[1]]
+    assert isinstance(refused.exception(), BadRequest)
+    assert stored.result() == Published("orders", 0, 1, True)
+
+
 async def test_a_producer_that_the_log_forgot_starts_over(
     client: AsyncClient, cluster: FakeCluster
 ) -> None:
@@ -355,13 +410,14 @@ async def test_room_goes_to_those_who_wait_in_their_order() -> None:
     given_up.cancel()
     await asyncio.gather(given_up, return_exceptions=True)
     budget.give(5)
+    late = asyncio.create_task(take("late", 1))
     await asyncio.sleep(0)
-    assert order == []  # small does not overtake
+    assert order == []  # nobody overtakes
     budget.give(5)
-    await asyncio.gather(large, small)
+    await asyncio.gather(large, small, late)
 
-    assert order == ["large", "small"]
-    assert budget.used_bytes == 9
+    assert order == ["large", "small", "late"]
+    assert budget.used_bytes == 10
 
 
 async def test_room_is_returned_when_its_taker_is_cancelled_on_its_turn() -> None:

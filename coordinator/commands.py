@@ -1,0 +1,110 @@
+"""What the cluster group's entries ask for, and what is answered: msgpack, told apart by a tag."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from coordinator.errors import CommandUnreadable
+
+
+class RegisterBroker(msgspec.Struct, frozen=True, tag="register_broker", omit_defaults=True):
+    """A broker tells who and where it is; again whenever that changes."""
+
+    node: str
+    incarnation: int
+    peer_address: str = ""
+    http_url: str = ""
+    zone: str = ""
+    version: str = ""
+    labels: dict[str, str] = {}
+
+
+class CreateTopic(msgspec.Struct, frozen=True, tag="create_topic", omit_defaults=True):
+    """Create a topic; settings that are not named take their defaults.
+
+    Brokers in `avoid`, which the proposer believes down, get replicas only if there are no others.
+    """
+
+    name: str
+    config: dict[str, Any] = {}
+    avoid: list[str] = []
+
+
+class AlterTopic(msgspec.Struct, frozen=True, tag="alter_topic"):
+    """Change the settings that are named."""
+
+    name: str
+    changes: dict[str, Any]
+
+
+class DeleteTopic(msgspec.Struct, frozen=True, tag="delete_topic"):
+    """Delete a topic and all it holds."""
+
+    name: str
+
+
+class AllocateProducer(msgspec.Struct, frozen=True, tag="allocate_producer", omit_defaults=True):
+    """A new producer id; for a known transactional id, its id with the next epoch."""
+
+    transactional_id: str | None = None
+
+
+Command = RegisterBroker | CreateTopic | AlterTopic | DeleteTopic | AllocateProducer
+
+
+class BrokerRegistered(msgspec.Struct, frozen=True, tag="broker_registered"):
+    """The broker is known; `changed` if that is news."""
+
+    node: str
+    changed: bool
+
+
+class TopicResult(msgspec.Struct, frozen=True, tag="topic"):
+    """The topic was created or altered, or is deleted; `id` in its text form."""
+
+    name: str
+    id: str
+    partitions: int
+    warnings: list[str] = []
+
+
+class ProducerAllocated(msgspec.Struct, frozen=True, tag="producer"):
+    """The identity that a producer stamps on its batches."""
+
+    producer_id: int
+    epoch: int
+
+
+Result = BrokerRegistered | TopicResult | ProducerAllocated
+
+_encoder = msgspec.msgpack.Encoder(order="deterministic")
+_commands: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
+_results: msgspec.msgpack.Decoder[Result] = msgspec.msgpack.Decoder(Result)
+
+
+def encode_command(command: Command) -> bytes:
+    """An entry's body."""
+    return _encoder.encode(command)
+
+
+def decode_command(body: bytes | memoryview) -> Command:
+    """Raises CommandUnreadable on anything that `encode_command` of this version did not write."""
+    try:
+        return _commands.decode(body)
+    except msgspec.MsgspecError as error:
+        raise CommandUnreadable(f"not a command of this version: {error}") from error
+
+
+def encode_result(result: Result) -> bytes:
+    """For the node that forwarded the command."""
+    return _encoder.encode(result)
+
+
+def decode_result(body: bytes | memoryview) -> Result:
+    """Raises CommandUnreadable on anything else than a result."""
+    try:
+        return _results.decode(body)
+    except msgspec.MsgspecError as error:
+        raise CommandUnreadable(f"not a result of this version: {error}") from error

@@ -1,0 +1,45 @@
+"""Refusals of the cluster group that no other floor knows, and what stops its replica."""
+
+from __future__ import annotations
+
+from goqueue.wire.errors import BadRequest, Busy, GoQueueError
+
+
+class BadConfig(BadRequest):
+    """Settings of a topic that are out of range; all of them are named in `problems`."""
+
+    code = "invalid_config"
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("; ".join(problems), problems=problems)
+
+
+class TooFewBrokers(BadRequest):
+    """More replicas are asked for than brokers are registered."""
+
+    code = "too_few_brokers"
+
+
+class BrokerWiped(GoQueueError):
+    """The broker is known by another data directory: this one may hold no replica yet."""
+
+    code, http_status = "broker_wiped", 409
+    text = "the broker's data directory is not the one the cluster knows"
+
+
+class ClusterFull(Busy):
+    """A bound on what the cluster group remembers is reached."""
+
+    code, retriable = "cluster_full", False
+
+
+class CoordinatorError(Exception):
+    """The root of what stops a replica of the cluster group; never an answer."""
+
+
+class CommandUnreadable(CoordinatorError):
+    """Not a command, or one of a newer version."""
+
+
+class SnapshotUnreadable(CoordinatorError):
+    """A state snapshot of another version, or not one at all."""

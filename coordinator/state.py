@@ -1,0 +1,320 @@
+"""The state of the cluster, the same on every node that has applied the same commands."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from coordinator.commands import (
+    AllocateProducer,
+    AlterTopic,
+    BrokerRegistered,
+    Command,
+    CreateTopic,
+    DeleteTopic,
+    ProducerAllocated,
+    RegisterBroker,
+    Result,
+    TopicResult,
+)
+from coordinator.errors import BrokerWiped, ClusterFull, SnapshotUnreadable
+from coordinator.placement import Candidate, place
+from coordinator.producers import ProducerIds, ProducerIdsRecord
+from coordinator.topics import TopicConfig, alter_config, config_warnings, create_config
+from goqueue.wire.errors import BadName, GoQueueError, TopicExists, UnknownTopic
+from goqueue.wire.ids import is_name, validate_topic_name
+from goqueue.wire.types import GroupId, Incarnation, Index, NodeId, TopicId, Voter
+
+__all__ = [
+    "Broker",
+    "ClusterState",
+    "Effect",
+    "PartitionPlacement",
+    "Topic",
+    "TopicConfig",
+]
+
+SNAPSHOT_VERSION = 1
+TOPICS_MAX = 10_000
+PARTITIONS_TOTAL_MAX = 20_000
+"""Over all topics: every one is a Raft group."""
+BROKERS_MAX = 256
+TOMBSTONES_MAX = 10_000
+"""Ids of deleted topics that are remembered by name. No safety hangs on the bound: an id is alive
+or deleted for ever once the state has passed its index (`is_deleted`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A registered node, with the data directory it registered from."""
+
+    node: NodeId
+    incarnation: Incarnation
+    peer_address: str
+    http_url: str
+    zone: str
+    version: str
+    labels: dict[str, str]
+    joined_at_ms: int
+
+    @property
+    def voter(self) -> Voter:
+        return Voter(self.node, self.incarnation)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPlacement:
+    """The replicas of one partition, the preferred leader first."""
+
+    replicas: tuple[Voter, ...]
+
+    @property
+    def preferred(self) -> NodeId:
+        """Who should lead when all is well."""
+        return self.replicas[0].node
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic with its id, which no other topic ever had or will have."""
+
+    name: str
+    id: TopicId
+    config: TopicConfig
+    partitions: tuple[PartitionPlacement, ...]
+    created_ms: int
+    """Log time of the creating command: the creation time of its Raft groups, too."""
+
+    @property
+    def warnings(self) -> list[str]:
+        return config_warnings(self.config)
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a command changed: `before` and `after` are both set when a topic or broker changed."""
+
+    before: Topic | Broker | None
+    after: Topic | Broker | None
+
+
+class _Snapshot(msgspec.Struct, array_like=True, frozen=True):
+    version: int
+    cluster_id: int
+    applied_index: int
+    brokers: list[Broker]
+    topics: list[Topic]
+    deleted: list[tuple[TopicId, str]]
+    producers: ProducerIdsRecord
+
+
+def _ignore(_effect: Effect) -> None:
+    return None
+
+
+class ClusterState:
+    """Commands in, state out: no clock, no I/O; `cluster_id` is set before the first command.
+
+    `on_effect` is told each change as it is applied, so that replicas start and stop; after
+    `restore`, look at the whole state instead.
+    """
+
+    def __init__(self, cluster_id: int = 0) -> None:
+        self.cluster_id = cluster_id
+        self.applied_index = Index(0)
+        self.brokers: dict[NodeId, Broker] = {}
+        self.topics: dict[str, Topic] = {}
+        self.deleted: dict[TopicId, str] = {}
+        """The newest deleted ids, with the names they had."""
+        self.on_effect: Callable[[Effect], None] = _ignore
+        self._by_id: dict[TopicId, Topic] = {}
+        self._producers = ProducerIds()
+
+    def apply(self, index: Index, time_ms: int, command: Command) -> Result | GoQueueError:
+        """The command's result, or the error that refused it: then nothing has changed.
+
+        `index` and `time_ms` are its entry's. Never raises on content.
+        """
+        self.applied_index = index
+        try:
+            return _APPLY[type(command)](self, index, time_ms, command)
+        except GoQueueError as error:
+            return error
+
+    # looking up
+
+    def placement(self, group: GroupId) -> PartitionPlacement | None:
+        """Where a partition's replicas are; None for a topic that is not alive."""
+        topic = self._by_id.get(group.topic)
+        if topic is None or group.partition >= len(topic.partitions):
+            return None
+        return topic.partitions[group.partition]
+
+    def topic_of(self, id: TopicId) -> Topic | None:
+        """The living topic with this id."""
+        return self._by_id.get(id)
+
+    def is_deleted(self, id: TopicId) -> bool:
+        """Whether this topic of our cluster existed and is gone for ever: its files may go.
+
+        False for a topic that this node has yet to hear of.
+        """
+        ours = id.cluster == self.cluster_id and 0 < id.index <= self.applied_index
+        return ours and id not in self._by_id
+
+    def check_producer(self, producer_id: int, epoch: int) -> None:
+        """Raises NotFound for an id never given out, ProducerFenced for an epoch that is over."""
+        self._producers.check(producer_id, epoch)
+
+    # commands
+
+    def _register(self, _index: Index, time_ms: int, command: RegisterBroker) -> BrokerRegistered:
+        if not is_name(command.node):
+            raise BadName(f"bad broker name {command.node[:64]!r}", name=command.node[:64])
+        node = NodeId(command.node)
+        known = self.brokers.get(node)
+        if known is not None and known.incarnation != command.incarnation:
+            raise BrokerWiped(
+                f"{node} is known with another data directory: it was wiped or replaced",
+                node=node,
+                known=f"{known.incarnation:016x}",
+                told=f"{command.incarnation:016x}",
+            )
+        if known is None and len(self.brokers) >= BROKERS_MAX:
+            raise ClusterFull(f"there are {BROKERS_MAX} brokers already")
+        broker = Broker(
+            node,
+            Incarnation(command.incarnation),
+            command.peer_address,
+            command.http_url,
+            command.zone,
+            command.version,
+            dict(command.labels),
+            time_ms if known is None else known.joined_at_ms,
+        )
+        self.brokers[node] = broker
+        if broker != known:
+            self.on_effect(Effect(known, broker))
+        return BrokerRegistered(node, broker != known)
+
+    def _create(self, index: Index, time_ms: int, command: CreateTopic) -> TopicResult:
+        assert self.cluster_id, "the cluster's id is set before its first command"
+        validate_topic_name(command.name)
+        if command.name in self.topics:
+            raise TopicExists(command.name)
+        config = create_config(command.config, len(self.brokers))
+        total = sum(len(topic.partitions) for topic in self.topics.values()) + config.partitions
+        if len(self.topics) >= TOPICS_MAX or total > PARTITIONS_TOTAL_MAX:
+            raise ClusterFull(
+                f"at most {TOPICS_MAX} topics and {PARTITIONS_TOTAL_MAX} partitions in all"
+            )
+        topic = Topic(
+            command.name,
+            TopicId(self.cluster_id, index),
+            config,
+            self._place(config, command.avoid),
+            time_ms,
+        )
+        return self._put(None, topic)
+
+    def _place(self, config: TopicConfig, avoid: list[str]) -> tuple[PartitionPlacement, ...]:
+        candidates = self._candidates()
+        wanted = [broker for broker in candidates if broker.node not in avoid]
+        if len(wanted) < config.replication_factor:
+            wanted = candidates
+        placed = place(wanted, config.partitions, config.replication_factor)
+        return tuple(
+            PartitionPlacement(tuple(self.brokers[node].voter for node in nodes))
+            for nodes in placed
+        )
+
+    def _candidates(self) -> list[Candidate]:
+        replicas = dict.fromkeys(self.brokers, 0)
+        leaders = dict.fromkeys(self.brokers, 0)
+        for topic in self.topics.values():
+            for partition in topic.partitions:
+                leaders[partition.preferred] += 1
+                for voter in partition.replicas:
+                    replicas[voter.node] += 1
+        return [
+            Candidate(node, broker.zone, replicas[node], leaders[node])
+            for node, broker in self.brokers.items()
+        ]
+
+    def _alter(self, _index: Index, _time_ms: int, command: AlterTopic) -> TopicResult:
+        topic = self._named(command.name)
+        config = alter_config(topic.config, command.changes)
+        return self._put(topic, dataclasses.replace(topic, config=config))
+
+    def _delete(self, _index: Index, _time_ms: int, command: DeleteTopic) -> TopicResult:
+        topic = self._named(command.name)
+        del self.topics[topic.name]
+        del self._by_id[topic.id]
+        self.deleted[topic.id] = topic.name
+        while len(self.deleted) > TOMBSTONES_MAX:
+            del self.deleted[next(iter(self.deleted))]
+        self.on_effect(Effect(topic, None))
+        return TopicResult(topic.name, str(topic.id), len(topic.partitions))
+
+    def _allocate(self, _index: Index, time_ms: int, command: AllocateProducer) -> Result:
+        producer_id, epoch = self._producers.allocate(command.transactional_id, time_ms)
+        return ProducerAllocated(producer_id, epoch)
+
+    def _named(self, name: str) -> Topic:
+        topic = self.topics.get(name)
+        if topic is None:
+            raise UnknownTopic(name[:249])
+        return topic
+
+    def _put(self, before: Topic | None, after: Topic) -> TopicResult:
+        self.topics[after.name] = self._by_id[after.id] = after
+        if before != after:
+            self.on_effect(Effect(before, after))
+        return TopicResult(after.name, str(after.id), len(after.partitions), after.warnings)
+
+    # snapshots
+
+    def snapshot(self) -> bytes:
+        """The whole state; equal bytes on nodes that applied the same commands."""
+        snapshot = _Snapshot(
+            SNAPSHOT_VERSION,
+            self.cluster_id,
+            self.applied_index,
+            list(self.brokers.values()),
+            list(self.topics.values()),
+            list(self.deleted.items()),
+            self._producers.dump(),
+        )
+        return msgspec.msgpack.encode(snapshot, order="deterministic")
+
+    @classmethod
+    def restore(cls, state: bytes) -> ClusterState:
+        """The state of a snapshot. Raises SnapshotUnreadable."""
+        try:
+            version = msgspec.msgpack.decode(state, type=list[msgspec.Raw])[0]
+            if msgspec.msgpack.decode(version) != SNAPSHOT_VERSION:
+                raise SnapshotUnreadable("a cluster snapshot of another version")
+            found = msgspec.msgpack.decode(state, type=_Snapshot)
+        except (msgspec.MsgspecError, IndexError) as error:
+            raise SnapshotUnreadable(f"not a cluster snapshot: {error}") from error
+        restored = cls(found.cluster_id)
+        restored.applied_index = Index(found.applied_index)
+        restored.brokers = {broker.node: broker for broker in found.brokers}
+        restored.topics = {topic.name: topic for topic in found.topics}
+        restored.deleted = dict(found.deleted)
+        restored._by_id = {topic.id: topic for topic in found.topics}
+        restored._producers.load(found.producers)
+        return restored
+
+
+_APPLY: Mapping[type, Callable[[ClusterState, Index, int, Any], Result]] = {
+    RegisterBroker: ClusterState._register,
+    CreateTopic: ClusterState._create,
+    AlterTopic: ClusterState._alter,
+    DeleteTopic: ClusterState._delete,
+    AllocateProducer: ClusterState._allocate,
+}

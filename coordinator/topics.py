@@ -1,0 +1,145 @@
+"""A topic's settings: their defaults, their bounds, and what is said about risky ones."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from coordinator.errors import BadConfig
+
+HOUR_MS = 3600 * 1000
+REPLICAS_DEFAULT = 3
+REPLICAS_MAX = 7
+PARTITIONS_MAX = 1024
+MESSAGE_BYTES_MAX = 16 << 20
+TIME_MS_MAX = 1 << 53
+LABELS_MAX = 64
+LABEL_CHARACTERS_MAX = 256
+DURABILITIES = ("majority", "relaxed")
+UNLIMITED = -1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """The settings of one topic; every partition has the same."""
+
+    partitions: int = 6
+    replication_factor: int = REPLICAS_DEFAULT
+    """By default 3, or the number of brokers where there are fewer."""
+    retention_ms: int = 168 * HOUR_MS
+    """Age by log time at which messages may go; -1 keeps them."""
+    retention_bytes: int = 10 << 30
+    """Per partition; -1 for no bound."""
+    durability: str = "majority"
+    """`majority`: acked when a majority has it on disk, synced. `relaxed`: when written there."""
+    flush_interval_ms: int = 50
+    """For `relaxed`: how soon what was acked is synced."""
+    lanes: int = 5
+    max_message_bytes: int = 1 << 20
+    """Key, value and headers of one message."""
+    labels: dict[str, str] = field(default_factory=dict[str, str])
+
+
+_ALTERABLE = frozenset(
+    {
+        "retention_ms",
+        "retention_bytes",
+        "durability",
+        "flush_interval_ms",
+        "max_message_bytes",
+        "labels",
+    }
+)
+_BOUNDS = {
+    "partitions": (1, PARTITIONS_MAX),
+    "replication_factor": (1, REPLICAS_MAX),
+    "retention_ms": (UNLIMITED, TIME_MS_MAX),
+    "retention_bytes": (UNLIMITED, 1 << 60),
+    "flush_interval_ms": (1, 60_000),
+    "lanes": (1, 5),
+    "max_message_bytes": (1, MESSAGE_BYTES_MAX),
+}
+_NEVER_ZERO = frozenset({"retention_ms", "retention_bytes"})
+
+
+def create_config(settings: Mapping[str, object], broker_count: int) -> TopicConfig:
+    """The settings of a new topic. Raises BadConfig with every problem, not just the first."""
+    factor = max(1, min(REPLICAS_DEFAULT, broker_count))
+    given = {name: value for name, value in settings.items() if value is not None}
+    return _build(TopicConfig(replication_factor=factor), given)
+
+
+def alter_config(config: TopicConfig, changes: Mapping[str, object]) -> TopicConfig:
+    """The settings after a change. Raises BadConfig with every problem.
+
+    What can't be changed may be named with the value it has.
+    """
+    fixed = [
+        f"{name}: can't be changed, it is {getattr(config, name)}"
+        for name in sorted(changes)
+        if name in _FIELDS and name not in _ALTERABLE and changes[name] != getattr(config, name)
+    ]
+    return _build(config, changes, fixed)
+
+
+def config_warnings(config: TopicConfig) -> list[str]:
+    """What whoever chose these settings should know; empty for safe ones."""
+    found = []
+    if config.replication_factor == 1:
+        found.append("replication factor 1: a lost disk loses the topic's messages")
+    elif config.replication_factor == 2:
+        found.append(
+            "replication factor 2: the death of either node stops publishing, as neither is a"
+            " majority; 3 survives one death"
+        )
+    if config.durability == "relaxed":
+        found.append(
+            f"relaxed durability: a power loss may lose what was acked in the last"
+            f" {config.flush_interval_ms} ms"
+        )
+    return found
+
+
+def _build(
+    base: TopicConfig, changes: Mapping[str, object], found: list[str] | None = None
+) -> TopicConfig:
+    problems = found or []
+    for name in sorted(changes):
+        check = _FIELDS.get(name)
+        problem = "unknown setting" if check is None else check(name, changes[name])
+        if problem is not None:
+            problems.append(f"{name[:80]}: {problem}")
+    if problems:
+        raise BadConfig(problems)
+    return dataclasses.replace(base, **changes)  # type: ignore[arg-type]
+
+
+def _check_number(name: str, value: object) -> str | None:
+    low, high = _BOUNDS[name]
+    if not isinstance(value, int) or isinstance(value, bool):
+        return f"not a whole number: {str(value)[:40]!r}"
+    if not low <= value <= high or (value == 0 and name in _NEVER_ZERO):
+        span = f"-1 or 1 to {high}" if name in _NEVER_ZERO else f"{low} to {high}"
+        return f"{value} is out of range, which is {span}"
+    return None
+
+
+def _check_durability(_name: str, value: object) -> str | None:
+    return None if value in DURABILITIES else f"{str(value)[:40]!r} is neither majority nor relaxed"
+
+
+def _check_labels(_name: str, value: object) -> str | None:
+    if not isinstance(value, dict) or len(value) > LABELS_MAX:
+        return f"not a mapping of at most {LABELS_MAX} labels"
+    for text in (*value.keys(), *value.values()):
+        if not isinstance(text, str) or len(text) > LABEL_CHARACTERS_MAX:
+            return f"labels and their values are texts of at most {LABEL_CHARACTERS_MAX} characters"
+    return None if "" not in value else "a label without a name"
+
+
+_FIELDS: dict[str, Callable[[str, object], str | None]] = {
+    **dict.fromkeys(_BOUNDS, _check_number),
+    "durability": _check_durability,
+    "labels": _check_labels,
+}

@@ -1,0 +1,116 @@
+"""Bodies of a partition's entries: batches of records with their request ids, and trims.
+
+A records body is, for each batch: request id u64, record count u32, length u32 (little-endian),
+then the batch as its producer encoded it. Offsets are not stored: the entry has the first, and the
+counts add up.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from goqueue.wire.batch import RecordBatch
+from goqueue.wire.layout import HEADER
+from goqueue.wire.types import Index, Offset
+
+NO_REQUEST = 0
+"""The request id of a batch that has an identity of its own, or none at all."""
+
+_FIRST = Offset(0)
+_PREFIX = struct.Struct("<QII")
+_TRIM = struct.Struct("<QQ")
+
+
+@dataclass(frozen=True, slots=True)
+class AppendBatch:
+    """One admitted batch on its way into an entry."""
+
+    batch: bytes | memoryview
+    count: int
+    request_id: int
+
+    @classmethod
+    def of(cls, batch: RecordBatch, request_id: int) -> AppendBatch:
+        """A parsed batch; its request id is left out where a producer's sequence identifies it."""
+        return cls(batch.buffer, batch.count, NO_REQUEST if batch.producer_id else request_id)
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerStamp:
+    """The identity that a batch carries in its header."""
+
+    producer_id: int
+    epoch: int
+    base_sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppendedBatch:
+    """A batch as found in an entry; `batch` is a view into the entry's body."""
+
+    base_offset: Offset
+    count: int
+    request_id: int
+    batch: memoryview
+
+    def stamp(self) -> ProducerStamp | None:
+        """The producer's identity, None for a batch without. Only the header is looked at."""
+        producer_id, epoch, base_sequence = _identity(self.batch)
+        return ProducerStamp(producer_id, epoch, base_sequence) if producer_id else None
+
+
+@dataclass(frozen=True, slots=True)
+class Trim:
+    """The first entry and the first offset that a partition still has."""
+
+    index: Index
+    offset: Offset
+
+
+def encode_records(batches: Sequence[AppendBatch]) -> list[bytes | memoryview]:
+    """The body's parts, to be written one after the other; no batch is copied."""
+    parts: list[bytes | memoryview] = []
+    for batch in batches:
+        parts.append(_PREFIX.pack(batch.request_id, batch.count, len(batch.batch)))
+        parts.append(batch.batch)
+    return parts
+
+
+def decode_records(
+    body: bytes | memoryview, base_offset: Offset = _FIRST
+) -> Iterator[AppendedBatch]:
+    """Each batch of a records body, the first at `base_offset`.
+
+    Raises ValueError where the body is cut short, which a body behind a sound checksum never is.
+    """
+    view = memoryview(body)
+    at, end = 0, len(view)
+    offset = base_offset
+    while at < end:
+        if end - at < _PREFIX.size:
+            raise ValueError("a records body that is cut short")
+        request_id, count, length = _PREFIX.unpack_from(view, at)
+        start = at + _PREFIX.size
+        at = start + length
+        if at > end:
+            raise ValueError("a records body that is cut short")
+        yield AppendedBatch(offset, count, request_id, view[start:at])
+        offset = Offset(offset + count)
+
+
+def encode_trim(index: Index, offset: Offset) -> bytes:
+    """The body of a trim: entries below `index`, and so all offsets below `offset`, may go."""
+    return _TRIM.pack(index, offset)
+
+
+def decode_trim(body: bytes | memoryview) -> Trim:
+    """What `encode_trim` wrote. Raises struct.error on anything shorter."""
+    index, offset = _TRIM.unpack_from(body)
+    return Trim(Index(index), Offset(offset))
+
+
+def _identity(batch: memoryview) -> tuple[int, int, int]:
+    _, _, _, _, _, producer_id, _, epoch, _, _, base_sequence, *_ = HEADER.unpack_from(batch)
+    return producer_id, epoch, base_sequence

@@ -110,7 +110,7 @@ class Checkpoints:
         doomed = self._doomed_segments(durable_lsn)
         if not (old or doomed or self._groups):
             return None
-        indexes = {}
+        indexes: dict[GroupId, int] = {}
         for group in sorted(self._groups & groups.keys()):
             indexes[group] = groups[group].spilled_index
             groups[group].lowest_truncation = None

@@ -41,6 +41,7 @@ class Journal(Protocol):
     spilled_lsn: Lsn
     damaged_entries: int
     read_only: bool
+    failed: Exception | None
 
     def record(
         self,
@@ -259,7 +260,11 @@ class GroupLog:
         at = bisect_right(records, offset, key=attrgetter("base_offset"))
         if at:
             return records[at - 1].index
-        return self._guarded(lambda: self.disk_segments.locate_offset(offset, self._tail.first - 1))
+        if self._tail.first == self.first_index:
+            return None
+        return self._guarded(
+            lambda: self.disk_segments.locate_offset(offset, self.first_index, self._tail.first - 1)
+        )
 
     def locate_time(self, time_ms: int) -> Index | None:
         """The first entry with this log time or a later one. Raises EntryDamaged."""
@@ -267,7 +272,9 @@ class GroupLog:
         at = bisect_left(entries, time_ms, key=attrgetter("time_ms"))
         if at == 0 and self._tail.first > self.first_index:
             below = self._guarded(
-                lambda: self.disk_segments.locate_time(time_ms, self._tail.first - 1)
+                lambda: self.disk_segments.locate_time(
+                    time_ms, self.first_index, self._tail.first - 1
+                )
             )
             if below is not None:
                 return below
@@ -402,7 +409,7 @@ class GroupLog:
             self.lift_quarantine()
 
     def _record_damage(self, first: int, last: int) -> None:
-        if not self._store.read_only:
+        if not self._store.read_only and self._store.failed is None:
             payload = pair_payload(first, last)
             self._store.record(RecordKind.DAMAGED, self, (payload,), len(payload))
             self._store.dirty()

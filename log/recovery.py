@@ -13,7 +13,7 @@ from goqueue.wire.types import GroupId, Lsn
 from log.disk import Disk
 from log.entry import Entry, decode_frames
 from log.errors import WalDamaged
-from log.wal import FileHeader, Record, RecordKind, WalState
+from log.wal import FileHeader, Record, RecordKind, WalState, checkpoint_items
 from log.wal_reader import WalImage, read_wal
 
 _TAIL_KINDS = (RecordKind.APPEND, RecordKind.TRUNCATE)
@@ -44,8 +44,8 @@ class Replay:
         if kind in _TAIL_KINDS:
             self._tails.setdefault(group, deque()).append(record)
         elif kind == RecordKind.CHECKPOINT:
-            for moved in self._prune():
-                self._bases[moved] = self.state.groups[moved].checkpoint_index
+            self._bases.update(checkpoint_items(record.payload))
+            self._prune()
         elif kind in (RecordKind.CREATE, RecordKind.REMOVE):
             self._tails.pop(group, None)
             self._bases[group] = 0
@@ -69,16 +69,11 @@ class Replay:
             return [], f"replay begins at {base}, not at the checkpoint"
         return entries, ""
 
-    def _prune(self) -> list[GroupId]:
-        """Forgets records up to the checkpoint; the groups that had some."""
-        moved = []
-        for group, tail in self._tails.items():
-            before = len(tail)
+    def _prune(self) -> None:
+        """Forgets records up to the checkpoint."""
+        for tail in self._tails.values():
             while tail and tail[0].lsn <= self.state.checkpoint_lsn:
                 tail.popleft()
-            if len(tail) < before and group in self.state.groups:
-                moved.append(group)
-        return moved
 
 
 def replay_wal(disk: Disk, directory: str) -> Replay:

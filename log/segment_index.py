@@ -25,7 +25,7 @@ _NO_RECORDS = (1 << 64) - 1
 class Item(NamedTuple):
     """One entry's index, log time and, if it has records, base offset."""
 
-    index: int
+    entry_index: int
     time_ms: int
     base_offset: int
 
@@ -65,17 +65,17 @@ class OffsetIndex:
             packed = data[at : at + _ITEM.size]
             crc = int.from_bytes(data[at + _ITEM.size : at + ITEM_BYTES], "little")
             item = Item(*_ITEM.unpack(packed))
-            if crc32c(packed) == crc and after < item.index <= last_index:
+            if crc32c(packed) == crc and after < item.entry_index <= last_index:
                 self._put(item)
-                after = item.index
+                after = item.entry_index
                 sound = at + ITEM_BYTES if sound == at else sound
         self._since_time = self._since_offset = self._interval_bytes
         return sound
 
     def truncate(self, last_index: int) -> int:
         """Forgets entries past this one; returns the bytes of the items that stay."""
-        self._by_time = [item for item in self._by_time if item.index <= last_index]
-        self._by_offset = [item for item in self._by_offset if item.index <= last_index]
+        self._by_time = [item for item in self._by_time if item.entry_index <= last_index]
+        self._by_offset = [item for item in self._by_offset if item.entry_index <= last_index]
         self._since_time = self._since_offset = self._interval_bytes
         return len(self._by_time) * ITEM_BYTES
 
@@ -83,13 +83,13 @@ class OffsetIndex:
         """The index of the last item whose records begin at or below this offset, else 0."""
         items = self._by_offset
         at = bisect_right(items, offset, key=attrgetter("base_offset"))
-        return items[at - 1].index if at else 0
+        return items[at - 1].entry_index if at else 0
 
     def before_time(self, time_ms: int) -> int:
         """The index of the last item of an earlier time, else 0."""
         items = self._by_time
         at = bisect_left(items, time_ms, key=attrgetter("time_ms"))
-        return items[at - 1].index if at else 0
+        return items[at - 1].entry_index if at else 0
 
     def _put(self, item: Item) -> None:
         self._by_time.append(item)

@@ -156,6 +156,7 @@ class GroupSegments:
         if self.chain and self._files.write:
             self.chain[-1].index()
             self.chain[-1].cut_files()
+            self._touch(self.chain[-1])
         if not damaged:
             return sound, 0, 0
         return sound, min(damaged), max(damaged)
@@ -179,10 +180,12 @@ class GroupSegments:
             kept.append(segment)
         for segment in found[len(kept) :]:
             segment.remove()
+            self.touched.add(self.directory + "/")
         self.chain = tuple(kept)
         if kept:
             kept[-1].index()
             kept[-1].cut_files()
+            self._touch(kept[-1])
         return (kept[0].first_index, kept[-1].last_index) if kept else (1, 0)
 
     # -- reading
@@ -196,8 +199,11 @@ class GroupSegments:
         """(term, CRC) of an entry by the term index, by which any replica can supply it."""
         return self._holding(index).identity(index)
 
-    def locate_offset(self, offset: int, last: int) -> Index | None:
-        """The last entry up to `last` with records whose base offset is at or below this one."""
+    def locate_offset(self, offset: int, first: int, last: int) -> Index | None:
+        """The last entry up to `last` with records whose base offset is at or below this one.
+
+        Raises Damaged where an unreadable entry, or a missing segment from `first` on, hides it.
+        """
         for segment in reversed(self.chain):
             if segment.first_index > last:
                 continue
@@ -210,11 +216,14 @@ class GroupSegments:
                     answer = entry.index
             if answer is not None:
                 return answer
+        self._check_head(first)
         return None
 
-    def locate_time(self, time_ms: int, last: int) -> Index | None:
-        """The first entry up to `last` of this log time or a later one."""
+    def locate_time(self, time_ms: int, first: int, last: int) -> Index | None:
+        """The first entry up to `last` of this log time or a later one. Raises Damaged as above."""
         at = bisect_right(self.chain, time_ms - 1, key=lambda segment: segment.first_time_ms)
+        if not at:
+            self._check_head(first)
         for segment in self.chain[max(0, at - 1) :]:
             start = self._index_of(segment).before_time(time_ms) or segment.first_index
             for entry in segment.scan(start, min(last, segment.last_index)):
@@ -287,6 +296,7 @@ class GroupSegments:
                 found.append(segment)
             elif self._files.write:
                 segment.remove()
+                self.touched.add(self.directory + "/")
         return [segment for segment in found if segment.first_index >= first]
 
     def _adopt(self, segment: Segment, expected: int, *, sealed: bool) -> int:
@@ -305,6 +315,10 @@ class GroupSegments:
         if not at or index > chain[at - 1].last_index:
             raise Damaged(self.directory, 0, f"no segment holds entry {index}")
         return chain[at - 1]
+
+    def _check_head(self, first: int) -> None:
+        if not self.chain or self.chain[0].first_index > first:
+            raise Damaged(self.directory, 0, f"the segment that begins at {first} is missing")
 
     def _index_of(self, segment: Segment) -> OffsetIndex:
         index = segment.index()

@@ -100,8 +100,8 @@ class WalState:
 
     def _checkpoint(self, payload: bytes | memoryview) -> None:
         self.checkpoint_lsn = int.from_bytes(payload[:8], "little")
-        for packed, index in _CHECKPOINT_ITEM.iter_unpack(payload[8:]):
-            if (meta := self.groups.get(GroupId.unpack(packed))) is not None:
+        for group, index in checkpoint_items(payload):
+            if (meta := self.groups.get(group)) is not None:
                 meta.checkpoint_index = index
 
 
@@ -140,6 +140,12 @@ def pair_payload(first: int, second: int) -> bytes:
 def checkpoint_payload(lsn: int, indexes: Sequence[tuple[GroupId, int]]) -> bytes:
     items = (_CHECKPOINT_ITEM.pack(group.pack(), index) for group, index in indexes)
     return lsn.to_bytes(8, "little") + b"".join(items)
+
+
+def checkpoint_items(payload: bytes | memoryview) -> list[tuple[GroupId, int]]:
+    """The groups that a checkpoint record speaks of, with their last entry in synced segments."""
+    items = _CHECKPOINT_ITEM.iter_unpack(payload[8:])
+    return [(GroupId.unpack(packed), index) for packed, index in items]
 
 
 def encode_header(header: FileHeader) -> bytes:

@@ -1,0 +1,124 @@
+"""What the tests of the log share: small settings, entries, and a store driven step by step."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from goqueue.wire.types import GroupId, TopicId
+from log.config import StorageConfig
+from log.disk import Disk
+from log.entry import Entry, EntryKind, make_entry
+from log.flush import FlushJob
+from log.group import GroupLog
+from log.store import Store
+
+ROOT = "/data/node"
+GROUP = GroupId(TopicId(0xABC, 1), 0)
+OTHER = GroupId(TopicId(0xABC, 1), 1)
+SMALL = StorageConfig(
+    node="n1",
+    wal_file_bytes=2048,
+    segment_bytes=600,
+    segment_time_ms=1000,
+    index_interval_bytes=200,
+    ram_tail_bytes=0,
+    checkpoint_bytes=1,
+    descriptors_max=8,
+    watermark_bytes=0,
+    watermark_percent=0,
+    reserve_bytes=0,
+)
+
+
+def numbers(seed: int = 1) -> Callable[[], int]:
+    """A generator of file ids that is the same in every run."""
+    rng = random.Random(seed)
+    return lambda: rng.getrandbits(64)
+
+
+def entry(
+    index: int, term: int = 1, *, size: int = 20, records: int = 1, time_ms: int | None = None
+) -> Entry:
+    """An entry whose body tells its index and term; offsets count from 0 with the index."""
+    body = f"{index}.{term}:".encode().ljust(size, b"x")
+    return make_entry(
+        index=index,
+        term=term,
+        time_ms=1000 + index * 10 if time_ms is None else time_ms,
+        kind=EntryKind.RECORDS if records else EntryKind.NOOP,
+        base_offset=(index - 1) if records else 0,
+        record_count=records,
+        body=body,
+    )
+
+
+def open_store(
+    disk: Disk,
+    config: StorageConfig = SMALL,
+    *,
+    root: str = ROOT,
+    read_only: bool = False,
+    accept_damage: bool = False,
+    seed: int = 1,
+) -> Store:
+    return Store.open(
+        disk,
+        root,
+        config,
+        random_u64=numbers(seed),
+        read_only=read_only,
+        accept_damage=accept_damage,
+    )
+
+
+def group_of(store: Store, group: GroupId = GROUP) -> GroupLog:
+    return store.group(group) if group in store.groups() else store.create_group(group)
+
+
+def append(log: GroupLog, count: int = 1, term: int = 1, *, size: int = 20) -> None:
+    for _ in range(count):
+        log.append([entry(log.last_index + 1, term, size=size)])
+
+
+def flush(store: Store) -> FlushJob | None:
+    """Flushes and spills what is pending."""
+    job = store.take_flush()
+    if job is not None:
+        job.sync()
+        store.complete_flush(job)
+        job.spill()
+        store.complete_spill(job)
+    return job
+
+
+def seal(store: Store) -> bool:
+    job = store.take_seal(1000)
+    if job is not None:
+        job.sync()
+        store.complete_flush(job)
+    return job is not None
+
+
+def checkpoint(store: Store) -> bool:
+    """Takes a checkpoint and makes its record durable."""
+    job = store.take_checkpoint()
+    if job is not None:
+        job.run()
+        store.complete_checkpoint(job)
+        flush(store)
+    return job is not None
+
+
+def everything(log: GroupLog) -> list[Entry]:
+    """Every entry, read as a consumer does, in small bites."""
+    entries: list[Entry] = []
+    index = log.first_index
+    while index <= log.last_index:
+        entries += log.entries(index, max_bytes=100)
+        index = entries[-1].index + 1
+    return entries
+
+
+def frames(entries: list[Entry]) -> list[bytes]:
+    return [entry.frame for entry in entries]

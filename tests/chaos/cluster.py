@@ -20,6 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 READY_S = 60.0
 STOP_S = 20.0
+PORTS = (10_000, 19_000)  # below those that systems hand to outgoing connections
 
 
 class ClusterError(Exception):
@@ -139,7 +140,7 @@ class Cluster:
 def free_ports(count: int) -> int:
     """The first of `count` neighbouring ports that are free now."""
     for _ in range(200):
-        first = random.randrange(33_000, 60_000)
+        first = random.randrange(*PORTS)
         held: list[socket.socket] = []
         try:
             for port in range(first, first + count):

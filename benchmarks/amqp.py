@@ -86,10 +86,10 @@ class Publisher(asyncio.Protocol):
             at += size + 8
         self._received = data[at:]
 
-    def connection_lost(self, error: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:
         if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_exception(ConnectionError(f"rabbitmq closed: {error}"))
-        self._replies.put_nowait(f"closed: {error}")
+            self._waiting.set_exception(ConnectionError(f"rabbitmq closed: {exc}"))
+        self._replies.put_nowait(f"closed: {exc}")
 
     def _on_method(self, payload: bytes) -> None:
         name = struct.unpack_from(">HH", payload)

@@ -70,8 +70,8 @@ class Connection(asyncio.Protocol):
         else:
             self._finish(BadAnswer(f"{head[:40]!r}: {body[:300]!r}"))
 
-    def connection_lost(self, error: Exception | None) -> None:
-        self._finish(BadAnswer(f"the connection broke: {error}"))
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._finish(BadAnswer(f"the connection broke: {exc}"))
 
     def _finish(self, outcome: tuple[bytes, bytes] | BadAnswer) -> None:
         waiter, self._waiter = self._waiter, None

@@ -53,7 +53,7 @@ async def _million(rows: Rows, count: int) -> None:
             note=f"RSS {idle_rss / MIB:.0f} MiB",
         ),
     )
-    topic = await rows.fill(count, lanes=True)
+    topic, stored = await rows.fill(count, lanes=True)
     await asyncio.sleep(SETTLE_S)
     above, rss = memory_bytes(pid, "RssAnon") - idle, memory_bytes(pid, "VmRSS")
     rows.report.add(
@@ -66,8 +66,8 @@ async def _million(rows: Rows, count: int) -> None:
             note=f"RSS {rss / MIB:.0f} MiB",
         ),
     )
-    await rows.read(topic, binary=False, target=Target.at_least(300_000, "msg/s"))
-    await rows.read(topic, binary=True, target=Target.at_least(1_000_000, "msg/s"))
+    await rows.read(topic, stored, binary=False, target=Target.at_least(300_000, "msg/s"))
+    await rows.read(topic, stored, binary=True, target=Target.at_least(1_000_000, "msg/s"))
     for how in (signal.SIGTERM, signal.SIGKILL):
         seconds = cluster.restart(0, how)
         rows.report.add(

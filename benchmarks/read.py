@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 
+import msgspec
+
 from benchmarks.connection import BadAnswer, Connection, get, header
+from benchmarks.payloads import MASK, fingerprint
 from benchmarks.processes import DevCluster, cpu_seconds
 from benchmarks.publish import Load
 from goqueue import AsyncClient
@@ -58,6 +61,35 @@ async def read_back(
             group.create_task(work(number))
     took = time.perf_counter() - began
     return Load(sum(counts), took, cpu_seconds(pids) - cpu_before, 0, times)
+
+
+class _Message(msgspec.Struct, gc=False):
+    value: str
+
+
+class _Page(msgspec.Struct):
+    messages: list[_Message]
+    next_offset: int
+
+
+async def check_json(cluster: DevCluster, topic: str, load: Load) -> None:
+    """Read the topic whole as JSON through the last node and compare. Raises `BadAnswer`."""
+    connection = await Connection.open(cluster.addresses[-1])
+    decoder = msgspec.json.Decoder(_Page)
+    count = total = 0
+    async with AsyncClient(cluster.urls) as client:
+        ends = [partition.next for partition in await client.partitions(topic)]
+    for partition, end in enumerate(ends):
+        path, offset = f"/v1/topics/{topic}/partitions/{partition}/messages", 0
+        while offset < end:
+            _, body = await connection.ask(get(f"{path}?offset={offset}&limit={LIMIT}"))
+            page = decoder.decode(body)
+            count += len(page.messages)
+            total += fingerprint(message.value.encode() for message in page.messages)
+            offset = page.next_offset
+    connection.close()
+    if (count, total & MASK) != (load.count, load.print):
+        raise BadAnswer(f"{topic}: {load.count} messages acked, {count} read, or other content")
 
 
 def _next_offset(head: bytes, body: bytes, *, binary: bool) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from benchmarks.payloads import Body, batch_bodies, json_bodies
 from benchmarks.processes import DevCluster
 from benchmarks.publish import PARTITIONS, Load, check, create_topic, percentile, publish
-from benchmarks.read import read_back
+from benchmarks.read import check_json, read_back
 from benchmarks.report import Report, Row, Target
 
 WARM_UP_S = 0.3
@@ -54,20 +54,23 @@ class Rows:
         load = await self._publish(topic, batch_bodies(topic, 100, 1000, PARTITIONS), 8)
         self.add(f"{durability}, binary 1000 × 100 B, connections: 8", load, target)
 
-    async def read(self, topic: str, *, binary: bool, target: Target | None) -> None:
+    async def read(self, topic: str, stored: Load, *, binary: bool, target: Target | None) -> None:
+        """Read what `fill` stored; it has checked the binary form, and this checks the JSON."""
         load = await read_back(self.cluster, topic, binary=binary, seconds=self.seconds)
+        if not binary:
+            await check_json(self.cluster, topic, stored)
         kind = "binary" if binary else "JSON"
         self.add(f"read back, {kind}, limit 1000, connections: 2", load, target)
 
-    async def fill(self, count: int, *, lanes: bool) -> str:
-        """A new topic of `count` messages of 100 B."""
+    async def fill(self, count: int, *, lanes: bool) -> tuple[str, Load]:
+        """A new topic of `count` messages of 100 B, read back and found equal."""
         topic = await self.topic()
         bodies = batch_bodies(topic, 100, 1000, PARTITIONS, lanes=lanes)
         load = await publish(self.cluster, bodies, 4, 120.0, count_max=count)
         await check(self.cluster, topic, load)
         if load.count != count:
             raise RuntimeError(f"{load.count} of {count} messages in time")
-        return topic
+        return topic, load
 
     async def _publish(self, topic: str, bodies: Sequence[Body], connections: int) -> Load:
         warm = await self.topic()

@@ -30,9 +30,9 @@ async def measure(report: Report, folder: Path, seconds: float, *, quick: bool) 
         for batch in (1, 10, 100, 1000):
             await rows.json(batch, 100)
         await rows.binary(Target.at_least(200_000, "msg/s"))
-        topic = await rows.fill(100_000 if quick else 300_000, lanes=False)
-        await rows.read(topic, binary=False, target=Target.at_least(300_000, "msg/s"))
-        await rows.read(topic, binary=True, target=Target.at_least(1_000_000, "msg/s"))
+        topic, stored = await rows.fill(100_000 if quick else 300_000, lanes=False)
+        await rows.read(topic, stored, binary=False, target=Target.at_least(300_000, "msg/s"))
+        await rows.read(topic, stored, binary=True, target=Target.at_least(1_000_000, "msg/s"))
 
 
 async def _end_to_end(rows: Rows, seconds: float) -> None:

@@ -327,3 +327,31 @@ class TestBudget:
         assert answer.json["retriable"] is True
         assert after.status == 200
         assert front.bytes_in_flight == 0
+
+
+async def test_head_answers_without_a_body_and_absolute_targets_are_understood(client):
+    head = await client("HEAD", "/health")
+    status, _ = await client.raw(b"GET http://other/v1/health HTTP/1.1\r\nHost: x\r\n\r\n")
+    star, _ = await client.raw(b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n")
+
+    assert (head.status, head.body) == (200, b"")
+    assert (status, star) == (200, 204)
+
+
+async def test_an_upgrade_is_declined_and_the_connection_lives(client):
+    upgrade = (
+        b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    )
+
+    status, body = await client.raw(upgrade)
+
+    assert status == 200
+    assert json.loads(body)["status"] == "ok"
+
+
+async def test_connect_tunnels_nothing(client):
+    status, body = await client.raw(b"CONNECT example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n")
+
+    assert status in (400, 404, 405)
+    assert json.loads(body)["error"]

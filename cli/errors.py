@@ -76,15 +76,15 @@ def print_report(report: Report) -> None:
     """`Error: text (code)` and `Hint: ...` on standard error."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     code = f" ({report.code})" if report.code else ""
-    console.print(Text("Error: ", style="bold red") + Text(f"{report.message}{code}"))
+    console.print(Text.assemble(("Error: ", "bold red"), f"{report.message}{code}"))
     if report.hint:
-        console.print(Text("Hint: ", style="bold") + Text(report.hint))
+        console.print(Text.assemble(("Hint: ", "bold"), report.hint))
 
 
 def warn(text: str) -> None:
     """`Warning: text` on standard error."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    console.print(Text("Warning: ", style="bold yellow") + Text(text))
+    console.print(Text.assemble(("Warning: ", "bold yellow"), text))
 
 
 def note(text: str) -> None:

@@ -14,7 +14,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
-    pretty_exceptions_show_locals=False,
+    pretty_exceptions_enable=False,
 )
 app.add_typer(topic.app, name="topic")
 produce.register(app)

@@ -105,7 +105,7 @@ class Output:
     def success(self, text: str, record: Row) -> None:
         """`✓ text` for people; the record for programs."""
         if self.is_table:
-            self._console.print(Text("✓ ", style="green") + Text(text))
+            self._console.print(Text.assemble(("✓ ", "green"), text))
         else:
             self.record(record)
 

@@ -11,7 +11,7 @@ import asyncio
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from goqueue.wire.batch import RecordBatch
 from goqueue.wire.errors import (
@@ -19,7 +19,6 @@ from goqueue.wire.errors import (
     GoQueueError,
     NotFound,
     OffsetOutOfRange,
-    OutOfOrder,
     ProducerFenced,
     TopicExists,
     UnknownPartition,
@@ -36,15 +35,14 @@ from node.http.broker import (
     Readiness,
     Slice,
     StatsView,
-    StoredBatch,
     TopicStats,
     TopicView,
     TraceEvent,
     VersionView,
 )
+from node.http.fake_partition import FakePartition
 
 PARTITIONS_MAX = 1024
-PRODUCER_BATCHES_REMEMBERED = 64
 BATCHES_KEPT = 100_000
 DEFAULTS: dict[str, object] = {
     "partitions": 6,
@@ -60,96 +58,10 @@ DEFAULTS: dict[str, object] = {
 
 
 @dataclass(slots=True)
-class _Producer:
-    epoch: int
-    batches: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
-
-
-class _Partition:
-    """One partition's log: batches side by side with their base offsets and log times."""
-
-    def __init__(self, batches_kept: int) -> None:
-        self._kept = batches_kept
-        self.start = 0
-        self.next = 0
-        self.size_bytes = 0
-        self.batches: list[StoredBatch] = []
-        self.bases: list[int] = []
-        self.times_ms: list[int] = []
-        self.producers: dict[int, _Producer] = {}
-        self.waiters: set[asyncio.Future[None]] = set()
-
-    def append(self, buffer: bytes, parsed: RecordBatch, now_ms: int) -> AppendResult:
-        original = self._admit(parsed)
-        if original is not None:
-            at = max(0, bisect_right(self.bases, original) - 1)
-            return AppendResult(Offset(original), parsed.count, True, self.times_ms[at])
-        base = self.next
-        time_ms = max(now_ms, self.times_ms[-1] if self.times_ms else 0)
-        self.size_bytes += len(buffer)
-        self.batches.append(StoredBatch(Offset(base), time_ms, buffer))
-        self.bases.append(base)
-        self.times_ms.append(time_ms)
-        self.next += parsed.count
-        if len(self.batches) > 2 * self._kept:
-            self._forget(len(self.batches) - self._kept)
-        if parsed.producer_id:
-            known = self.producers[parsed.producer_id]
-            known.batches.append((parsed.base_sequence, parsed.count, base))
-            del known.batches[:-PRODUCER_BATCHES_REMEMBERED]
-        for waiter in self.waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-        return AppendResult(Offset(base), parsed.count, False, time_ms)
-
-    def read(
-        self, offset: int, max_records: int, max_bytes: int, to_time_ms: int | None
-    ) -> tuple[list[StoredBatch], int]:
-        at = max(0, bisect_right(self.bases, offset) - 1)
-        found: list[StoredBatch] = []
-        following, size = offset, 0
-        while at < len(self.batches) and following < self.next:
-            batch = self.batches[at]
-            enough = following - offset >= max_records or size + len(batch.batch) > max_bytes
-            if found and enough:
-                break
-            if to_time_ms is not None and batch.time_ms >= to_time_ms:
-                break
-            found.append(batch)
-            size += len(batch.batch)
-            at += 1
-            following = self.bases[at] if at < len(self.bases) else self.next
-        return found, following
-
-    def _forget(self, count: int) -> None:
-        self.size_bytes -= sum(len(stored.batch) for stored in self.batches[:count])
-        for column in (self.batches, self.bases, self.times_ms):
-            del column[:count]
-        self.start = self.bases[0]
-
-    def _admit(self, batch: RecordBatch) -> int | None:
-        if not batch.producer_id:
-            return None
-        known = self.producers.get(batch.producer_id)
-        if known is None or batch.producer_epoch > known.epoch:
-            known = self.producers[batch.producer_id] = _Producer(batch.producer_epoch)
-        if batch.producer_epoch < known.epoch:
-            raise ProducerFenced(f"producer {batch.producer_id} has epoch {known.epoch}")
-        for sequence, count, base in known.batches:
-            if sequence == batch.base_sequence and count == batch.count:
-                return base
-        if known.batches:
-            sequence, count, _ = known.batches[-1]
-            if batch.base_sequence != sequence + count:
-                raise OutOfOrder(sequence + count, batch.base_sequence)
-        return None
-
-
-@dataclass(slots=True)
 class _Topic:
     id: str
     config: dict[str, object]
-    partitions: list[_Partition]
+    partitions: list[FakePartition]
 
 
 class FakeBroker:
@@ -186,7 +98,7 @@ class FakeBroker:
         if not isinstance(count, int) or not 1 <= count <= PARTITIONS_MAX:
             raise BadRequest(f"partitions must be between 1 and {PARTITIONS_MAX}")
         self._created += 1
-        partitions = [_Partition(self._batches_kept) for _ in range(count)]
+        partitions = [FakePartition(self._batches_kept) for _ in range(count)]
         self._topics[name] = _Topic(f"{1:016x}-{self._created:x}", config, partitions)
         return await self.topic(name)
 
@@ -264,7 +176,7 @@ class FakeBroker:
         if start > log.next:
             raise OffsetOutOfRange(start, log.start, log.next)
         if start == log.next and wait_s > 0:
-            await _wait(log, wait_s)
+            await log.wait(wait_s)
         found, following = log.read(start, max_records, max_bytes, to_time_ms)
         return Slice(found, Offset(following), Offset(log.start), Offset(log.next))
 
@@ -374,22 +286,11 @@ class FakeBroker:
             raise UnknownTopic(name)
         return topic
 
-    def _partition(self, name: str, partition: int) -> _Partition:
+    def _partition(self, name: str, partition: int) -> FakePartition:
         partitions = self._topic(name).partitions
         if not 0 <= partition < len(partitions):
             raise UnknownPartition(name, partition)
         return partitions[partition]
-
-
-async def _wait(log: _Partition, wait_s: float) -> None:
-    waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    log.waiters.add(waiter)
-    try:
-        await asyncio.wait_for(waiter, wait_s)
-    except TimeoutError:
-        pass
-    finally:
-        log.waiters.discard(waiter)
 
 
 def main() -> None:

@@ -12,7 +12,8 @@ from goqueue.wire.errors import GoQueueError
 from node.http.broker import AppendResult
 from node.http.call import answer, answer_bytes
 from node.http.errors import encode_error, error_answer, result_of
-from node.http.messages import Rows, lane_name
+from node.http.fields import lane_name
+from node.http.messages import Rows
 from node.http.times import format_time
 
 

@@ -161,7 +161,7 @@ async def test_reads_below_the_log_start_begin_there(client, orders, broker):
     for n in range(4):
         await append(broker, str(n))
     log = broker._topics["orders"].partitions[0]
-    log._forget(2)
+    log.forget(2)
 
     answer = await client.get(f"{READ}?offset=0")
 

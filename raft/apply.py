@@ -8,6 +8,7 @@ from typing import Any
 
 from goqueue.wire.types import Index, NodeId, Term
 from log.entry import EntryKind, make_entry
+from log.errors import LogError
 from raft.engine import Engine
 from raft.errors import ApplyFailed, NotLeader, Outcome, Unsafe
 from raft.interfaces import SnapshotWork
@@ -96,7 +97,11 @@ class Applying(Engine):
             record_count=record_count,
             matches=self._matched(),
         )
-        self._log.append((entry,))
+        try:
+            self._log.append((entry,))
+        except LogError as error:
+            self._fail(error)
+            raise
         self._time_ms = time_ms
         self._SyncObj__commandsWaitingCommit[index].append((term, callback))
         self._host.wake(self.id)

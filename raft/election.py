@@ -1,35 +1,22 @@
-"""Who leads: pre-votes, votes, belief in silence and in closed links, handing over."""
+"""Who leads: pre-votes, votes, belief in silence and in closed links."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
 
 from goqueue.wire.types import NodeId
 from raft import frames
 from raft.errors import Unsafe
 from raft.peer import Peer
-from raft.reads import Reads
 from raft.syncobj import CANDIDATE, FOLLOWER, LEADER, SyncObj
+from raft.transfer import Transfers
 
 logger = logging.getLogger("raft")
 
 NEVER = float("inf")
-Transferred = Callable[[bool], None]
 
 
-@dataclass(slots=True)
-class Transfer:
-    """A handover under way: first the target catches up, then it is told to campaign."""
-
-    peer: Peer
-    until: float
-    callback: Transferred | None
-    told: bool = False
-
-
-class Elections(Reads):
+class Elections(Transfers):
     """Granting, counting and becoming leader are PySyncObj's; when, and by whom asked, is ours."""
 
     _may_vote = True
@@ -39,7 +26,6 @@ class Elections(Reads):
     _leader_heard_at = -NEVER
     _timeout_s = 0.0
     _attempts = 0
-    _transfer: Transfer | None = None
     _start_delay_s = 0.0
 
     # -- time
@@ -58,12 +44,7 @@ class Elections(Reads):
         if self._SyncObj__raftState != LEADER:
             return
         self._fail_reads(now)
-        transfer = self._transfer
-        if transfer is not None and now >= transfer.until:
-            self._end_transfer(False)
-        elif transfer is not None and transfer.told:
-            transfer.told = False
-            self._host.wake(self.id)
+        self._check_transfer(now)
         if self._heard_voters(now - self._config.quorum_s) < self._quorum:
             logger.warning("group %s: %s hears no majority and steps down", self.id, self.node)
             self._step_down()
@@ -345,46 +326,7 @@ class Elections(Reads):
                 now = self._scheduler.now()
                 self._set_deadline(now + self._config.evidence_spread_s * self._rng.random())
 
-    # -- handing over
-
-    def transfer_leadership(
-        self, to: NodeId | None = None, callback: Transferred | None = None
-    ) -> None:
-        """Lets another voter lead: `to`, or the connected one that is furthest ahead.
-
-        Proposals are refused from now on, until it is over. The callback tells whether leadership
-        was handed over; if not, this node leads on.
-        """
-        peer = self._transfer_target(to)
-        if self._halted or not self.is_leader or self._transfer is not None or peer is None:
-            if callback is not None:
-                callback(False)
-            return
-        self._transfer = Transfer(peer, self._scheduler.now() + self._config.transfer_s, callback)
-        self._SyncObj__transferInProgress = True
-        self._host.wake(self.id)
-
-    def _transfer_target(self, to: NodeId | None) -> Peer | None:
-        match = self._SyncObj__raftMatchIndex
-        able = [peer for peer in self._peers.values() if peer.voter and peer.connected]
-        if to is not None:
-            able = [peer for peer in able if peer.node == to]
-        return max(able, key=lambda peer: match[peer], default=None)
-
-    def _drive_transfer(self) -> None:
-        """Tells the target to campaign once it holds the whole log."""
-        transfer = self._transfer
-        if transfer is None or transfer.told:
-            return
-        if self._SyncObj__raftMatchIndex[transfer.peer] == self._log.last_index:
-            frame = frames.timeout_now(self._SyncObj__raftCurrentTerm)
-            transfer.told = self._network.send(transfer.peer.node, self.id, [frame])
-
-    def _end_transfer(self, moved: bool) -> None:
-        transfer, self._transfer = self._transfer, None
-        self._SyncObj__transferInProgress = False
-        if transfer is not None and transfer.callback is not None:
-            transfer.callback(moved)
+    # -- taking over
 
     def _on_timeout_now(self, peer: Peer, frame: memoryview) -> None:
         """The leader of this very term asks this node to take over."""

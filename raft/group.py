@@ -108,6 +108,10 @@ class RaftGroup(Elections):
                 f"group {self.id} was created with other voters than {list(self.voters)}"
             )
 
+    def fail(self, error: Exception) -> None:
+        """Stops this replica because what it stands on has failed."""
+        self._fail(error)
+
     # -- frames
 
     def receive(self, node: NodeId, frame: memoryview) -> None:

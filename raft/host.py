@@ -146,6 +146,11 @@ class RaftHost:
         for id in list(self._groups):
             self.stop_group(id)
 
+    def fail(self, error: Exception) -> None:
+        """The store has failed: every replica stops itself, so that others can take over."""
+        for group in list(self._groups.values()):
+            group.fail(error)
+
     def group(self, id: GroupId) -> RaftGroup:
         """A running replica. Raises KeyError."""
         return self._groups[id]

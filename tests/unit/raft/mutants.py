@@ -1,0 +1,259 @@
+"""Groups with one hole each put back: a test that passes with any of them proves nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from goqueue.wire.types import Index, NodeId
+from log.entry import Entry
+from raft import frames
+from raft.errors import Outcome
+from raft.group import RaftGroup
+from raft.peer import Peer
+from raft.syncobj import LEADER, SyncObj
+from raft.transfer import Transfers
+
+
+class AckBeforeSync(RaftGroup):
+    """A follower acknowledges what its disk does not hold yet."""
+
+    def _durable_match(self) -> int:
+        return self._log.last_index
+
+
+class LeaderCountsUnsynced(RaftGroup):
+    """The leader counts itself for entries it has not synced."""
+
+    def _own_match(self) -> int:
+        return self._log.last_index
+
+
+class TruncateAlways(RaftGroup):
+    """PySyncObj's append handler: all after prev_index goes, conflict or not."""
+
+    def _take(self, prev: int, entries: list[Entry]) -> bool:
+        first = max(prev + 1, self._log.first_index)
+        if first <= self._log.last_index:
+            self._truncate(Index(first))
+            self._SyncObj__raftCommitIndex = min(self._SyncObj__raftCommitIndex, first - 1)
+        new = [entry for entry in entries if entry.index > self._log.last_index]
+        if new:
+            self._log.append(new)
+        return True
+
+
+class TermlessAcks(RaftGroup):
+    """Answers are taken whatever leadership they belong to."""
+
+    def _answers_me(self, peer: Peer, term: int) -> bool:
+        if self._SyncObj__raftState != LEADER:
+            return super()._answers_me(peer, term)
+        peer.heard_at = self._SyncObj__lastResponseTime[peer] = self._scheduler.now()
+        return True
+
+
+class VoteToldUnsynced(RaftGroup):
+    """Terms and votes are told before they are durable."""
+
+    def _may_tell(self) -> bool:
+        return True
+
+
+class VoteForgotten(RaftGroup):
+    """The vote does not outlive a restart."""
+
+    def _take_over_log(self) -> None:
+        super()._take_over_log()
+        self._SyncObj__votedForNodeId = None
+
+
+class OldTermCommit(RaftGroup):
+    """Figure 8 of the paper: entries of older terms are committed by counting."""
+
+    def _may_commit(self, index: int) -> bool:
+        return True
+
+
+class ReadyBeforeNoop(RaftGroup):
+    """A new leader serves before it knows what its predecessors committed."""
+
+    def _begin_to_lead(self) -> None:
+        super()._begin_to_lead()
+        self._ready_term = self._SyncObj__raftCurrentTerm
+
+
+class CommitBeyondMatch(RaftGroup):
+    """A follower believes a commit index beyond what it knows to be the leader's."""
+
+    def _commit_limit(self, matched: int) -> int:
+        return self._log.last_index
+
+
+class CommitIndexBelieved(RaftGroup):
+    """After a restart everything in the log, and more, counts as committed."""
+
+    def _take_over_log(self) -> None:
+        super()._take_over_log()
+        self._SyncObj__raftCommitIndex = self._log.last_index + 40
+
+
+class VotesCountedTwice(RaftGroup):
+    """Votes are counted without asking whose they are."""
+
+    def _count_vote(self, voter: Peer) -> None:
+        message = {"type": "response_vote", "term": self._SyncObj__raftCurrentTerm}
+        SyncObj._SyncObj__onMessageReceived(self, voter, message)
+
+
+class NoRegrant(RaftGroup):
+    """A lost answer to a vote is never repeated."""
+
+    def _vote(self, peer: Peer, term: int, last_index: int, last_term: int) -> None:
+        voted = self._SyncObj__votedForNodeId
+        if term != self._SyncObj__raftCurrentTerm or voted != peer.id:
+            super()._vote(peer, term, last_index, last_term)
+
+
+class NoPrevote(RaftGroup):
+    """Campaigns at once, with a new term each time."""
+
+    def _start_prevote(self, now: float) -> None:
+        self._campaign()
+
+
+class NoCheckQuorum(RaftGroup):
+    """A leader that nobody answers leads on."""
+
+    def _heard_voters(self, since: float) -> int:
+        return len(self._voters)
+
+
+class EasilyDeposed(RaftGroup):
+    """Votes even while it hears a leader."""
+
+    def _hears_leader(self) -> bool:
+        return False
+
+
+class LinksAreNoEvidence(RaftGroup):
+    """A closed link to the leader is treated like silence."""
+
+    def peer_disconnected(self, node: NodeId) -> None:
+        leader, self._SyncObj__raftLeader = self._SyncObj__raftLeader, None
+        super().peer_disconnected(node)
+        self._SyncObj__raftLeader = leader
+
+
+class ApplyErrorsIgnored(RaftGroup):
+    """An exception of the state machine is skipped over."""
+
+    def _apply_failed(self, index: int, error: Exception) -> None:
+        self._SyncObj__raftLastApplied = index
+
+
+class WaitersForgotten(RaftGroup):
+    """Nobody tells proposers when leadership is lost or the replica stops."""
+
+    def _answer_unknown(self, before_term: int | None = None) -> None:
+        return None
+
+
+class TruncationMeansNone(RaftGroup):
+    """A proposal whose entry is truncated here is called impossible, though others hold it."""
+
+    def _truncate(self, index: Index) -> None:
+        super()._truncate(index)
+        waiting = self._SyncObj__commandsWaitingCommit
+        for at in sorted(waiting):
+            if at >= index:
+                for _term, callback in waiting.pop(at):
+                    self._answer(callback, Outcome.NONE, None, at)
+
+
+class DiscardedMeansApplied(RaftGroup):
+    """Proposers are answered by index alone, whatever entry was committed there."""
+
+    def _apply_some(self, until: float) -> bool:
+        for index, waiting in self._SyncObj__commandsWaitingCommit.items():
+            term = self._log.term_at(Index(index))
+            if term is not None:
+                waiting[:] = [(term, callback) for _term, callback in waiting]
+        return super()._apply_some(until)
+
+
+class NoWindow(RaftGroup):
+    """Sends on to a follower that acknowledges nothing."""
+
+    def _send_entries(self, peer: Peer) -> None:
+        peer.inflight_bytes = 0
+        super()._send_entries(peer)
+
+
+class BackOffByOne(RaftGroup):
+    """After a rejection, tries the entry just before."""
+
+    def _on_rejection(self, peer: Peer, rejected: int, hint_index: int, hint_term: int) -> None:
+        super()._on_rejection(peer, rejected, rejected - 1, 1 << 60)
+
+
+class TransferToAnyone(RaftGroup):
+    """Tells the target to campaign though it lacks entries."""
+
+    def _drive_transfer(self) -> None:
+        transfer = self._transfer
+        if transfer is not None and not transfer.told:
+            frame = frames.timeout_now(self._SyncObj__raftCurrentTerm)
+            transfer.told = self._network.send(transfer.peer.node, self.id, [frame])
+
+
+class ProposesDuringTransfer(RaftGroup):
+    """Takes proposals while it hands over, so that the target never catches up."""
+
+    def transfer_leadership(
+        self, to: NodeId | None = None, callback: Callable[[bool], None] | None = None
+    ) -> None:
+        Transfers.transfer_leadership(self, to, callback)
+        self._SyncObj__transferInProgress = False
+
+
+class ReadsUnconfirmed(RaftGroup):
+    """Answers reads without asking anybody whether it still leads."""
+
+    def _confirm_rounds(self) -> None:
+        for peer in self._peers.values():
+            peer.round = self._round
+        super()._confirm_rounds()
+
+
+class WipedDiskVotes(RaftGroup):
+    """A voter is its name, whatever became of its disk."""
+
+    def start(self) -> None:
+        self.refused = False
+        self._may_vote = self._self_peer.voter
+        super().start()
+
+    def _may_campaign(self) -> bool:
+        return self._may_vote
+
+
+class ApplyNeverYields(RaftGroup):
+    """Applies everything in one go, however long it takes."""
+
+    def _apply_some(self, until: float) -> bool:
+        return super()._apply_some(float("inf"))
+
+
+SAFETY = (
+    AckBeforeSync,
+    TruncateAlways,
+    TermlessAcks,
+    VoteToldUnsynced,
+    VoteForgotten,
+    OldTermCommit,
+    CommitBeyondMatch,
+    CommitIndexBelieved,
+    VotesCountedTwice,
+    WipedDiskVotes,
+)
+"""Those that a simulation of crashes, power cuts and bad links can catch by its checkers alone."""

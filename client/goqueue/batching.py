@@ -15,7 +15,7 @@ RECORD_OVERHEAD_BYTES = 64
 """Counted for each message beside its bytes: columns, and what it costs in memory."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Accepted:
     """One message as the producer took it, its place in memory and its result to come."""
 
@@ -26,11 +26,15 @@ class Accepted:
     timestamp_ms: int
     message_id: str | None
     delivery: asyncio.Future[Published]
+    size_bytes: int = field(init=False)
 
-    @property
-    def size_bytes(self) -> int:
-        headers = sum(len(name) + len(value) for name, value in self.headers)
-        return len(self.value) + len(self.key or b"") + headers + RECORD_OVERHEAD_BYTES
+    def __post_init__(self) -> None:
+        size = len(self.value) + RECORD_OVERHEAD_BYTES
+        if self.key is not None:
+            size += len(self.key)
+        for name, value in self.headers:
+            size += len(name) + len(value)
+        self.size_bytes = size
 
 
 @dataclass(slots=True)

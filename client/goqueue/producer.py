@@ -29,7 +29,7 @@ from goqueue.sender import PartitionSender, SendOptions
 from goqueue.wire.compression import Codec
 from goqueue.wire.layout import DEFAULT_LIMITS
 from goqueue.wire.partitioner import partition_for
-from goqueue.wire.records import Headers, encode_headers
+from goqueue.wire.records import encode_headers
 
 if TYPE_CHECKING:
     from goqueue.client import AsyncClient
@@ -229,8 +229,7 @@ class Producer:
         sender.enqueue(batch)
 
     def _done(self, batch: Batch, error: GoQueueError | None) -> None:
-        for message in batch.accepted:
-            self._budget.give(message.size_bytes)
+        self._budget.give(batch.size_bytes)
         if error is not None and self._failure is None:
             self._failure = error
         self._outstanding -= len(batch.accepted)
@@ -252,24 +251,24 @@ class Producer:
 
 def _check(message: Accepted) -> None:
     """Refuse now what would later spoil the batch it is in."""
-    if message.message_id == "":
-        raise BadRequest("an empty message id")
-    for what, size, bound in (
-        ("value", len(message.value), DEFAULT_LIMITS.value_bytes_max),
-        ("key", len(message.key or b""), DEFAULT_LIMITS.key_bytes_max),
-        ("headers", _headers_bytes(message.headers), DEFAULT_LIMITS.headers_bytes_max),
-        (
-            "message id",
-            len((message.message_id or "").encode()),
-            DEFAULT_LIMITS.message_id_bytes_max,
-        ),
-    ):
-        if size > bound:
-            raise PayloadTooLarge(f"{what} of {size} bytes: at most {bound}", limit=bound)
+    if len(message.value) > DEFAULT_LIMITS.value_bytes_max:
+        raise _too_large("value", len(message.value), DEFAULT_LIMITS.value_bytes_max)
+    if message.key is not None and len(message.key) > DEFAULT_LIMITS.key_bytes_max:
+        raise _too_large("key", len(message.key), DEFAULT_LIMITS.key_bytes_max)
+    if message.headers:
+        size = len(encode_headers(message.headers))
+        if size > DEFAULT_LIMITS.headers_bytes_max:
+            raise _too_large("headers", size, DEFAULT_LIMITS.headers_bytes_max)
+    if message.message_id is not None:
+        size = len(message.message_id.encode())
+        if size > DEFAULT_LIMITS.message_id_bytes_max:
+            raise _too_large("message id", size, DEFAULT_LIMITS.message_id_bytes_max)
+        if size == 0:
+            raise BadRequest("an empty message id")
 
 
-def _headers_bytes(headers: Headers) -> int:
-    return len(encode_headers(headers)) if headers else 0
+def _too_large(what: str, size: int, bound: int) -> PayloadTooLarge:
+    return PayloadTooLarge(f"{what} of {size} bytes: at most {bound}", limit=bound)
 
 
 def _now_ms() -> int:

@@ -117,29 +117,18 @@ class RecordBatch:
 
     def values(self) -> list[bytes]:
         """The values, decompressed."""
-        lengths = self.value_lengths()
-        if sum(lengths) != self.header.values_plain_bytes:
-            raise BatchError("value lengths do not add up")
-        start = self.header.length - self.header.values_bytes
+        lengths = self._summed_value_lengths()
         if self.header.codec == Codec.NONE:
-            return _cut(self.buffer, start, lengths)
-        plain = decompress(self.buffer[start:], self.codec, self.header.values_plain_bytes)
-        return _cut(plain, 0, lengths)
+            return _cut(self.buffer, self._values_at(), lengths)
+        return _cut(self._plain(), 0, lengths)
 
     def keys(self) -> list[bytes | None]:
         """The keys; None where a record has none, which is not the same as an empty key."""
-        header = self.header
-        lengths = self._uint32s(self._wide_bytes() + 4 * header.count)
-        present = lengths
-        nulls = lengths.count(NONE)
-        if nulls == header.count and header.keys_bytes == 0:
-            return [None] * header.count
-        if nulls:
-            present = tuple(length for length in lengths if length != NONE)
-        if sum(present) != header.keys_bytes:
-            raise BatchError("key lengths do not add up")
-        found = _cut(self.buffer, HEADER_BYTES + header.columns_bytes(), present)
-        if not nulls:
+        lengths, present = self._summed_key_lengths()
+        if not present:
+            return [None] * self.count
+        found = _cut(self.buffer, HEADER_BYTES + self.header.columns_bytes(), present)
+        if len(present) == self.count:
             return list[bytes | None](found)
         rest = iter(found)
         return [None if length == NONE else next(rest) for length in lengths]
@@ -215,10 +204,11 @@ class RecordBatch:
         header, limits = self.header, self.limits
         if max(self.lanes()) >= len(LANES):
             raise BatchError("an unknown lane")
-        if max(self.value_lengths()) > limits.value_bytes_max:
+        if max(self._summed_value_lengths()) > limits.value_bytes_max:
             raise PayloadTooLarge(f"a value beyond {limits.value_bytes_max} bytes")
-        self.values()
-        if max(map(len, filter(None, self.keys())), default=0) > limits.key_bytes_max:
+        if header.codec != Codec.NONE:
+            self._plain()
+        if max(self._summed_key_lengths()[1], default=0) > limits.key_bytes_max:
             raise PayloadTooLarge(f"a key beyond {limits.key_bytes_max} bytes")
         if header.flags & HAS_HEADERS:
             lengths = self._uint32s(self._wide_bytes() + 12 * header.count)
@@ -234,7 +224,8 @@ class RecordBatch:
         elif header.message_ids_bytes:
             raise BatchError("message ids without their column")
         times = (*filter(None, self.deliver_at()), *filter(None, self.expires_at()))
-        if max(times, default=0) > INT64_MAX or max(self.timestamps_ms()) > INT64_MAX:
+        latest = header.base_timestamp_ms + max(self._uint32s(self._wide_bytes()))
+        if max(times, default=0) > INT64_MAX or latest > INT64_MAX:
             raise BatchError("a time out of range")
 
     def select(self, rows: Sequence[int]) -> RecordBatch:
@@ -273,6 +264,29 @@ class RecordBatch:
 
     def _uint32s(self, at: int) -> tuple[int, ...]:
         return struct.unpack_from(f"<{self.header.count}I", self.buffer, HEADER_BYTES + at)
+
+    def _summed_value_lengths(self) -> tuple[int, ...]:
+        lengths = self.value_lengths()
+        if sum(lengths) != self.header.values_plain_bytes:
+            raise BatchError("value lengths do not add up")
+        return lengths
+
+    def _summed_key_lengths(self) -> tuple[tuple[int, ...], Sequence[int]]:
+        """All of the column, and the lengths of the keys that are there."""
+        lengths = self._uint32s(self._wide_bytes() + 4 * self.header.count)
+        present: Sequence[int] = lengths
+        if NONE in lengths:
+            present = [length for length in lengths if length != NONE]
+        if sum(present) != self.header.keys_bytes:
+            raise BatchError("key lengths do not add up")
+        return lengths, present
+
+    def _values_at(self) -> int:
+        return self.header.length - self.header.values_bytes
+
+    def _plain(self) -> bytes:
+        block = self.buffer[self._values_at() :]
+        return decompress(block, self.codec, self.header.values_plain_bytes)
 
     def _id_lengths(self) -> tuple[int, ...]:
         columns = 16 if self.header.flags & HAS_HEADERS else 12

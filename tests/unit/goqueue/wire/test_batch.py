@@ -409,6 +409,13 @@ def test_a_newer_format_is_refused_by_number() -> None:
         RecordBatch.parse(SMALL[:3] + b"\x02" + SMALL[4:])
 
 
+def test_a_timestamp_beyond_64_bits_is_refused_by_validate() -> None:
+    latest = encode_columns([b"v"], timestamps_ms=2**63 - 1)
+    RecordBatch.parse(latest).validate()
+
+    refused(resealed(latest, 72, struct.pack("<I", 1)))
+
+
 def test_an_unknown_lane_is_refused_by_validate() -> None:
     encoded = encode_columns([b"v"])
 

@@ -37,7 +37,11 @@ def configure_logging(config: LoggingConfig, node: str) -> None:
     if json:
         rendering += [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     else:
-        rendering += [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        rendering += [
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+            )
+        ]
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=rendering)

@@ -23,7 +23,7 @@ from log.recovery import Replay, replay_wal
 from log.segments import GroupSegments
 from log.space import Space
 from log.wal import GroupMeta, WalState
-from log.wal_writer import NEW, SPARE, SUFFIX, WalWriter
+from log.wal_writer import NEW, TEMPORARY, WalWriter
 
 LOCK = "LOCK"
 WAL = "wal"
@@ -139,8 +139,7 @@ class Opening:
         segments = self._segments(group)
         checkpoint = meta.checkpoint_index
         sound, first, last = segments.open(meta.first_index, checkpoint)
-        tail, problem = replay.tail(group)
-        entries = [entry for _lsn, entry in tail]
+        entries, problem = replay.tail(group)
         newest = entries[-1].index if entries else checkpoint
         if sound < checkpoint:
             entries, last, newest = [], max(last, newest), sound
@@ -211,7 +210,7 @@ class Opening:
 
     def _sweep_wal(self) -> None:
         for name in self._disk.list_directory(self._wal):
-            if not name.endswith(SUFFIX) and (name.endswith(NEW) or name.startswith(SPARE)):
+            if name.endswith((NEW, TEMPORARY)):
                 self._disk.unlink(f"{self._wal}/{name}")
 
     def _remove_orphans(self, opened: Opened) -> None:

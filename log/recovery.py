@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from goqueue.wire.types import GroupId, Lsn
+from goqueue.wire.types import GroupId
 from log.disk import Disk
 from log.entry import Entry, decode_frames
 from log.errors import WalDamaged
@@ -26,7 +26,7 @@ class Replay:
     directory: str
     state: WalState = field(default_factory=WalState)
     image: WalImage | None = None
-    _tails: dict[GroupId, deque[Record]] = field(default_factory=dict)
+    _tails: dict[bytes, deque[Record]] = field(default_factory=dict)
     _bases: dict[GroupId, int] = field(default_factory=dict)
     _first: bool = True
 
@@ -40,31 +40,36 @@ class Replay:
 
     def on_record(self, record: Record) -> None:
         self.state.apply(record)
-        kind, group = record.kind, record.group
+        kind, key = record.kind, record.key
         if kind in _TAIL_KINDS:
-            self._tails.setdefault(group, deque()).append(record)
+            tail = self._tails.get(key)
+            if tail is None:
+                tail = self._tails[key] = deque()
+            tail.append(record)
         elif kind == RecordKind.CHECKPOINT:
             self._bases.update(checkpoint_items(record.payload))
             self._prune()
         elif kind in (RecordKind.CREATE, RecordKind.REMOVE):
-            self._tails.pop(group, None)
-            self._bases[group] = 0
+            self._tails.pop(key, None)
+            self._bases[GroupId.unpack(key)] = 0
 
-    def tail(self, group: GroupId) -> tuple[list[tuple[Lsn, Entry]], str]:
-        """Entries past the checkpoint with their LSNs, and what is wrong with them, if anything."""
+    def tail(self, group: GroupId) -> tuple[list[Entry], str]:
+        """Entries past the checkpoint, and what is wrong with them, if anything."""
         base = self._bases.get(group, 0)
-        entries: list[tuple[Lsn, Entry]] = []
-        for record in self._tails.get(group, ()):
+        entries: list[Entry] = []
+        name = f"{self.directory}, group {group}"
+        for record in self._tails.get(group.pack(), ()):
             if record.kind == RecordKind.TRUNCATE:
                 kept = int.from_bytes(record.payload, "little") - 1
                 base = min(base, kept)
                 del entries[kept - base :]
                 continue
-            for entry in decode_frames(record.payload, name=f"{self.directory}:{group}"):
+            for entry in decode_frames(record.payload, name=name):
                 if not base < entry.index <= base + len(entries) + 1:
                     return [], f"entry {entry.index} does not follow {base + len(entries)}"
-                del entries[entry.index - base - 1 :]
-                entries.append((record.lsn, entry))
+                if entry.index <= base + len(entries):
+                    del entries[entry.index - base - 1 :]
+                entries.append(entry)
         if base != self.state.groups[group].checkpoint_index:
             return [], f"replay begins at {base}, not at the checkpoint"
         return entries, ""

@@ -29,7 +29,7 @@ from log.wal import (
 )
 from log.wal_writer import WalWriter
 
-_NO_GROUP = CLUSTER_GROUP
+_NO_GROUP = CLUSTER_GROUP.pack()
 """What a record about the whole node carries in place of a group."""
 
 
@@ -76,6 +76,10 @@ class Store:
         self._pending: list[bytes] = []
         self._pending_bytes = 0
         self._pending_records: list[Record] = []
+        self._pending_group: GroupLog | None = None
+        """The group whose append record is last in the block, and still open."""
+        self._pending_at = 0
+        self._pending_length = 0
         self._pending_strict = False
         self._dirty_told = False
         self._pending_spill = SpillBatch()
@@ -185,18 +189,33 @@ class Store:
             raise StoreFailed(f"storage failed: {self.failed}")
         if self.read_only:
             raise ReadOnly("the store is open read-only")
-        key = group.key if group is not None else _NO_GROUP.pack()
-        self._pending.append(RECORD.pack(kind, flags, 0, length, key))
+        key = group.key if group is not None else _NO_GROUP
+        if kind == RecordKind.APPEND and group is not None and group is self._pending_group:
+            self._pending_length += length
+        else:
+            self._end_record()
+            self._pending_at = len(self._pending)
+            self._pending.append(RECORD.pack(kind, flags, 0, length, key))
+            self._pending_bytes += RECORD_BYTES
+            if kind == RecordKind.APPEND:
+                self._pending_group, self._pending_length = group, length
         self._pending += parts
-        self._pending_bytes += RECORD_BYTES + length
+        self._pending_bytes += length
         lsn = Lsn(self._block_lsn + BLOCK_BYTES + self._pending_bytes)
         if kind != RecordKind.APPEND:
-            identity = group.id if group is not None else _NO_GROUP
-            self._pending_records.append(Record(lsn, kind, flags, identity, b"".join(parts)))
+            self._pending_records.append(Record(lsn, kind, flags, key, b"".join(parts)))
             self._pending_strict = True
         elif group is not None and not group.relaxed:
             self._pending_strict = True
         return lsn
+
+    def _end_record(self) -> None:
+        """States the length of the append record that later appends of its group have joined."""
+        group = self._pending_group
+        if group is not None:
+            header = RECORD.pack(RecordKind.APPEND, 0, 0, self._pending_length, group.key)
+            self._pending[self._pending_at] = header
+            self._pending_group = None
 
     def spill_later(self, group: GroupLog, step: Sequence[Entry] | int | None) -> None:
         """Queues a step for the group's segments, to follow the pending block."""
@@ -221,6 +240,7 @@ class Store:
         overdue = self._sync_overdue(now_ms)
         if not self._pending and not overdue:
             return None
+        self._end_record()
         synced = self._pending_strict or overdue or now_ms is None
         job = self._make_job(self._pending, self._pending_bytes, synced)
         for record in self._pending_records:

@@ -78,14 +78,17 @@ class WalState:
 
     def apply(self, record: Record) -> None:
         """Folds one record in; appends change nothing here."""
-        kind, group, payload = record.kind, record.group, record.payload
+        kind, payload = record.kind, record.payload
+        if kind == RecordKind.APPEND:
+            return
+        group = GroupId.unpack(record.key)
         if kind == RecordKind.CHECKPOINT:
             self._checkpoint(payload)
         elif kind == RecordKind.CREATE:
             self.groups.setdefault(group, GroupMeta())
         elif kind == RecordKind.REMOVE:
             self.groups.pop(group, None)
-        elif kind != RecordKind.APPEND and (meta := self.groups.get(group)) is not None:
+        elif (meta := self.groups.get(group)) is not None:
             if kind == RecordKind.HARD_STATE:
                 meta.term = int.from_bytes(payload[:8], "little")
                 meta.vote = bytes(payload[8:]).decode() if record.flags else None
@@ -112,7 +115,8 @@ class Record:
     lsn: Lsn
     kind: int
     flags: int
-    group: GroupId
+    key: bytes
+    """The packed group id."""
     payload: bytes | memoryview
 
 
@@ -239,7 +243,7 @@ def records(payload: memoryview, lsn: int) -> Iterator[Record]:
     """The records of a verified block's payload, which starts at this LSN."""
     at = 0
     while at < len(payload):
-        kind, flags, _pad, length, group = RECORD.unpack_from(payload, at)
+        kind, flags, _pad, length, key = RECORD.unpack_from(payload, at)
         body = at + RECORD_BYTES
         at = body + length
-        yield Record(Lsn(lsn + at), kind, flags, GroupId.unpack(group), payload[body:at])
+        yield Record(Lsn(lsn + at), kind, flags, key, payload[body:at])

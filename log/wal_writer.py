@@ -22,6 +22,7 @@ from log.wal import (
 SUFFIX = ".wal"
 SPARE = "spare"
 NEW = ".new"
+TEMPORARY = ".tmp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,7 @@ class WalWriter:
         spare = f"{self.directory}/{SPARE}"
         if self._disk.exists(spare):
             return
-        temporary = spare + ".tmp"
+        temporary = spare + TEMPORARY
         handle = self._disk.open(temporary, write=True, create=True)
         try:
             self._disk.preallocate(handle, self._file_bytes)

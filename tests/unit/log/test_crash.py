@@ -1,4 +1,4 @@
-"""The power goes after every single operation, mid-write too: recovery always finds a legal state."""
+"""The power goes after every single operation, mid-write too: what recovers is always legal."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def test_every_bit_flip_is_detected_and_nothing_is_read_wrongly(
             shown += 1
         content[byte] ^= 1 << bit
 
-    # the others are harmless: zeros of preallocated files, the seal, indexes that can do without the item
+    # the others are harmless: zeros, the seal, index items that can be done without
     assert refused > 1000
     assert shown > 1000
 

@@ -1,4 +1,4 @@
-"""The store against a model: whatever is done and wherever the power goes, nothing acked is lost."""
+"""The store against a model: whatever is done, wherever the power goes, nothing acked is lost."""
 
 from __future__ import annotations
 

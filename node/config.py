@@ -258,5 +258,13 @@ class NodeConfig:
         return f"{self.http_scheme}://{host}:{self.http.port}"
 
     @property
+    def peer_address(self) -> str:
+        """host:port at which peers reach this node; empty for a cluster of one."""
+        if self.cluster.advertise or not self.others:
+            return self.cluster.advertise
+        host, port = self.cluster.peers.get(self.node_id, self.cluster.listen)
+        return f"{host}:{port}"
+
+    @property
     def http_scheme(self) -> str:
         return "https" if self.http.tls.enabled else "http"

@@ -18,6 +18,7 @@ from typing import TypeVar
 
 import structlog
 
+from log.errors import StoreFailed
 from log.flush import FlushJob
 from log.store import Store
 from node.metrics import Metrics
@@ -47,7 +48,10 @@ class Flusher:
         self._keeper: ThreadPoolExecutor | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._taking = False
+        self._is_out = False
         self._in_flight = 0
+        self._syncs_wanted: list[asyncio.Future[None]] = []
+        self._syncs_out: list[asyncio.Future[None]] = []
         self._idle = asyncio.Event()
         self._failed = False
         self._stopping = False
@@ -96,6 +100,14 @@ class Flusher:
             raise RuntimeError("the keeper thread has stopped")
         return await self._loop.run_in_executor(self._keeper, work)
 
+    async def sync(self) -> None:
+        """Return once everything appended before the call is synced, relaxed or not. Raises
+        `StoreFailed`."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._syncs_wanted.append(waiter)
+        self._take()
+        await waiter
+
     # the loop's side
 
     def _dirty(self) -> None:
@@ -106,15 +118,24 @@ class Flusher:
 
     def _take(self) -> None:
         self._taking = False
-        if not self._failed:
-            self._hand_over(self._store.take_flush(self._now_ms()))
+        if self._failed:
+            self._end_syncs()
+        elif not self._is_out:  # else this comes again when the job is back
+            wanted = self._syncs_wanted
+            job = self._store.take_flush(None if wanted else self._now_ms())
+            self._syncs_out, self._syncs_wanted = wanted, []
+            if job is None:
+                self._end_syncs()
+            self._hand_over(job)
 
     def _hand_over(self, job: FlushJob | None) -> None:
         if job is not None:
+            self._is_out = True
             self._in_flight += 1
             self._jobs.put(job)
 
     def _synced(self, job: FlushJob, took_s: float, error: Exception | None) -> None:
+        self._is_out = False
         if job.synced:
             self._metrics.fsync_latency.observe(took_s)
             self._metrics.fsyncs.inc()
@@ -123,10 +144,26 @@ class Flusher:
             self._fail(error)
             return
         self._metrics.wal_durable_lsn.set(self._store.durable_lsn)
+        self._end_syncs()
+        if self._syncs_wanted:
+            self._dirty()
         self._plan_sync()
         if job.parts:
             self._flushed_ms = self._now_ms()
             self._plan_seal()
+
+    def _end_syncs(self) -> None:
+        """What `sync` promised is done, or never will be."""
+        ended, self._syncs_out = self._syncs_out, []
+        if self._failed:
+            ended, self._syncs_wanted = [*ended, *self._syncs_wanted], []
+        for waiter in ended:
+            if waiter.done():
+                continue
+            if self._failed:
+                waiter.set_exception(StoreFailed(f"storage failed: {self._store.failed}"))
+            else:
+                waiter.set_result(None)
 
     def _spilled(self, job: FlushJob) -> None:
         self._in_flight -= 1
@@ -150,7 +187,7 @@ class Flusher:
 
     def _seal(self) -> None:
         idle_ms = self._now_ms() - self._flushed_ms
-        if self._failed:
+        if self._failed or self._is_out:
             return
         if idle_ms < self._store.config.seal_after_ms:
             self._plan_seal()
@@ -176,6 +213,7 @@ class Flusher:
             self._failed = True
             self._store.failed = self._store.failed or error
             self._idle.set()
+            self._end_syncs()
             _log.critical("disk_failed", error=repr(error))
             self._on_failure(error)
 

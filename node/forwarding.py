@@ -71,7 +71,7 @@ class Forwarder:
         self,
         node: NodeId,
         leadership: Leadership,
-        mesh: Requester | None,
+        mesh: Requester,
         rng: random.Random,
         metrics: Metrics,
     ) -> None:
@@ -91,6 +91,7 @@ class Forwarder:
         decode: Callable[[bytes], T],
         deadline_s: float,
         has_identity: bool = True,
+        patience_s: float | None = None,
     ) -> T:
         """The leader's answer. `local` and `payload` are told the seconds that are left.
 
@@ -101,6 +102,7 @@ class Forwarder:
         """
         loop = asyncio.get_running_loop()
         started = loop.time()
+        patience = WITHOUT_QUORUM_S if patience_s is None else patience_s
         end = started + deadline_s
         in_doubt = False
         hint: NodeId | None = None
@@ -128,7 +130,7 @@ class Forwarder:
                     hops += 1
             self._metrics.retried.inc()
             left = end - loop.time()
-            self._give_up(group, reason, in_doubt, left, loop.time() - started)
+            self._give_up(group, reason, in_doubt, left, loop.time() - started - patience)
             if hint is None:
                 hops = 0
                 wait = min(pause * self._rng.uniform(0.5, 1.5), left)
@@ -143,8 +145,6 @@ class Forwarder:
         decode: Callable[[bytes], T],
         left_s: float,
     ) -> T:
-        if self._mesh is None:
-            raise NotLeader(None)
         loop = asyncio.get_running_loop()
         began = loop.time()
         self._metrics.forwarded.labels(method).inc()
@@ -160,14 +160,14 @@ class Forwarder:
         return decode(answer)
 
     def _give_up(
-        self, group: GroupId, reason: GoQueueError, in_doubt: bool, left_s: float, waited_s: float
+        self, group: GroupId, reason: GoQueueError, in_doubt: bool, left_s: float, over_s: float
     ) -> None:
-        """Raise when waiting is pointless: no majority, or no time."""
+        """Raise when waiting is pointless: no majority for longer than is patient, or no time."""
         replicas = self._leadership.replicas(group)
         reachable = self._leadership.reachable(group)
         without_quorum = reachable * 2 <= len(replicas)
         outcome: Outcome = "unknown" if in_doubt else "none"
-        if without_quorum and (waited_s >= WITHOUT_QUORUM_S or left_s <= 0):
+        if without_quorum and (over_s >= 0 or left_s <= 0):
             raise NoQuorum(
                 f"{reachable} of {len(replicas)} replicas can be reached: "
                 "a majority must hold what is written",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import cast
+from typing import TypeVar, cast
 
 import msgspec
 
@@ -18,17 +18,27 @@ from node.http.broker import AppendResult, Slice, StoredBatch
 APPEND = "append"
 READ = "read"
 OFFSET_AT = "offset_at"
-END_OFFSETS = "end_offsets"
+ENDS = "ends"
 TRACE = "trace"
 SYNC = "sync"
 COMMAND = "command"
+COMMAND_TIMEOUT_S = 15.0
+"""What a peer's command may take here; its own deadline is its own."""
 
 _APPEND = struct.Struct("<QB")
 _APPENDED = struct.Struct("<QIQB")
 _VALIDATED = 1
 
 
-class ReadRequest(msgspec.Struct, array_like=True, frozen=True):
+class GroupRequest(msgspec.Struct, array_like=True, frozen=True):
+    """The base of requests about groups."""
+
+    def packed_groups(self) -> Sequence[bytes]:
+        """The groups named, in their packed form."""
+        raise NotImplementedError
+
+
+class ReadRequest(GroupRequest, array_like=True, frozen=True):
     """A read of one partition at its leader."""
 
     group: bytes
@@ -37,6 +47,9 @@ class ReadRequest(msgspec.Struct, array_like=True, frozen=True):
     max_bytes: int
     wait_ms: int
     to_time_ms: int | None
+
+    def packed_groups(self) -> Sequence[bytes]:
+        return (self.group,)
 
 
 class SliceAnswer(msgspec.Struct, array_like=True, frozen=True):
@@ -48,46 +61,68 @@ class SliceAnswer(msgspec.Struct, array_like=True, frozen=True):
     end_offset: int
 
 
-class OffsetRequest(msgspec.Struct, array_like=True, frozen=True):
+class OffsetRequest(GroupRequest, array_like=True, frozen=True):
     """A time or an offset of one partition."""
 
     group: bytes
     value: int
 
+    def packed_groups(self) -> Sequence[bytes]:
+        return (self.group,)
 
-class EndsRequest(msgspec.Struct, array_like=True, frozen=True):
-    """The partitions whose ends are wanted."""
+
+class GroupsRequest(GroupRequest, array_like=True, frozen=True):
+    """Partitions: whose ends are wanted (`linear`: from their leaders, not older than the
+    question), or whose logs are to be synced."""
 
     groups: list[bytes]
+    linear: bool = False
+
+    def packed_groups(self) -> Sequence[bytes]:
+        return self.groups
+
+
+class PartitionEnds(msgspec.Struct, array_like=True, frozen=True):
+    """What one replica knows of its partition."""
+
+    group: bytes
+    earliest: int
+    next: int
+    leader: str | None
+    isr: list[str]
+    size_bytes: int
+    is_leader: bool
 
 
 class EndsAnswer(msgspec.Struct, array_like=True, frozen=True):
-    """(group, earliest, next) of those that could answer."""
+    """Of the partitions asked for, those that could answer."""
 
-    ends: list[tuple[bytes, int, int]]
+    ends: list[PartitionEnds]
 
 
 class TraceAnswer(msgspec.Struct, array_like=True, frozen=True):
     """What the leader knows of one message: (time, type, attributes) of each event."""
 
     message_id: str | None
-    events: list[tuple[int, str, dict[str, str | int | list[str]]]]
-
-
-class SyncRequest(msgspec.Struct, array_like=True, frozen=True):
-    """Sync the write-ahead log; answer with the synced end of each group asked for."""
-
-    groups: list[bytes]
+    events: list[tuple[int, str, dict[str, str | int | list[str] | None]]]
 
 
 class SyncAnswer(msgspec.Struct, array_like=True, frozen=True):
-    """Index through which each group is on disk, in the order asked; 0 where it isn't here."""
+    """Index through which each group is synced, in the order asked; 0 where it isn't here."""
 
     indexes: list[int]
 
 
+R = TypeVar("R", bound=GroupRequest)
+
 encode = msgspec.msgpack.Encoder().encode
 _slice_decoder = msgspec.msgpack.Decoder(SliceAnswer)
+_trace_decoder = msgspec.msgpack.Decoder(TraceAnswer)
+_ends_decoder = msgspec.msgpack.Decoder(EndsAnswer)
+_sync_decoder = msgspec.msgpack.Decoder(SyncAnswer)
+decode_trace = _trace_decoder.decode
+decode_ends = _ends_decoder.decode
+decode_sync = _sync_decoder.decode
 
 
 def encode_append(group: GroupId, request_id: int, validated: bool, batch: bytes) -> bytes:
@@ -128,3 +163,14 @@ def decode_slice(payload: bytes) -> Slice:
         Offset(answer.log_start),
         Offset(answer.end_offset),
     )
+
+
+def decode_request(payload: bytes, type_: type[R]) -> R:
+    """A peer's request. Raises `BadRequest`."""
+    try:
+        decoded = msgspec.msgpack.decode(payload, type=type_)
+    except msgspec.DecodeError as error:
+        raise BadRequest(f"a peer's request is not understood: {error}") from error
+    if any(len(packed) != GROUP_ID_BYTES for packed in decoded.packed_groups()):
+        raise BadRequest("a peer's request names no group")
+    return decoded

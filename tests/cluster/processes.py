@@ -1,6 +1,6 @@
 """A cluster of real processes on loopback for tests: started, killed, restarted, asked over HTTP.
 
-Each node is `python -m cli.main serve` with a port that was free a moment ago. Only processes
+Each node is `python -m cli serve` with a port that was free a moment ago. Only processes
 started here are ever signalled, by their pid.
 """
 
@@ -165,7 +165,7 @@ class Cluster:
             node.command = [
                 sys.executable,
                 "-m",
-                "cli.main",
+                "cli",
                 "serve",
                 "--node-id",
                 node.id,

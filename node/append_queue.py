@@ -1,0 +1,250 @@
+"""Publishes of one partition on their way into Raft entries.
+
+Requests that arrive in one turn of the loop share an entry; each is answered when its entry has
+applied. The leader decides offsets and duplicates here, in the order of arrival.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from delivery.appender import Admitted, Appender, Duplicate
+from delivery.records import AppendBatch, encode_records
+from goqueue.wire.batch import RecordBatch
+from goqueue.wire.errors import Busy, GoQueueError, NotLeader, OutcomeUnknown
+from goqueue.wire.types import Index, Offset
+from log.entry import EntryKind
+from node.http.broker import AppendResult
+from node.metrics import Metrics
+from raft.errors import Outcome
+from raft.group import RaftGroup
+
+OFF_LOOP_BYTES = 256 << 10
+"""Batches above this are validated on a worker thread: decompression would stall the loop."""
+
+
+class ByteBudget:
+    """A bound on bytes that wait, shared by the parts of a node."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.used = 0
+
+    def fits(self, size: int) -> bool:
+        return self.used == 0 or self.used + size <= self.bytes_max
+
+
+@dataclass(slots=True)
+class _Request:
+    """One batch that waits: for validation, then for its entry."""
+
+    batch: RecordBatch
+    request_id: int
+    future: asyncio.Future[AppendResult]
+    arrived_s: float
+    checked: bool
+    base_offset: Offset
+    duplicate: bool = False
+
+
+class AppendQueue:
+    """The leader's side of publishing to one partition. Loop thread only."""
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        group: RaftGroup,
+        appender: Callable[[], Appender],
+        original_time_ms: Callable[[Offset], int],
+        pending_bytes_max: int,
+        entry_bytes: int,
+        budget: ByteBudget,
+        metrics: Metrics,
+        workers: Executor,
+    ) -> None:
+        self._group = group
+        self._make_appender = appender
+        self._appender: Appender | None = None
+        self._original_time_ms = original_time_ms
+        self._own = ByteBudget(pending_bytes_max)
+        self._entry_bytes = entry_bytes
+        self._budget = budget
+        self._workers = workers
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[_Request] = deque()
+        self._scheduled = False
+        self._twins: dict[Offset, list[_Request]] = {}
+        self._metrics = metrics
+        self._messages = metrics.published_messages.labels(topic)
+        self._bytes = metrics.published_bytes.labels(topic)
+        self._duplicates = metrics.duplicates.labels(topic)
+
+    def open(self) -> None:
+        """This node leads: what it decides from now on starts from what is applied."""
+        self._appender = self._make_appender()
+
+    def close(self, leader: str | None) -> None:
+        """Leadership is lost: nothing that waits here was proposed, so its outcome is `none`."""
+        self._appender = None
+        waiting, self._waiting = self._waiting, deque()
+        for request in waiting:
+            self._fail(request, NotLeader(leader))
+
+    def append(
+        self, buffer: bytes, *, request_id: int, validated: bool
+    ) -> asyncio.Future[AppendResult]:
+        """Take one encoded batch; the future ends when its entry applied or can't be known.
+
+        Raises `Busy` beyond the bound on pending bytes, `NotLeader`, and what parsing raises.
+        """
+        if self._appender is None:
+            raise NotLeader(self._group.leader)
+        size = len(buffer)
+        if not self._own.fits(size) or not self._budget.fits(size):
+            raise Busy(
+                "too many bytes wait for this partition",
+                pending_bytes=self._own.used,
+                retry_after_s=1,
+            )
+        batch = RecordBatch.parse(buffer)
+        off_loop = not validated and size > OFF_LOOP_BYTES
+        if not validated and not off_loop:
+            batch.validate()
+        future: asyncio.Future[AppendResult] = self._loop.create_future()
+        request = _Request(batch, request_id, future, self._loop.time(), not off_loop, Offset(0))
+        self._own.used += size
+        self._budget.used += size
+        self._waiting.append(request)
+        if off_loop:
+            checking = self._loop.run_in_executor(self._workers, batch.validate)
+            checking.add_done_callback(lambda done: self._checked(request, done))
+        else:
+            self._schedule()
+        return future
+
+    def _checked(self, request: _Request, done: asyncio.Future[None]) -> None:
+        error = done.exception() if not done.cancelled() else OutcomeUnknown(outcome="none")
+        if error is not None and not request.future.done():
+            request.future.set_exception(error)
+        request.checked = True
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """Everything that arrived in the last turn becomes as few entries as fit."""
+        self._scheduled = False
+        entry: list[_Request] = []
+        size = 0
+        while self._waiting and self._waiting[0].checked and self._appender is not None:
+            request = self._waiting.popleft()
+            if request.future.done():  # refused by validation, or its caller gave up: not proposed
+                self._release(request)
+                continue
+            length = len(request.batch.buffer)
+            if entry and size + length > self._entry_bytes:
+                self._propose(entry)
+                entry, size = [], 0
+            if self._admit(request):
+                entry.append(request)
+                size += length
+        if entry:
+            self._propose(entry)
+
+    def _admit(self, request: _Request) -> bool:
+        """Give the batch its offset. False where it is answered, or will be, without an entry."""
+        assert self._appender is not None
+        try:
+            verdict = self._appender.admit(request.batch, request_id=request.request_id)
+        except GoQueueError as error:
+            self._fail(request, error)
+            return False
+        request.base_offset = verdict.base_offset
+        if isinstance(verdict, Admitted):
+            return True
+        self._await_original(request, verdict)
+        return False
+
+    def _await_original(self, request: _Request, verdict: Duplicate) -> None:
+        request.duplicate = True
+        if verdict.pending_index is None:
+            self._answer(request, self._original_time_ms(verdict.base_offset))
+        else:
+            self._twins.setdefault(verdict.base_offset, []).append(request)
+
+    def _propose(self, requests: list[_Request]) -> None:
+        assert self._appender is not None
+        time_ms = self._group.log_time_ms()
+        base = requests[0].base_offset
+        count = sum(request.batch.count for request in requests)
+        body = encode_records(
+            [AppendBatch.of(request.batch, request.request_id) for request in requests]
+        )
+
+        def done(outcome: Outcome, _result: object, _index: Index) -> None:
+            self._applied(requests, outcome, time_ms)
+
+        try:
+            index = self._group.propose(
+                EntryKind.RECORDS,
+                body,
+                base_offset=base,
+                record_count=count,
+                time_ms=time_ms,
+                callback=done,
+            )
+        except GoQueueError as error:
+            self._appender = None  # what it counted as in flight is not
+            for request in self._with_twins(requests):
+                self._fail(request, error)
+        else:
+            self._appender.proposed(index)
+
+    def _applied(self, requests: list[_Request], outcome: Outcome, time_ms: int) -> None:
+        for request in self._with_twins(requests):
+            if outcome is Outcome.APPLIED:
+                self._answer(request, time_ms)
+            elif outcome is Outcome.UNKNOWN:
+                self._fail(request, OutcomeUnknown())
+            else:
+                self._fail(request, NotLeader(self._group.leader))
+
+    def _with_twins(self, requests: list[_Request]) -> list[_Request]:
+        """The requests of an entry, and those that turned out to be the same again."""
+        if not self._twins:
+            return requests
+        found = [self._twins.pop(request.base_offset, []) for request in requests]
+        return [*requests, *(twin for twins in found for twin in twins)]
+
+    def _answer(self, request: _Request, time_ms: int) -> None:
+        self._release(request)
+        batch = request.batch
+        if request.duplicate:
+            self._duplicates.inc()
+        else:
+            self._messages.inc(batch.count)
+            self._bytes.inc(len(batch.buffer))
+            self._metrics.append_latency.observe(self._loop.time() - request.arrived_s)
+        if not request.future.done():
+            request.future.set_result(
+                AppendResult(request.base_offset, batch.count, request.duplicate, time_ms)
+            )
+
+    def _fail(self, request: _Request, error: GoQueueError) -> None:
+        self._release(request)
+        self._metrics.refused.labels(error.code).inc()
+        if not request.future.done():
+            request.future.set_exception(error)
+
+    def _release(self, request: _Request) -> None:
+        size = len(request.batch.buffer)
+        self._own.used -= size
+        self._budget.used -= size

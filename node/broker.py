@@ -1,0 +1,344 @@
+"""The node as its HTTP front sees it: any request, answered here or by whoever leads."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping
+
+from msgspec import structs
+
+from coordinator.commands import (
+    AllocateProducer,
+    AlterTopic,
+    CreateTopic,
+    DeleteTopic,
+    ProducerAllocated,
+)
+from coordinator.topics import HOUR_MS
+from goqueue.wire.errors import (
+    NoQuorum,
+    NotLeader,
+    OffsetOutOfRange,
+    Timeout,
+    TopicExists,
+    UnknownPartition,
+    UnknownTopic,
+)
+from goqueue.wire.ids import validate_topic_name
+from goqueue.wire.types import GroupId, Offset
+from node import rpc
+from node.cluster import ClusterHost
+from node.config import NodeConfig
+from node.ends import EndsCollector
+from node.forwarding import Forwarder
+from node.http.broker import (
+    AppendResult,
+    ClusterView,
+    MessageTrace,
+    Readiness,
+    Slice,
+    StatsView,
+    TopicView,
+    VersionView,
+)
+from node.partition import PartitionHost
+from node.partition_service import PartitionService
+from node.replicas import Replicas
+from node.status import NodeStatus
+from node.sync import TopicSync
+from node.trace import trace_from_answer
+
+READ_DEADLINE_S = 10.0
+READ_PATIENCE_S = 0.3
+"""How long a read looks for a leader without a majority before it settles for what is here."""
+COMMAND_DEADLINE_S = 15.0
+LED_DEADLINE_S = 10.0
+LED_POLL_S = 0.01
+
+
+class NodeBroker:
+    """Implements `node.http.broker.Broker`. Loop thread only."""
+
+    def __init__(
+        self,
+        *,
+        config: NodeConfig,
+        cluster: ClusterHost,
+        replicas: Replicas,
+        service: PartitionService,
+        forwarder: Forwarder,
+        ends: EndsCollector,
+        sync: TopicSync,
+        status: NodeStatus,
+        rng: random.Random,
+    ) -> None:
+        self._config = config
+        self._cluster = cluster
+        self._replicas = replicas
+        self._service = service
+        self._forwarder = forwarder
+        self._ends = ends
+        self._sync = sync
+        self._status = status
+        self._random_id = rng.getrandbits
+        self._creating: dict[str, asyncio.Future[TopicView]] = {}
+
+    @property
+    def node_id(self) -> str:
+        return self._config.node_id
+
+    # topics
+
+    async def create_topic(self, name: str, overrides: Mapping[str, object]) -> TopicView:
+        validate_topic_name(name)
+        if name in self._cluster.state.topics:
+            raise TopicExists(name)
+        wanted = {**self._defaults(), **overrides}
+        try:
+            command = CreateTopic(name, wanted, self._cluster.absent())
+            await self._cluster.command(command, COMMAND_DEADLINE_S)
+        except TopicExists as error:
+            if error.outcome == "none":  # else this very call may have created it, earlier
+                raise
+        await self._until_led(name)
+        return await self.topic(name)
+
+    async def alter_topic(self, name: str, changes: Mapping[str, object]) -> TopicView:
+        self._cluster.topic(name)
+        await self._cluster.command(AlterTopic(name, dict(changes)), COMMAND_DEADLINE_S)
+        return await self.topic(name)
+
+    async def delete_topic(self, name: str) -> None:
+        self._cluster.topic(name)
+        try:
+            await self._cluster.command(DeleteTopic(name), COMMAND_DEADLINE_S)
+        except UnknownTopic as error:
+            if error.outcome == "none":
+                raise
+
+    def list_topics(self) -> list[str]:
+        return sorted(self._cluster.state.topics)
+
+    async def topic(self, name: str) -> TopicView:
+        topic = self._cluster.topic(name)
+        ends = await self._ends.collect(topic, linear=False)
+        return self._status.topic_view(topic, ends)
+
+    def partition_count(self, topic: str) -> int:
+        return len(self._cluster.topic(topic).partitions)
+
+    def max_message_bytes(self, topic: str) -> int:
+        return self._cluster.topic(topic).config.max_message_bytes
+
+    async def ensure_topic(self, name: str) -> None:
+        if name in self._cluster.state.topics:
+            return
+        if not self._config.broker.auto_create_topics:
+            raise UnknownTopic(name)
+        running = self._creating.get(name)
+        if running is None:
+            running = asyncio.ensure_future(self.create_topic(name, {}))
+            self._creating[name] = running
+            running.add_done_callback(lambda _done: self._creating.pop(name, None))
+        try:
+            await asyncio.shield(running)
+        except TopicExists:  # another node was asked at the same time
+            await self._until_led(name)
+
+    # records
+
+    async def append(
+        self,
+        topic: str,
+        partition: int,
+        batch: bytes,
+        *,
+        deadline_s: float,
+        validated: bool = False,
+    ) -> AppendResult:
+        group = self._group(topic, partition)
+        request_id = self._random_id(64) or 1
+
+        async def here(left_s: float) -> AppendResult:
+            return await self._service.append(
+                group, batch, request_id=request_id, validated=validated, deadline_s=left_s
+            )
+
+        return await self._forwarder.call(
+            group,
+            local=here,
+            method=rpc.APPEND,
+            payload=lambda _left_s: rpc.encode_append(group, request_id, validated, batch),
+            decode=rpc.decode_appended,
+            deadline_s=deadline_s,
+        )
+
+    async def read(
+        self,
+        topic: str,
+        partition: int,
+        offset: Offset,
+        *,
+        max_records: int,
+        max_bytes: int,
+        wait_s: float,
+        to_time_ms: int | None = None,
+    ) -> Slice:
+        group = self._group(topic, partition)
+        max_bytes = min(max_bytes, self._config.limits.read_bytes)
+        request = rpc.ReadRequest(
+            group.pack(), offset, max_records, max_bytes, round(wait_s * 1000), to_time_ms
+        )
+        host = self._replicas.find(group)
+        if host is not None and not host.is_leader:
+            local = await self._read_applied(host, request)
+            if local is not None and local.next_offset < local.end_offset:
+                return local
+        try:
+            return await self._read_at_leader(group, request, wait_s, host)
+        except (NoQuorum, Timeout, NotLeader):
+            local = None if host is None else await self._read_applied(host, request)
+            if local is None:
+                raise
+            return local
+
+    async def offset_at(self, topic: str, partition: int, time_ms: int) -> Offset:
+        group = self._group(topic, partition)
+        host = self._replicas.find(group)
+        if host is not None:
+            found = host.reader.offset_at(time_ms)
+            if found is not None:
+                return found
+
+        async def here(left_s: float) -> Offset:
+            return await self._service.offset_at(group, time_ms)
+
+        try:
+            return await self._forwarder.call(
+                group,
+                local=here,
+                method=rpc.OFFSET_AT,
+                payload=lambda _left_s: rpc.encode(rpc.OffsetRequest(group.pack(), time_ms)),
+                decode=lambda answer: Offset(int.from_bytes(answer, "little")),
+                deadline_s=READ_DEADLINE_S,
+                patience_s=READ_PATIENCE_S,
+            )
+        except (NoQuorum, Timeout):
+            if host is None:
+                raise
+            return host.end_offset
+
+    async def end_offsets(self, topic: str) -> dict[int, tuple[Offset, Offset]]:
+        ends = await self._ends.collect(self._cluster.topic(topic), linear=True)
+        return {
+            number: (Offset(found.earliest), Offset(found.next)) for number, found in ends.items()
+        }
+
+    async def flush(self, topic: str) -> None:
+        await self._sync.flush(self._cluster.topic(topic))
+
+    async def message_trace(self, topic: str, partition: int, offset: Offset) -> MessageTrace:
+        group = self._group(topic, partition)
+
+        async def here(_left_s: float) -> rpc.TraceAnswer:
+            return await self._service.trace(group, offset)
+
+        answer = await self._forwarder.call(
+            group,
+            local=here,
+            method=rpc.TRACE,
+            payload=lambda _left_s: rpc.encode(rpc.OffsetRequest(group.pack(), offset)),
+            decode=rpc.decode_trace,
+            deadline_s=READ_DEADLINE_S,
+        )
+        return trace_from_answer(topic, partition, offset, answer)
+
+    # producers
+
+    async def init_producer(self, transactional_id: str | None) -> tuple[int, int]:
+        granted = await self._cluster.command(
+            AllocateProducer(transactional_id), COMMAND_DEADLINE_S
+        )
+        assert isinstance(granted, ProducerAllocated), "what this command results in"
+        return granted.producer_id, granted.epoch
+
+    def check_producer(self, producer_id: int, epoch: int) -> None:
+        self._cluster.state.check_producer(producer_id, epoch)
+
+    # the node itself
+
+    def cluster_view(self) -> ClusterView:
+        return self._status.cluster_view()
+
+    def stats(self) -> StatsView:
+        return self._status.stats()
+
+    def alive(self) -> str | None:
+        return self._status.fault
+
+    def ready(self) -> Readiness:
+        return self._status.readiness()
+
+    def version(self) -> VersionView:
+        return self._status.version
+
+    # private
+
+    def _defaults(self) -> dict[str, object]:
+        """What this node's configuration says of topics whose creator doesn't."""
+        defaults = self._config.topic_defaults
+        hours = defaults.retention_hours
+        return {
+            "partitions": defaults.partitions,
+            "replication_factor": min(
+                defaults.replication_factor, max(1, len(self._cluster.state.brokers))
+            ),
+            "retention_ms": -1 if hours < 0 else hours * HOUR_MS,
+            "retention_bytes": defaults.retention_bytes,
+            "durability": defaults.durability,
+            "flush_interval_ms": defaults.flush_interval_ms,
+            "max_message_bytes": defaults.max_message_bytes,
+        }
+
+    def _group(self, topic: str, partition: int) -> GroupId:
+        found = self._cluster.topic(topic)
+        if not 0 <= partition < len(found.partitions):
+            raise UnknownPartition(topic, partition)
+        return GroupId(found.id, partition)
+
+    async def _read_applied(self, host: PartitionHost, request: rpc.ReadRequest) -> Slice | None:
+        """What this replica has applied; None where it lags behind the offset."""
+        try:
+            return await self._service.read_here(host, request)
+        except OffsetOutOfRange:
+            return None
+
+    async def _read_at_leader(
+        self, group: GroupId, request: rpc.ReadRequest, wait_s: float, host: PartitionHost | None
+    ) -> Slice:
+        deadline_s = READ_DEADLINE_S + wait_s
+
+        def with_wait(left_s: float) -> rpc.ReadRequest:
+            left_ms = round(max(0.0, left_s - READ_DEADLINE_S) * 1000)
+            return structs.replace(request, wait_ms=min(request.wait_ms, left_ms))
+
+        return await self._forwarder.call(
+            group,
+            local=lambda left_s: self._service.read(with_wait(left_s)),
+            method=rpc.READ,
+            payload=lambda left_s: rpc.encode(with_wait(left_s)),
+            decode=rpc.decode_slice,
+            deadline_s=deadline_s,
+            patience_s=READ_PATIENCE_S if host is not None else None,
+        )
+
+    async def _until_led(self, name: str) -> None:
+        """Wait until every partition of a topic has a leader known here, for a while."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + LED_DEADLINE_S
+        while loop.time() < end:
+            topic = self._cluster.state.topics.get(name)
+            if topic is not None and self._replicas.all_led(topic):
+                return
+            await asyncio.sleep(LED_POLL_S)

@@ -1,0 +1,239 @@
+"""The cluster group on this node: its state machine, its commands, and who belongs to it."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import structlog
+
+from coordinator.commands import (
+    Command,
+    Result,
+    decode_command,
+    decode_result,
+    encode_command,
+    encode_result,
+)
+from coordinator.errors import CommandUnreadable
+from coordinator.health import Standing, standing
+from coordinator.state import ClusterState, Topic
+from goqueue.wire.errors import (
+    BadRequest,
+    GoQueueError,
+    NotLeader,
+    OutcomeUnknown,
+    Timeout,
+    UnknownTopic,
+)
+from goqueue.wire.types import CLUSTER_GROUP, Incarnation, Index, NodeId, Term, Voter
+from log.entry import Entry, EntryKind
+from node import rpc
+from node.forwarding import Forwarder
+from node.peer_link import PeerLink
+from raft.errors import Outcome
+from raft.group import RaftGroup
+
+APPLY_WAIT_S = 5.0
+"""How long a command's answer waits until this node has applied it, too."""
+
+Answer = tuple[Index, Result]
+"""Where a command was applied, and what came of it."""
+
+_INDEX = struct.Struct("<Q")
+
+_log = structlog.get_logger("cluster")
+
+
+class ClusterHost:
+    """Raft's StateMachine for the cluster group; loop thread only.
+
+    `on_change` is called after entries that change what should run here, and after a restored
+    snapshot.
+    """
+
+    def __init__(self, me: Voter, *, on_change: Callable[[], None]) -> None:
+        self._me = me
+        self._on_change = on_change
+        self.state = ClusterState()
+        self.group: RaftGroup | None = None
+        self.voters: dict[NodeId, Incarnation] = {}
+        self.hellos: dict[NodeId, Mapping[str, Any]] = {}
+        self.reason_not_formed = "the cluster is not formed: waiting for all configured nodes"
+        self.wiped = False
+        self.strangers: set[NodeId] = set()
+        self._forwarder: Forwarder | None = None
+        self._waiters: dict[asyncio.Future[None], Index] = {}
+
+    # the group
+
+    def attach(self, group: RaftGroup) -> None:
+        """Take the group that was started with this state machine."""
+        self.group = group
+        self.voters = {voter.node: voter.incarnation for voter in group.voters}
+
+    def use(self, forwarder: Forwarder, link: PeerLink) -> None:
+        """Send commands by this forwarder, and serve those of peers."""
+        self._forwarder = forwarder
+        link.handle(rpc.COMMAND, self._serve)
+
+    @property
+    def applied(self) -> Index:
+        """The index of the newest command or snapshot in `state`."""
+        return self.state.applied_index
+
+    @property
+    def has_quorum(self) -> bool:
+        """Whether a majority of the voters can be reached from here."""
+        if self.group is None:
+            return False
+        reached = sum(self.is_present(node) for node in self.voters)
+        return reached * 2 > len(self.voters)
+
+    def is_present(self, node: NodeId) -> bool:
+        """Whether this is us, or a connected peer with the data directory it is known by."""
+        return self.standing(node) is Standing.UP
+
+    def known_incarnation(self, node: NodeId) -> Incarnation | None:
+        """The incarnation under which the cluster knows a node."""
+        broker = self.state.brokers.get(node)
+        return self.voters.get(node) or (broker.incarnation if broker is not None else None)
+
+    def standing(self, node: NodeId) -> Standing:
+        """Up, down, or wiped: there, with another data directory than the cluster knows."""
+        if node == self._me.node:
+            return Standing.WIPED if self.wiped else Standing.UP
+        told = self.hellos.get(node)
+        present = None if told is None else Incarnation(int(told["incarnation"]))
+        return standing(self.known_incarnation(node), present)
+
+    def absent(self) -> list[str]:
+        """Registered brokers that are not up as seen from here."""
+        return [node for node in self.state.brokers if not self.is_present(node)]
+
+    def not_ready(self) -> str | None:
+        """Why this node can't serve yet."""
+        if self.wiped:
+            return (
+                f"the data directory of {self._me.node} is not the one the cluster knows: "
+                "it was wiped or replaced, and takes no part"
+            )
+        if self.group is None:
+            return self.reason_not_formed
+        if self.group.leader is None:
+            return "the cluster group has no leader"
+        if self._me.node not in self.state.brokers:
+            return "this node is not registered yet"
+        return None
+
+    # Raft's StateMachine
+
+    def apply(self, entry: Entry) -> object:
+        result = self.state.apply(entry.index, entry.time_ms, decode_command(entry.body))
+        self._release_waiters()
+        self._on_change()
+        return result
+
+    def snapshot(self) -> bytes:
+        return self.state.snapshot()
+
+    def found(self, cluster_id: int) -> None:
+        """The cluster's id is known, before anything is applied."""
+        self.state.cluster_id = cluster_id
+
+    def restore(self, index: Index, state: bytes) -> None:
+        self.state = ClusterState.restore(state)
+        self._on_change()
+
+    def on_leader(self, term: Term) -> None:
+        _log.info("cluster_led_here", term=term)
+
+    def on_follower(self, leader: NodeId | None) -> None:
+        return None
+
+    # commands
+
+    def topic(self, name: str) -> Topic:
+        """From the applied state; raises `UnknownTopic`."""
+        topic = self.state.topics.get(name)
+        if topic is None:
+            raise UnknownTopic(name)
+        return topic
+
+    async def command(self, command: Command, deadline_s: float) -> Result:
+        """Replicate a command; its result, once this node has applied it.
+
+        Raises what applying it raised; with `outcome` `unknown` where an earlier attempt of the
+        same call may have been applied.
+        """
+        if self._forwarder is None or self.wiped:
+            raise NotLeader(None)
+        encoded = encode_command(command)
+        answer = await self._forwarder.call(
+            CLUSTER_GROUP,
+            local=lambda left_s: self._propose(encoded, left_s),
+            method=rpc.COMMAND,
+            payload=lambda _left_s: encoded,
+            decode=_decode_answer,
+            deadline_s=deadline_s,
+        )
+        index, result = answer
+        await self._until_applied(index)
+        return result
+
+    async def _propose(self, encoded: bytes, left_s: float) -> Answer:
+        group = self.group
+        if group is None or not group.is_ready_leader:
+            raise NotLeader(None if group is None else group.leader)
+        done: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+        def ended(outcome: Outcome, result: Result | GoQueueError, index: Index) -> None:
+            if done.done():
+                return
+            if outcome is Outcome.UNKNOWN:
+                done.set_exception(OutcomeUnknown())
+            elif outcome is Outcome.NONE:
+                done.set_exception(NotLeader(group.leader))
+            elif isinstance(result, GoQueueError):
+                done.set_exception(result)
+            else:
+                done.set_result((index, result))
+
+        group.propose(EntryKind.COMMAND, encoded, callback=ended)
+        try:
+            async with asyncio.timeout(left_s):
+                return await done
+        except TimeoutError:
+            raise Timeout("the cluster group did not confirm in time") from None
+
+    async def _serve(self, _peer: NodeId, payload: bytes) -> bytes:
+        try:
+            decode_command(payload)  # what can't be applied must not be proposed
+        except CommandUnreadable as error:
+            raise BadRequest(str(error)) from error
+        index, result = await self._propose(payload, rpc.COMMAND_TIMEOUT_S)
+        return _INDEX.pack(index) + encode_result(result)
+
+    async def _until_applied(self, index: Index) -> None:
+        if self.applied >= index:
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters[waiter] = index
+        try:
+            async with asyncio.timeout(APPLY_WAIT_S):
+                await waiter
+        except TimeoutError:
+            return  # it is done; only this node lags
+        finally:
+            self._waiters.pop(waiter, None)
+
+    def _release_waiters(self) -> None:
+        for waiter, index in self._waiters.items():
+            if index <= self.applied and not waiter.done():
+                waiter.set_result(None)
+
+
+def _decode_answer(payload: bytes) -> Answer:
+    return Index(_INDEX.unpack_from(payload)[0]), decode_result(payload[_INDEX.size :])

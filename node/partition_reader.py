@@ -1,0 +1,144 @@
+"""Reading one partition's stored batches by offset and by time, from applied entries only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from delivery.records import decode_records
+from goqueue.wire.errors import OffsetOutOfRange
+from goqueue.wire.types import Index, Offset
+from log.entry import Entry, EntryKind
+from node.http.broker import Slice, StoredBatch
+
+ENTRIES_A_STEP = 256
+"""Entries fetched at once: bounds what one step of a read holds."""
+
+
+class EntryLog(Protocol):
+    """What reading asks of a group's log."""
+
+    def locate_offset(self, offset: Offset) -> Index | None: ...
+
+    def locate_time(self, time_ms: int) -> Index | None: ...
+
+    def entries(self, first: Index, *, max_bytes: int, max_count: int) -> list[Entry]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What is readable: offsets from `start` up to `end`, entries up to index `applied`."""
+
+    start: Offset
+    end: Offset
+    applied: Index
+
+
+class PartitionReader:
+    """Slices of one replica's log. Synchronous: the caller decides on which thread."""
+
+    def __init__(self, log: EntryLog, bounds: Callable[[], Bounds]) -> None:
+        self._log = log
+        self._bounds = bounds
+
+    def read(
+        self, offset: Offset, *, max_records: int, max_bytes: int, to_time_ms: int | None = None
+    ) -> Slice:
+        """Whole batches that cover `offset` on, at least one where there is any.
+
+        Raises `OffsetOutOfRange` beyond the end. Below the log start it begins at the log start.
+        A batch with log time >= `to_time_ms` ends the slice; `next_offset` then is its offset.
+        """
+        bounds = self._bounds()
+        if offset > bounds.end or offset < 0:
+            raise OffsetOutOfRange(offset, bounds.start, bounds.end)
+        at = max(offset, bounds.start)
+        found: list[StoredBatch] = []
+        if at < bounds.end:
+            at = self._collect(found, at, bounds, max_records, max_bytes, to_time_ms)
+        return Slice(found, at, bounds.start, bounds.end)
+
+    def ends_by_time(self, slice_: Slice, to_time_ms: int) -> bool:
+        """Whether the message at `next_offset` is stored here and at or after the time."""
+        if slice_.next_offset >= slice_.end_offset:
+            return False
+        time_ms = self.time_at(slice_.next_offset)
+        return time_ms is not None and time_ms >= to_time_ms
+
+    def time_at(self, offset: Offset) -> int | None:
+        """The log time of the message, None where it isn't stored (any more)."""
+        entry = self.entry_at(offset)
+        return None if entry is None else entry.time_ms
+
+    def entry_at(self, offset: Offset) -> Entry | None:
+        """The applied entry that holds the message."""
+        bounds = self._bounds()
+        if not bounds.start <= offset < bounds.end:
+            return None
+        index = self._log.locate_offset(offset)
+        if index is None:
+            return None
+        found = self._log.entries(index, max_bytes=1, max_count=1)
+        return found[0] if found else None
+
+    def offset_at(self, time_ms: int) -> Offset | None:
+        """The first offset with log time >= `time_ms`; None where no applied message has."""
+        bounds = self._bounds()
+        index = self._log.locate_time(time_ms)
+        while index is not None and index <= bounds.applied:
+            entries = self._log.entries(index, max_bytes=1 << 20, max_count=ENTRIES_A_STEP)
+            if not entries:
+                return None
+            for entry in entries:
+                if entry.index > bounds.applied:
+                    return None
+                if entry.kind == EntryKind.RECORDS and entry.time_ms >= time_ms:
+                    return max(entry.base_offset, bounds.start)
+            index = Index(entries[-1].index + 1)
+        return None
+
+    def _collect(
+        self,
+        found: list[StoredBatch],
+        at: Offset,
+        bounds: Bounds,
+        max_records: int,
+        max_bytes: int,
+        to_time_ms: int | None,
+    ) -> Offset:
+        """Fill `found` with batches from `at` on; the offset after the last of them."""
+        wanted = at + max_records
+        taken = 0
+        index = self._log.locate_offset(at)
+        while index is not None and index <= bounds.applied:
+            entries = self._log.entries(
+                index, max_bytes=max(1, max_bytes - taken), max_count=ENTRIES_A_STEP
+            )
+            for entry in entries:
+                if entry.index > bounds.applied:
+                    return at
+                if entry.kind != EntryKind.RECORDS:
+                    continue
+                for base, count, batch in stored_batches(entry):
+                    if base + count <= at:
+                        continue
+                    full = at >= wanted or taken >= max_bytes
+                    late = to_time_ms is not None and entry.time_ms >= to_time_ms
+                    if late or (found and full):
+                        return at
+                    found.append(StoredBatch(base, entry.time_ms, batch))
+                    taken += len(batch)
+                    at = Offset(base + count)
+            if not entries or at >= wanted or taken >= max_bytes:
+                return at
+            index = Index(entries[-1].index + 1)
+        return at
+
+
+def stored_batches(entry: Entry) -> list[tuple[Offset, int, memoryview]]:
+    """(base offset, count, batch) of every batch in a records entry."""
+    return [
+        (stored.base_offset, stored.count, stored.batch)
+        for stored in decode_records(entry.body, entry.base_offset)
+    ]

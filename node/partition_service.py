@@ -1,0 +1,166 @@
+"""What this node does for a partition's requests, its own and those its peers send on."""
+
+from __future__ import annotations
+
+import asyncio
+
+from goqueue.wire.errors import NotLeader, Timeout
+from goqueue.wire.types import GroupId, NodeId, Offset
+from node import rpc
+from node.http.broker import AppendResult, Slice
+from node.partition import PartitionHost
+from node.peer_link import PeerLink
+from node.replicas import Replicas
+from node.trace import trace_message
+
+READ_INDEX_TIMEOUT_S = 2.0
+
+
+class PartitionService:
+    """Requests to leaders of partitions on this node; each raises `NotLeader` elsewhere."""
+
+    def __init__(self, node: NodeId, replicas: Replicas, link: PeerLink) -> None:
+        self._node = node
+        self._replicas = replicas
+        link.handle(rpc.APPEND, self._append)
+        link.handle(rpc.READ, self._read)
+        link.handle(rpc.OFFSET_AT, self._offset_at)
+        link.handle(rpc.ENDS, self._ends)
+        link.handle(rpc.TRACE, self._trace)
+
+    # for this node's own front
+
+    async def append(
+        self,
+        group: GroupId,
+        batch: bytes,
+        *,
+        request_id: int,
+        validated: bool,
+        deadline_s: float,
+    ) -> AppendResult:
+        """Append as leader. `Timeout` (outcome unknown) where the entry didn't apply in time."""
+        done = self._host(group).append(batch, request_id=request_id, validated=validated)
+        try:
+            async with asyncio.timeout(deadline_s):
+                return await done
+        except TimeoutError:
+            raise Timeout("the replicas did not confirm in time") from None
+
+    async def read(self, request: rpc.ReadRequest) -> Slice:
+        """Read as leader, waiting for an append where nothing is there yet."""
+        host = self._host(GroupId.unpack(request.group))
+        self._require_leader(host)
+        found = await self.read_here(host, request)
+        if found.batches or request.wait_ms <= 0 or found.next_offset < found.end_offset:
+            return found
+        wait_s = request.wait_ms / 1000
+        if request.to_time_ms is not None:
+            wait_s = min(wait_s, (request.to_time_ms - host.group.log_time_ms()) / 1000)
+            if wait_s <= 0:  # whatever comes now is at or after the end that was asked for
+                return found
+        if not await host.wait_for_records(found.next_offset, wait_s):
+            self._require_leader(host)
+        return await self.read_here(host, request)
+
+    async def read_here(self, host: PartitionHost, request: rpc.ReadRequest) -> Slice:
+        """What this replica has applied, leader or not."""
+        return host.read(
+            Offset(request.offset),
+            max_records=request.max_records,
+            max_bytes=request.max_bytes,
+            to_time_ms=request.to_time_ms,
+        )
+
+    async def offset_at(self, group: GroupId, time_ms: int) -> Offset:
+        """First offset at or after the time, as leader; the end where there is none."""
+        host = self._host(group)
+        await self._confirm(host)
+        found = host.reader.offset_at(time_ms)
+        return host.end_offset if found is None else found
+
+    async def ends(self, groups: list[GroupId], *, linear: bool) -> list[rpc.PartitionEnds]:
+        """What is known here of each partition; with `linear`, only of those led here, as of a
+        moment after the question."""
+        hosts = [host for host in map(self._replicas.find, groups) if host is not None]
+        if not linear:
+            return [self._describe(host) for host in hosts]
+        answers = await asyncio.gather(
+            *(self._confirm(host) for host in hosts), return_exceptions=True
+        )
+        confirmed = [host for host, fault in zip(hosts, answers, strict=True) if fault is None]
+        return [self._describe(host) for host in confirmed]
+
+    async def trace(self, group: GroupId, offset: Offset) -> rpc.TraceAnswer:
+        """The message's timeline, as leader. Raises `NotFound`."""
+        host = self._host(group)
+        await self._confirm(host)
+        return trace_message(host, offset)
+
+    # for peers
+
+    async def _append(self, _peer: NodeId, payload: bytes) -> bytes:
+        group, request_id, validated, batch = rpc.decode_append(payload)
+        result = await self._host(group).append(batch, request_id=request_id, validated=validated)
+        return rpc.encode_appended(result)
+
+    async def _read(self, _peer: NodeId, payload: bytes) -> bytes:
+        return rpc.encode_slice(await self.read(rpc.decode_request(payload, rpc.ReadRequest)))
+
+    async def _offset_at(self, _peer: NodeId, payload: bytes) -> bytes:
+        request = rpc.decode_request(payload, rpc.OffsetRequest)
+        offset = await self.offset_at(GroupId.unpack(request.group), request.value)
+        return offset.to_bytes(8, "little")
+
+    async def _ends(self, _peer: NodeId, payload: bytes) -> bytes:
+        request = rpc.decode_request(payload, rpc.GroupsRequest)
+        groups = [GroupId.unpack(group) for group in request.groups]
+        return rpc.encode(rpc.EndsAnswer(await self.ends(groups, linear=request.linear)))
+
+    async def _trace(self, _peer: NodeId, payload: bytes) -> bytes:
+        request = rpc.decode_request(payload, rpc.OffsetRequest)
+        return rpc.encode(await self.trace(GroupId.unpack(request.group), Offset(request.value)))
+
+    # private
+
+    def _host(self, group: GroupId) -> PartitionHost:
+        host = self._replicas.find(group)
+        if host is None:
+            raise NotLeader(None)
+        return host
+
+    @staticmethod
+    def _require_leader(host: PartitionHost) -> None:
+        if not host.is_leader:
+            raise NotLeader(host.group.leader)
+
+    async def _confirm(self, host: PartitionHost) -> None:
+        """Return once this node is known to have led after the call: what it has applied then is
+        no older than the question. Raises `NotLeader`."""
+        self._require_leader(host)
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def answered(ok: bool, _index: int) -> None:
+            if not done.done():
+                done.set_result(ok)
+
+        host.group.read_index(answered)
+        try:
+            async with asyncio.timeout(READ_INDEX_TIMEOUT_S):
+                confirmed = await done
+        except TimeoutError:
+            confirmed = False
+        if not confirmed:
+            raise NotLeader(None)
+
+    @staticmethod
+    def _describe(host: PartitionHost) -> rpc.PartitionEnds:
+        return rpc.PartitionEnds(
+            host.id.pack(),
+            host.state.log_start_offset,
+            host.state.next_offset,
+            host.group.leader,
+            host.in_sync(),
+            host.log.size_bytes,
+            host.is_leader,
+        )

@@ -1,0 +1,56 @@
+"""The link to other nodes as the node's parts use it, and the link of a node that has none."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from goqueue.wire.types import GroupId, NodeId
+from raft.link import LinkDown
+
+Handler = Callable[[NodeId, bytes], Awaitable[bytes]]
+
+
+class PeerLink(Protocol):
+    """What `raft.link.PeerMesh` is to a node."""
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    def send(self, node: NodeId, group: GroupId, parts: Sequence[bytes | memoryview]) -> bool: ...
+
+    def backlog_bytes(self, node: NodeId) -> int: ...
+
+    def connected(self) -> Mapping[NodeId, Mapping[str, Any]]: ...
+
+    def handle(self, method: str, handler: Handler) -> None: ...
+
+    async def request(
+        self, node: NodeId, method: str, payload: bytes, timeout_s: float
+    ) -> bytes: ...
+
+
+class NoPeers:
+    """The link of a cluster of one: nobody is ever there."""
+
+    async def start(self) -> None:
+        return None
+
+    async def stop(self) -> None:
+        return None
+
+    def send(self, node: NodeId, group: GroupId, parts: Sequence[bytes | memoryview]) -> bool:
+        return False
+
+    def backlog_bytes(self, node: NodeId) -> int:
+        return 0
+
+    def connected(self) -> Mapping[NodeId, Mapping[str, Any]]:
+        return {}
+
+    def handle(self, method: str, handler: Handler) -> None:
+        return None
+
+    async def request(self, node: NodeId, method: str, payload: bytes, timeout_s: float) -> bytes:
+        raise LinkDown(node, sent=False)

@@ -1,0 +1,49 @@
+"""Follows the applied cluster state: after each change, what runs here is made to agree."""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from node.cluster import ClusterHost
+from node.replicas import Replicas
+
+RETRY_S = 1.0
+
+_log = structlog.get_logger("replicas")
+
+
+class Reconciler:
+    """A service that runs `Replicas.reconcile` after `changed()`, many changes at once."""
+
+    def __init__(self, cluster: ClusterHost, replicas: Replicas) -> None:
+        self._cluster = cluster
+        self._replicas = replicas
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def changed(self) -> None:
+        """The cluster state is another one."""
+        self._wake.set()
+
+    async def start(self) -> None:
+        self._task = asyncio.create_task(self._follow(), name="reconciler")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            self._task = None
+        self._replicas.stop_all()
+
+    async def _follow(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self._replicas.reconcile(self._cluster.state)
+            except Exception:  # noqa: BLE001 - the task's outermost loop
+                _log.exception("replicas_not_reconciled")
+                await asyncio.sleep(RETRY_S)
+                self._wake.set()

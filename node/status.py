@@ -1,0 +1,247 @@
+"""What this node says of itself and of the cluster: hello to peers, views, readiness, figures."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from coordinator.health import Standing
+from coordinator.state import ClusterState, Topic
+from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId, Offset
+from log.store import Store
+from node import rpc
+from node.cluster import ClusterHost
+from node.config import NodeConfig
+from node.http.broker import (
+    Check,
+    ClusterView,
+    NodeView,
+    PartitionView,
+    Readiness,
+    StatsView,
+    TopicStats,
+    TopicView,
+    VersionView,
+)
+from node.loop_lag import LoopLag
+from node.metrics import Metrics
+from node.replicas import Replicas
+from node.space_watch import DISK_LOW, SpaceWatch
+from node.topology import Topology
+from node.version import VERSION
+
+LAG_S_MAX = 2.0
+"""A loop this late is not ready for work."""
+
+
+_SHOWN = {Standing.UP: "alive", Standing.DOWN: "dead", Standing.WIPED: "wiped"}
+
+
+class NodeStatus:
+    """Views over the parts of one node; reads, decides nothing."""
+
+    def __init__(
+        self,
+        *,
+        config: NodeConfig,
+        store: Store,
+        cluster: ClusterHost,
+        replicas: Replicas,
+        topology: Topology,
+        lag: LoopLag,
+        space: SpaceWatch,
+        metrics: Metrics,
+    ) -> None:
+        self._config = config
+        self._node = NodeId(config.node_id)
+        self._store = store
+        self._cluster = cluster
+        self._replicas = replicas
+        self._topology = topology
+        self._lag = lag
+        self._space = space
+        self._metrics = metrics
+        metrics.before_render(self._set_gauges)
+        self._started_s = time.monotonic()
+        self._heard_ms: dict[NodeId, int] = {}
+        self.stopping = False
+
+    # peers
+
+    def hello(self) -> dict[str, Any]:
+        """What peers are told of this node's work."""
+        return {
+            DISK_LOW: self._space.is_low,
+            "leaders": len(self._replicas.led()),
+            "replicas": len(self._replicas.all()),
+            "stopping": self.stopping,
+        }
+
+    def heard(self, node: NodeId, now_ms: int) -> None:
+        """A peer's status arrived."""
+        self._heard_ms[node] = now_ms
+
+    @property
+    def version(self) -> VersionView:
+        return VERSION
+
+    @property
+    def fault(self) -> str | None:
+        """Why this process should be restarted."""
+        failed = self._store.failed
+        return None if failed is None else f"storage failed: {failed}"
+
+    # views
+
+    def topic_view(self, topic: Topic, ends: Mapping[int, rpc.PartitionEnds]) -> TopicView:
+        partitions = []
+        for number, placement in enumerate(topic.partitions):
+            replicas = tuple(voter.node for voter in placement.replicas)
+            group = GroupId(topic.id, number)
+            known = ends.get(number)
+            leader = known.leader if known is not None else self._topology.leader(group)
+            partitions.append(
+                PartitionView(
+                    partition=number,
+                    leader=leader,
+                    replicas=replicas,
+                    isr=tuple(known.isr) if known is not None else (),
+                    earliest=Offset(known.earliest if known is not None else 0),
+                    next=Offset(known.next if known is not None else 0),
+                    size_bytes=known.size_bytes if known is not None else 0,
+                )
+            )
+        config = dataclasses.asdict(topic.config)
+        return TopicView(
+            topic.name, str(topic.id), config, tuple(partitions), tuple(topic.warnings)
+        )
+
+    def cluster_view(self) -> ClusterView:
+        state = self._cluster.state
+        group = self._cluster.group
+        nodes = tuple(self._node_view(name, state) for name in self._names(state))
+        led = self._replicas.led()
+        under = [host for host in led if len(host.in_sync()) < len(host.voters)]
+        leaderless = [host for host in self._replicas.all() if host.group.leader is None]
+        return ClusterView(
+            cluster_id=f"{state.cluster_id:016x}" if state.cluster_id else "",
+            node=self._node,
+            controller=None if group is None else group.leader,
+            epoch=0 if group is None else group.term,
+            version=0 if group is None else group.applied_index,
+            has_quorum=self._cluster.has_quorum,
+            nodes=nodes,
+            topics=len(state.topics),
+            partitions=sum(len(topic.partitions) for topic in state.topics.values()),
+            under_replicated=len(under),
+            leaderless=len(leaderless),
+            problems=tuple(self._problems(nodes)),
+        )
+
+    def stats(self) -> StatsView:
+        topics: dict[str, TopicStats] = {}
+        for name, topic in self._cluster.state.topics.items():
+            hosts = [
+                host
+                for number in range(len(topic.partitions))
+                if (host := self._replicas.find(GroupId(topic.id, number))) is not None
+            ]
+            topics[name] = TopicStats(
+                len(topic.partitions),
+                sum(host.end_offset - host.state.log_start_offset for host in hosts),
+                sum(host.log.size_bytes for host in hosts),
+            )
+        return StatsView(
+            time.monotonic() - self._started_s,
+            topics,
+            {
+                "replicas": len(self._replicas.all()),
+                "leaders": len(self._replicas.led()),
+                "durable_lsn": self._store.durable_lsn,
+                "incarnation": f"{self._store.incarnation:016x}",
+                "free_bytes": self._space.free_bytes,
+                "loop_lag_worst_ms": round(self._lag.worst_s * 1000, 3),
+            },
+        )
+
+    def readiness(self) -> Readiness:
+        checks = {
+            "storage": _check(self.fault),
+            "cluster": _check(self._cluster.not_ready()),
+            "loop": _check(
+                f"the event loop was {self._lag.worst_s:.1f} s late"
+                if self._lag.worst_s > LAG_S_MAX
+                else None
+            ),
+        }
+        if self.stopping:
+            checks["lifecycle"] = Check("fail", "stopping")
+        return Readiness(all(check.status == "pass" for check in checks.values()), checks)
+
+    # private
+
+    def _set_gauges(self) -> None:
+        """The figures that are only worth counting when someone looks."""
+        metrics, group = self._metrics, self._cluster.group
+        hosts, led = self._replicas.all(), self._replicas.led()
+        metrics.up.set(0 if self.stopping else 1)
+        metrics.replicas.set(len(hosts))
+        metrics.led_partitions.set(len(led))
+        metrics.leaderless_partitions.set(sum(host.group.leader is None for host in hosts))
+        metrics.under_replicated_partitions.set(
+            sum(len(host.in_sync()) < len(host.voters) for host in led)
+        )
+        metrics.stored_bytes.set(sum(host.log.size_bytes for host in hosts))
+        metrics.connected_peers.set(len(self._cluster.hellos))
+        metrics.pending_bytes.set(self._replicas.pending_bytes)
+        if group is not None:
+            metrics.cluster_term.set(group.term)
+            metrics.cluster_commit_index.set(group.commit_index)
+            metrics.is_controller.set(1 if group.is_leader else 0)
+
+    def _names(self, state: ClusterState) -> list[NodeId]:
+        return sorted({*state.brokers, *map(NodeId, self._config.members)})
+
+    def _node_view(self, node: NodeId, state: ClusterState) -> NodeView:
+        broker = state.brokers.get(node)
+        told: Mapping[str, Any] = self._told(node)
+        return NodeView(
+            node=node,
+            status=_SHOWN[self._cluster.standing(node)],
+            http_url=broker.http_url if broker is not None else str(told.get("http_url", "")),
+            peer_address=broker.peer_address if broker is not None else "",
+            zone=broker.zone if broker is not None else "",
+            version=broker.version if broker is not None else "",
+            leaders=int(told.get("leaders", 0)),
+            replicas=int(told.get("replicas", 0)),
+            incarnation=broker.incarnation if broker is not None else 0,
+            joined_at_ms=broker.joined_at_ms if broker is not None else 0,
+            last_heartbeat_ms=self._heard_ms.get(node, 0),
+            labels=broker.labels if broker is not None else {},
+        )
+
+    def _told(self, node: NodeId) -> Mapping[str, Any]:
+        """What a node last said of itself."""
+        if node != self._node:
+            return self._cluster.hellos.get(node, {})
+        return {"leaders": len(self._replicas.led()), "replicas": len(self._replicas.all())}
+
+    def _problems(self, nodes: tuple[NodeView, ...]) -> list[str]:
+        found = [f"{view.node} is {view.status}" for view in nodes if view.status != "alive"]
+        if not self._cluster.has_quorum:
+            found.append(f"the {_name(CLUSTER_GROUP)} has no quorum as seen from {self._node}")
+        if self.fault is not None:
+            found.append(self.fault)
+        if self._space.is_low:
+            found.append(f"{self._node} is short of disk space: publishes are refused")
+        return found
+
+
+def _name(group: GroupId) -> str:
+    return "cluster group" if group == CLUSTER_GROUP else str(group)
+
+
+def _check(problem: str | None) -> Check:
+    return Check("pass") if problem is None else Check("fail", problem)

@@ -1,0 +1,84 @@
+"""Who leads what, and who can be reached, as this node knows it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from coordinator.state import ClusterState
+from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId
+from node.partition import PartitionHost
+from raft.group import RaftGroup
+
+HINTS_MAX = 10_000
+"""Remembered leaders of partitions that have no replica here."""
+
+
+class Topology:
+    """Answers from local groups where there are any, else from what leaders said last.
+
+    Implements `node.forwarding.Leadership`.
+    """
+
+    def __init__(
+        self,
+        node: NodeId,
+        *,
+        state: Callable[[], ClusterState],
+        cluster_voters: Callable[[], tuple[NodeId, ...]],
+        cluster_group: Callable[[], RaftGroup | None],
+        find: Callable[[GroupId], PartitionHost | None],
+        connected: Callable[[], Mapping[NodeId, Mapping[str, Any]]],
+    ) -> None:
+        self._node = node
+        self._state = state
+        self._cluster_voters = cluster_voters
+        self._cluster_group = cluster_group
+        self._find = find
+        self._connected = connected
+        self._hints: dict[GroupId, NodeId] = {}
+
+    def leader(self, group: GroupId) -> NodeId | None:
+        if group == CLUSTER_GROUP:
+            cluster = self._cluster_group()
+            if cluster is not None:
+                return _ready(cluster, self._node)
+            return next(iter(self._connected()), None)
+        host = self._find(group)
+        if host is not None:
+            return _ready(host.group, self._node)
+        connected = self._connected()
+        hint = self._hints.get(group)
+        if hint in connected:
+            return hint
+        return next((node for node in self.replicas(group) if node in connected), None)
+
+    def learn(self, group: GroupId, leader: NodeId) -> None:
+        """A node said, or showed, who leads a partition that has no replica here."""
+        if len(self._hints) >= HINTS_MAX:
+            self._hints.clear()
+        self._hints[group] = leader
+
+    def replicas(self, group: GroupId) -> tuple[NodeId, ...]:
+        if group == CLUSTER_GROUP:
+            return self._cluster_voters()
+        placement = self._state().placement(group)
+        return () if placement is None else tuple(voter.node for voter in placement.replicas)
+
+    def reachable(self, group: GroupId) -> int:
+        connected = self._connected()
+        return sum(node == self._node or node in connected for node in self.replicas(group))
+
+    async def changed(self, group: GroupId, timeout_s: float) -> None:
+        host = self._find(group)
+        if host is not None:
+            await host.wait_for_leadership(timeout_s)
+        else:
+            await asyncio.sleep(max(0.0, timeout_s))
+
+
+def _ready(group: RaftGroup, node: NodeId) -> NodeId | None:
+    """The group's leader; not this node before it may propose."""
+    leader = group.leader
+    return None if leader == node and not group.is_ready_leader else leader

@@ -1,0 +1,148 @@
+"""What a node does from time to time: retention, local snapshots, and handing leaderships back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from goqueue.wire.types import NodeId
+from node.cluster import ClusterHost
+from node.config import NodeConfig
+from node.flusher import Flusher
+from node.partition import PartitionHost
+from node.replicas import Replicas
+from raft.group import RaftGroup
+from raft.interfaces import SnapshotWork
+
+CLUSTER_SNAPSHOT_S = 1.0
+"""The cluster's state is small and every restart begins with it: it is snapshotted soon."""
+
+_log = structlog.get_logger("upkeep")
+
+
+class Upkeep:
+    """A service of periodic work; each kind runs by itself, and a failed round is logged."""
+
+    def __init__(
+        self,
+        node: NodeId,
+        *,
+        config: NodeConfig,
+        cluster: ClusterHost,
+        replicas: Replicas,
+        flusher: Flusher,
+    ) -> None:
+        self._node = node
+        self._config = config
+        self._cluster = cluster
+        self._replicas = replicas
+        self._flusher = flusher
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        storage, raft = self._config.storage, self._config.raft
+        rounds: list[tuple[float, Callable[[], Awaitable[None]]]] = [
+            (storage.retention_check_ms / 1000, self._retain),
+            (storage.snapshot_interval_ms / 1000, self._snapshot_partitions),
+            (CLUSTER_SNAPSHOT_S, self._snapshot_cluster),
+            (raft.leader_balance_ms / 1000, self._balance),
+        ]
+        self._tasks = [
+            asyncio.create_task(self._repeat(interval_s, work), name=work.__name__)
+            for interval_s, work in rounds
+        ]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        self._tasks = []
+
+    def snapshot_due(self, group: RaftGroup) -> None:
+        """Raft has applied enough of a group that its state is worth storing."""
+        host = self._replicas.find(group.id)
+        work = group.take_snapshot() if host is None else host.take_snapshot()
+        if work is not None:
+            task = asyncio.create_task(self._store(work))
+            self._tasks.append(task)
+            task.add_done_callback(self._tasks.remove)
+
+    async def hand_over_all(self, timeout_s: float) -> None:
+        """Give every leadership to another replica, before this node stops."""
+        groups = [host.group for host in self._replicas.led()]
+        cluster = self._cluster.group
+        if cluster is not None and cluster.is_ready_leader:
+            groups.append(cluster)
+        if not groups or len(self._cluster.voters) <= 1:
+            return
+        done = asyncio.gather(*(_transferred(group, None) for group in groups))
+        try:
+            async with asyncio.timeout(timeout_s):
+                await done
+        except TimeoutError:
+            left = sum(group.is_leader for group in groups)
+            _log.warning("leaderships_not_handed_over", left=left)
+
+    # rounds
+
+    async def _repeat(self, interval_s: float, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(interval_s)
+            try:
+                await work()
+            except Exception:  # noqa: BLE001 - the task's outermost loop
+                _log.exception("upkeep_failed", work=getattr(work, "__name__", "?"))
+
+    async def _retain(self) -> None:
+        for host in self._replicas.led():
+            host.propose_trim(host.group.log_time_ms())
+            await asyncio.sleep(0)
+
+    async def _snapshot_partitions(self) -> None:
+        for host in self._replicas.all():
+            if host.is_snapshot_due:
+                work = host.take_snapshot()
+                if work is not None:
+                    await self._store(work)
+
+    async def _snapshot_cluster(self) -> None:
+        group = self._cluster.group
+        work = group.take_snapshot() if group is not None else None
+        if work is not None:
+            await self._store(work)
+
+    async def _store(self, work: SnapshotWork) -> None:
+        try:
+            await self._flusher.keep(work.run)
+        except OSError as error:  # the log still has what it would have held
+            _log.warning("snapshot_not_stored", problem=str(error))
+
+    async def _balance(self) -> None:
+        """One leadership a round drifts to the replica that the placement prefers."""
+        for host in self._replicas.led():
+            preferred = self._preferred(host)
+            if preferred in (None, self._node) or not self._cluster.is_present(preferred):
+                continue
+            matches = host.matches()
+            if matches.get(preferred, 0) >= host.group.commit_index:
+                if await _transferred(host.group, preferred):
+                    _log.info("leadership_moved", group=str(host.id), to=preferred)
+                return
+
+    def _preferred(self, host: PartitionHost) -> NodeId | None:
+        placement = self._cluster.state.placement(host.id)
+        return None if placement is None else placement.preferred
+
+
+async def _transferred(group: RaftGroup, to: NodeId | None) -> bool:
+    done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+    def ended(ok: bool) -> None:
+        if not done.done():
+            done.set_result(ok)
+
+    group.transfer_leadership(to, ended)
+    return await done

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 from goqueue import Client, GoQueueError
@@ -43,6 +44,8 @@ def main() -> int:
         return 1
     except KeyboardInterrupt:
         pass
+    except BrokenPipeError:  # whoever reads this has seen enough, as `head` has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     print(f"{count} messages", file=sys.stderr)
     return 0
 

@@ -214,15 +214,22 @@ def error_of(answer: Answer) -> GoQueueError:
     error: GoQueueError
     try:
         error = GoQueueError.from_body(msgspec.json.decode(answer.body, type=dict[str, object]))
-        if "status" not in error.to_body() or error.http_status != answer.status:
-            error.http_status = answer.status
+        error.http_status = answer.status
     except (msgspec.DecodeError, UnicodeDecodeError):
         text = answer.body[:200].decode(errors="replace").strip() or f"HTTP {answer.status}"
         error = Busy(text) if answer.status == 429 else _plain_error(answer.status, text)
+    if error.outcome == "none" and _part_unknown(error.data.get("results")):
+        error.outcome = "unknown"
     retry_after = answer.headers.get("Retry-After", "")
     if retry_after.isdigit():
         error.data.setdefault("retry_after_s", int(retry_after))
     return error
+
+
+def _part_unknown(results: object) -> bool:
+    """A publish that failed as a whole tells its first error; another part's may be worse."""
+    parts: list[object] = results if isinstance(results, list) else []
+    return any(isinstance(part, dict) and part.get("outcome") == "unknown" for part in parts)
 
 
 def _plain_error(status: int, text: str) -> GoQueueError:

@@ -286,6 +286,20 @@ async def test_a_refusal_after_an_attempt_that_may_have_happened_is_of_unknown_o
     assert refused.value.outcome == "unknown"
 
 
+async def test_a_publish_is_not_repeated_if_a_part_of_it_may_have_happened(
+    client: AsyncClient, cluster: FakeCluster
+) -> None:
+    cluster.create("orders", 1)
+    parts = [NoQuorum().to_body(), OutcomeUnknown().to_body()]
+    cluster.faults.append(NoQuorum(results=parts))
+
+    with pytest.raises(NoQuorum) as refused:
+        await client.publish("orders", "v")
+
+    assert refused.value.outcome == "unknown"
+    assert len(cluster.bodies) == 1
+
+
 async def test_a_server_that_does_not_answer_is_a_timeout_with_unknown_outcome(
     url: str, cluster: FakeCluster
 ) -> None:

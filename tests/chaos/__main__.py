@@ -109,11 +109,12 @@ async def run(options: argparse.Namespace, folder: Path) -> int:
 
 
 def progress(history: History) -> str:
-    kill = next(e for e in reversed(history.events) if e["type"] == "kill")
-    since = [e for e in history.events[-5000:] if e["time"] >= kill["time"] - 30]
-    worst = [g.seconds for g in report.gaps(since) if g.seconds >= 0][-len(kill["partitions"]) :]
-    acked = sum(len(e["offsets"]) for e in history.events if e["type"] == "ok")
-    return f"gaps {[round(s, 3) for s in worst]}, {acked} acked"
+    """The gaps of the last kill, and what was acked so far."""
+    at = next(
+        n for n in reversed(range(len(history.events))) if history.events[n]["type"] == "kill"
+    )
+    gaps = [round(gap.seconds, 3) for gap in report.gaps(history.events[at:])]
+    return f"gaps {gaps} s, {history.acked} acked"
 
 
 def conclude(

@@ -118,7 +118,7 @@ class Publisher:
         await asyncio.sleep(RETRY_S)
 
     def _make(self, partition: int) -> Request:
-        count = {"plain": self._rng.randrange(1, 4), "json": 5, "batch": 20}[self.kind]
+        count = {"plain": self._rng.randrange(1, 4), "json": 2, "batch": 6}[self.kind]
         first = self._next_value
         self._next_value += count
         values = [f"{self.name}.{n}.{'x' * 40}" for n in range(first, first + count)]

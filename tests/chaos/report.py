@@ -32,11 +32,10 @@ class Gap:
 def gaps(events: Iterable[Event]) -> list[Gap]:
     """One gap for every partition led by a killed node."""
     listed = list(events)
-    partition_of = {e["op"]: e["partition"] for e in listed if e["type"] == "invoke"}
     acks: dict[int, list[tuple[float, float]]] = defaultdict(list)
     for event in listed:
         if event["type"] == "ok":
-            acks[partition_of[event["op"]]].append((event["sent"], event["time"]))
+            acks[event["partition"]].append((event["sent"], event["time"]))
     firsts = {partition: _first_ack_sent_from(found) for partition, found in acks.items()}
     found = []
     for number, kill in enumerate(e for e in listed if e["type"] == "kill"):

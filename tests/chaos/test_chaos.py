@@ -161,7 +161,16 @@ def timeline(*acks: tuple[float, float, int], kills: dict[float, list[int]]) -> 
     events: list[Event] = []
     for op, (sent, came, partition) in enumerate(acks):
         events.append({"type": "invoke", "op": op, "partition": partition, "time": sent})
-        events.append({"type": "ok", "op": op, "sent": sent, "time": came, "offsets": [op]})
+        events.append(
+            {
+                "type": "ok",
+                "op": op,
+                "partition": partition,
+                "sent": sent,
+                "time": came,
+                "offsets": [op],
+            }
+        )
     for at, partitions in kills.items():
         events.append({"type": "kill", "node": "n", "partitions": partitions, "at": at})
     return events

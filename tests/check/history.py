@@ -30,7 +30,9 @@ class History:
     def __init__(self, path: Path | None = None) -> None:
         self.events: list[Event] = []
         self._file: IO[str] | None = path.open("w") if path else None
+        self.acked = 0
         self._next = 0
+        self._partition_of: dict[int, int] = {}
 
     def __enter__(self) -> History:
         return self
@@ -51,6 +53,7 @@ class History:
     def invoke(self, publisher: str, partition: int, key: str | None, values: list[str]) -> int:
         """The number of the operation that begins now."""
         self._next += 1
+        self._partition_of[self._next] = partition
         self._add(
             "invoke",
             op=self._next,
@@ -62,7 +65,15 @@ class History:
         return self._next
 
     def ok(self, op: int, offsets: Sequence[int], *, sent: float, duplicate: bool = False) -> None:
-        self._add("ok", op=op, offsets=list(offsets), sent=sent, duplicate=duplicate)
+        self.acked += len(offsets)
+        self._add(
+            "ok",
+            op=op,
+            partition=self._partition_of.pop(op),
+            offsets=list(offsets),
+            sent=sent,
+            duplicate=duplicate,
+        )
 
     def fail(self, op: int, error: str) -> None:
         self._add("fail", op=op, error=error)

@@ -219,6 +219,25 @@ class GroupLog:
             self.damaged = None
             self._record_damage(0, 0)
 
+    def repair(self, entry: Entry) -> bool:
+        """Puts any replica's copy of a damaged entry in place; whether it was the same entry.
+
+        It is, if index, term and CRC agree with the term index. Waits for a sync. Once the whole
+        damaged range can be read again, the quarantine ends.
+        """
+        if self.damaged is None or entry.index >= self._tail.first:
+            return False
+        try:
+            if not self.disk_segments.repair(entry):
+                return False
+            first, last = self.damaged
+            while first <= last:
+                first = Index(self.cold_entries(first)[-1].index + 1)
+        except Damaged:
+            return True
+        self.lift_quarantine()
+        return True
+
     # -- reads
 
     def term_at(self, index: Index) -> Term | None:
@@ -250,6 +269,19 @@ class GroupLog:
         if first >= self._tail.first:
             return self._tail.take(first, max_bytes, max_count)
         return self._read_segments(first, max_bytes, max_count)
+
+    def is_cold(self, first: Index) -> bool:
+        """Whether reading from here asks the disk: then `cold_entries` may do it off the loop."""
+        return first < self._tail.first
+
+    def cold_entries(
+        self, first: Index, *, max_bytes: int = 1 << 20, max_count: int = 1 << 30
+    ) -> list[Entry]:
+        """As `entries`, for a cold `first`, from any thread.
+
+        Raises Damaged without quarantining: read by `entries`, on the loop's thread, to have that.
+        """
+        return self.disk_segments.read(first, self.last_index, max_bytes, max_count)
 
     def locate_offset(self, offset: Offset) -> Index | None:
         """The last entry with records whose base offset is at or below this one.

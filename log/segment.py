@@ -11,6 +11,7 @@ One thread writes; any thread reads entries that were written before.
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Iterator, Sequence
 
 from crc32c import crc32c
@@ -60,6 +61,7 @@ class Segment:
         self._interval_bytes = interval_bytes
         self._base = f"{directory}/{first_index:016x}"
         self._index: OffsetIndex | None = None
+        self._index_load = threading.Lock()
         self._index_end = FILE_HEADER_BYTES
 
     @property
@@ -155,10 +157,11 @@ class Segment:
         self.first_time_ms = head.time_ms
         self.count = last_index - self.first_index + 1
 
-    def rebuild(self, last_index: int) -> int:
+    def rebuild(self, last_index: int, *, cut: bool = False) -> int:
         """Scans the segment for entries up to this one; returns the last that is sound.
 
-        Rewrites the term index where files may be written.
+        The term index is rewritten where all were found, or with `cut`: else it still tells what
+        the damaged entries were.
         """
         self.check_header(SEGMENT_SUFFIX)
         terms = []
@@ -171,12 +174,34 @@ class Segment:
             terms.append(_TERM.pack(self.end, entry.crc, entry.term))
             self.end += len(entry.frame)
             self.count += 1
-        if self._files.write:
+        if self._files.write and (cut or self.last_index == last_index):
             path = self.path(TERMS_SUFFIX)
             with self._files.borrow(path, create=True) as handle:
                 self._files.disk.truncate(handle, 0)
                 self._files.disk.pwritev(handle, [self._header(TERMS_SUFFIX), *terms], 0)
         return self.last_index
+
+    def keep_damaged(self, last_index: int) -> None:
+        """Goes on with a segment in which entries up to this one are damaged."""
+        self.count = last_index - self.first_index + 1
+        if self._files.disk.exists(self.path()):
+            self.end = self._files.disk.size(self.path())
+
+    def repair(self, entry: Entry) -> bool:
+        """Puts a replica's copy in place of a damaged entry, synced; whether it is that entry."""
+        position, crc, term = self._term(entry.index)
+        if (crc, term) != (entry.crc, entry.term):
+            return False
+        if entry.index < self.last_index:
+            following = self._term(entry.index + 1)[0]
+            if following != position + len(entry.frame):
+                return False
+        with self._files.borrow(self.path(), create=True) as handle:
+            self._files.disk.pwritev(handle, [entry.frame], position)
+            self._files.disk.pwritev(handle, [self._header(SEGMENT_SUFFIX)], 0)
+            self._files.disk.fdatasync(handle)
+        self.end = max(self.end, position + len(entry.frame))
+        return True
 
     def check_header(self, suffix: str) -> None:
         """Raises Damaged or NewerFormat where the file is not this segment's."""
@@ -232,26 +257,30 @@ class Segment:
 
     def index(self) -> OffsetIndex:
         """The offset index, loaded at first use."""
-        if self._index is None:
-            path = self.path(OFFSETS_SUFFIX)
-            index = OffsetIndex(self._interval_bytes)
-            try:
-                self.check_header(OFFSETS_SUFFIX)
-                with self._files.borrow(path) as handle:
-                    size = self._files.disk.size(path) - FILE_HEADER_BYTES
-                    data = self._files.disk.pread(handle, size, FILE_HEADER_BYTES)
-                sound = index.load(data, self.first_index, self.last_index)
-                self._index_end = FILE_HEADER_BYTES + sound
-            except Damaged:
-                self._renew_offsets(path)
-            self._index = index
-        return self._index
+        with self._index_load:
+            if self._index is None:
+                self._index = self._load_index()
+            return self._index
 
     def drop_index(self) -> None:
         """Frees the offset index's memory; it is loaded again when needed."""
         self._index = None
 
     # -- private
+
+    def _load_index(self) -> OffsetIndex:
+        path = self.path(OFFSETS_SUFFIX)
+        index = OffsetIndex(self._interval_bytes)
+        try:
+            self.check_header(OFFSETS_SUFFIX)
+            with self._files.borrow(path) as handle:
+                size = self._files.disk.size(path) - FILE_HEADER_BYTES
+                data = self._files.disk.pread(handle, size, FILE_HEADER_BYTES)
+            sound = index.load(data, self.first_index, self.last_index)
+            self._index_end = FILE_HEADER_BYTES + sound
+        except Damaged:
+            self._renew_offsets(path)
+        return index
 
     def _renew_offsets(self, path: str) -> None:
         self._index_end = FILE_HEADER_BYTES

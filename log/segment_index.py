@@ -79,17 +79,15 @@ class OffsetIndex:
         self._since_time = self._since_offset = self._interval_bytes
         return len(self._by_time) * ITEM_BYTES
 
-    def before_offset(self, offset: int) -> int:
-        """The index of the last item whose records begin at or below this offset, else 0."""
+    def before_offset(self, offset: int, last_index: int) -> int:
+        """The last item up to `last_index` whose records begin at or below this offset, else 0."""
         items = self._by_offset
-        at = bisect_right(items, offset, key=attrgetter("base_offset"))
-        return items[at - 1].entry_index if at else 0
+        return _up_to(items, bisect_right(items, offset, key=attrgetter("base_offset")), last_index)
 
-    def before_time(self, time_ms: int) -> int:
-        """The index of the last item of an earlier time, else 0."""
+    def before_time(self, time_ms: int, last_index: int) -> int:
+        """The last item up to `last_index` of an earlier time, else 0."""
         items = self._by_time
-        at = bisect_left(items, time_ms, key=attrgetter("time_ms"))
-        return items[at - 1].entry_index if at else 0
+        return _up_to(items, bisect_left(items, time_ms, key=attrgetter("time_ms")), last_index)
 
     def _put(self, item: Item) -> None:
         self._by_time.append(item)
@@ -101,3 +99,9 @@ def encode_item(item: Item) -> bytes:
     """The item's bytes in the file."""
     packed = _ITEM.pack(*item)
     return packed + crc32c(packed).to_bytes(4, "little")
+
+
+def _up_to(items: list[Item], at: int, last_index: int) -> int:
+    while at and items[at - 1].entry_index > last_index:
+        at -= 1  # an entry truncated in the log, not yet here
+    return items[at - 1].entry_index if at else 0

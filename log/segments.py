@@ -66,6 +66,7 @@ class GroupSegments:
         """Adds entries without syncing them; those already there are passed over."""
         if self.chain and entries and entries[0].index <= self.last_index:
             entries = entries[self.last_index + 1 - entries[0].index :]
+        assert not (self.chain and entries) or entries[0].index == self.last_index + 1
         run: list[Entry] = []
         size = 0
         time_ms = 0
@@ -150,8 +151,8 @@ class GroupSegments:
                 segment.first_time_ms = segment.first_time_ms or (
                     found[number - 1].first_time_ms if number else 0
                 )
-            if sealed:
-                segment.count = expected - segment.first_index + 1
+                if sealed:
+                    segment.keep_damaged(expected)
         self.chain = tuple(segment for segment in found if segment.count)
         if self.chain and self._files.write:
             self.chain[-1].index()
@@ -172,7 +173,7 @@ class GroupSegments:
             if kept and segment.first_index != kept[-1].last_index + 1:
                 break
             try:
-                segment.rebuild(1 << 63)
+                segment.rebuild(1 << 63, cut=True)
             except Damaged:
                 break
             if not segment.count:
@@ -195,6 +196,10 @@ class GroupSegments:
         segment = self._holding(first)
         return segment.read(first, min(last, segment.last_index), max_bytes, max_count)
 
+    def repair(self, entry: Entry) -> bool:
+        """Replaces a damaged entry; whether the copy is the entry that was there."""
+        return self._holding(entry.index).repair(entry)
+
     def identity(self, index: int) -> tuple[int, int]:
         """(term, CRC) of an entry by the term index, by which any replica can supply it."""
         return self._holding(index).identity(index)
@@ -207,7 +212,7 @@ class GroupSegments:
         for segment in reversed(self.chain):
             if segment.first_index > last:
                 continue
-            start = self._index_of(segment).before_offset(offset) or segment.first_index
+            start = self._index_of(segment).before_offset(offset, last) or segment.first_index
             answer = None
             for entry in segment.scan(start, min(last, segment.last_index)):
                 if entry.record_count:
@@ -225,7 +230,7 @@ class GroupSegments:
         if not at:
             self._check_head(first)
         for segment in self.chain[max(0, at - 1) :]:
-            start = self._index_of(segment).before_time(time_ms) or segment.first_index
+            start = self._index_of(segment).before_time(time_ms, last) or segment.first_index
             for entry in segment.scan(start, min(last, segment.last_index)):
                 if entry.time_ms >= time_ms:
                     return entry.index

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from goqueue.wire.types import GroupId, TopicId
+from goqueue.wire.types import GroupId, Index, TopicId
 from log.config import StorageConfig
 from log.disk import Disk
 from log.entry import Entry, EntryKind, make_entry
@@ -116,7 +116,7 @@ def everything(log: GroupLog) -> list[Entry]:
     index = log.first_index
     while index <= log.last_index:
         entries += log.entries(index, max_bytes=100)
-        index = entries[-1].index + 1
+        index = Index(entries[-1].index + 1)
     return entries
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from goqueue.wire.types import Index
+from goqueue.wire.types import GroupId, Index, Term
 from log.entry import Entry
 from log.memory_disk import MemoryDisk
 from log.store import Store
@@ -34,15 +34,14 @@ class Workload:
 
     def __init__(self) -> None:
         self.disk = MemoryDisk()
-        self.must: list[tuple[int, dict[object, list[bytes]], dict[object, int]]] = []
-        self.may: dict[object, list[list[bytes]]] = {GROUP: [[]], OTHER: [[]]}
-        self.stamps: list[tuple[int, object, int]] = []
+        self.must: list[tuple[int, dict[GroupId, list[bytes]], dict[GroupId, int]]] = []
+        self.may: dict[GroupId, list[list[bytes]]] = {GROUP: [[]], OTHER: [[]]}
         self.store = open_store(self.disk, CONFIG)
         for group in (GROUP, OTHER):
             group_of(self.store, group)
         self.flush()
 
-    def change(self, group: object, entries: list[Entry], *, truncate: int | None = None) -> None:
+    def change(self, group: GroupId, entries: list[Entry], *, truncate: int | None = None) -> None:
         log = self.store.group(group)
         if truncate is not None:
             log.truncate_from(Index(truncate))
@@ -83,7 +82,7 @@ def workload() -> Workload:
         work.change(GROUP, [entry(log.last_index + 1, 1)])
         if number % 2 == 0:
             work.flush()
-    log.save_hard_state(2, "n3")
+    log.save_hard_state(Term(2), "n3")
     work.flush()
     work.change(OTHER, [entry(1, 2), entry(2, 2)])
     checkpoint(work.store)
@@ -157,9 +156,10 @@ def test_a_torn_last_block_is_cut_and_the_log_goes_on(cut: int) -> None:
     trace = list(disk.trace)
     at = next(n for n in range(before, len(trace)) if trace[n][0] == "write")
     number, offset, data = trace[at][1]
+    assert isinstance(data, bytes)
 
     torn = MemoryDisk.replay(trace[:at])
-    torn._do("write", number, offset, bytes(data)[:cut])
+    torn._do("write", number, offset, data[:cut])
     rebooted = torn.clone()
     reopened = open_store(rebooted, seed=2)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from goqueue.wire.types import Index, Offset
+from goqueue.wire.types import GroupId, Index, Offset, Term
 from log.entry import Entry
 from log.errors import LogError, WalDamaged
 from log.group import GroupLog
@@ -44,20 +44,20 @@ class Truth:
         return max(self.snapshots, default=0)
 
 
-def small_log() -> tuple[MemoryDisk, dict[object, Truth]]:
+def small_log() -> tuple[MemoryDisk, dict[GroupId, Truth]]:
     """Two groups, sealed and active segments, a checkpoint, snapshots, two write-ahead files."""
     disk = MemoryDisk()
     store = open_store(disk, TINY)
     first, second = group_of(store, GROUP), group_of(store, OTHER)
     append(first, 4, size=6)
-    first.save_hard_state(2, "n2")
+    first.save_hard_state(Term(2), "n2")
     flush(store)
     for index in (2, 4):
         first.save_snapshot(Index(index), f"state {index}".encode()).run()
     checkpoint(store)
     append(first, 2, 2, size=6)
     append(second, 1, 2, size=3)
-    second.save_hard_state(2, None)
+    second.save_hard_state(Term(2), None)
     flush(store)
     first.truncate_from(Index(6))
     first.append([entry(6, 3, size=4, records=0)])
@@ -67,7 +67,7 @@ def small_log() -> tuple[MemoryDisk, dict[object, Truth]]:
     seal(store)
     assert store.wal_files >= 2
     assert len(first.segments()) >= 2
-    truths: dict[object, Truth] = {
+    truths: dict[GroupId, Truth] = {
         GROUP: Truth(everything(first), (2, "n2"), {2: b"state 2", 4: b"state 4"}),
         OTHER: Truth(everything(second), (2, None), {}),
     }
@@ -82,7 +82,7 @@ def damages(disk: MemoryDisk) -> Iterator[tuple[str, int, int]]:
                 yield path, byte, bit
 
 
-def judge(store: Store, truths: dict[object, Truth], what: object) -> bool:
+def judge(store: Store, truths: dict[GroupId, Truth], what: object) -> bool:
     """Asserts that nothing read is wrong; whether damage showed."""
     shown = False
     for group, truth in truths.items():

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
-from goqueue.wire.types import Index
+from goqueue.wire.types import Index, Term
 from log.disk import OsDisk
 from log.errors import (
     DirectoryLocked,
@@ -276,7 +276,7 @@ def damaged_log() -> tuple[MemoryDisk, str]:
     store = open_store(disk, replace(SMALL, segment_bytes=1 << 20))
     log = group_of(store)
     append(log, 10)
-    log.save_hard_state(3, "n2")
+    log.save_hard_state(Term(3), "n2")
     flush(store)
     store.close()
     open_store(disk, replace(SMALL, segment_bytes=1 << 20), seed=2).close()
@@ -360,3 +360,27 @@ def test_damaged_write_ahead_log_costs_the_incarnation_and_keeps_the_segments() 
     again.group(GROUP).lift_quarantine()
     flush(again)
     assert not open_store(damaged.clone(), seed=4).group(GROUP).quarantined
+
+
+def test_damaged_entry_is_repaired_from_any_replica_that_has_the_same_one() -> None:
+    disk, path = damaged_log()
+    content = disk.content(path)
+    for index in (4, 7):
+        content[bytes(content).find(f"{index}.1:".encode())] ^= 1
+    store = open_store(disk, seed=3)
+    log = store.group(GROUP)
+    for index in (4, 7):
+        with pytest.raises(EntryDamaged):
+            log.entry(Index(index))
+
+    assert not log.repair(entry(4, 2))
+    assert log.repair(entry(4))
+    assert log.quarantined
+    assert log.repair(entry(7))
+
+    assert not log.quarantined
+    assert everything(log) == [entry(n) for n in range(1, 11)]
+    flush(store)
+    reopened = open_store(disk.clone(), seed=4).group(GROUP)
+    assert not reopened.quarantined
+    assert everything(reopened) == [entry(n) for n in range(1, 11)]

@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from goqueue.wire.types import GroupId, Index, Term
 from log.entry import Entry
 from log.flush import FlushJob
 from log.memory_disk import MemoryDisk
@@ -37,12 +38,12 @@ class LogAgainstModel(RuleBasedStateMachine):
         super().__init__()
         self.disk = MemoryDisk()
         self.store = open_store(self.disk, LIMITS)
-        self.entries: dict[object, list[Entry]] = {}
-        self.hard: dict[object, tuple[int, str | None]] = {}
-        self.durable: dict[object, list[Entry]] = {}
-        self.durable_hard: dict[object, tuple[int, str | None]] = {}
-        self.history: dict[object, list[list[bytes]]] = {group: [] for group in GROUPS}
-        self.hard_history: dict[object, list[tuple[int, str | None]]] = {}
+        self.entries: dict[GroupId, list[Entry]] = {}
+        self.hard: dict[GroupId, tuple[int, str | None]] = {}
+        self.durable: dict[GroupId, list[Entry]] = {}
+        self.durable_hard: dict[GroupId, tuple[int, str | None]] = {}
+        self.history: dict[GroupId, list[list[bytes]]] = {group: [] for group in GROUPS}
+        self.hard_history: dict[GroupId, list[tuple[int, str | None]]] = {}
         self.job: FlushJob | None = None
         self.term = 1
         for group in GROUPS:
@@ -58,12 +59,12 @@ class LogAgainstModel(RuleBasedStateMachine):
         self.history = {group: [frames(self.entries[group])] for group in GROUPS}
         self.hard_history = {group: [self.hard[group]] for group in GROUPS}
 
-    def note_change(self, group: object) -> None:
+    def note_change(self, group: GroupId) -> None:
         self.history[group].append(frames(self.entries[group]))
         self.hard_history[group].append(self.hard[group])
 
     @rule(group=st.sampled_from(GROUPS), count=st.integers(1, 4), size=st.integers(0, 120))
-    def append(self, group: object, count: int, size: int) -> None:
+    def append(self, group: GroupId, count: int, size: int) -> None:
         log = self.store.group(group)
         new = [entry(log.last_index + 1 + n, self.term, size=size) for n in range(count)]
         log.append(new)
@@ -71,21 +72,21 @@ class LogAgainstModel(RuleBasedStateMachine):
         self.note_change(group)
 
     @rule(group=st.sampled_from(GROUPS), back=st.integers(0, 12), size=st.integers(0, 60))
-    def conflict(self, group: object, back: int, size: int) -> None:
+    def conflict(self, group: GroupId, back: int, size: int) -> None:
         log = self.store.group(group)
         if log.last_index == 0:
             return
         index = max(1, log.last_index - back)
         self.term += 1
-        log.truncate_from(index)
+        log.truncate_from(Index(index))
         log.append([entry(index, self.term, size=size)])
         self.entries[group][index - 1 :] = [entry(index, self.term, size=size)]
         self.note_change(group)
 
     @rule(group=st.sampled_from(GROUPS), vote=st.sampled_from([None, "n1", "n2"]))
-    def vote(self, group: object, vote: str | None) -> None:
+    def vote(self, group: GroupId, vote: str | None) -> None:
         self.term += 1
-        self.store.group(group).save_hard_state(self.term, vote)
+        self.store.group(group).save_hard_state(Term(self.term), vote)
         self.hard[group] = (self.term, vote)
         self.note_change(group)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
 
-from goqueue.wire.types import Index, Lsn, Offset
+from goqueue.wire.types import Index, Lsn, Offset, Term
 from log.entry import EntryKind, make_entry
 from log.errors import EntryMissing
 from log.memory_disk import MemoryDisk
@@ -66,7 +67,7 @@ def test_hard_state_is_durable_after_its_flush() -> None:
     log = group_of(store)
     flush(store)
 
-    log.save_hard_state(4, "n2")
+    log.save_hard_state(Term(4), "n2")
 
     assert not log.hard_state_durable
     flush(store)
@@ -85,7 +86,7 @@ def test_the_shell_is_told_once_a_block_and_may_flush_at_once() -> None:
     flush(store)
     assert told == ["dirty", "durable"]
 
-    store.on_dirty = lambda: flush(store)  # type: ignore[assignment, return-value]
+    store.on_dirty = lambda: flush(store)  # type: ignore[assignment]
     append(log)
 
     assert log.durable_index == log.spilled_index == 4
@@ -151,7 +152,7 @@ def test_terms_and_votes_of_relaxed_groups_are_always_synced() -> None:
     log.relaxed = True
     flush(store)
 
-    lsn = log.save_hard_state(2, "n1")
+    lsn = log.save_hard_state(Term(2), "n1")
     job = store.take_flush(1000)
 
     assert job is not None
@@ -177,7 +178,7 @@ def test_close_syncs_what_relaxed_groups_wrote() -> None:
     store.complete_spill(job)
     store.close()
 
-    lost_all_unsynced = disk.crash(__import__("random").Random(1), keep=0.0)
+    lost_all_unsynced = disk.crash(random.Random(1), keep=0.0)
     assert open_store(lost_all_unsynced, seed=2).group(GROUP).last_index == 2
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import ssl
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -60,6 +61,7 @@ class LoopThread:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
         if loop is not None and thread is not None:
+            asyncio.run_coroutine_threadsafe(_end_tasks(), loop).result()
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
             loop.close()
@@ -261,8 +263,12 @@ class Client:
         runs = self._client.runs(
             topic, partition, offset, from_time=from_time, to_time=to_time, follow=follow
         )
-        while (run := self._thread.run(_next(runs))) is not None:
-            yield from run
+        try:
+            while (run := self._thread.run(_next(runs))) is not None:
+                yield from run
+        finally:
+            with suppress(Closed):
+                self._thread.run(runs.aclose())
 
     # the cluster
 
@@ -396,5 +402,14 @@ class BlockingProducer:
 _CHUNK_MESSAGES = 500
 
 
-async def _next(runs: AsyncIterator[list[Message]]) -> list[Message] | None:
+async def _next(runs: AsyncGenerator[list[Message], None]) -> list[Message] | None:
     return await anext(runs, None)
+
+
+async def _end_tasks() -> None:
+    """Nothing is left half done on a loop that stops: an iteration that nobody finished, say."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_asyncgens()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -32,6 +33,7 @@ from goqueue.reading import (
     PAGE_LIMIT,
     Time,
     decode_page,
+    interleaved,
     merged,
     partition_pages,
     time_ms,
@@ -297,17 +299,20 @@ class AsyncClient:
         from_time: Time | None = None,
         to_time: Time | None = None,
         follow: bool = False,
-    ) -> AsyncIterator[Message]:
+    ) -> AsyncGenerator[Message, None]:
         """Iterate over a partition, or over a whole topic in the order of the log's times.
 
         Ends where the partition ended when iteration began. `follow` goes on for ever, or until
-        `to_time`; it needs a partition.
+        `to_time`; over a whole topic messages then come as they arrive, in order only within each
+        partition.
         """
-        async for run in self.runs(
+        runs = self.runs(
             topic, partition, offset, from_time=from_time, to_time=to_time, follow=follow
-        ):
-            for message in run:
-                yield message
+        )
+        async with aclosing(runs):
+            async for run in runs:
+                for message in run:
+                    yield message
 
     async def runs(
         self,
@@ -318,10 +323,8 @@ class AsyncClient:
         from_time: Time | None = None,
         to_time: Time | None = None,
         follow: bool = False,
-    ) -> AsyncIterator[list[Message]]:
+    ) -> AsyncGenerator[list[Message], None]:
         """As `messages`, a list at a time."""
-        if follow and partition is None:
-            raise ValueError("following needs a partition")
         count = await self._partition_count(topic) if partition is None else 0
         readers = [
             self.pages(topic, number, offset, from_time=from_time, to_time=to_time, follow=follow)
@@ -331,8 +334,10 @@ class AsyncClient:
             async for page in readers[0]:
                 yield page.messages
             return
-        async for run in merged(readers):
-            yield run
+        runs = interleaved(readers) if follow else merged(readers)
+        async with aclosing(runs):
+            async for run in runs:
+                yield run
 
     # the cluster
 

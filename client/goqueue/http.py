@@ -31,6 +31,9 @@ from goqueue.errors import (
 
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 RETRY_AFTER_S_MAX = 5.0
+CONNECT_TIMEOUT_S = 3.0
+TIMEOUT_S_MIN = 0.001
+"""aiohttp takes 0 for no timeout at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,7 @@ class Transport:
         deadline = loop.time() + (self.timeout_s if timeout_s is None else timeout_s) + wait_s
         maybe_happened = False
         for attempt in range(1, self.retry.attempts_max + 1):
-            left_s = deadline - loop.time()
+            left_s = max(TIMEOUT_S_MIN, deadline - loop.time())
             try:
                 return await self._ask(
                     method,
@@ -165,7 +168,9 @@ class Transport:
                 params=params,
                 data=body,
                 headers=headers,
-                timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(timeout_s, 3.0)),
+                timeout=aiohttp.ClientTimeout(
+                    total=timeout_s, sock_connect=min(timeout_s, CONNECT_TIMEOUT_S)
+                ),
             ) as response:
                 answer = Answer(response.status, response.headers, await response.read())
         except (aiohttp.ClientError, TimeoutError, OSError) as error:

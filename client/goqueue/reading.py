@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from datetime import datetime
 from itertools import repeat
 from operator import attrgetter
 
-from goqueue.errors import ServerError
+from goqueue.errors import GoQueueError, ServerError
 from goqueue.http import Answer
 from goqueue.models import Message, Page
 from goqueue.wire.batch import BATCH_MEDIA_TYPE, RecordBatch
@@ -25,6 +26,8 @@ Time = datetime | int | str
 FOLLOW_WAIT_S = 5.0
 """How long one long poll waits for more."""
 PAGE_LIMIT = 1000
+FOLLOWING = "goqueue-following"
+"""The name of the tasks that fetch what follows."""
 
 ReadPage = Callable[[int, float], Awaitable[Page]]
 """Reads a page from an offset, waiting up to some seconds for one."""
@@ -113,7 +116,7 @@ async def partition_pages(
             return
 
 
-async def merged(readers: Sequence[AsyncIterator[Page]]) -> AsyncIterator[list[Message]]:
+async def merged(readers: Sequence[AsyncIterator[Page]]) -> AsyncGenerator[list[Message], None]:
     """The messages of several partitions in the order of their log times, in runs.
 
     Within a partition the order is that of offsets.
@@ -139,3 +142,36 @@ async def _refill(
     async for page in reader:
         heapq.heappush(heads, (page.messages[0].timestamp_ms, number, page.messages))
         return
+
+
+async def interleaved(
+    readers: Sequence[AsyncIterator[Page]],
+) -> AsyncGenerator[list[Message], None]:
+    """The messages of several partitions as they come, in runs; the order holds within each
+    partition only. At most a page of each waits to be taken."""
+    arrived: asyncio.Queue[list[Message] | GoQueueError | None] = asyncio.Queue(len(readers))
+
+    async def pump(reader: AsyncIterator[Page]) -> None:
+        try:
+            async for page in reader:
+                await arrived.put(page.messages)
+            await arrived.put(None)
+        except GoQueueError as error:
+            await arrived.put(error)
+
+    loop = asyncio.get_running_loop()
+    pumps = [loop.create_task(pump(reader), name=FOLLOWING) for reader in readers]
+    try:
+        running = len(pumps)
+        while running:
+            run = await arrived.get()
+            if isinstance(run, GoQueueError):
+                raise run
+            if run is None:
+                running -= 1
+            else:
+                yield run
+    finally:
+        for task in pumps:
+            task.cancel()
+        await asyncio.gather(*pumps, return_exceptions=True)

@@ -18,11 +18,9 @@ def main() -> int:
     parser.add_argument(
         "--to", dest="to_time", help="the same; messages at or after it are not read"
     )
-    parser.add_argument("--follow", action="store_true", help="wait for more; needs --partition")
+    parser.add_argument("--follow", action="store_true", help="wait for more")
     parser.add_argument("--server", default="http://127.0.0.1:8080")
     options = parser.parse_args()
-    if options.follow and options.partition is None:
-        parser.error("--follow needs --partition")
 
     count = 0
     try:

@@ -113,5 +113,21 @@ def test_a_closed_client_refuses_and_leaves_no_thread(served: tuple[FakeCluster,
         client.list_topics()
 
 
+def test_an_iteration_may_be_left_and_the_client_closed(served: tuple[FakeCluster, str]) -> None:
+    cluster, url = served
+    cluster.create("orders", 2)
+    client = Client(url)
+    client.publish("orders", "v")
+    before = threading.active_count()
+
+    messages = client.messages("orders", follow=True)
+    assert next(messages).text == "v"
+    client.close()
+
+    assert threading.active_count() == before - 1
+    with pytest.raises(Closed):
+        next(messages)
+
+
 def test_a_client_that_was_never_used_closes() -> None:
     Client("http://127.0.0.1:1").close()

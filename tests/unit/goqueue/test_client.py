@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
+from contextlib import aclosing
 from datetime import UTC, datetime
 
 import pytest
@@ -25,6 +27,7 @@ from goqueue.errors import (
     UnknownTopic,
 )
 from goqueue.http import Answer, error_of, join, parse_servers
+from goqueue.reading import FOLLOWING
 from goqueue.wire.batch import BATCH_MEDIA_TYPE, encode_columns
 from goqueue.wire.partitioner import partition_for
 from tests.unit.goqueue.server import START_MS, FakeCluster, Fault
@@ -508,9 +511,43 @@ async def test_following_ends_at_the_end_of_its_window(
     assert [message.text async for message in window] == ["0", "1", "2"]
 
 
-async def test_following_a_whole_topic_is_refused(client: AsyncClient) -> None:
-    with pytest.raises(ValueError, match="partition"):
-        await anext(client.messages("numbers", follow=True))
+async def test_a_whole_topic_is_followed_in_order_within_each_partition(
+    client: AsyncClient, cluster: FakeCluster
+) -> None:
+    await fill(client, cluster, 3, 9)
+    seen: dict[int, list[int]] = {}
+
+    async with aclosing(client.messages("numbers", follow=True)) as messages:
+        async for message in messages:
+            seen.setdefault(message.partition, []).append(message.offset)
+            read = sum(map(len, seen.values()))
+            if read == 9:
+                await client.publish("numbers", "later", partition=1)
+            if read == 10:
+                break
+
+    assert seen == {0: [0, 1, 2], 1: [0, 1, 2, 3], 2: [0, 1, 2]}
+    assert FOLLOWING not in {task.get_name() for task in asyncio.all_tasks()}
+
+
+async def test_following_a_whole_topic_ends_with_its_window(
+    client: AsyncClient, cluster: FakeCluster
+) -> None:
+    await fill(client, cluster, 3, 9)
+
+    window = client.messages("numbers", follow=True, to_time=START_MS + 50)
+
+    assert sorted([int(message.text) async for message in window]) == [0, 1, 2, 3, 4]
+
+
+async def test_an_error_ends_the_following_of_a_whole_topic(
+    client: AsyncClient, cluster: FakeCluster
+) -> None:
+    await fill(client, cluster, 3, 3)
+
+    with pytest.raises(UnknownTopic):
+        async for _ in client.messages("numbers", follow=True):
+            cluster.topics.clear()
 
 
 async def test_a_message_shows_its_value_as_json_and_text(

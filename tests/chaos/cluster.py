@@ -18,9 +18,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+GUARD = Path(__file__).resolve().parent / "guard"
 READY_S = 60.0
 STOP_S = 20.0
 PORTS = (10_000, 19_000)  # below those that systems hand to outgoing connections
+
+
+def environment() -> dict[str, str]:
+    """Of a node: no setting of ours, and the guard that ends a process which uses pickle."""
+    own = {k: v for k, v in os.environ.items() if not k.startswith("GOQUEUE_")}
+    return own | {"PYTHONPATH": os.pathsep.join([str(GUARD), *_python_path()])}
+
+
+def _python_path() -> list[str]:
+    return [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
 
 
 class ClusterError(Exception):
@@ -71,7 +82,6 @@ class Cluster:
     async def start(self) -> None:
         """Return when the ready line is there. Raises ClusterError with what was said instead."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("GOQUEUE_")}
         said = self.folder / "dev.log"
         with said.open("ab") as errors:
             self._dev = await asyncio.create_subprocess_exec(
@@ -79,7 +89,7 @@ class Cluster:
                 *("--nodes", str(self.size), "--port", str(free_ports(self.size))),
                 *("--data", str(self.folder / "data")),
                 cwd=ROOT,
-                env=environment,
+                env=environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -116,6 +126,7 @@ class Cluster:
             node.process = subprocess.Popen(
                 node.command,
                 cwd=ROOT,
+                env=environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +20,7 @@ from node.http.app import HttpFront
 from node.http.broker import AppendResult
 from node.http.fake import FakeBroker
 from tests.chaos import report
-from tests.chaos.cluster import Cluster, Node
+from tests.chaos.cluster import Cluster, Node, environment
 from tests.chaos.http import Answer, Http
 from tests.chaos.publishers import KINDS, Publisher, Refused, offsets_of
 from tests.chaos.readers import Reader
@@ -254,3 +256,17 @@ def test_answers_become_offsets_or_refusals() -> None:
     with pytest.raises(Refused) as caught:
         offsets_of(Answer(502, None), 1, is_batch=False)
     assert caught.value.is_unknown
+
+
+@pytest.mark.parametrize("use", ["loads(b'N.')", "dumps(1)", "Unpickler(f).load()"])
+def test_process_of_a_chaos_cluster_dies_when_it_pickles(use: str) -> None:
+    harmful = "f = __import__('io').BytesIO(b'cos\\nsystem\\n.')"
+    code = f"import pysyncobj.pickle, pickle; print('began', flush=True); {harmful}; pickle.{use}"
+
+    ended = subprocess.run(
+        [sys.executable, "-P", "-c", code], env=environment(), capture_output=True, check=False
+    )
+
+    assert ended.stdout == b"began\n"
+    assert ended.returncode == 86
+    assert b"pickle was used" in ended.stderr

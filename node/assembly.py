@@ -157,7 +157,7 @@ def assemble(
         cluster_voters=lambda: tuple(cluster.voters),
         cluster_group=lambda: cluster.group,
         find=replicas.find,
-        connected=link.connected,
+        is_present=cluster.is_present,
     )
     forwarder = Forwarder(me.node, topology, link, rng, metrics)
     cluster.use(forwarder, link)

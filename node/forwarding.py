@@ -45,6 +45,10 @@ class Leadership(Protocol):
         """The leader as this node last heard; may be wrong."""
         ...
 
+    def learn(self, group: GroupId, leader: NodeId) -> None:
+        """A node said, or showed by answering, who leads."""
+        ...
+
     def replicas(self, group: GroupId) -> tuple[NodeId, ...]: ...
 
     def reachable(self, group: GroupId) -> int:
@@ -128,6 +132,8 @@ class Forwarder:
                         raise
                     hint = _hint(error, target) if hops < HINTS_MAX else None
                     hops += 1
+                    if hint is not None:
+                        self._leadership.learn(group, hint)
             self._metrics.retried.inc()
             left = end - loop.time()
             self._give_up(group, reason, in_doubt, left, loop.time() - started - patience)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from coordinator.state import ClusterState
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId
@@ -29,14 +28,14 @@ class Topology:
         cluster_voters: Callable[[], tuple[NodeId, ...]],
         cluster_group: Callable[[], RaftGroup | None],
         find: Callable[[GroupId], PartitionHost | None],
-        connected: Callable[[], Mapping[NodeId, Mapping[str, Any]]],
+        is_present: Callable[[NodeId], bool],
     ) -> None:
         self._node = node
         self._state = state
         self._cluster_voters = cluster_voters
         self._cluster_group = cluster_group
         self._find = find
-        self._connected = connected
+        self._is_present = is_present
         self._hints: dict[GroupId, NodeId] = {}
 
     def leader(self, group: GroupId) -> NodeId | None:
@@ -44,18 +43,19 @@ class Topology:
             cluster = self._cluster_group()
             if cluster is not None:
                 return _ready(cluster, self._node)
-            return next(iter(self._connected()), None)
+            return None
         host = self._find(group)
         if host is not None:
             return _ready(host.group, self._node)
-        connected = self._connected()
         hint = self._hints.get(group)
-        if hint in connected:
+        if hint is not None and self._is_present(hint):
             return hint
-        return next((node for node in self.replicas(group) if node in connected), None)
+        return next((node for node in self.replicas(group) if self._is_present(node)), None)
 
     def learn(self, group: GroupId, leader: NodeId) -> None:
-        """A node said, or showed, who leads a partition that has no replica here."""
+        """A node said who leads; remembered for partitions that have no replica here."""
+        if self._find(group) is not None:
+            return
         if len(self._hints) >= HINTS_MAX:
             self._hints.clear()
         self._hints[group] = leader
@@ -67,8 +67,7 @@ class Topology:
         return () if placement is None else tuple(voter.node for voter in placement.replicas)
 
     def reachable(self, group: GroupId) -> int:
-        connected = self._connected()
-        return sum(node == self._node or node in connected for node in self.replicas(group))
+        return sum(map(self._is_present, self.replicas(group)))
 
     async def changed(self, group: GroupId, timeout_s: float) -> None:
         host = self._find(group)

@@ -33,9 +33,13 @@ class Known:
         self.leaders = list(leaders)
         self.is_reachable = reachable
         self.waits = 0
+        self.learned: list[NodeId] = []
 
     def leader(self, group: GroupId) -> NodeId | None:
         return self.leaders[0] if self.leaders else None
+
+    def learn(self, group: GroupId, leader: NodeId) -> None:
+        self.learned.append(leader)
 
     def replicas(self, group: GroupId) -> tuple[NodeId, ...]:
         return (ME, A, B)
@@ -107,6 +111,7 @@ async def test_a_hint_is_followed_at_once() -> None:
     assert await call(known, mesh) == b"done"
     assert mesh.asked == [A, B]
     assert known.waits == 0
+    assert known.learned == [B]
 
 
 async def test_nodes_that_point_at_each_other_are_not_asked_in_a_tight_loop() -> None:

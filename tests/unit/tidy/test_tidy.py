@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[3]
 PACKAGES = ("client/goqueue", "log", "raft", "delivery", "coordinator", "node", "cli")
 LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
+DOCSTRING_CHARACTERS_MIN = 20
 FORBIDDEN_IMPORTS = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
 FORBIDDEN_CALLS = {"eval", "exec", "__import__"}
 FORBIDDEN_NAMES = re.compile(r"^(utils?|helpers?|misc|common)\.py$")
@@ -80,7 +81,7 @@ def test_every_module_says_what_it_is() -> None:
     silent = [
         str(path.relative_to(ROOT))
         for path in modules()
-        if not (ast.get_docstring(ast.parse(path.read_text())) or "").strip(". TODO")
+        if len(ast.get_docstring(ast.parse(path.read_text())) or "") < DOCSTRING_CHARACTERS_MIN
     ]
 
     assert silent == []

@@ -33,7 +33,7 @@ test: lint test-unit test-sim test-cluster
 
 ## test-unit     fast tests of every floor
 test-unit: setup-dev
-	$(BIN)/python -m pytest tests/unit -q
+	$(BIN)/python -m pytest tests/unit tests/check tests/chaos -q
 
 ## test-sim      2,000 seeds of the cluster simulation, and its mutants
 test-sim: setup-dev

@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.chaos import report
 from tests.chaos.cluster import Cluster, ClusterError
 from tests.chaos.http import Http, NoAnswer
-from tests.chaos.nemesis import Nemesis
+from tests.chaos.nemesis import KINDS, Nemesis
 from tests.chaos.publishers import Publisher
 from tests.chaos.readers import Reader
 from tests.check.history import History
@@ -38,6 +38,9 @@ def arguments() -> argparse.Namespace:
         "--seconds-between", type=float, default=0.6, help="mean pause after health"
     )
     parser.add_argument("--seconds-down", type=float, default=2.0, help="mean time a node is down")
+    parser.add_argument(
+        "--nemesis", nargs="+", choices=KINDS, default=["kill"], help="what may happen, at random"
+    )
     parser.add_argument("--folder", type=Path, default=None, help="keep data and history here")
     return parser.parse_args()
 
@@ -91,9 +94,10 @@ async def run(options: argparse.Namespace, folder: Path) -> int:
             failure: ClusterError | None = None
             try:
                 while kills < options.kills:
-                    node = await nemesis.strike()
-                    kills += 1
-                    print(f"kill {kills}: {node.id} {progress(history)}", flush=True)
+                    kind = rng.choice(options.nemesis)
+                    hit = await nemesis.strike(kind)
+                    kills += kind == "kill"
+                    print(f"{kind} {kills}: {hit} {progress(history)}", flush=True)
             except ClusterError as error:
                 failure = error
             for worker in working:

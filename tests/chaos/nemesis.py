@@ -1,9 +1,16 @@
-"""The one that kills: the leader of a random partition, by kill -9, then waits for health."""
+"""The one that breaks things, one at a time, and then waits for health.
+
+kill    kill -9 of the leader of a random partition, and a restart
+pause   SIGSTOP of such a leader for longer than its followers are patient, then SIGCONT
+all     kill -9 of every node at once, and a restart of all
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import signal
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +19,9 @@ from tests.chaos.cluster import Cluster, ClusterError, Node
 from tests.chaos.http import Http, NoAnswer
 from tests.check.history import History
 
+KINDS = ("kill", "pause", "all")
 HEALTHY_S = 90.0
+PAUSE_S = (1.0, 6.0)
 POLL_S = 0.1
 
 
@@ -29,27 +38,62 @@ class Nemesis:
     between_s: tuple[float, float] = (0.3, 1.0)
     recoveries_s: list[float] = field(default_factory=list)
 
-    async def strike(self) -> Node:
-        """One kill and restart; returns when the cluster is healthy again."""
-        view = await self._view()
-        partition = self.rng.randrange(len(view))
-        node = self.cluster.node(view[partition]["leader"])
-        led = [p["partition"] for p in view if p["leader"] == node.id]
+    async def strike(self, kind: str = "kill") -> str:
+        """One fault and its end; returns when the cluster is healthy again, with what was hit."""
+        strike = {"kill": self._kill, "pause": self._pause, "all": self._kill_all}[kind]
+        hit = await strike()
+        ended = time.monotonic()
+        await self.wait_until_healthy()
+        self.recoveries_s.append(time.monotonic() - ended)
+        self.history.note("healthy", after=kind, nodes=hit, after_s=self.recoveries_s[-1])
+        await asyncio.sleep(self.rng.uniform(*self.between_s))
+        return hit
+
+    async def _kill(self) -> str:
+        node, led = await self._leader()
+        self._kill_now(node)
+        self.history.kill(node.id, led, time.monotonic())
+        await node.gone()
+        await asyncio.sleep(self.rng.uniform(*self.down_s))
+        self._restart(node)
+        return node.id
+
+    async def _pause(self) -> str:
+        node, _ = await self._leader()
+        os.kill(node.pid, signal.SIGSTOP)
+        self.history.note("paused", node=node.id)
+        await asyncio.sleep(self.rng.uniform(*PAUSE_S))
+        os.kill(node.pid, signal.SIGCONT)
+        self.history.note("resumed", node=node.id)
+        return node.id
+
+    async def _kill_all(self) -> str:
+        for node in self.cluster.nodes:
+            self._kill_now(node)
+        self.history.note("all killed")
+        for node in self.cluster.nodes:
+            await node.gone()
+        for node in self.cluster.nodes:
+            self._restart(node)
+            await asyncio.sleep(self.rng.uniform(0, 0.5))
+        return "all"
+
+    def _kill_now(self, node: Node) -> None:
         try:
             node.kill()
         except ProcessLookupError:
             raise ClusterError(f"{node.id} had died by itself") from None
-        self.history.kill(node.id, led, time.monotonic())
-        await node.gone()
-        await asyncio.sleep(self.rng.uniform(*self.down_s))
+
+    def _restart(self, node: Node) -> None:
         self.cluster.restart(node)
-        restarted = time.monotonic()
-        self.history.note("restart", node=node.id)
-        await self.wait_until_healthy()
-        self.recoveries_s.append(time.monotonic() - restarted)
-        self.history.note("healthy", node=node.id, after_s=self.recoveries_s[-1])
-        await asyncio.sleep(self.rng.uniform(*self.between_s))
-        return node
+        self.history.note("restarted", node=node.id)
+
+    async def _leader(self) -> tuple[Node, list[int]]:
+        """The leader of a random partition, and all partitions it leads."""
+        view = await self._view()
+        leader = view[self.rng.randrange(len(view))]["leader"]
+        led = [part["partition"] for part in view if part["leader"] == leader]
+        return self.cluster.node(leader), led
 
     async def wait_until_healthy(self) -> None:
         """All nodes ready, and every partition led with all replicas in step, as each says."""

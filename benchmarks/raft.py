@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from goqueue.wire.types import GroupId, Index, NodeId, Term, TopicId, Voter
+from log.checkpoint import CheckpointJob
 from log.config import StorageConfig
 from log.disk import OsDisk
 from log.entry import Entry, EntryKind
@@ -101,6 +102,7 @@ class Flusher:
         self._loop = loop
         self._store = store
         self._pool = ThreadPoolExecutor(1)
+        self._checkpoints = ThreadPoolExecutor(1)
         self.syncs = 0
         store.on_dirty = self._dirty
 
@@ -125,11 +127,15 @@ class Flusher:
         if self._store.checkpoint_due:
             checkpoint = self._store.take_checkpoint()
             if checkpoint is not None:
-                checkpoint.run()
-                self._store.complete_checkpoint(checkpoint)
+                self._checkpoints.submit(self._checkpoint, checkpoint)
+
+    def _checkpoint(self, job: CheckpointJob) -> None:
+        job.run()
+        self._loop.call_soon_threadsafe(self._store.complete_checkpoint, job)
 
     def close(self) -> None:
         self._pool.shutdown(wait=True)
+        self._checkpoints.shutdown(wait=True)
 
 
 class Nodes:
@@ -172,7 +178,9 @@ class Nodes:
         ]
 
     async def elected(self) -> list[RaftGroup]:
-        while len(self.leaders()) < len(self.ids):
+        for _ in range(500):
+            if len(self.leaders()) == len(self.ids):
+                break
             await asyncio.sleep(0.02)
         return self.leaders()
 

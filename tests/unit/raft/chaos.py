@@ -127,7 +127,7 @@ class Chaos:
         if leader is not None:
             self.cluster.group(leader).transfer_leadership()
 
-    def _kill(self, name: str, *, power: bool) -> None:
+    def _kill(self, name: str, *, power: bool = True) -> None:
         self._look()
         if self.cluster.nodes[name].host is not None:
             self.cluster.kill(name, power=power, keep=self.keep)

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 import heapq
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from goqueue.wire.types import GroupId, Index, NodeId, Term, TopicId, Voter
+import pytest
+
+from goqueue.wire.types import GroupId, Incarnation, Index, NodeId, Term, TopicId, Voter
 from log.config import StorageConfig
-from log.entry import Entry, EntryKind
+from log.entry import Entry, EntryKind, make_entry
 from log.memory_disk import MemoryDisk
 from log.store import Store
 from raft import frames
 from raft.config import RaftConfig
 from raft.errors import Outcome
+from raft.frames import FrameKind
 from raft.group import RaftGroup
 from raft.host import RaftHost
+from raft.interfaces import Log
+
+Claim = Callable[[type[RaftGroup]], None]
 
 GROUP = GroupId(TopicId(7, 1), 0)
 EPOCH_MS = 1_700_000_000_000
@@ -41,6 +48,10 @@ class Time:
 
     def now(self) -> float:
         return self.time
+
+    def pass_by(self, seconds: float) -> None:
+        """Time passes during a call, and nothing else happens."""
+        self.time += seconds
 
     def call_soon(self, callback: Callable[..., object], *args: object) -> Timer:
         return self.call_later(0.0, callback, *args)
@@ -93,9 +104,12 @@ class Machine:
     applied: list[tuple[int, bytes]] = field(default_factory=list)
     events: list[tuple[str, object]] = field(default_factory=list)
     poison: bytes | None = None
+    on_apply: Callable[[], None] | None = None
 
     def apply(self, entry: Entry) -> object:
         body = bytes(entry.body)
+        if self.on_apply is not None:
+            self.on_apply()
         if body == self.poison:
             raise ValueError("poison")
         self.applied.append((entry.index, body))
@@ -296,6 +310,11 @@ class Cluster:
                 self.start_group(name, bootstrap=True)
             self.connect_all()
 
+    def name_voters(self) -> None:
+        self.voters = [
+            Voter(NodeId(name), self.nodes[name].store.incarnation) for name in self.voter_names
+        ]
+
     def start_group(self, name: str, *, bootstrap: bool = False) -> RaftGroup:
         node = self.nodes[name]
         node.machine = Machine()
@@ -405,3 +424,114 @@ def append_frame(
     """An APPEND as a leader would send it."""
     head = frames.append_head(term, prev, prev_term, commit, len(entries))
     return memoryview(b"".join([head, *(entry.frame for entry in entries)]))
+
+
+class Lone(Cluster):
+    """One real replica `a`; the others are words in the test's mouth."""
+
+    def __init__(
+        self,
+        size: int = 3,
+        *,
+        group_type: type[RaftGroup] = RaftGroup,
+        config: RaftConfig | None = None,
+    ) -> None:
+        super().__init__(size, start=False, config=config, group_type=group_type)
+        self.me.open()
+        self.voters = [
+            Voter(NodeId(name), Incarnation(number)) for number, name in enumerate(self.nodes)
+        ]
+        self.voters[0] = Voter(NodeId("a"), self.me.store.incarnation)
+        self.start_group("a", bootstrap=True)
+        self.settle(0.01)
+        self.link_up()
+
+    @property
+    def me(self) -> ClusterNode:
+        return self.nodes["a"]
+
+    @property
+    def replica(self) -> RaftGroup:
+        return self.me.group
+
+    def link_up(self) -> None:
+        host = self.me.host
+        assert host is not None
+        for other in list(self.nodes)[1:]:
+            self.net.links.add(("a", other))
+            self.net.epoch["a", other] = 1
+            host.peer_connected(NodeId(other))
+
+    def hear(self, source: str, frame: bytes | memoryview, settle_s: float = 0.0) -> None:
+        """A frame arrives; what it causes this instant, and within `settle_s`, has happened."""
+        host = self.me.host
+        assert host is not None
+        host.receive(NodeId(source), GROUP, memoryview(frame))
+        self.settle(settle_s)
+
+    def said(self, kind: FrameKind, to: str | None = None) -> list[memoryview]:
+        """Frames of this kind sent so far."""
+        return [
+            memoryview(sent.frame)
+            for sent in self.net.log
+            if sent.group == GROUP and sent.kind == kind and to in (None, sent.target)
+        ]
+
+    def acked(self, to: str) -> list[int]:
+        """The matched indexes acknowledged to this node, rejections left out."""
+        acks = [frames.parse_ack(frame) for frame in self.said(FrameKind.ACK, to)]
+        return [index for flags, _term, index, _hint, _hint_term in acks if not flags]
+
+    def granted(self, to: str, term: int) -> bool:
+        """Whether this node was told that it has the vote of that term."""
+        replies = [frames.parse_vote_reply(frame) for frame in self.said(FrameKind.VOTE_REPLY, to)]
+        return (frames.GRANTED, term, term) in replies
+
+    def lead(self, votes: Sequence[str] = ("b",)) -> int:
+        """Makes `a` the leader by the votes of these; its term. Its no-op is not acknowledged."""
+        group = self.replica
+        for _ in range(60):
+            self.settle(0.1)
+            asked = group.term + 1
+            for voter in votes:
+                reply = frames.vote_reply(group.term, asked, frames.PRE | frames.GRANTED)
+                self.hear(voter, reply)
+            self.settle(0.02)
+            for voter in votes:
+                self.hear(voter, frames.vote_reply(group.term, group.term, frames.GRANTED))
+            if group.is_leader:
+                self.settle(0.02)
+                return group.term
+        raise AssertionError("a was not elected")
+
+    def ack_all(self, source: str = "b") -> None:
+        """This follower acknowledges everything in the leader's log."""
+        last = self.log.last_index
+        self.hear(source, frames.ack(self.replica.term, last), 0.02)
+
+    @property
+    def log(self) -> Log:
+        return self.me.store.group(GROUP)
+
+
+def command(index: int, term: int, body: bytes) -> Entry:
+    """An entry as a leader would make it."""
+    return make_entry(index=index, term=term, time_ms=EPOCH_MS, kind=EntryKind.COMMAND, body=body)
+
+
+def fails_under(*mutants: type[RaftGroup]) -> Callable[[Claim], Claim]:
+    """The test must hold for the real group, and must fail for each of these."""
+
+    def wrap(claim: Claim) -> Claim:
+        @pytest.mark.parametrize("group_type", [RaftGroup, *mutants], ids=lambda t: t.__name__)
+        @functools.wraps(claim)
+        def run(group_type: type[RaftGroup]) -> None:
+            if group_type is RaftGroup:
+                claim(group_type)
+                return
+            with pytest.raises(AssertionError):
+                claim(group_type)
+
+        return run
+
+    return wrap

@@ -1,0 +1,83 @@
+"""A read index is given only by who still leads, and knows all that was committed."""
+
+from __future__ import annotations
+
+from goqueue.wire.types import Index
+from raft.frames import FrameKind
+from raft.group import RaftGroup
+from tests.unit.raft.cluster import Cluster, Lone, append_frame, command, fails_under
+from tests.unit.raft.mutants import ReadsUnconfirmed, ReadyBeforeNoop
+
+
+def ask(group: RaftGroup) -> list[tuple[bool, Index]]:
+    answers: list[tuple[bool, Index]] = []
+    group.read_index(lambda ok, index: answers.append((ok, index)))
+    return answers
+
+
+def test_read_index_covers_everything_acknowledged_before() -> None:
+    cluster = Cluster(3)
+    index = cluster.propose(b"x")
+    cluster.settle()
+    leader = cluster.elect()
+
+    answers = ask(cluster.group(leader))
+    cluster.settle(0.1)
+
+    assert len(answers) == 1
+    assert answers[0][0]
+    assert answers[0][1] >= index
+
+
+def test_reads_of_one_turn_share_one_round() -> None:
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    cluster.settle()
+    sent = len(cluster.net.log)
+
+    answers = [ask(cluster.group(leader)) for _ in range(100)]
+    cluster.settle(0.05)
+
+    assert all(answer[0][0] for answer in answers)
+    beats = [s for s in cluster.net.log[sent:] if s.kind == FrameKind.BEAT]
+    assert len(beats) == 2
+
+
+@fails_under(ReadsUnconfirmed)
+def test_leader_that_was_replaced_gives_no_read_index(group_type: type[RaftGroup]) -> None:
+    cluster = Cluster(3, group_type=group_type)
+    old = cluster.elect()
+    cluster.settle()
+    cluster.mute(old)
+
+    answers = ask(cluster.group(old))
+    cluster.settle(5)
+
+    assert answers == [(False, 0)]
+
+
+@fails_under(ReadyBeforeNoop)
+def test_new_leader_answers_reads_only_after_its_own_noop(group_type: type[RaftGroup]) -> None:
+    lone = Lone(group_type=group_type)
+    lone.hear("b", append_frame(1, 1, 0, 1, [command(2, 1, b"committed elsewhere")]), 0.05)
+    lone.lead(votes=("c",))
+
+    answers = ask(lone.replica)
+    lone.settle(0.01)
+
+    assert not lone.replica.is_ready_leader
+    assert answers == [(False, 0)]
+
+
+def test_followers_give_no_read_index() -> None:
+    cluster = Cluster(3)
+    cluster.elect()
+    assert ask(cluster.group(cluster.followers()[0])) == [(False, 0)]
+
+
+def test_single_voter_answers_without_asking_anybody() -> None:
+    cluster = Cluster(1)
+    cluster.elect()
+    answers = ask(cluster.group("a"))
+    cluster.settle(0.01)
+    assert answers == [(True, cluster.group("a").commit_index)]

@@ -1,0 +1,195 @@
+"""What must hold at every moment of a run, and at its end.
+
+one value     an index, and so an offset, holds the same entry on every replica, for ever
+one leader    per group and term
+same state    at the same index, on every replica
+dense         offsets and log time rise without a gap or a step back
+once          a producer's sequence, or a request id, is stored once
+acked         what was acked is applied at the offset told, and is there in the end
+refused       what was refused for certain is not stored, and never will be
+reads         answer what was stored; an end read under a read index is not older than asked
+alive         after the last fault: a leader, new acks, and equal replicas
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from delivery.records import decode_records
+from goqueue.wire.types import GroupId, Index, NodeId, Offset, Term
+from log.entry import Entry, EntryKind
+from log.group import GroupLog
+from tests.sim.loop import Loop
+from tests.sim.requests import Identity
+
+VIOLATIONS_MAX = 20
+
+
+@dataclass
+class _Ledger:
+    """What is known of one group."""
+
+    entries: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Index to (term, CRC) of what was applied somewhere."""
+    last: int = 0
+    end_offset: int = 0
+    time_ms: int = 0
+    offsets: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Base offset to (entry index, count)."""
+    stored: dict[Identity, int] = field(default_factory=dict)
+    """Identity of a batch to its base offset."""
+    leaders: dict[int, NodeId] = field(default_factory=dict)
+    states: dict[int, int] = field(default_factory=dict)
+    acked: dict[Identity, int] = field(default_factory=dict)
+    acked_end: int = 0
+    refused: set[Identity] = field(default_factory=set)
+
+
+class Checks:
+    """The judge of one run; `violations` in words, the first ones first."""
+
+    def __init__(self, loop: Loop, groups: Iterable[GroupId]) -> None:
+        self._loop = loop
+        self._ledgers = {group: _Ledger() for group in groups}
+        self.violations: list[str] = []
+        self.acks = 0
+        self.duplicates = 0
+        self.reads = 0
+        self.end_reads = 0
+
+    def violated(self, *words: object) -> None:
+        """Note a broken promise."""
+        if len(self.violations) < VIOLATIONS_MAX:
+            text = " ".join(map(str, words))
+            self.violations.append(f"{self._loop.time:.3f} s: {text}")
+            self._loop.note("violation", text)
+
+    # while it runs
+
+    def applied(self, node: NodeId, group: GroupId, entry: Entry) -> None:
+        """A replica is about to apply a committed entry."""
+        ledger = self._ledgers[group]
+        told = (entry.term, entry.crc)
+        known = ledger.entries.get(entry.index)
+        if known is None:
+            self._loop.note("commit", node, group.partition, entry.index, *told)
+            ledger.entries[entry.index] = told
+            self._first_applied(node, ledger, entry)
+        elif known != told:
+            self.violated(f"one value: {node} applies {told} at {group}/{entry.index}, not {known}")
+
+    def _first_applied(self, node: NodeId, ledger: _Ledger, entry: Entry) -> None:
+        if entry.index < ledger.last:
+            self.violated(f"one value: {node} applies {entry.index} after {ledger.last} was")
+        ledger.last = entry.index
+        if entry.time_ms < ledger.time_ms:
+            self.violated(f"dense: log time steps back at {entry.index} on {node}")
+        ledger.time_ms = entry.time_ms
+        if entry.kind != EntryKind.RECORDS:
+            return
+        if entry.base_offset != ledger.end_offset:
+            self.violated(
+                f"dense: entry {entry.index} on {node} begins at {entry.base_offset},"
+                f" the one before ends at {ledger.end_offset}"
+            )
+        for batch in decode_records(entry.body, entry.base_offset):
+            stamp = batch.stamp()
+            identity: Identity = (
+                batch.request_id
+                if stamp is None
+                else (stamp.producer_id, stamp.epoch, stamp.base_sequence)
+            )
+            ledger.offsets[batch.base_offset] = (entry.index, batch.count)
+            first = ledger.stored.setdefault(identity, batch.base_offset)
+            if first != batch.base_offset:
+                self.violated(f"once: {identity} is stored at {first} and {batch.base_offset}")
+            if identity in ledger.refused:
+                self.violated(f"refused: {identity} is stored at {batch.base_offset}")
+            ledger.end_offset = batch.base_offset + batch.count
+
+    def led(self, group: GroupId, term: Term, node: NodeId) -> None:
+        """A node says that it leads."""
+        leaders = self._ledgers[group].leaders
+        if term not in leaders:
+            self._loop.note("lead", node, group.partition, term)
+        known = leaders.setdefault(term, node)
+        if known != node:
+            self.violated(f"one leader: {known} and {node} lead {group} in term {term}")
+
+    def state_is(self, node: NodeId, group: GroupId, index: Index, crc: int) -> None:
+        """The checksum of a replica's whole state at this index."""
+        known = self._ledgers[group].states.setdefault(index, crc)
+        if known != crc:
+            self.violated(f"same state: {node} differs at {group}/{index}")
+
+    def acked(
+        self, node: NodeId, group: GroupId, identity: Identity, offset: Offset, duplicate: bool
+    ) -> None:
+        """A client was told that its batch is stored."""
+        ledger = self._ledgers[group]
+        self.acks += 1
+        self.duplicates += duplicate
+        self._loop.note("ack", node, group.partition, identity, offset)
+        if ledger.stored.get(identity) != offset:
+            self.violated(
+                f"acked: {node} acks {identity} at {offset}, it is {ledger.stored.get(identity)}"
+            )
+            return
+        if ledger.acked.setdefault(identity, offset) != offset:
+            self.violated(f"acked: {identity} at {offset} and {ledger.acked[identity]}")
+        ledger.acked_end = max(ledger.acked_end, offset + ledger.offsets[offset][1])
+
+    def refused(self, group: GroupId, identity: Identity) -> None:
+        """A client was told that its batch is not stored, and will not send it again."""
+        ledger = self._ledgers[group]
+        ledger.refused.add(identity)
+        if identity in ledger.stored:
+            self.violated(f"refused: {identity} is stored at {ledger.stored[identity]}")
+
+    def acked_end(self, group: GroupId) -> int:
+        """The offset after the last acked record."""
+        return self._ledgers[group].acked_end
+
+    def end_read(self, node: NodeId, group: GroupId, end: Offset, asked: int) -> None:
+        """A leader confirmed by a read index says where the log ends."""
+        self.end_reads += 1
+        if end < asked:
+            self.violated(f"reads: {node} says {group} ends at {end}, acked up to {asked}")
+
+    def read(self, node: NodeId, group: GroupId, offset: Offset, entry: Entry | None) -> None:
+        """A replica answers a read of this applied offset from this entry."""
+        self.reads += 1
+        known = None if entry is None else self._ledgers[group].entries.get(entry.index)
+        if entry is None or known != (entry.term, entry.crc):
+            self.violated(f"reads: {node} reads offset {offset} from {known}")
+        elif not entry.base_offset <= offset < entry.base_offset + entry.record_count:
+            self.violated(f"reads: {node} reads offset {offset} from entry {entry.index}")
+
+    def replica_failed(self, node: NodeId, group: GroupId, error: Exception) -> None:
+        """A replica stopped itself; in a correct cluster none has a reason to."""
+        self.violated(f"alive: the replica of {group} on {node} stopped: {error}")
+
+    # at the end
+
+    def log_is(self, node: NodeId, group: GroupId, log: GroupLog) -> None:
+        """Compare a replica's whole log with what was ever applied anywhere."""
+        ledger = self._ledgers[group]
+        index = log.first_index
+        while index <= ledger.last:
+            if index > log.last_index:
+                self.violated(f"acked: {node} lacks {group}/{index}, which was applied")
+                return
+            for entry in log.entries(index, max_count=256):
+                known = ledger.entries.get(entry.index)
+                if known is not None and known != (entry.term, entry.crc):
+                    self.violated(f"one value: {node} holds another {group}/{entry.index}")
+                    return
+                index = Index(entry.index + 1)
+
+    def applied_all(self, group: GroupId, index: Index) -> bool:
+        """Whether a replica that has applied this far has applied all that anybody has."""
+        return index >= self._last_command(group)
+
+    def _last_command(self, group: GroupId) -> int:
+        return self._ledgers[group].last

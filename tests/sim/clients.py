@@ -1,0 +1,167 @@
+"""Clients of the simulated cluster: they publish, lose answers, ask elsewhere, send again."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from goqueue.wire.batch import RecordBatch, encode_columns
+from goqueue.wire.errors import OutOfOrder
+from goqueue.wire.types import GroupId, NodeId
+from tests.sim.loop import Timer
+from tests.sim.requests import Answer, Identity, Publish, Stored
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+REQUEST_S = 0.001
+PATIENCE_S = (0.3, 1.5)
+"""How long a client waits for an answer before it asks another node."""
+
+
+class Sending:
+    """One batch, sent until it is acked; or once, and then its outcome is taken as told."""
+
+    def __init__(self, client: Client, group: GroupId, publish: Publish) -> None:
+        self.client = client
+        self.publish = publish
+        self.group = group
+        self.over = False
+        self.attempts = 0
+        self._timer: Timer | None = None
+
+    def send(self) -> None:
+        if self.over or self.client.world.is_over:
+            return
+        self.attempts += 1
+        attempt = self.attempts
+        node = self.client.pick(self.group)
+
+        def replied(answer: Answer) -> None:
+            self._replied(node, attempt, answer)
+
+        client = self.client
+        client.world.ask(
+            node,
+            Publish(self.group, self.publish.batch, self.publish.request_id, replied),
+            REQUEST_S,
+        )
+        patience = client.rng.uniform(*PATIENCE_S)
+        self._timer = client.world.loop.call_later(patience, self._unanswered, attempt)
+
+    def _replied(self, node: NodeId, attempt: int, answer: Answer) -> None:
+        checks = self.client.world.checks
+        identity = self.publish.identity
+        if isinstance(answer, Stored):
+            checks.acked(node, self.group, identity, answer.base_offset, answer.duplicate)
+            self._end()
+            return
+        if attempt != self.attempts or self.over:
+            return
+        self.client.leads[self.group] = answer.leader
+        if self.client.sends_once:
+            if not answer.unknown:
+                checks.refused(self.group, identity)
+            self._end()
+        else:
+            slow = isinstance(answer.error, OutOfOrder) or answer.leader is None
+            self._again(0.08 if slow else 0.005)
+
+    def _unanswered(self, attempt: int) -> None:
+        if attempt != self.attempts or self.over:
+            return
+        self.client.leads[self.group] = None
+        if self.client.sends_once:
+            self._end()
+        else:
+            self._again(0.0)
+
+    def _again(self, delay_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self.client.world.loop.call_later(delay_s, self.send)
+
+    def _end(self) -> None:
+        if not self.over:
+            self.over = True
+            if self._timer is not None:
+                self._timer.cancel()
+            self.client.done(self)
+
+
+class Client:
+    """Publishes to random groups, a few batches at a time.
+
+    With a producer id it numbers its batches and repeats identical bytes; without one it repeats
+    under a request id, as a node does for its clients; one that `sends_once` repeats nothing.
+    """
+
+    def __init__(self, world: World, number: int, rng: random.Random) -> None:
+        self.world = world
+        self.rng = rng
+        self.number = number
+        self.leads: dict[GroupId, NodeId | None] = {}
+        self.sends_once = number % 4 == 3
+        self._producer_id = number + 1 if number % 2 == 0 else 0
+        self._sequences: dict[GroupId, int] = dict.fromkeys(world.groups, 0)
+        self._depth = rng.choice((1, 1, 2, 4))
+        self._pause_s = rng.choice((0.02, 0.05, 0.1))
+        self._sending: dict[Sending, None] = {}
+        self._count = 0
+        self._next: Timer | None = None
+
+    @property
+    def idle(self) -> bool:
+        return not self._sending
+
+    def start(self) -> None:
+        self.world.loop.call_later(self.rng.uniform(0, 0.1), self._publish)
+
+    def pick(self, group: GroupId) -> NodeId:
+        """The node believed to lead, else any."""
+        leader = self.leads.get(group)
+        return leader if leader is not None else self.rng.choice(self.world.nodes)
+
+    def done(self, sending: Sending) -> None:
+        del self._sending[sending]
+
+    def publish(self, group: GroupId) -> None:
+        """Send one new batch."""
+        sending = self._make(group)
+        self._sending[sending] = None
+        sending.send()
+
+    def _publish(self) -> None:
+        world = self.world
+        if world.is_quiet:
+            return
+        if len(self._sending) < self._depth:
+            self.publish(self.rng.choice(world.groups))
+        pause = self._pause_s * self.rng.uniform(0.2, 2.0)
+        world.loop.call_later(pause, self._publish)
+
+    def _make(self, group: GroupId) -> Sending:
+        count = self.rng.choice((1, 1, 2, 5))
+        values = []
+        for _ in range(count):
+            self._count += 1
+            values.append(b"%d:%d" % (self.number, self._count))
+        if self._producer_id:
+            sequence = self._sequences[group]
+            self._sequences[group] = sequence + count
+            buffer = encode_columns(
+                values, None, producer_id=self._producer_id, base_sequence=sequence
+            )
+            request_id = 0
+        else:
+            buffer = encode_columns(values, None)
+            request_id = self.rng.getrandbits(64) | 1
+        publish = Publish(group, RecordBatch.parse(buffer), request_id, _nobody)
+        return Sending(self, group, publish)
+
+
+def _nobody(_answer: Answer) -> None:
+    raise AssertionError("a template is not answered")
+
+
+__all__ = ["Client", "Identity", "Sending"]

@@ -1,0 +1,210 @@
+"""A machine's disk and what a process does with it: flushes, spills, checkpoints, on virtual time.
+
+The disk is the shipped fake. It outlives processes: killing one keeps what was written, synced or
+not; a power cut keeps what was synced, and of the rest what the seed says. A process may die in the
+middle of a job, after any operation on the disk.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from log.config import StorageConfig
+from log.flush import FlushJob
+from log.memory_disk import MemoryDisk
+from log.store import Store
+from tests.sim.loop import ProcessTime
+
+ROOT = "/data"
+
+
+class Died(OSError):
+    """The process ended in the middle of this operation."""
+
+
+class SimDisk(MemoryDisk):
+    """A `MemoryDisk` without its trace, that outlives processes and can lie about syncs."""
+
+    lies = False
+    """Says that it has synced, and has not."""
+
+    def _do(self, name: str, *arguments: object) -> None:
+        getattr(self, f"_do_{name}")(*arguments)
+
+    def fdatasync(self, handle: int) -> None:
+        if not self.lies:
+            super().fdatasync(handle)
+
+    def process_died(self) -> None:
+        """Handles and locks are gone; what is written stays, unsynced where it was."""
+        self.fault = None
+        self._handles.clear()
+        self._locks.clear()
+
+    def power_cut(self, rng: random.Random, keep: float) -> SimDisk:
+        """What is left when the power comes back."""
+        after = SimDisk(capacity=self.capacity)
+        after.__dict__.update(self.crash(rng, keep=keep).__dict__)
+        after.lies = self.lies
+        return after
+
+    def die_after(self, operations: int) -> None:
+        """Let this many operations pass; the next one, and all after it, end the process."""
+        left = operations
+
+        def fault(_operation: str, path: str) -> OSError | None:
+            nonlocal left
+            left -= 1
+            return Died(f"at {path}") if left < 0 else None
+
+        self.fault = fault
+
+
+@dataclass
+class DiskSpeed:
+    """How long a disk takes, in seconds; changed by faults."""
+
+    sync_s: float = 0.002
+    spill_s: float = 0.0005
+    checkpoint_s: float = 0.02
+
+
+class Storage:
+    """The store of one process, with a writer and a keeper as the node has them."""
+
+    def __init__(
+        self,
+        disk: SimDisk,
+        time: ProcessTime,
+        rng: random.Random,
+        config: StorageConfig,
+        speed: DiskSpeed,
+    ) -> None:
+        """Opens the store. Raises what that raises."""
+        self.store = Store.open(disk, ROOT, config, random_u64=lambda: rng.getrandbits(64) or 1)
+        self.on_flush_begun: Callable[[], None] = lambda: None
+        self._disk = disk
+        self._time = time
+        self._rng = rng
+        self._speed = speed
+        self._taking = False
+        self._writing: deque[FlushJob] = deque()
+        self._keeping: deque[tuple[Callable[[], object], Callable[[], object]]] = deque()
+        self._checkpointing = False
+        self._flushed_at = 0.0
+        self._seal_planned = False
+        self.store.on_dirty = self._dirty
+
+    def start(self) -> None:
+        """To be called once the callbacks are set."""
+        self._dirty()
+
+    # the writer
+
+    def _dirty(self) -> None:
+        if not self._taking:
+            self._taking = True
+            self._time.call_soon(self._take)
+
+    def _take(self) -> None:
+        self._taking = False
+        self._hand_over(self.store.take_flush(self._now_ms()))
+
+    def _hand_over(self, job: FlushJob | None) -> None:
+        if job is None:
+            return
+        self._writing.append(job)
+        if len(self._writing) == 1:
+            self._begin()
+        self.on_flush_begun()
+
+    def _begin(self) -> None:
+        delay = self._speed.sync_s * self._rng.uniform(0.5, 1.5)
+        self._time.call_later(delay, self._sync)
+
+    def _sync(self) -> None:
+        job = self._writing[0]
+        job.sync()
+        self.store.complete_flush(job)
+        if job.parts:
+            self._flushed_at = self._time.now()
+            self._plan_seal()
+        self._time.call_later(self._speed.spill_s, self._spill)
+
+    def _spill(self) -> None:
+        job = self._writing[0]
+        job.spill()
+        self.store.complete_spill(job)
+        self._writing.popleft()
+        if self._writing:
+            self._begin()
+        if self.store.checkpoint_due and not self._checkpointing:
+            self._checkpoint()
+
+    def _plan_seal(self) -> None:
+        if not self._seal_planned:
+            self._seal_planned = True
+            self._time.call_later(self.store.config.seal_after_ms / 1000, self._seal)
+
+    def _seal(self) -> None:
+        self._seal_planned = False
+        idle_ms = round((self._time.now() - self._flushed_at) * 1000)
+        if idle_ms < self.store.config.seal_after_ms:
+            self._plan_seal()
+        else:
+            self._hand_over(self.store.take_seal(idle_ms))
+
+    def _now_ms(self) -> int:
+        return int(self._time.now() * 1000)
+
+    # the keeper
+
+    def keep(self, run: Callable[[], object], done: Callable[[], object]) -> None:
+        """Run file work after what the keeper has to do already, then `done`."""
+        self._keeping.append((run, done))
+        if len(self._keeping) == 1:
+            self._time.call_later(self._speed.checkpoint_s, self._kept)
+
+    def _kept(self) -> None:
+        run, done = self._keeping[0]
+        run()
+        done()
+        self._keeping.popleft()
+        if self._keeping:
+            self._time.call_later(self._speed.checkpoint_s, self._kept)
+
+    def _checkpoint(self) -> None:
+        job = self.store.take_checkpoint()
+        if job is None:
+            return
+        self._checkpointing = True
+
+        def done() -> None:
+            self._checkpointing = False
+            self.store.complete_checkpoint(job)
+
+        self.keep(job.run, done)
+
+    # dying
+
+    @property
+    def is_flushing(self) -> bool:
+        return bool(self._writing)
+
+    def die(self, rng: random.Random) -> None:
+        """The process ends now: what the writer and the keeper were at may be done in part."""
+        works: list[Callable[[], object]] = [run for run, _done in list(self._keeping)[:1]]
+        if self._writing:
+            works.append(self._writing[0].sync)
+        rng.shuffle(works)
+        for work in works:
+            if rng.random() < 0.7:
+                self._disk.die_after(rng.randrange(8))
+                try:
+                    work()
+                except Died:
+                    pass
+        self._disk.process_died()

@@ -1,0 +1,204 @@
+"""What goes wrong, and when: a plan drawn from the seed, each fault independent of the others."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from goqueue.wire.types import NodeId
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+FIRST_S = 0.4
+"""Faults begin after this: some of them before there is a leader."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault; what it hits is drawn from its own seed when it strikes."""
+
+    at_s: float
+    kind: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.at_s:.3f}:{self.kind}"
+
+
+def make_plan(rng: random.Random, count: int, until_s: float) -> list[Fault]:
+    """`count` faults in the order of their times; they tend to come in clusters."""
+    kinds, weights = list(FAULTS), [weight for _strike, weight in FAULTS.values()]
+    plan: list[Fault] = []
+    at = FIRST_S
+    for _ in range(count):
+        if rng.random() < 0.35:
+            at += rng.uniform(0.0, 0.08)
+        else:
+            at = rng.uniform(FIRST_S, until_s)
+        plan.append(Fault(min(at, until_s), rng.choices(kinds, weights)[0], rng.getrandbits(32)))
+    return sorted(plan, key=lambda fault: fault.at_s)
+
+
+def strike(world: World, fault: Fault) -> None:
+    """Let it happen."""
+    world.loop.note("fault", fault)
+    FAULTS[fault.kind][0](world, random.Random(fault.seed))
+
+
+def _someone(world: World, rng: random.Random) -> NodeId:
+    return rng.choice(world.nodes)
+
+
+def _leader(world: World, rng: random.Random) -> NodeId:
+    """A leader of some group, if there is one."""
+    leaders = [node for node in world.nodes if world.leads(node)]
+    return rng.choice(leaders) if leaders else _someone(world, rng)
+
+
+def _target(world: World, rng: random.Random) -> NodeId:
+    return _leader(world, rng) if rng.random() < 0.6 else _someone(world, rng)
+
+
+def _kill(world: World, rng: random.Random) -> None:
+    world.kill(_someone(world, rng), power=False, down_s=rng.uniform(0.02, 1.2))
+
+
+def _kill_leader(world: World, rng: random.Random) -> None:
+    world.kill(_leader(world, rng), power=False, down_s=rng.uniform(0.02, 1.2))
+
+
+def _power(world: World, rng: random.Random) -> None:
+    world.kill(_target(world, rng), power=True, down_s=rng.uniform(0.1, 1.5))
+
+
+def _power_all(world: World, rng: random.Random) -> None:
+    if world.is_quiet:
+        return
+    for node in world.nodes:
+        world.kill(node, power=True, down_s=rng.uniform(0.05, 0.8))
+
+
+def _power_while_syncing(world: World, rng: random.Random) -> None:
+    """All disks are slow, and then the power goes: much was appended that no disk holds."""
+    sync_s = rng.choice((0.03, 0.1, 0.3))
+    for node in world.nodes:
+        world.slow_disk(node, sync_s, 1.0)
+    world.loop.call_later(rng.uniform(sync_s, 3 * sync_s), _power_all, world, rng)
+
+
+def _power_majority(world: World, rng: random.Random) -> None:
+    for node in rng.sample(world.nodes, len(world.nodes) // 2 + 1):
+        world.kill(node, power=True, down_s=rng.uniform(0.05, 0.8))
+
+
+def _isolate(world: World, rng: random.Random) -> None:
+    """Links closed, so that everybody knows."""
+    node, seconds = _target(world, rng), rng.uniform(0.1, 2.5)
+    for other in world.others(node):
+        world.net.block(node, other, seconds)
+
+
+def _partition(world: World, rng: random.Random) -> None:
+    """Nothing passes between two sides, and the links stay up until they are given up."""
+    nodes = rng.sample(world.nodes, len(world.nodes))
+    cut = rng.randint(1, len(nodes) - 1)
+    seconds = rng.uniform(0.2, 3.5)
+    for one in nodes[:cut]:
+        for other in nodes[cut:]:
+            world.net.stall(one, other, seconds)
+            world.net.stall(other, one, seconds)
+
+
+def _partition_leader(world: World, rng: random.Random) -> None:
+    """The leader keeps one follower, or none, and no majority."""
+    leader, seconds = _leader(world, rng), rng.uniform(0.3, 3.5)
+    others = world.others(leader)
+    kept = rng.sample(others, (len(world.nodes) - 1) // 2) if rng.random() < 0.5 else []
+    for one in (leader, *kept):
+        for other in others:
+            if other not in kept:
+                world.net.stall(one, other, seconds)
+                world.net.stall(other, one, seconds)
+
+
+def _one_way(world: World, rng: random.Random) -> None:
+    node, seconds = _target(world, rng), rng.uniform(0.2, 3.0)
+    inward = rng.random() < 0.5
+    others = world.others(node)
+    for other in rng.sample(others, rng.randint(1, len(others))):
+        if inward:
+            world.net.stall(other, node, seconds)
+        else:
+            world.net.stall(node, other, seconds)
+
+
+def _reset(world: World, rng: random.Random) -> None:
+    """A burst of link resets, as loss would bring."""
+    for _ in range(rng.randint(1, 4)):
+        one, other = rng.sample(world.nodes, 2)
+        world.loop.call_later(rng.uniform(0, 0.5), world.net.close, one, other)
+
+
+def _pause(world: World, rng: random.Random) -> None:
+    world.pause(_target(world, rng), rng.choice((0.05, 0.4, 1.3, 3.0)))
+
+
+def _slow_disk(world: World, rng: random.Random) -> None:
+    world.slow_disk(_target(world, rng), rng.choice((0.02, 0.1, 0.5)), rng.uniform(0.3, 2.0))
+
+
+def _slow_link(world: World, rng: random.Random) -> None:
+    one, other = rng.sample(world.nodes, 2)
+    world.net.slow(one, other, rng.choice((0.01, 0.06, 0.3)), rng.uniform(0.5, 3.0))
+
+
+def _clock(world: World, rng: random.Random) -> None:
+    world.step_clock(_target(world, rng), rng.choice((-86_400_000, -900, 700, 30_000, 86_400_000)))
+
+
+def _transfer(world: World, rng: random.Random) -> None:
+    world.transfer(_leader(world, rng))
+
+
+def _kill_at_flush(world: World, rng: random.Random) -> None:
+    """Between an append and its sync."""
+    world.trap_flush(_target(world, rng), power=rng.random() < 0.6, delay_s=rng.uniform(0, 0.004))
+
+
+def _kill_at_lead(world: World, rng: random.Random) -> None:
+    """Each of the next leaders, soon after it has begun to lead."""
+    world.trap_lead(rng.randint(1, 3), power=rng.random() < 0.4, delay_s=rng.uniform(0, 0.05))
+
+
+def _swizzle(world: World, rng: random.Random) -> None:
+    """One after the other is cut off, and comes back in another order."""
+    for node in rng.sample(world.nodes, len(world.nodes)):
+        start, seconds = rng.uniform(0, 0.6), rng.uniform(0.2, 1.2)
+        for other in world.others(node):
+            world.loop.call_later(start, world.net.block, node, other, seconds)
+
+
+FAULTS: dict[str, tuple[Callable[[World, random.Random], None], int]] = {
+    "kill": (_kill, 6),
+    "kill-leader": (_kill_leader, 8),
+    "power": (_power, 6),
+    "power-all": (_power_all, 6),
+    "power-while-syncing": (_power_while_syncing, 6),
+    "power-majority": (_power_majority, 4),
+    "isolate": (_isolate, 5),
+    "partition": (_partition, 6),
+    "partition-leader": (_partition_leader, 8),
+    "one-way": (_one_way, 6),
+    "reset": (_reset, 6),
+    "pause": (_pause, 6),
+    "slow-disk": (_slow_disk, 5),
+    "slow-link": (_slow_link, 5),
+    "clock": (_clock, 2),
+    "transfer": (_transfer, 4),
+    "kill-at-flush": (_kill_at_flush, 8),
+    "kill-at-lead": (_kill_at_lead, 6),
+    "swizzle": (_swizzle, 3),
+}

@@ -1,0 +1,83 @@
+"""Bugs by name, planted one at a time: a simulation that misses one proves less than it says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from delivery.appender import Admitted, Appender, Duplicate
+from goqueue.wire.batch import RecordBatch
+from raft.group import RaftGroup
+from tests.unit.raft import mutants as groups
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """What is replaced by a faulty part."""
+
+    name: str = ""
+    group: type[RaftGroup] = RaftGroup
+    appender: type[Appender] = Appender
+    disk_lies: bool = False
+    """Syncs are answered, and not done."""
+    appender_kept: bool = False
+    """What was in flight in an earlier leadership still counts."""
+
+
+class _AckBeforeFsync(groups.AckBeforeSync, groups.LeaderCountsUnsynced):
+    """Nobody waits for the disk before acknowledging."""
+
+
+class _ForgetsRequests(Appender):
+    """What is stored is forgotten: a repeat that comes after its original is stored again."""
+
+    def _judge_request(self, batch: RecordBatch, request_id: int) -> Duplicate | None:
+        flying = self._requests.get(request_id)
+        return None if flying is None else Duplicate(flying[0], batch.count, flying[1].index)
+
+
+class _IgnoresFlights(Appender):
+    """What is in flight is not looked at: a repeat within a round trip is stored again."""
+
+    def _judge_request(self, batch: RecordBatch, request_id: int) -> Duplicate | None:
+        offset = self._state.requests.offset_of(request_id)
+        return None if offset is None else Duplicate(offset, batch.count, None)
+
+    def _land(self) -> None:
+        return None
+
+
+class _AnswersEarly(Appender):
+    """A duplicate is answered before its original has applied."""
+
+    def admit(
+        self, batch: RecordBatch, request_id: int = 0, now_ms: int = 0
+    ) -> Admitted | Duplicate:
+        verdict = super().admit(batch, request_id, now_ms)
+        if isinstance(verdict, Duplicate):
+            return Duplicate(verdict.base_offset, verdict.count, None)
+        return verdict
+
+
+MUTANTS = {
+    mutant.name: mutant
+    for mutant in (
+        Mutant("no-fsync", disk_lies=True),
+        Mutant("ack-before-fsync", group=_AckBeforeFsync),
+        Mutant("truncate-always", group=groups.TruncateAlways),
+        Mutant("termless-acks", group=groups.TermlessAcks),
+        Mutant("vote-told-unsynced", group=groups.VoteToldUnsynced),
+        Mutant("vote-forgotten", group=groups.VoteForgotten),
+        Mutant("figure-8", group=groups.OldTermCommit),
+        Mutant("ready-before-noop", group=groups.ReadyBeforeNoop),
+        Mutant("commit-beyond-match", group=groups.CommitBeyondMatch),
+        Mutant("commit-index-believed", group=groups.CommitIndexBelieved),
+        Mutant("votes-counted-twice", group=groups.VotesCountedTwice),
+        Mutant("reads-unconfirmed", group=groups.ReadsUnconfirmed),
+        Mutant("truncation-means-none", group=groups.TruncationMeansNone),
+        Mutant("discarded-means-applied", group=groups.DiscardedMeansApplied),
+        Mutant("dedup-forgotten", appender=_ForgetsRequests),
+        Mutant("flights-ignored", appender=_IgnoresFlights),
+        Mutant("duplicate-answered-early", appender=_AnswersEarly),
+        Mutant("appender-kept", appender_kept=True),
+    )
+}

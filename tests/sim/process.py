@@ -1,0 +1,126 @@
+"""One running node of the simulated cluster: its store, Raft host and replicas."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from goqueue.wire.errors import NotLeader
+from goqueue.wire.types import GroupId, NodeId
+from raft.group import RaftGroup
+from raft.host import RaftHost
+from tests.sim.disk import Storage
+from tests.sim.loop import ProcessTime
+from tests.sim.net import NodeNetwork
+from tests.sim.replica import Replica
+from tests.sim.requests import Answer, Publish, Refused
+
+if TYPE_CHECKING:
+    from tests.sim.world import Machine, World
+
+logging.getLogger("raft").setLevel(logging.CRITICAL)
+logging.getLogger("log").setLevel(logging.CRITICAL)
+
+EPOCH_MS = 1_700_000_000_000
+ANSWER_S = 0.001
+
+
+class Process:
+    """From opening the data directory to its end; a machine runs one after the other."""
+
+    def __init__(self, world: World, machine: Machine) -> None:
+        """Opens the store. Raises `disk.Died` where the machine is told to fail meanwhile."""
+        self.world = world
+        self.machine = machine
+        self.node = machine.node
+        self.time = ProcessTime(world.loop)
+        self.replicas: dict[GroupId, Replica] = {}
+        self.network = NodeNetwork(world.net, self.node)
+        self.storage = Storage(
+            machine.disk, self.time, world.rng("disk"), world.shape.storage, machine.speed
+        )
+        self.store = self.storage.store
+        self.host = RaftHost(
+            self.node,
+            self.store.incarnation,
+            self.store,
+            self.network,
+            self.time,
+            world.rng("raft"),
+            self._wall_ms,
+            world.shape.raft,
+            group_type=world.group_type,
+        )
+        self.host.on_failed = self._failed
+        self.host.on_snapshot_due = self._snapshot_due
+        self.storage.on_flush_begun = self._flush_begun
+
+    def start(self) -> None:
+        """Start the replicas that this node should have."""
+        for group in self.world.groups:
+            exists = group in self.store.groups()
+            log = self.store.group(group) if exists else self.store.create_group(group)
+            replica = Replica(self, group, log, self.world.mutant)
+            replica.raft = self.host.start_group(
+                group,
+                self.world.voters,
+                replica,
+                bootstrap=not exists,
+                created_ms=EPOCH_MS,
+            )
+            self.replicas[group] = replica
+        self.storage.start()
+
+    def end(self) -> None:
+        """The process is killed: nothing more of it happens."""
+        self.network.alive = False
+        self.time.kill()
+        self.storage.die(self.world.rng("death"))
+
+    # as the network's endpoint
+
+    def receive(self, node: NodeId, group: GroupId, frame: bytes) -> None:
+        self.time.call_soon(self.host.receive, node, group, memoryview(frame))
+
+    def peer_connected(self, node: NodeId) -> None:
+        self.time.call_soon(self.host.peer_connected, node)
+
+    def peer_disconnected(self, node: NodeId) -> None:
+        self.time.call_soon(self.host.peer_disconnected, node)
+
+    # for clients
+
+    def publish(self, publish: Publish) -> None:
+        self.time.call_soon(self._publish, publish)
+
+    def _publish(self, publish: Publish) -> None:
+        replica = self.replicas.get(publish.group)
+        if replica is None:
+            self.answer(publish, Refused(NotLeader(None), False, None))
+        else:
+            replica.publish(publish)
+
+    def answer(self, publish: Publish, answer: Answer) -> None:
+        """On its way to the client, unless the process is over."""
+        if self.network.alive:
+            self.world.loop.call_later(ANSWER_S, publish.reply, answer)
+
+    # what happens inside
+
+    def _wall_ms(self) -> int:
+        return EPOCH_MS + int(self.world.loop.time * 1000) + self.machine.clock_ahead_ms
+
+    def _flush_begun(self) -> None:
+        self.world.flush_begun(self.node)
+
+    def _failed(self, group: RaftGroup, error: Exception) -> None:
+        self.world.checks.replica_failed(self.node, group.id, error)
+
+    def _snapshot_due(self, group: RaftGroup) -> None:
+        work = group.take_snapshot()
+        if work is not None:
+            self.storage.keep(work.run, _nothing)
+
+
+def _nothing() -> None:
+    return None

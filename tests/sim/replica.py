@@ -1,0 +1,215 @@
+"""One partition's replica in a simulated process: production state, appender and Raft group."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from delivery.appender import NOT_PROPOSED, Admitted, Appender
+from delivery.partition import PartitionState
+from delivery.records import AppendBatch, encode_records, encode_trim
+from goqueue.wire.errors import GoQueueError, NotLeader, OutcomeUnknown
+from goqueue.wire.types import GroupId, Index, NodeId, Offset, Term
+from log.entry import Entry, EntryKind
+from log.group import GroupLog
+from raft.errors import Outcome
+from raft.group import RaftGroup
+from tests.sim.mutants import Mutant
+from tests.sim.requests import Answer, Publish, Refused, Stored
+
+if TYPE_CHECKING:
+    from tests.sim.process import Process
+
+STATE_CHECKED_EVERY = 16
+"""Entries between two looks at the whole state."""
+ENTRY_BATCHES_MAX = 8
+
+
+class Replica:
+    """Implements Raft's StateMachine; publishes of one turn share entries, as in the node."""
+
+    def __init__(self, process: Process, group: GroupId, log: GroupLog, mutant: Mutant) -> None:
+        self.id = group
+        self.state = PartitionState()
+        self.log = log
+        self.raft: RaftGroup
+        self._process = process
+        self._checks = process.world.checks
+        self._mutant = mutant
+        self._appender: Appender | None = None
+        self._last_appender: Appender | None = None
+        self._waiting: list[Publish] = []
+        self._turn_planned = False
+        self._on_original: dict[Index, list[tuple[Publish, Offset]]] = {}
+
+    # Raft's StateMachine
+
+    def apply(self, entry: Entry) -> object:
+        self._checks.applied(self._process.node, self.id, entry)
+        result = self.state.apply(entry)
+        if entry.kind == EntryKind.TRIM:
+            self.log.trim_to(self.state.log_start_index)
+        if entry.index % STATE_CHECKED_EVERY == 0:
+            self.check_state()
+        return result
+
+    def snapshot(self) -> bytes:
+        return self.state.snapshot()
+
+    def restore(self, index: Index, state: bytes) -> None:
+        self.state.restore(state)
+        self.check_state()
+
+    def on_leader(self, term: Term) -> None:
+        self._checks.led(self.id, term, self._process.node)
+        if self._last_appender is None or not self._mutant.appender_kept:
+            self._last_appender = self._mutant.appender(self.state)
+        self._appender = self._last_appender
+        self._process.world.leader_ready(self._process.node, self.id)
+
+    def on_follower(self, leader: NodeId | None) -> None:
+        self._appender = None
+        waiting, self._waiting = self._waiting, []
+        for publish in waiting:
+            self._refuse(publish, NotLeader(leader))
+
+    def check_state(self) -> None:
+        """The same state at the same index on every replica, for ever."""
+        self._checks.state_is(
+            self._process.node,
+            self.id,
+            self.state.applied_index,
+            zlib.crc32(self.state.snapshot()),
+        )
+
+    # publishing
+
+    def publish(self, publish: Publish) -> None:
+        if self._appender is None or not self.raft.is_ready_leader:
+            self._refuse(publish, NotLeader(self.raft.leader))
+            return
+        self._waiting.append(publish)
+        if not self._turn_planned:
+            self._turn_planned = True
+            self._process.time.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turn_planned = False
+        waiting, self._waiting = self._waiting, []
+        entry: list[tuple[Publish, Offset]] = []
+        for publish in waiting:
+            if self._appender is None:
+                self._refuse(publish, NotLeader(self.raft.leader))
+                continue
+            admitted = self._admit(publish)
+            if admitted is not None:
+                entry.append((publish, admitted))
+            if len(entry) >= ENTRY_BATCHES_MAX:
+                self._propose(entry)
+                entry = []
+        if entry:
+            self._propose(entry)
+
+    def _admit(self, publish: Publish) -> Offset | None:
+        assert self._appender is not None
+        try:
+            verdict = self._appender.admit(publish.batch, publish.request_id)
+        except GoQueueError as error:
+            self._refuse(publish, error)
+            return None
+        if isinstance(verdict, Admitted):
+            return verdict.base_offset
+        if verdict.pending_index is None:
+            self._answer(publish, Stored(verdict.base_offset, True))
+        else:
+            twins = self._on_original.setdefault(verdict.pending_index, [])
+            twins.append((publish, verdict.base_offset))
+        return None
+
+    def _propose(self, entry: list[tuple[Publish, Offset]]) -> None:
+        appender = self._appender
+        assert appender is not None
+        body = encode_records([AppendBatch.of(p.batch, p.request_id) for p, _offset in entry])
+        try:
+            index = self.raft.propose(
+                EntryKind.RECORDS,
+                body,
+                base_offset=entry[0][1],
+                record_count=sum(publish.batch.count for publish, _offset in entry),
+                callback=self._ended(entry),
+            )
+        except NotLeader as error:
+            self._appender = None
+            for publish, _offset in (*entry, *self._on_original.pop(NOT_PROPOSED, ())):
+                self._refuse(publish, error)
+            return
+        appender.proposed(index)
+        twins = self._on_original.pop(NOT_PROPOSED, None)
+        if twins:
+            self._on_original.setdefault(index, []).extend(twins)
+
+    def _ended(
+        self, entry: list[tuple[Publish, Offset]]
+    ) -> Callable[[Outcome, object, Index], None]:
+        def ended(outcome: Outcome, _result: object, index: Index) -> None:
+            twins = self._on_original.pop(index, ())
+            for duplicate, group in ((False, entry), (True, twins)):
+                for publish, offset in group:
+                    if outcome is Outcome.APPLIED:
+                        self._answer(publish, Stored(offset, duplicate))
+                    elif outcome is Outcome.NONE:
+                        self._refuse(publish, NotLeader(self.raft.leader))
+                    else:
+                        self._refuse(publish, OutcomeUnknown(), unknown=True)
+
+        return ended
+
+    def _refuse(self, publish: Publish, error: GoQueueError, *, unknown: bool = False) -> None:
+        self._answer(publish, Refused(error, unknown, self.raft.leader))
+
+    def _answer(self, publish: Publish, answer: Answer) -> None:
+        self._process.answer(publish, answer)
+
+    # other work of a leader
+
+    def trim(self, keep: int) -> None:
+        """As leader: move the log start, keeping at least this many entries."""
+        if not self.raft.is_ready_leader:
+            return
+        index = Index(min(self.raft.trim_limit, self.state.applied_index - keep))
+        if index <= self.state.log_start_index:
+            return
+        entry = self.log.entry(index)
+        if entry.kind != EntryKind.RECORDS:
+            return
+        try:
+            self.raft.propose(
+                EntryKind.TRIM, encode_trim(index, entry.base_offset), callback=_ignore
+            )
+        except NotLeader:
+            return
+
+    def read(self, offset: Offset) -> None:
+        """Read one stored message as a reader would, and let the checks judge it."""
+        if not self.state.log_start_offset <= offset < self.state.next_offset:
+            return
+        index = self.log.locate_offset(offset)
+        entry = None if index is None else self.log.entry(index)
+        self._checks.read(self._process.node, self.id, offset, entry)
+
+    def read_index(self) -> None:
+        """Ask what is the end; it must not be older than the question."""
+        if not self.raft.is_ready_leader:
+            return
+        asked = self._checks.acked_end(self.id)
+
+        def confirmed(ok: bool, _index: Index) -> None:
+            if ok:
+                self._checks.end_read(self._process.node, self.id, self.state.next_offset, asked)
+
+        self.raft.read_index(confirmed)
+
+
+def _ignore(_outcome: Outcome, _result: object, _index: Index) -> None:
+    return None

@@ -1,0 +1,50 @@
+"""What a client asks of a node, and how that ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from goqueue.wire.batch import RecordBatch
+from goqueue.wire.errors import GoQueueError
+from goqueue.wire.types import GroupId, NodeId, Offset
+
+Identity = tuple[int, int, int] | int
+"""(producer id, epoch, base sequence), or a request id: what must not be stored twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The batch is stored, as durable as was promised."""
+
+    base_offset: Offset
+    duplicate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The batch is not stored; with `unknown`, it may be, or may yet be."""
+
+    error: GoQueueError
+    unknown: bool
+    leader: NodeId | None
+
+
+Answer = Stored | Refused
+
+
+@dataclass(slots=True)
+class Publish:
+    """One batch on its way; `reply` is called once, or never if the node dies."""
+
+    group: GroupId
+    batch: RecordBatch
+    request_id: int
+    reply: Callable[[Answer], None]
+
+    @property
+    def identity(self) -> Identity:
+        batch = self.batch
+        if batch.producer_id:
+            return batch.producer_id, batch.producer_epoch, batch.base_sequence
+        return self.request_id

@@ -20,7 +20,7 @@ async def measure(report: Report, folder: Path, seconds: float, *, quick: bool) 
         rows = Rows(report, "One node", cluster, seconds)
         for connections in (1, 8, 64):
             await rows.single(connections)
-        for batch in (1, 10, 100, 1000):
+        for batch in (10, 100, 1000):
             await rows.json(batch, 100)
         await rows.single(64, durability="relaxed")
         await rows.json(

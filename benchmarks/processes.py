@@ -35,14 +35,21 @@ class DevCluster:
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-P", "-m", "cli", "dev", "--nodes", str(self.nodes)]
         command += ["--port", str(free_ports(self.nodes)), "--data", str(self.folder)]
-        self._process = subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True
-        )
+        with self.errors.open("wb") as errors:
+            self._process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                start_new_session=True,
+            )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line.startswith("ready "):
+            said = self.errors.read_text()
             self.__exit__()
-            raise RuntimeError(f"the cluster of {self.nodes} didn't start: {line!r}")
+            raise RuntimeError(f"the cluster of {self.nodes} didn't start: {said}")
         self.urls = line.split()[1:]
         return self
 
@@ -51,6 +58,12 @@ class DevCluster:
             self._process.terminate()
             self._process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
+        self.errors.unlink(missing_ok=True)
+
+    @property
+    def errors(self) -> Path:
+        """What `dev` says beside its ready line."""
+        return self.folder.with_suffix(".errors")
 
     @property
     def addresses(self) -> list[tuple[str, int]]:

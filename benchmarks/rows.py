@@ -40,7 +40,7 @@ class Rows:
     ) -> None:
         topic = await self.topic(durability=durability)
         load = await self._publish(topic, json_bodies(topic, 100, 1), connections)
-        self.add(f"{durability}, 1 × 100 B, connections: {connections}", load, target)
+        self.add(f"{durability}, JSON 1 × 100 B, connections: {connections}", load, target)
 
     async def json(
         self, batch: int, size: int, target: Target | None = None, durability: str = "majority"

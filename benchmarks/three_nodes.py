@@ -27,7 +27,7 @@ async def measure(report: Report, folder: Path, seconds: float, *, quick: bool) 
         await _end_to_end(rows, 3.0 if quick else 10.0)
         for connections, factor in ((1, 1.0), (8, None), (64, 1.5)):
             await rows.single(connections, _against_rabbitmq(report, connections, factor))
-        for batch in (1, 10, 100, 1000):
+        for batch in (10, 100, 1000):
             await rows.json(batch, 100)
         await rows.binary(Target.at_least(200_000, "msg/s"))
         topic, stored = await rows.fill(100_000 if quick else 300_000, lanes=False)

@@ -6,8 +6,10 @@ Exit codes: 0 done, 1 error, 2 the command line is wrong, 3 not found, 4 timeout
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
+from typing import Literal, TextIO
 
 from rich.console import Console
 from rich.text import Text
@@ -74,16 +76,22 @@ def explain(error: BaseException) -> Report | None:
 
 def print_report(report: Report) -> None:
     """`Error: text (code)` and `Hint: ...` on standard error."""
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = plain_console(sys.stderr)
     code = f" ({report.code})" if report.code else ""
     console.print(Text.assemble(("Error: ", "bold red"), f"{report.message}{code}"))
     if report.hint:
         console.print(Text.assemble(("Hint: ", "bold"), report.hint))
 
 
+def plain_console(stream: TextIO) -> Console:
+    """Prints text as it is, with the styles asked for; none at all under `NO_COLOR`."""
+    system: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+    return Console(file=stream, color_system=system, highlight=False, soft_wrap=True)
+
+
 def warn(text: str) -> None:
     """`Warning: text` on standard error."""
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = plain_console(sys.stderr)
     console.print(Text.assemble(("Warning: ", "bold yellow"), text))
 
 

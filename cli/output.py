@@ -16,8 +16,9 @@ from enum import StrEnum
 from typing import Any, TextIO
 
 import yaml
-from rich.console import Console
 from rich.text import Text
+
+from cli.errors import plain_console
 
 CELL_CHARS_MAX = 50
 BINARY_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
@@ -53,7 +54,7 @@ class Output:
         self.stream = stream or sys.stdout
         self.is_terminal = self.stream.isatty()
         self.format = chosen or (Format.table if self.is_terminal else Format.json)
-        self._console = Console(file=self.stream, highlight=False, soft_wrap=True)
+        self._console = plain_console(self.stream)
         self._widths: list[int] | None = None
 
     @property

@@ -14,6 +14,7 @@ from log.group import GroupLog
 from log.segment import Segment
 from log.space import Space
 from log.spill import SpillDone
+from log.wal import CheckpointItem
 from log.wal_writer import WalFile, WalWriter
 
 
@@ -80,7 +81,7 @@ class Checkpoints:
     droppable_lsn: Lsn
     """The newest durable checkpoint's: files that end at or before it may go."""
     job: CheckpointJob | None = None
-    _groups: set[GroupId] = field(default_factory=set)
+    _indexes: dict[GroupId, int] = field(default_factory=dict)
     _touched: set[str] = field(default_factory=set)
     _spilled_bytes: int = 0
     _records: deque[tuple[Lsn, Lsn]] = field(default_factory=deque)
@@ -88,7 +89,7 @@ class Checkpoints:
 
     def spilled(self, done: SpillDone) -> None:
         """Takes notice of a spill."""
-        self._groups.update(done.groups)
+        self._indexes |= done.indexes
         self._touched |= done.touched
         self._spilled_bytes += done.size_bytes
 
@@ -102,18 +103,12 @@ class Checkpoints:
         """Whether enough was spilled since the last one, or files wait to be dropped."""
         return self._spilled_bytes >= self.config.checkpoint_bytes or bool(self._old_files())
 
-    def take(
-        self, spilled_lsn: Lsn, durable_lsn: Lsn, groups: Mapping[GroupId, GroupLog]
-    ) -> CheckpointJob | None:
+    def take(self, spilled_lsn: Lsn, durable_lsn: Lsn) -> CheckpointJob | None:
         """The next job; None where there is nothing to sync or to drop."""
         old = self._old_files()
         doomed = self._doomed_segments(durable_lsn)
-        if not (old or doomed or self._groups):
+        if not (old or doomed or self._indexes):
             return None
-        indexes: dict[GroupId, int] = {}
-        for group in sorted(self._groups & groups.keys()):
-            indexes[group] = groups[group].spilled_index
-            groups[group].lowest_truncation = None
         self.job = CheckpointJob(
             spilled_lsn,
             self.files,
@@ -122,17 +117,17 @@ class Checkpoints:
             sorted(self._touched),
             old,
             doomed,
-            indexes,
+            self._indexes,
         )
-        self._groups, self._touched, self._spilled_bytes = set(), set(), 0
+        self._indexes, self._touched, self._spilled_bytes = {}, set(), 0
         return self.job
 
     def complete(
         self, job: CheckpointJob, groups: Mapping[GroupId, GroupLog]
-    ) -> list[tuple[GroupId, int]] | None:
+    ) -> list[CheckpointItem] | None:
         """Ends the job; what to record of it, None for nothing.
 
-        A group truncated since the job was taken is checkpointed below the truncation only.
+        A group truncated past the job's LSN is checkpointed below the truncation only.
         """
         assert job is self.job, "not the checkpoint in flight"
         self.job = None
@@ -140,13 +135,13 @@ class Checkpoints:
         if job.lsn <= self.lsn:
             return None
         self.lsn = job.lsn
-        indexes = []
-        for group, index in job.indexes.items():
+        items = []
+        for group, index in sorted(job.indexes.items()):
             log = groups.get(group)
-            if log is not None:
-                lowest = log.lowest_truncation
-                indexes.append((group, index if lowest is None else min(index, lowest - 1)))
-        return indexes
+            if log is not None and log.created_lsn <= job.lsn:
+                lowered = min(index, log.lowest_truncation(job.lsn) - 1)
+                items.append(CheckpointItem(group, index, lowered))
+        return items
 
     def recorded(self, record_lsn: Lsn, lsn: Lsn) -> None:
         """The checkpoint at `lsn` will be durable with this record."""

@@ -84,10 +84,9 @@ class GroupLog:
         self.relaxed = False
         self.first_index = Index(1)
         self.trim_index = Index(1)
+        self.created_lsn = Lsn(0)
         self.damaged: tuple[Index, Index] | None = None
         self.disk_segments = segments
-        self.lowest_truncation: int | None = None
-        """The lowest index truncated from since a checkpoint was last taken."""
         self._store = store
         self._disk = disk
         self._snapshots = segments.directory
@@ -97,6 +96,7 @@ class GroupLog:
         self._hard_state_lsn = Lsn(0)
         self._base_term = 0
         self._cut_at_damage = False
+        self._truncations: list[tuple[Lsn, int]] = []
         self._tail = Tail(1)
         self._undurable = Runs(0)
         self._unspilled = Runs(0)
@@ -200,8 +200,7 @@ class GroupLog:
         self._tail.truncate(index)
         if self.damaged is not None and index <= self.damaged[0]:
             self._cut_at_damage = True
-        lowest = self.lowest_truncation
-        self.lowest_truncation = index if lowest is None else min(lowest, index)
+        self._truncations.append((lsn, index))
         self._store.spill_later(self, index)
         self._store.dirty()
         return lsn
@@ -380,6 +379,11 @@ class GroupLog:
         lsn = self._store.record(RecordKind.START, self, (payload,), len(payload))
         self.first_index, self._base_term = first, base_term
         return lsn
+
+    def lowest_truncation(self, lsn: Lsn) -> int:
+        """The lowest index truncated from past this LSN; those up to it are forgotten."""
+        self._truncations = [cut for cut in self._truncations if cut[0] > lsn]
+        return min((index for _lsn, index in self._truncations), default=self.last_index + 1)
 
     def evict(self, budget_bytes: int) -> None:
         """Lets go of RAM beyond the budget, of entries that segments hold."""

@@ -47,7 +47,8 @@ class Replay:
                 tail = self._tails[key] = deque()
             tail.append(record)
         elif kind == RecordKind.CHECKPOINT:
-            self._bases.update(checkpoint_items(record.payload))
+            for item in checkpoint_items(record.payload):
+                self._bases[item.group] = item.last
             self._prune()
         elif kind in (RecordKind.CREATE, RecordKind.REMOVE):
             self._tails.pop(key, None)

@@ -50,7 +50,8 @@ class SpillDone:
 
     end_lsn: Lsn
     size_bytes: int
-    groups: list[GroupId]
+    indexes: dict[GroupId, int]
+    """The last entry in segments, as of this LSN, of each group in the batch."""
     touched: set[str]
 
 
@@ -86,11 +87,8 @@ class Spiller:
         for segments in batch.groups:
             touched |= segments.touched
             segments.touched = set()
-        self.done.append(
-            SpillDone(
-                batch.end_lsn, batch.end_lsn - batch.lsn, list(batch.groups.values()), touched
-            )
-        )
+        indexes = {group: segments.last_index for segments, group in batch.groups.items()}
+        self.done.append(SpillDone(batch.end_lsn, batch.end_lsn - batch.lsn, indexes, touched))
 
     @staticmethod
     def _spill(batch: SpillBatch) -> None:

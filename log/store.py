@@ -157,7 +157,7 @@ class Store:
         directory = Opening.group_directory(self.root, group)
         segments = GroupSegments(self._files, directory, group, self.config)
         log = self._group_log(group, segments)
-        self.record(RecordKind.CREATE, log, (), 0)
+        log.created_lsn = self.record(RecordKind.CREATE, log, (), 0)
         self._groups[group] = log
         self.dirty()
         return log
@@ -306,7 +306,7 @@ class Store:
             self.spilled_lsn = spilled.end_lsn
             if self._checkpoints is not None:
                 self._checkpoints.spilled(spilled)
-            for group in spilled.groups:
+            for group in spilled.indexes:
                 if (log := self._groups.get(group)) is not None:
                     log.evict(budget)
 
@@ -343,7 +343,7 @@ class Store:
             if group in metas
         )
         self.dirty()
-        return checkpoints.take(self.spilled_lsn, self.durable_lsn, self._groups)
+        return checkpoints.take(self.spilled_lsn, self.durable_lsn)
 
     def complete_checkpoint(self, job: CheckpointJob, error: Exception | None = None) -> None:
         """Records the checkpoint in the log; an error fails the store."""
@@ -351,9 +351,9 @@ class Store:
             self.failed = self.failed or error
         if self.failed is not None or self._checkpoints is None:
             return
-        indexes = self._checkpoints.complete(job, self._groups)
-        if indexes is not None:
-            payload = checkpoint_payload(job.lsn, indexes)
+        items = self._checkpoints.complete(job, self._groups)
+        if items is not None:
+            payload = checkpoint_payload(job.lsn, items)
             record_lsn = self.record(RecordKind.CHECKPOINT, None, (payload,), len(payload))
             self._checkpoints.recorded(record_lsn, job.lsn)
             self.dirty()

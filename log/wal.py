@@ -12,6 +12,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -32,7 +33,7 @@ BLOCK_BYTES = BLOCK.size
 RECORD = struct.Struct("<BBHI20s")
 RECORD_BYTES = RECORD.size
 _PAIR = struct.Struct("<QQ")
-_CHECKPOINT_ITEM = struct.Struct("<20sQ")
+_CHECKPOINT_ITEM = struct.Struct("<20sQQ")
 _HEADER_BYTES_MAX = 64 << 20
 
 
@@ -103,9 +104,20 @@ class WalState:
 
     def _checkpoint(self, payload: bytes | memoryview) -> None:
         self.checkpoint_lsn = int.from_bytes(payload[:8], "little")
-        for group, index in checkpoint_items(payload):
-            if (meta := self.groups.get(group)) is not None:
-                meta.checkpoint_index = index
+        for item in checkpoint_items(payload):
+            if (meta := self.groups.get(item.group)) is not None:
+                meta.checkpoint_index = item.lowered
+
+
+class CheckpointItem(NamedTuple):
+    """A group that had changed: its last entry as of the checkpoint's LSN, in synced segments.
+
+    `lowered` is what is left of that when the record is written: truncations may come between.
+    """
+
+    group: GroupId
+    last: int
+    lowered: int
 
 
 @dataclass(slots=True)
@@ -141,15 +153,15 @@ def pair_payload(first: int, second: int) -> bytes:
     return _PAIR.pack(first, second)
 
 
-def checkpoint_payload(lsn: int, indexes: Sequence[tuple[GroupId, int]]) -> bytes:
-    items = (_CHECKPOINT_ITEM.pack(group.pack(), index) for group, index in indexes)
-    return lsn.to_bytes(8, "little") + b"".join(items)
+def checkpoint_payload(lsn: int, items: Sequence[CheckpointItem]) -> bytes:
+    packed = (_CHECKPOINT_ITEM.pack(group.pack(), *indexes) for group, *indexes in items)
+    return lsn.to_bytes(8, "little") + b"".join(packed)
 
 
-def checkpoint_items(payload: bytes | memoryview) -> list[tuple[GroupId, int]]:
-    """The groups that a checkpoint record speaks of, with their last entry in synced segments."""
+def checkpoint_items(payload: bytes | memoryview) -> list[CheckpointItem]:
+    """The groups that a checkpoint record speaks of."""
     items = _CHECKPOINT_ITEM.iter_unpack(payload[8:])
-    return [(GroupId.unpack(packed), index) for packed, index in items]
+    return [CheckpointItem(GroupId.unpack(packed), *indexes) for packed, *indexes in items]
 
 
 def encode_header(header: FileHeader) -> bytes:

@@ -34,7 +34,7 @@ class Workload:
 
     def __init__(self) -> None:
         self.disk = MemoryDisk()
-        self.must: list[tuple[int, dict[GroupId, list[bytes]], dict[GroupId, int]]] = []
+        self.must: list[tuple[int, dict[GroupId, list[bytes]], dict[GroupId, Term]]] = []
         self.may: dict[GroupId, list[list[bytes]]] = {GROUP: [[]], OTHER: [[]]}
         self.store = open_store(self.disk, CONFIG)
         for group in (GROUP, OTHER):

@@ -452,3 +452,29 @@ def test_lsn_of_an_append_is_past_everything_before_it() -> None:
             seal(store)
 
     assert lsns == sorted(set(lsns))
+
+
+@pytest.mark.parametrize("moment", ["before the job", "while it runs"])
+def test_truncation_past_a_checkpoint_is_replayed_from_the_checkpoint(moment: str) -> None:
+    disk = MemoryDisk()
+    store = open_store(disk)
+    log = group_of(store)
+    append(log, 3)
+    flush(store)
+
+    append(log, 2)
+    if moment == "before the job":
+        log.truncate_from(Index(2))
+        append(log, 1, 2)
+    job = store.take_checkpoint()
+    assert job is not None
+    job.run()
+    if moment == "while it runs":
+        log.truncate_from(Index(2))
+        append(log, 1, 2)
+    store.complete_checkpoint(job)
+    flush(store)
+
+    recovered = open_store(disk.clone(), seed=2).group(GROUP)
+    assert not recovered.quarantined
+    assert frames(everything(recovered)) == frames([entry(1), entry(2, 2)])

@@ -104,7 +104,7 @@ class Applying(Engine):
             raise
         self._time_ms = time_ms
         self._SyncObj__commandsWaitingCommit[index].append((term, callback))
-        self._host.wake(self.id)
+        self._host.wake()
         return Index(index)
 
     def _matched(self) -> list[int]:
@@ -122,7 +122,7 @@ class Applying(Engine):
         if index > self._SyncObj__raftCommitIndex:
             self._SyncObj__raftCommitIndex = index
             self._SyncObj__leaderCommitIndex = index
-            self._host.wake(self.id)
+            self._host.wake()
 
     def _SyncObj__applyLogEntries(self) -> bool:
         """Applies until all is applied or the slice of time is over; then the rest is due soon.
@@ -142,11 +142,11 @@ class Applying(Engine):
             self._applying = False
         if not self._halted:
             if self._SyncObj__raftLastApplied < self._SyncObj__raftCommitIndex:
-                self._host.wake(self.id)
+                self._host.wake()
             if self._SyncObj__raftLastApplied - self._snapshot_index >= (
                 self._config.snapshot_entries
             ):
-                self._host.snapshot_due(self.id)
+                self._host.snapshot_due()
         return self._SyncObj__raftLastApplied > first
 
     def _apply_some(self, until: float) -> bool:
@@ -232,7 +232,7 @@ class Applying(Engine):
         self.failed = error
         logger.error("group %s on %s stopped: %s", self.id, self.node, error)
         self._halt()
-        self._host.failed(self.id, error)
+        self._host.failed(error)
 
     def stop(self) -> None:
         """Ends this replica: open proposals are answered UNKNOWN, reads fail. Idempotent."""

@@ -131,7 +131,7 @@ class Elections(Transfers):
         if self._may_tell():
             self._ask_for_votes()
         else:
-            self._host.await_durable(self.id)
+            self._host.await_durable()
 
     def _ask_for_votes(self) -> None:
         self._campaign_untold = False
@@ -265,7 +265,7 @@ class Elections(Transfers):
             self._SyncObj__raftLeader = None
             for peer in self._peers.values():
                 self._host.release(peer.node, peer.reset())
-            self._host.led(self.id, False)
+            self._host.led(False)
             self._end_transfer(self._transfer is not None and self._transfer.told)
             self._fail_reads()
             self._leadership_lost()
@@ -280,8 +280,8 @@ class Elections(Transfers):
             self._host.release(peer.node, peer.reset())
             peer.heard_at = now
         self._set_deadline(NEVER)
-        self._host.led(self.id, True)
-        self._host.wake(self.id)
+        self._host.led(True)
+        self._host.wake()
         logger.info(
             "group %s: %s leads in term %d", self.id, self.node, self._SyncObj__raftCurrentTerm
         )
@@ -299,7 +299,7 @@ class Elections(Transfers):
         if self._SyncObj__raftState == LEADER:
             if self._SyncObj__raftMatchIndex[peer]:
                 self._SyncObj__raftNextIndex[peer] = self._SyncObj__raftMatchIndex[peer] + 1
-            self._host.wake(self.id)
+            self._host.wake()
         elif self._SyncObj__raftLeader is None and peer.voter and self._may_campaign():
             # Whoever leads is heard within one heartbeat; if nobody does, there is nothing to wait.
             config = self._config

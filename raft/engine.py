@@ -152,7 +152,7 @@ class Engine(SyncObj):
 
     def _set_deadline(self, at: float) -> None:
         self._SyncObj__raftElectionDeadline = at
-        self._host.set_deadline(self.id, at)
+        self._host.set_deadline(at)
 
     # -- closed doors
 

@@ -105,7 +105,7 @@ class Following(Applying):
                 self._network.send(leader.node, self.id, [frame])
             if match == due:
                 return
-        self._host.await_durable(self.id)
+        self._host.await_durable()
 
     def _durable_match(self) -> int:
         return self._log.durable_index
@@ -123,7 +123,7 @@ class Following(Applying):
         else:
             if len(self._untold) < UNTOLD_MAX:
                 self._untold.append((self._SyncObj__raftCurrentTerm, peer, frame))
-            self._host.await_durable(self.id)
+            self._host.await_durable()
 
     def on_durable(self) -> None:
         """After a sync: tells what waited for it, acknowledges, or counts the leader itself."""
@@ -131,7 +131,7 @@ class Following(Applying):
             return
         if self._untold or self._campaign_untold:
             if not self._may_tell():
-                self._host.await_durable(self.id)
+                self._host.await_durable()
                 return
             untold, self._untold = self._untold, []
             for term, peer, frame in untold:
@@ -140,7 +140,7 @@ class Following(Applying):
             if self._campaign_untold:
                 self._ask_for_votes()
         if self._SyncObj__raftState == LEADER:
-            self._host.wake(self.id)
+            self._host.wake()
         else:
             leader = self._SyncObj__raftLeader
             if leader is not None and self._ack_due > self._acked:

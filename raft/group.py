@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from goqueue.wire.types import GroupId, Index, NodeId, Voter
 from log.entry import EntryKind
-from log.errors import FrameDamaged, LogError
+from log.errors import FrameDamaged
 from raft.config import RaftConfig
 from raft.election import NEVER, Elections
 from raft.errors import ConfigurationMismatch, FrameMalformed
@@ -127,8 +127,6 @@ class RaftGroup(Elections):
             receiver(peer, frame)
         except (struct.error, IndexError, FrameDamaged, FrameMalformed) as error:
             logger.warning("group %s: bad frame from %s dropped: %s", self.id, node, error)
-        except LogError as error:
-            self._fail(error)
 
     def receive_beat(
         self, node: NodeId, term: int, commit: int, round_: int
@@ -149,17 +147,14 @@ class RaftGroup(Elections):
         """The end of a turn: counts, applies, and sends what the turn has brought."""
         if self._halted:
             return
-        try:
-            leads = self._SyncObj__raftState == LEADER
-            if leads:
-                self._advance_commit()
-            self._SyncObj__applyLogEntries()
-            if leads and not self._halted:
-                self._flush_reads()
-                self._SyncObj__sendAppendEntries()
-                self._drive_transfer()
-        except LogError as error:
-            self._fail(error)
+        leads = self._SyncObj__raftState == LEADER
+        if leads:
+            self._advance_commit()
+        self._SyncObj__applyLogEntries()
+        if leads and not self._halted:
+            self._flush_reads()
+            self._SyncObj__sendAppendEntries()
+            self._drive_transfer()
 
     # -- what others may know
 

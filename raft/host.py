@@ -6,6 +6,7 @@ import logging
 import random
 import struct
 from collections.abc import Callable, Sequence
+from typing import TypeVar, TypeVarTuple, Unpack
 
 from goqueue.wire.types import GroupId, Incarnation, Lsn, NodeId, Voter
 from raft import frames
@@ -13,11 +14,14 @@ from raft.config import RaftConfig
 from raft.frames import HEARTBEAT_GROUP, FrameKind
 from raft.group import RaftGroup
 from raft.interfaces import Handle, LogStore, Network, Scheduler, StateMachine
+from raft.seat import Seat, Windows
 from raft.voters import creating_entry
 
 logger = logging.getLogger("raft")
 
 NEVER = float("inf")
+Args = TypeVarTuple("Args")
+Result = TypeVar("Result")
 
 
 class RaftHost:
@@ -53,15 +57,13 @@ class RaftHost:
         self._clock_ms = clock_ms
         self._peers_clock_offset_ms = peers_clock_offset_ms
         self._group_type = group_type
-        self._groups: dict[GroupId, RaftGroup] = {}
-        self._by_key: dict[bytes, RaftGroup] = {}
-        self._keys: dict[GroupId, bytes] = {}
-        self._leading: dict[GroupId, RaftGroup] = {}
+        self.undurable: dict[Seat, None] = {}
+        self._seats: dict[GroupId, Seat] = {}
+        self._by_key: dict[bytes, Seat] = {}
+        self._leading: dict[Seat, None] = {}
+        self._awake: dict[Seat, None] = {}
         self._connected: dict[NodeId, None] = {}
-        self._awake: dict[GroupId, None] = {}
-        self._undurable: dict[GroupId, None] = {}
-        self._inflight: dict[NodeId, int] = {}
-        self._short: dict[NodeId, dict[GroupId, None]] = {}
+        self._windows = Windows(network, self.config.peer_window_bytes)
         self._timer: Handle | None = None
         self._timer_at = NEVER
         self._beat_at = NEVER
@@ -88,12 +90,14 @@ class RaftHost:
         same on all nodes. `preferred` wins the first election if it is there. Raises ValueError if
         the group runs already, ConfigurationMismatch, Unsafe.
         """
-        if id in self._groups or id == HEARTBEAT_GROUP:
+        if id in self._seats or id == HEARTBEAT_GROUP:
             raise ValueError(f"group {id} runs already, or is not a group")
         log = self._store.group(id) if id in self._store.groups() else self._store.create_group(id)
         if bootstrap and log.last_index == 0 and Voter(self.node, self.incarnation) in voters:
             log.append([creating_entry(voters, created_ms)])
-        group = self._group_type(
+        key = id.pack()
+        seat = Seat(self, key, self._windows)
+        seat.group = group = self._group_type(
             id=id,
             node=self.node,
             incarnation=self.incarnation,
@@ -106,13 +110,11 @@ class RaftHost:
             clock_ms=self._clock_ms,
             state=state,
             config=self.config,
-            host=self,
+            host=seat,
             peers_clock_offset_ms=self._peers_clock_offset_ms,
             preferred=preferred,
         )
-        key = id.pack()
-        self._groups[id] = self._by_key[key] = group
-        self._keys[id] = key
+        self._seats[id] = self._by_key[key] = seat
         try:
             group.start()
         except BaseException:
@@ -124,18 +126,17 @@ class RaftHost:
 
     def stop_group(self, id: GroupId) -> None:
         """Stops the replica, if it runs, answering whoever waits; its log stays."""
-        group = self._groups.get(id)
-        if group is not None:
-            group.stop()
+        seat = self._seats.get(id)
+        if seat is not None:
+            seat.group.stop()
             self._forget(id)
 
     def _forget(self, id: GroupId) -> None:
-        group = self._groups.pop(id)
-        for peer in group.peers.values():
-            self.release(peer.node, peer.reset())
-        self._by_key.pop(self._keys.pop(id))
-        for table in (self._leading, self._awake, self._undurable):
-            table.pop(id, None)
+        seat = self._seats.pop(id)
+        seat.vacate()
+        self._by_key.pop(seat.key)
+        for table in (self._leading, self._awake, self.undurable):
+            table.pop(seat, None)
 
     def stop(self) -> None:
         """Stops all replicas and the timer; idempotent."""
@@ -143,21 +144,21 @@ class RaftHost:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for id in list(self._groups):
+        for id in list(self._seats):
             self.stop_group(id)
 
     def fail(self, error: Exception) -> None:
         """The store has failed: every replica stops itself, so that others can take over."""
-        for group in list(self._groups.values()):
+        for group in self.groups():
             group.fail(error)
 
     def group(self, id: GroupId) -> RaftGroup:
         """A running replica. Raises KeyError."""
-        return self._groups[id]
+        return self._seats[id].group
 
     def groups(self) -> list[RaftGroup]:
         """All running replicas, in the order they were started."""
-        return list(self._groups.values())
+        return [seat.group for seat in self._seats.values()]
 
     # -- events from outside
 
@@ -168,91 +169,66 @@ class RaftHost:
         if group == HEARTBEAT_GROUP:
             self._on_heartbeats(node, frame)
             return
-        known = self._groups.get(group)
-        if known is not None:
-            known.receive(node, frame)
+        seat = self._seats.get(group)
+        if seat is not None:
+            self._guard(seat, seat.group.receive, node, frame)
 
     def peer_connected(self, node: NodeId) -> None:
         """A link to this node is up."""
         self._connected[node] = None
-        for group in list(self._groups.values()):
+        for group in self.groups():
             group.peer_connected(node)
 
     def peer_disconnected(self, node: NodeId) -> None:
         """The link to this node is closed: evidence against whatever it leads."""
         self._connected.pop(node, None)
-        for group in list(self._groups.values()):
+        for group in self.groups():
             group.peer_disconnected(node)
 
     def on_durable(self, _lsn: Lsn) -> None:
         """A sync has completed: whatever waited for it is told."""
-        waiting, self._undurable = self._undurable, {}
-        for id in waiting:
-            group = self._groups.get(id)
-            if group is not None:
-                group.on_durable()
+        waiting, self.undurable = self.undurable, {}
+        for seat in waiting:
+            self._guard(seat, seat.group.on_durable)
 
-    # -- what groups ask for
+    def _guard(
+        self, seat: Seat, call: Callable[[Unpack[Args]], Result], *args: Unpack[Args]
+    ) -> Result | None:
+        """An error nobody expected stops this replica, loudly, and no other."""
+        try:
+            return call(*args)
+        except Exception as error:
+            logger.exception("group %s on %s: unexpected", seat.group.id, self.node)
+            seat.group.fail(error)
+            return None
 
-    def wake(self, group: GroupId) -> None:
+    # -- what groups ask for, through their seats
+
+    def wake(self, seat: Seat) -> None:
+        """Flushes this group at the end of the turn."""
         if not self._awake:
             self._scheduler.call_soon(self._flush)
-        self._awake[group] = None
+        self._awake[seat] = None
 
     def _flush(self) -> None:
         awake, self._awake = self._awake, {}
-        for id in awake:
-            group = self._groups.get(id)
-            if group is not None:
-                group.flush()
+        for seat in awake:
+            self._guard(seat, seat.group.flush)
 
-    def await_durable(self, group: GroupId) -> None:
-        self._undurable[group] = None
-
-    def led(self, group: GroupId, leads: bool) -> None:
+    def led(self, seat: Seat, leads: bool) -> None:
+        """This group began or ceased to lead."""
         if not leads:
-            self._leading.pop(group, None)
+            self._leading.pop(seat, None)
             return
-        self._leading[group] = self._groups[group]
+        self._leading[seat] = None
         if self._beat_at == NEVER:
             self._beat_at = self._scheduler.now() + self.config.heartbeat_s
-            self._arm(self._beat_at)
-
-    def reserve(self, node: NodeId, group: GroupId, size: int) -> bool:
-        """Takes bytes of the peer's window; a frame always fits into an empty one."""
-        used = self._inflight.get(node, 0)
-        limit = self.config.peer_window_bytes
-        if (used and used + size > limit) or self._network.backlog_bytes(node) > limit:
-            self._short.setdefault(node, {})[group] = None
-            return False
-        self._inflight[node] = used + size
-        return True
-
-    def release(self, node: NodeId, size: int) -> None:
-        if size:
-            self._inflight[node] -= size
-            self._wake_short(node)
-
-    def _wake_short(self, node: NodeId) -> None:
-        short = self._short.pop(node, None)
-        for group in short or ():
-            self.wake(group)
-
-    def failed(self, group: GroupId, error: Exception) -> None:
-        if self.on_failed is not None:
-            self.on_failed(self._groups[group], error)
-
-    def snapshot_due(self, group: GroupId) -> None:
-        if self.on_snapshot_due is not None:
-            self.on_snapshot_due(self._groups[group])
+            self.arm(self._beat_at)
 
     # -- time: one timer for all
 
-    def set_deadline(self, group: GroupId, at: float) -> None:
-        if at < self._timer_at:
-            self._arm(at)
-
-    def _arm(self, at: float) -> None:
+    def arm(self, at: float) -> None:
+        """The timer fires at this time, or earlier."""
         if at >= self._timer_at or self._stopped:
             return
         if self._timer is not None:
@@ -270,31 +246,31 @@ class RaftHost:
             return
         if late > self.config.heartbeat_s:
             logger.warning("the loop was stalled for %.3f s", late)
-            for group in list(self._groups.values()):
+            for group in self.groups():
                 group.forgive(now)
-        for group in list(self._groups.values()):
-            if group.deadline <= now:
-                group.on_deadline(now)
+        for seat in list(self._seats.values()):
+            if seat.group.deadline <= now:
+                self._guard(seat, seat.group.on_deadline, now)
         if self._beat_at <= now:
             self._beat(now)
-        due = min((group.deadline for group in self._groups.values()), default=NEVER)
-        self._arm(min(due, self._beat_at))
+        due = min((group.deadline for group in self.groups()), default=NEVER)
+        self.arm(min(due, self._beat_at))
 
     # -- heartbeats
 
     def _beat(self, now: float) -> None:
         """One frame a peer for all groups led here, and each leader's own look at the time."""
-        for group in list(self._leading.values()):
-            group.on_tick(now)
+        for seat in list(self._leading):
+            self._guard(seat, seat.group.on_tick, now)
         items: dict[NodeId, list[bytes]] = {node: [] for node in self._connected}
-        for id, group in self._leading.items():
-            key = self._keys[id]
+        for seat in self._leading:
+            group = seat.group
             for node, peer in group.peers.items():
                 if peer.connected and node in items:
-                    items[node].append(frames.beat_item(key, *group.beat_for(peer)))
+                    items[node].append(frames.beat_item(seat.key, *group.beat_for(peer)))
         for node, beats in items.items():
             self._send_items(node, FrameKind.HEARTBEATS, beats)
-            self._wake_short(node)
+            self._windows.wake(node)
         self._beat_at = now + self.config.heartbeat_s if self._leading else NEVER
 
     def _send_items(self, node: NodeId, kind: FrameKind, items: list[bytes]) -> None:
@@ -310,14 +286,16 @@ class RaftHost:
             return
         if kind == FrameKind.HEARTBEAT_ANSWERS:
             for key, term, round_, last in items:
-                group = self._by_key.get(key)
-                if group is not None:
-                    group.receive_beat_answer(node, term, round_, last)
+                seat = self._by_key.get(key)
+                if seat is not None:
+                    self._guard(seat, seat.group.receive_beat_answer, node, term, round_, last)
         elif kind == FrameKind.HEARTBEATS:
             answers = []
             for key, term, commit, round_ in items:
-                group = self._by_key.get(key)
-                answer = group.receive_beat(node, term, commit, round_) if group else None
+                seat = self._by_key.get(key)
+                if seat is None:
+                    continue
+                answer = self._guard(seat, seat.group.receive_beat, node, term, commit, round_)
                 if answer is not None:
                     answers.append(frames.beat_item(key, *answer))
             self._send_items(node, FrameKind.HEARTBEAT_ANSWERS, answers)

@@ -128,32 +128,34 @@ class LogStore(Protocol):
 
 
 class GroupHost(Protocol):
-    """What a group asks of the host that carries all groups of the node."""
+    """What a group asks of the host that carries it beside the node's other groups."""
 
-    def wake(self, group: GroupId) -> None:
+    def wake(self) -> None:
         """Calls the group's `flush` at the end of this turn, once."""
         ...
 
-    def await_durable(self, group: GroupId) -> None:
+    def await_durable(self) -> None:
         """Calls the group's `on_durable` after the next sync."""
         ...
 
-    def set_deadline(self, group: GroupId, at: float) -> None:
+    def set_deadline(self, at: float) -> None:
         """Calls the group's `on_deadline` not before this time, and soon after it."""
         ...
 
-    def led(self, group: GroupId, leads: bool) -> None:
+    def led(self, leads: bool) -> None:
         """The group began or ceased to lead: heartbeats are sent for it, or not."""
         ...
 
-    def reserve(self, node: NodeId, group: GroupId, size: int) -> bool:
+    def reserve(self, node: NodeId, size: int) -> bool:
         """Takes bytes of the peer's window; False where it is full: woken when some is free."""
         ...
 
     def release(self, node: NodeId, size: int) -> None: ...
 
-    def failed(self, group: GroupId, error: Exception) -> None:
+    def failed(self, error: Exception) -> None:
         """The replica has stopped itself because going on would not be safe."""
         ...
 
-    def snapshot_due(self, group: GroupId) -> None: ...
+    def snapshot_due(self) -> None:
+        """Enough was applied since the last state snapshot."""
+        ...

@@ -49,7 +49,7 @@ class Reads(Replication):
             return
         self._reads_waiting += 1
         self._reads.append(callback)
-        self._host.wake(self.id)
+        self._host.wake()
 
     def _start_round(self) -> None:
         """Asks every voter, once for all reads that came since the last turn."""
@@ -147,7 +147,7 @@ class Reads(Replication):
         """Asks again where the follower stands: a frame or its answer may have been lost."""
         if peer.probing:
             peer.paused = False
-            self._host.wake(self.id)
+            self._host.wake()
             return
         if not peer.inflight:
             return

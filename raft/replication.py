@@ -27,7 +27,7 @@ class Replication(Following):
         if self._SyncObj__raftState != LEADER:
             return
         if self._log.durable_index < self._log.last_index:
-            self._host.await_durable(self.id)
+            self._host.await_durable()
         commit = self._SyncObj__raftCommitIndex
         for peer in self._peers.values():
             if not peer.connected:
@@ -63,7 +63,7 @@ class Replication(Following):
             )
         parts = [entry.frame for entry in entries]
         size = sum(map(len, parts))
-        if size and not self._host.reserve(peer.node, self.id, size):
+        if size and not self._host.reserve(peer.node, size):
             return False
         commit = self._SyncObj__raftCommitIndex
         head = frames.append_head(
@@ -128,7 +128,7 @@ class Replication(Following):
             self._host.release(peer.node, peer.reset())
             peer.probing = False
             self._SyncObj__raftNextIndex[peer] = matched[peer] + 1
-        self._host.wake(self.id)
+        self._host.wake()
 
     def _on_rejection(self, peer: Peer, rejected: int, hint_index: int, hint_term: int) -> None:
         """The follower does not have `rejected`: back off, by whole terms, to where it may agree.
@@ -146,7 +146,7 @@ class Replication(Following):
         agreed = self._agreement(min(rejected - 1, hint_index), hint_term)
         following[peer] = max(1, agreed + 1)
         matched[peer] = min(matched[peer], following[peer] - 1)
-        self._host.wake(self.id)
+        self._host.wake()
 
     def _advance_commit(self) -> None:
         """Commits what a majority holds durably, if it is of this term (Raft 5.4.2)."""

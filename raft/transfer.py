@@ -44,7 +44,7 @@ class Transfers(Reads):
             return
         self._transfer = Transfer(peer, self._scheduler.now() + self._config.transfer_s, callback)
         self._SyncObj__transferInProgress = True
-        self._host.wake(self.id)
+        self._host.wake()
 
     def _transfer_target(self, to: NodeId | None) -> Peer | None:
         match = self._SyncObj__raftMatchIndex
@@ -76,4 +76,4 @@ class Transfers(Reads):
             self._end_transfer(False)
         elif transfer is not None and transfer.told:
             transfer.due = True
-            self._host.wake(self.id)
+            self._host.wake()

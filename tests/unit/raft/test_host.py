@@ -12,8 +12,8 @@ from raft import frames
 from raft.config import RaftConfig
 from raft.errors import ConfigurationMismatch
 from raft.frames import HEARTBEAT_GROUP, FrameKind
-from raft.host import RaftHost
-from tests.unit.raft.cluster import GROUP, Cluster, Lone, Machine
+from raft.seat import Seat, Windows
+from tests.unit.raft.cluster import GROUP, Cluster, Lone, Machine, NodeNet
 
 TELLING_A_TERM = (
     FrameKind.VOTE,
@@ -109,16 +109,18 @@ def test_append_with_a_flipped_bit_changes_nothing() -> None:
 
 
 def test_windows_of_one_peer_are_shared_by_all_groups() -> None:
-    config = RaftConfig(peer_window_bytes=1 << 20, window_bytes=1 << 20)
-    cluster = Cluster(3, config=config)
+    windows = Windows(NodeNet(Cluster(1).net, "a"), 1 << 20)
+    cluster = many_groups()
     host = cluster.nodes["a"].host
-    assert isinstance(host, RaftHost)
-    peer, other = NodeId("b"), MORE[0]
+    assert host is not None
+    one, other = Seat(host, b"1", windows), Seat(host, b"2", windows)
+    one.group, other.group = host.group(GROUP), host.group(MORE[0])
+    peer = NodeId("b")
 
-    assert host.reserve(peer, GROUP, 5 << 20)
-    assert not host.reserve(peer, other, 1)
-    host.release(peer, 5 << 20)
-    assert host.reserve(peer, other, 1)
+    assert one.reserve(peer, 5 << 20)
+    assert not other.reserve(peer, 1)
+    one.release(peer, 5 << 20)
+    assert other.reserve(peer, 1)
 
 
 def test_congested_link_is_given_nothing_more() -> None:

@@ -5,10 +5,18 @@ from __future__ import annotations
 import pytest
 
 from goqueue.wire.errors import GoQueueError
-from goqueue.wire.types import NodeId
+from goqueue.wire.types import GroupId, NodeId, TopicId
 from raft.errors import ApplyFailed, NotLeader, Outcome
 from raft.group import RaftGroup
-from tests.unit.raft.cluster import GROUP, Cluster, Lone, append_frame, command, fails_under
+from tests.unit.raft.cluster import (
+    GROUP,
+    Cluster,
+    Lone,
+    Machine,
+    append_frame,
+    command,
+    fails_under,
+)
 from tests.unit.raft.mutants import (
     ApplyErrorsIgnored,
     ApplyNeverYields,
@@ -176,3 +184,30 @@ def test_state_machine_hears_of_every_change_of_leadership() -> None:
     assert terms == [("leader", cluster.group(second).term)]
     third = next(n for n in cluster.nodes if n not in (leader, second))
     assert cluster.nodes[third].machine.events[-1] == ("follower", second)
+
+
+def test_unexpected_error_stops_one_replica_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    other = GroupId(TopicId(7, 2), 0)
+    machines = [Machine() for _ in cluster.nodes]
+    for node, machine in zip(cluster.nodes.values(), machines, strict=True):
+        assert node.host is not None
+        node.host.start_group(other, cluster.voters, machine, bootstrap=True)
+    cluster.settle(2)
+    error = RuntimeError("a bug")
+
+    def broken() -> None:
+        raise error
+
+    monkeypatch.setattr(cluster.group(leader), "_advance_commit", broken)
+    cluster.propose(b"x", on=leader)
+    cluster.settle(3)
+
+    assert cluster.group(leader).failed is error
+    assert cluster.outcomes(b"x") == [Outcome.UNKNOWN]
+    host = cluster.nodes[leader].host
+    assert host is not None
+    assert host.group(other).failed is None
+    assert host.group(other).has_quorum
+    assert cluster.elect() != leader

@@ -8,10 +8,13 @@ whitespace between its tokens goes, so numbers and escapes keep their bytes.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -21,6 +24,7 @@ from cli.errors import EXIT_USAGE, CliError
 
 PRIORITIES = ("critical", "high", "normal", "low", "background")
 LINE_BYTES_MAX = 16 << 20
+BLOCK_BYTES = 256 << 10
 _TOKENS = re.compile(rb'("[^"\\]*(?:\\.[^"\\]*)*")|[ \t\r\n]+', re.DOTALL)
 
 
@@ -58,16 +62,57 @@ _TEXT = msgspec.json.Decoder(str)
 _ANY = msgspec.json.Decoder()
 
 
-def read_lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Numbered lines without their ends, empty ones left out; `CliError` on an endless one."""
-    number = 0
-    while line := stream.readline(LINE_BYTES_MAX + 1):
-        number += 1
-        if len(line) > LINE_BYTES_MAX:
+class LineSplitter:
+    """Cuts what is read into numbered lines without their ends; empty ones are left out."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[tuple[int, bytes]]:
+        """The lines that are whole now. Raises `CliError` on an endless one."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > LINE_BYTES_MAX:
+            number = self._number + len(lines) + 1
             raise CliError(f"line {number} is longer than {LINE_BYTES_MAX} bytes")
-        text = line.removesuffix(b"\n").removesuffix(b"\r")
-        if text:
-            yield number, text
+        return self._numbered(lines)
+
+    def end(self) -> list[tuple[int, bytes]]:
+        """The last line, if no line end followed it."""
+        rest, self._rest = self._rest, b""
+        return self._numbered([rest])
+
+    def _numbered(self, lines: list[bytes]) -> list[tuple[int, bytes]]:
+        first = self._number + 1
+        self._number += len(lines)
+        numbered = ((n, line.removesuffix(b"\r")) for n, line in enumerate(lines, first))
+        return [(n, line) for n, line in numbered if line]
+
+
+async def read_blocks(stream: BinaryIO) -> AsyncIterator[bytes]:
+    """What a file or pipe has, as it comes; while there is nothing, the loop goes on."""
+    try:
+        handle = stream.fileno()
+    except (OSError, ValueError):
+        yield stream.read()
+        return
+    while True:
+        with suppress(PermissionError):  # a regular file: always readable
+            await _readable(handle)
+        block = os.read(handle, BLOCK_BYTES)
+        if not block:
+            return
+        yield block
+
+
+async def _readable(handle: int) -> None:
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(handle, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(handle)
 
 
 def parse(line: bytes) -> Message:

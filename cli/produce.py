@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from cli.errors import EXIT_USAGE, CliError, note
-from cli.lines import PRIORITIES, Message, parse, read_lines
+from cli.lines import PRIORITIES, LineSplitter, Message, parse, read_blocks
 from cli.options import command
 from cli.output import Column, Row, count_text
 from cli.publishing import Publisher
@@ -110,14 +109,20 @@ async def produce(
 async def _publish_lines(
     publisher: Publisher, file: Path | None, given: Message, tally: Tally, *, plain: bool
 ) -> None:
-    with _source(file) as (stream, progress):
-        async for number, line in _each(stream, file):
+    async def lines(found: list[tuple[int, bytes]]) -> None:
+        for number, line in found:
             try:
                 message = Message(line) if plain else parse(line)
             except CliError as error:
                 raise CliError(f"line {number}: {error.message}", hint=error.hint) from None
             await publisher.publish(_merged(message, given), tally.add)
-            progress(len(line) + 1, tally.count)
+
+    splitter = LineSplitter()
+    with _source(file) as (stream, progress):
+        async for block in read_blocks(stream):
+            await lines(splitter.feed(block))
+            progress(len(block), tally.count)
+        await lines(splitter.end())
 
 
 def _summary(session: Session, topic: str, tally: Tally) -> None:
@@ -192,17 +197,6 @@ class _Progress:
     def __call__(self, size: int, count: int) -> None:
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, advance=size, count=count)
-
-
-async def _each(stream: BinaryIO, file: Path | None) -> AsyncIterator[tuple[int, bytes]]:
-    """The lines; a pipe is read off the loop, so that what came is sent while we wait for more."""
-    lines = read_lines(stream)
-    if file is not None and str(file) != "-":
-        for numbered in lines:
-            yield numbered
-        return
-    while (found := await asyncio.to_thread(next, lines, None)) is not None:
-        yield found
 
 
 def _headers(pairs: list[str] | None) -> tuple[tuple[str, bytes], ...]:

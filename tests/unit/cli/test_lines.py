@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-import io
+import asyncio
 import json
+import os
+from pathlib import Path
 
 import pytest
 
 from cli.errors import CliError
-from cli.lines import LINE_BYTES_MAX, Message, compact, parse, read_lines
+from cli.lines import (
+    LINE_BYTES_MAX,
+    LineSplitter,
+    Message,
+    compact,
+    parse,
+    read_blocks,
+)
 
 
 def test_a_line_of_plain_text_is_the_value() -> None:
@@ -80,14 +89,43 @@ def test_what_consume_prints_is_an_envelope() -> None:
     assert parse(line) == Message(b"v", b"k", (("h", b"x"),), 1, "low")
 
 
-def test_lines_lose_their_ends_and_empty_ones_are_skipped() -> None:
-    stream = io.BytesIO(b"one\r\n\n two \nlast")
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_lines_lose_their_ends_and_empty_ones_are_left_out(size: int) -> None:
+    data, splitter = b"one\r\n\n two \nlast", LineSplitter()
 
-    assert list(read_lines(stream)) == [(1, b"one"), (3, b" two "), (4, b"last")]
+    found = [line for at in range(0, len(data), size) for line in splitter.feed(data[at:][:size])]
+
+    assert found + splitter.end() == [(1, b"one"), (3, b" two "), (4, b"last")]
+    assert splitter.end() == []
 
 
 def test_an_endless_line_is_refused_before_it_fills_memory() -> None:
-    stream = io.BytesIO(b"x" * (LINE_BYTES_MAX + 2))
+    splitter = LineSplitter()
+    splitter.feed(b"one\n" + b"x" * LINE_BYTES_MAX)
 
-    with pytest.raises(CliError, match="line 1 is longer"):
-        list(read_lines(stream))
+    with pytest.raises(CliError, match="line 2 is longer"):
+        splitter.feed(b"x")
+
+
+async def test_a_pipe_is_read_as_it_fills_and_the_loop_goes_on_meanwhile() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as stream:
+        blocks = aiter(read_blocks(stream))
+        waiting = asyncio.ensure_future(anext(blocks))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+
+        os.write(writing, b"a\nb")
+        assert await waiting == b"a\nb"
+
+        os.close(writing)
+        assert await anext(blocks, None) is None
+
+
+async def test_a_file_is_read_whole(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"0123456789" * 100_000)
+
+    with (tmp_path / "x").open("rb") as stream:
+        blocks = [block async for block in read_blocks(stream)]
+
+    assert b"".join(blocks) == (tmp_path / "x").read_bytes()

@@ -147,6 +147,7 @@ def assemble(
             metrics,
             workers,
             space.refuses,
+            lambda: store.backpressure,
             clock.wall_ms,
         ),
     )
@@ -190,6 +191,7 @@ def assemble(
         flusher=flusher,
     )
     raft.on_snapshot_due = upkeep.snapshot_due
+    raft.on_failed = status.replica_failed
     broker = NodeBroker(
         config=config,
         cluster=cluster,

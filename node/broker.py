@@ -20,6 +20,7 @@ from goqueue.wire.errors import (
     NoQuorum,
     NotLeader,
     OffsetOutOfRange,
+    OutOfOrder,
     Timeout,
     TopicExists,
     UnknownPartition,
@@ -44,15 +45,18 @@ from node.http.broker import (
 )
 from node.partition import PartitionHost
 from node.partition_service import PartitionService
+from node.producer_flights import ProducersInFlight
 from node.replicas import Replicas
 from node.status import NodeStatus
 from node.sync import TopicSync
-from node.trace import trace_from_answer
+from node.trace import trace_from_answer, trace_message
 
 READ_DEADLINE_S = 10.0
 READ_PATIENCE_S = 0.3
 """How long a read looks for a leader without a majority before it settles for what is here."""
 COMMAND_DEADLINE_S = 15.0
+ORDER_PAUSE_S = 0.01
+"""How long a producer's batch waits when it has overtaken an earlier one that is being retried."""
 LED_DEADLINE_S = 10.0
 LED_POLL_S = 0.01
 
@@ -82,6 +86,7 @@ class NodeBroker:
         self._sync = sync
         self._status = status
         self._random_id = rng.getrandbits
+        self._in_flight = ProducersInFlight()
         self._creating: dict[str, asyncio.Future[TopicView]] = {}
 
     @property
@@ -158,6 +163,20 @@ class NodeBroker:
         validated: bool = False,
     ) -> AppendResult:
         group = self._group(topic, partition)
+        with self._in_flight.entered(group, batch) as flight:
+            end_s = asyncio.get_running_loop().time() + deadline_s
+            while True:
+                left_s = end_s - asyncio.get_running_loop().time()
+                try:
+                    return await self._append(group, batch, validated, left_s)
+                except OutOfOrder:
+                    if not flight.follows_another or left_s <= 0:
+                        raise
+                await asyncio.sleep(ORDER_PAUSE_S)  # the batch before it is still on its way
+
+    async def _append(
+        self, group: GroupId, batch: bytes, validated: bool, deadline_s: float
+    ) -> AppendResult:
         request_id = self._random_id(64) or 1
 
         async def here(left_s: float) -> AppendResult:
@@ -244,14 +263,21 @@ class NodeBroker:
         async def here(_left_s: float) -> rpc.TraceAnswer:
             return await self._service.trace(group, offset)
 
-        answer = await self._forwarder.call(
-            group,
-            local=here,
-            method=rpc.TRACE,
-            payload=lambda _left_s: rpc.encode(rpc.OffsetRequest(group.pack(), offset)),
-            decode=rpc.decode_trace,
-            deadline_s=READ_DEADLINE_S,
-        )
+        try:
+            answer = await self._forwarder.call(
+                group,
+                local=here,
+                method=rpc.TRACE,
+                payload=lambda _left_s: rpc.encode(rpc.OffsetRequest(group.pack(), offset)),
+                decode=rpc.decode_trace,
+                deadline_s=READ_DEADLINE_S,
+                patience_s=READ_PATIENCE_S,
+            )
+        except (NoQuorum, Timeout):
+            host = self._replicas.find(group)
+            if host is None:
+                raise
+            answer = trace_message(host, offset)  # as much as this replica has applied
         return trace_from_answer(topic, partition, offset, answer)
 
     # producers

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
 from goqueue.wire.errors import (
+    Busy,
     GoQueueError,
     NoQuorum,
     NotLeader,
@@ -34,6 +35,8 @@ WITHOUT_QUORUM_S = 2.0
 """How long a majority must be out of reach before a request is refused for it: a broken link that
 comes back at once, or an election, is no reason."""
 RETRY_AFTER_S = 1
+PASSING = "passing"
+"""The name in a `Busy` error's data that says: over in a moment, worth waiting for."""
 HINTS_MAX = 3
 """Hints followed without a pause; more than this is nodes that point at each other."""
 
@@ -192,6 +195,8 @@ class Forwarder:
 
 def _is_passing(error: GoQueueError) -> bool:
     """Whether another attempt may fare better: there is, or will be, another leader."""
+    if isinstance(error, Busy):
+        return error.data.get(PASSING) is True
     return isinstance(error, NotLeader | OutcomeUnknown) or type(error) is Unavailable
 
 

@@ -88,11 +88,6 @@ class Membership:
 
     # what the peer link tells
 
-    def peer_up(self, node: NodeId, hello: Mapping[str, Any]) -> None:
-        self._cluster.hellos[node] = hello
-        self._consider()
-        self._sort(node)
-
     def peer_told(self, node: NodeId, hello: Mapping[str, Any]) -> None:
         self._cluster.hellos[node] = hello
         self._consider()

@@ -14,7 +14,7 @@ from coordinator.topics import TopicConfig
 from delivery.appender import Appender
 from delivery.partition import PartitionState
 from delivery.records import encode_trim
-from goqueue.wire.errors import DiskFull, NotLeader
+from goqueue.wire.errors import Busy, DiskFull, NotLeader
 from goqueue.wire.types import GroupId, Index, NodeId, Offset, Term, Voter
 from log.entry import Entry, EntryKind
 from log.group import GroupLog
@@ -50,6 +50,7 @@ class NodeParts:
     metrics: Metrics
     workers: Executor
     disk_full: Callable[[], bool]
+    disk_behind: Callable[[], bool]
     wall_ms: Callable[[], int]
 
 
@@ -135,7 +136,10 @@ class PartitionHost:
 
     def applied_ms(self, index: Index) -> int:
         """When this node applied an entry, by its wall clock; 0 where that is not remembered."""
-        return next((at for applied, at in self._applied_times if applied >= index), 0)
+        times = self._applied_times
+        if not times or index < times[0][0]:
+            return 0
+        return next((at for applied, at in times if applied >= index), 0)
 
     def in_sync(self) -> list[str]:
         """Replicas that hold everything committed, as their leader sees it; elsewhere those with
@@ -202,6 +206,8 @@ class PartitionHost:
             raise NotLeader(None)
         if self._parts.disk_full():
             raise DiskFull(retry_after_s=10)
+        if self._parts.disk_behind():
+            raise Busy("the disk is behind", retry_after_s=1, passing=True)
         return self._queue.append(batch, request_id=request_id, validated=validated)
 
     # reading

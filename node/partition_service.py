@@ -7,12 +7,14 @@ import asyncio
 from goqueue.wire.errors import NotLeader, Timeout
 from goqueue.wire.types import GroupId, NodeId, Offset
 from node import rpc
-from node.http.broker import AppendResult, Slice
+from node.http.broker import AppendResult, Slice, StoredBatch
 from node.partition import PartitionHost
 from node.peer_link import PeerLink
 from node.replicas import Replicas
 from node.trace import trace_message
 
+READ_STEP_BYTES = 512 << 10
+"""Stored bytes read at once: what the loop may stall for when they come from the disk."""
 READ_INDEX_TIMEOUT_S = 2.0
 
 
@@ -64,13 +66,24 @@ class PartitionService:
         return await self.read_here(host, request)
 
     async def read_here(self, host: PartitionHost, request: rpc.ReadRequest) -> Slice:
-        """What this replica has applied, leader or not."""
-        return host.read(
-            Offset(request.offset),
-            max_records=request.max_records,
-            max_bytes=request.max_bytes,
-            to_time_ms=request.to_time_ms,
-        )
+        """What this replica has applied, leader or not. A large read is made in steps, between
+        which the loop does other things."""
+        offset, batches = Offset(request.offset), list[StoredBatch]()
+        records, size = request.max_records, request.max_bytes
+        while True:
+            found = host.read(
+                offset,
+                max_records=records,
+                max_bytes=min(size, READ_STEP_BYTES),
+                to_time_ms=request.to_time_ms,
+            )
+            batches += found.batches
+            records -= found.next_offset - max(offset, found.log_start)
+            size -= sum(len(stored.batch) for stored in found.batches)
+            offset = found.next_offset
+            if not found.batches or records <= 0 or size <= 0 or offset >= found.end_offset:
+                return Slice(batches, offset, found.log_start, found.end_offset)
+            await asyncio.sleep(0)
 
     async def offset_at(self, group: GroupId, time_ms: int) -> Offset:
         """First offset at or after the time, as leader; the end where there is none."""

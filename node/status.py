@@ -7,6 +7,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+import structlog
+
 from coordinator.health import Standing
 from coordinator.state import ClusterState, Topic
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId, Offset
@@ -31,6 +33,9 @@ from node.replicas import Replicas
 from node.space_watch import DISK_LOW, SpaceWatch
 from node.topology import Topology
 from node.version import VERSION
+from raft.group import RaftGroup
+
+_log = structlog.get_logger("node")
 
 LAG_S_MAX = 2.0
 """A loop this late is not ready for work."""
@@ -66,6 +71,7 @@ class NodeStatus:
         metrics.before_render(self._set_gauges)
         self._started_s = time.monotonic()
         self._heard_ms: dict[NodeId, int] = {}
+        self._failed: dict[GroupId, str] = {}
         self.stopping = False
 
     # peers
@@ -83,6 +89,11 @@ class NodeStatus:
         """A peer's status arrived."""
         self._heard_ms[node] = now_ms
 
+    def replica_failed(self, group: RaftGroup, error: Exception) -> None:
+        """A replica has stopped itself; the others of its group go on."""
+        self._failed[group.id] = str(error)
+        _log.error("replica_stopped", group=str(group.id), problem=str(error))
+
     @property
     def version(self) -> VersionView:
         return VERSION
@@ -90,8 +101,10 @@ class NodeStatus:
     @property
     def fault(self) -> str | None:
         """Why this process should be restarted."""
-        failed = self._store.failed
-        return None if failed is None else f"storage failed: {failed}"
+        if self._store.failed is not None:
+            return f"storage failed: {self._store.failed}"
+        stopped = self._failed.get(CLUSTER_GROUP)
+        return None if stopped is None else f"the cluster group's replica has stopped: {stopped}"
 
     # views
 
@@ -234,6 +247,15 @@ class NodeStatus:
             found.append(f"the {_name(CLUSTER_GROUP)} has no quorum as seen from {self._node}")
         if self.fault is not None:
             found.append(self.fault)
+        found += [
+            f"replica {group} on {self._node} has stopped: {why}"
+            for group, why in self._failed.items()
+        ]
+        found += [
+            f"replica {host.id} on {self._node} has damaged entries and neither votes nor leads"
+            for host in self._replicas.all()
+            if host.log.quarantined
+        ]
         if self._space.is_low:
             found.append(f"{self._node} is short of disk space: publishes are refused")
         return found

@@ -18,6 +18,8 @@ from raft.interfaces import SnapshotWork
 
 CLUSTER_SNAPSHOT_S = 1.0
 """The cluster's state is small and every restart begins with it: it is snapshotted soon."""
+MOVES_A_ROUND = 4
+"""Each stops its partition's publishes for a moment."""
 
 _log = structlog.get_logger("upkeep")
 
@@ -121,7 +123,8 @@ class Upkeep:
             _log.warning("snapshot_not_stored", problem=str(error))
 
     async def _balance(self) -> None:
-        """One leadership a round drifts to the replica that the placement prefers."""
+        """A few leaderships a round drift to the replicas that the placement prefers."""
+        moved = 0
         for host in self._replicas.led():
             preferred = self._preferred(host)
             if preferred in (None, self._node) or not self._cluster.is_present(preferred):
@@ -130,6 +133,8 @@ class Upkeep:
             if matches.get(preferred, 0) >= host.group.commit_index:
                 if await _transferred(host.group, preferred):
                     _log.info("leadership_moved", group=str(host.id), to=preferred)
+                moved += 1
+            if moved == MOVES_A_ROUND:
                 return
 
     def _preferred(self, host: PartitionHost) -> NodeId | None:

@@ -162,7 +162,8 @@ class Checks:
         self.reads += 1
         known = None if entry is None else self._ledgers[group].entries.get(entry.index)
         if entry is None or known != (entry.term, entry.crc):
-            self.violated(f"reads: {node} reads offset {offset} from {known}")
+            what = None if entry is None else (entry.index, entry.term, entry.kind, known)
+            self.violated(f"reads: {node} reads offset {offset} from {what}")
         elif not entry.base_offset <= offset < entry.base_offset + entry.record_count:
             self.violated(f"reads: {node} reads offset {offset} from entry {entry.index}")
 

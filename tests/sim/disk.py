@@ -7,6 +7,7 @@ middle of a job, after any operation on the disk.
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections import deque
 from collections.abc import Callable
@@ -21,13 +22,14 @@ from tests.sim.loop import ProcessTime
 ROOT = "/data"
 
 
-class Died(OSError):
-    """The process ended in the middle of this operation."""
+class Died(Exception):
+    """The process ended in the middle of this operation: not an error that it could handle."""
 
 
 class SimDisk(MemoryDisk):
     """A `MemoryDisk` without its trace, that outlives processes and can lie about syncs."""
 
+    _lives: int | None = None
     lies = False
     """Says that it has synced, and has not."""
 
@@ -38,9 +40,15 @@ class SimDisk(MemoryDisk):
         if not self.lies:
             super().fdatasync(handle)
 
+    def _check(self, operation: str, path: str) -> None:
+        if self._lives is not None:
+            self._lives -= 1
+            if self._lives < 0:
+                raise Died(f"{operation} {path}")
+
     def process_died(self) -> None:
         """Handles and locks are gone; what is written stays, unsynced where it was."""
-        self.fault = None
+        self._lives = None
         self._handles.clear()
         self._locks.clear()
 
@@ -51,17 +59,9 @@ class SimDisk(MemoryDisk):
         after.lies = self.lies
         return after
 
-    def die_after(self, operations: int) -> None:
-        """Let this many operations pass; the next one, and all after it, end the process."""
-        left = operations
-
-        def fault(_operation: str, path: str) -> OSError | None:
-            nonlocal left
-            left -= 1
-            return Died(f"at {path}") if left < 0 else None
-
-        self.fault = fault
-
+    def die_after(self, operations: int | None) -> None:
+        """Let this many operations pass; the next one ends the process."""
+        self._lives = operations
 
 @dataclass
 class DiskSpeed:
@@ -203,8 +203,6 @@ class Storage:
         for work in works:
             if rng.random() < 0.7:
                 self._disk.die_after(rng.randrange(8))
-                try:
+                with contextlib.suppress(Died):
                     work()
-                except Died:
-                    pass
         self._disk.process_died()

@@ -195,6 +195,8 @@ class Replica:
         if not self.state.log_start_offset <= offset < self.state.next_offset:
             return
         index = self.log.locate_offset(offset)
+        if index is None and self.log.first_index > self.state.log_start_index:
+            return  # trimmed before a restart, and the trim's entry is yet to be applied again
         entry = None if index is None else self.log.entry(index)
         self._checks.read(self._process.node, self.id, offset, entry)
 

@@ -279,7 +279,7 @@ class World:
         except LogError as error:
             self.checks.violated(f"storage: {node} can't recover: {error}")
             raise
-        machine.disk.fault = None
+        machine.disk.die_after(None)
         machine.process = process
         self.loop.note("start", node)
         self.net.process_started(node)

@@ -104,7 +104,7 @@ class TraceAnswer(msgspec.Struct, array_like=True, frozen=True):
     """What the leader knows of one message: (time, type, attributes) of each event."""
 
     message_id: str | None
-    events: list[tuple[int, str, dict[str, str | int | list[str] | None]]]
+    events: list[tuple[int, str, dict[str, str | int | list[str]]]]
 
 
 class SyncAnswer(msgspec.Struct, array_like=True, frozen=True):

@@ -18,7 +18,8 @@ from node.partition_reader import stored_batches
 LATER_ENTRIES_MAX = 256
 """Frames after the message's that are looked at for who had it; the leader knows the rest."""
 
-Event = tuple[int, str, dict[str, str | int | list[str] | None]]
+Attributes = dict[str, str | int | list[str]]
+Event = tuple[int, str, Attributes]
 
 
 def trace_message(host: PartitionHost, offset: Offset) -> rpc.TraceAnswer:
@@ -35,7 +36,7 @@ def trace_message(host: PartitionHost, offset: Offset) -> rpc.TraceAnswer:
         expires_ms = entry.time_ms + host.config.retention_ms
         events.append((entry.time_ms, "RETAINED", {"expires_ms": expires_ms}))
     else:
-        events.append((entry.time_ms, "RETAINED", {"expires_ms": None}))
+        events.append((entry.time_ms, "RETAINED", {"expires": "never"}))
     return rpc.TraceAnswer(batch.message_ids()[row], events)
 
 
@@ -55,13 +56,14 @@ def _row(entry: Entry, offset: Offset) -> tuple[RecordBatch, int] | None:
 
 
 def _published(entry: Entry, batch: RecordBatch, row: int) -> Event:
-    what: dict[str, str | int | list[str] | None] = {"lane": LANES[batch.lanes()[row]]}
-    key = batch.keys()[row]
-    if key is not None:
-        what["key"] = key.decode("utf-8", "backslashreplace")
+    what: Attributes = {}
     if batch.producer_id:
         what["producer"] = batch.producer_id
         what["sequence"] = batch.base_sequence + row
+    what["lane"] = LANES[batch.lanes()[row]]
+    key = batch.keys()[row]
+    if key is not None:
+        what["key"] = key.decode("utf-8", "backslashreplace")
     what["produced_at_ms"] = batch.timestamps_ms()[row]
     return entry.time_ms, "PUBLISHED", what
 

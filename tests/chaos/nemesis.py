@@ -107,6 +107,7 @@ class Nemesis:
         for node in self.cluster.nodes:
             if node.process is not None and node.process.poll() is not None:
                 raise ClusterError(f"{node.id} exited with {node.process.returncode}")
+        for node in self.cluster.nodes:
             try:
                 ready = await self.http.ask("GET", f"{node.url}/readyz", timeout_s=3)
             except NoAnswer as error:

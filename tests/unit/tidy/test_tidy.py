@@ -139,3 +139,19 @@ def test_every_document_in_docs_is_reachable_from_the_readme() -> None:
                 queue.append((document.parent / link).resolve())
 
     assert [str(p.relative_to(ROOT)) for p in tracked("docs/*.md") if p not in reached] == []
+
+
+def test_every_test_that_a_document_names_exists() -> None:
+    named = {
+        (document.name, *found)
+        for document in tracked("*.md")
+        for found in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", document.read_text())
+    }
+
+    assert named, "no document names a test"
+    missing = [
+        f"{document}: {path}::{name}"
+        for document, path, name in sorted(named)
+        if not (ROOT / path).exists() or f"def {name}(" not in (ROOT / path).read_text()
+    ]
+    assert missing == []

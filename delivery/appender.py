@@ -68,8 +68,8 @@ class _Pending:
 class Appender:
     """Made when a leader has applied its own no-op; loop thread only.
 
-    For each entry: `admit` its batches, propose them, then tell `proposed`. If a proposal fails,
-    drop the appender.
+    For each entry: `admit` its batches, propose them, then tell `proposed`, or `withdraw` where
+    the proposal was refused.
     """
 
     def __init__(self, state: PartitionState, *, max_message_bytes: int | None = None) -> None:
@@ -79,6 +79,8 @@ class Appender:
         self._producers: dict[int, deque[_Pending]] = {}
         self._requests: dict[int, tuple[Offset, _Flight]] = {}
         self._boarding = _Flight(NOT_PROPOSED)
+        self._boarded_from = self._next
+        """The first offset of the entry to come."""
         self._flights: deque[_Flight] = deque()
 
     @property
@@ -115,6 +117,19 @@ class Appender:
         self._boarding.index = index
         self._flights.append(self._boarding)
         self._boarding = _Flight(NOT_PROPOSED)
+        self._boarded_from = self._next
+
+    def withdraw(self) -> None:
+        """All that was admitted since the last `proposed` is in no entry: as if never admitted."""
+        for producer_id in self._boarding.producers:
+            pending = self._producers[producer_id]
+            pending.pop()
+            if not pending:
+                del self._producers[producer_id]
+        for request_id in self._boarding.requests:
+            del self._requests[request_id]
+        self._boarding = _Flight(NOT_PROPOSED)
+        self._next = self._boarded_from
 
     # judging
 

@@ -12,10 +12,12 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
+import structlog
+
 from delivery.appender import Admitted, Appender, Duplicate
 from delivery.records import AppendBatch, encode_records
 from goqueue.wire.batch import RecordBatch
-from goqueue.wire.errors import Busy, GoQueueError, NotLeader, OutcomeUnknown
+from goqueue.wire.errors import Busy, GoQueueError, NotLeader, OutcomeUnknown, ServerError
 from goqueue.wire.types import Index, Offset
 from log.entry import EntryKind
 from node.http.broker import AppendResult
@@ -25,6 +27,8 @@ from raft.group import RaftGroup
 
 OFF_LOOP_BYTES = 256 << 10
 """Batches above this are validated on a worker thread: decompression would stall the loop."""
+
+_log = structlog.get_logger("partition")
 
 
 class ByteBudget:
@@ -91,6 +95,9 @@ class AppendQueue:
     def close(self, leader: str | None) -> None:
         """Leadership is lost: nothing that waits here was proposed, so its outcome is `none`."""
         self._appender = None
+        self._refuse_waiting(leader)
+
+    def _refuse_waiting(self, leader: str | None) -> None:
         waiting, self._waiting = self._waiting, deque()
         for request in waiting:
             self._fail(request, NotLeader(leader))
@@ -151,13 +158,16 @@ class AppendQueue:
                 continue
             length = len(request.batch.buffer)
             if entry and size + length > self._entry_bytes:
-                self._propose(entry)
-                entry, size = [], 0
+                proposed, entry, size = self._propose(entry), [], 0
+                if not proposed:
+                    self._waiting.appendleft(request)
+                    self._refuse_waiting(None)
+                    return
             if self._admit(request):
                 entry.append(request)
                 size += length
-        if entry:
-            self._propose(entry)
+        if entry and not self._propose(entry):
+            self._refuse_waiting(None)
 
     def _admit(self, request: _Request) -> bool:
         """Give the batch its offset. False where it is answered, or will be, without an entry."""
@@ -176,12 +186,19 @@ class AppendQueue:
     def _await_original(self, request: _Request, verdict: Duplicate) -> None:
         request.duplicate = True
         if verdict.pending_index is None:
-            self._answer(request, self._original_time_ms(verdict.base_offset))
+            try:
+                time_ms = self._original_time_ms(verdict.base_offset)
+            except GoQueueError:  # stored, and unreadable here
+                time_ms = 0
+            self._answer(request, time_ms)
         else:
             self._twins.setdefault(verdict.base_offset, []).append(request)
 
-    def _propose(self, requests: list[_Request]) -> None:
-        assert self._appender is not None
+    def _propose(self, requests: list[_Request]) -> bool:
+        """Whether the entry is on its way; if not, its requests are refused, and it leaves no gap:
+        a leader that hands over refuses too, and leads on where that fails."""
+        appender = self._appender
+        assert appender is not None
         time_ms = self._group.log_time_ms()
         base = requests[0].base_offset
         count = sum(request.batch.count for request in requests)
@@ -201,12 +218,17 @@ class AppendQueue:
                 time_ms=time_ms,
                 callback=done,
             )
-        except GoQueueError as error:
-            self._appender = None  # what it counted as in flight is not
+        except Exception as error:  # noqa: BLE001 - offsets that are in no entry must be taken back
+            refusal = error
+            if not isinstance(refusal, GoQueueError):
+                _log.exception("entry_refused", group=str(self._group.id))
+                refusal = ServerError(f"the entry was refused: {error}")
+            appender.withdraw()
             for request in self._with_twins(requests):
-                self._fail(request, error)
-        else:
-            self._appender.proposed(index)
+                self._fail(request, refusal)
+            return False
+        appender.proposed(index)
+        return True
 
     def _applied(self, requests: list[_Request], outcome: Outcome, time_ms: int) -> None:
         for request in self._with_twins(requests):

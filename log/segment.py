@@ -140,7 +140,7 @@ class Segment:
 
     # -- opening
 
-    def adopt(self, last_index: int, *, sealed: bool) -> None:
+    def adopt(self, last_index: int) -> None:
         """Takes the files as holding entries up to this one, checking ends and headers only.
 
         Raises Damaged, naming the file, where they cannot hold that; NewerFormat.
@@ -149,8 +149,6 @@ class Segment:
         self.check_header(TERMS_SUFFIX)
         position, crc, _term = self._term(last_index)
         self.end = position + len(self._confirmed(last_index, position, crc).frame)
-        if sealed and self._files.disk.size(self.path()) != self.end:
-            raise Damaged(self.path(), self.end, "the sealed segment ends elsewhere")
         head = next(self._frames(self.first_index, FILE_HEADER_BYTES, HEADER_BYTES), None)
         if head is None:
             raise Damaged(self.path(), FILE_HEADER_BYTES, "the first entry is unreadable")

@@ -145,7 +145,7 @@ class GroupSegments:
         for number, segment in enumerate(found):
             sealed = number + 1 < len(found)
             expected = found[number + 1].first_index - 1 if sealed else last
-            sound = self._adopt(segment, expected, sealed=sealed)
+            sound = self._adopt(segment, expected)
             if sound < expected:
                 damaged += (sound + 1, expected)
                 segment.first_time_ms = segment.first_time_ms or (
@@ -304,9 +304,9 @@ class GroupSegments:
                 self.touched.add(self.directory + "/")
         return [segment for segment in found if segment.first_index >= first]
 
-    def _adopt(self, segment: Segment, expected: int, *, sealed: bool) -> int:
+    def _adopt(self, segment: Segment, expected: int) -> int:
         try:
-            segment.adopt(expected, sealed=sealed)
+            segment.adopt(expected)
         except Damaged:
             try:
                 return segment.rebuild(expected)

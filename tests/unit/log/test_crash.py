@@ -202,3 +202,42 @@ def test_a_snapshot_is_whole_or_absent_wherever_the_power_goes() -> None:
         assert snapshot in [(1, b"one" * 50), (3, b"three" * 50)]
         if operations == len(disk.trace):
             assert snapshot == (3, b"three" * 50)
+
+
+def test_a_segment_removed_by_truncation_does_not_come_back_with_the_power() -> None:
+    disk = MemoryDisk()
+    store = open_store(disk, CONFIG)
+    log = group_of(store)
+    log.append([entry(1, size=69), entry(2, size=69), entry(3, size=30)])
+    flush(store)
+    checkpoint(store)
+    assert [info.first_index for info in log.segments()] == [1, 3]
+
+    log.truncate_from(Index(3))
+    log.append([entry(3, 2, size=10)])
+    flush(store)
+    checkpoint(store)
+    checkpoint(store)
+    assert [info.first_index for info in log.segments()] == [1]
+
+    after = open_store(disk.crash(random.Random(1), keep=0.0), CONFIG, seed=2)
+    assert after.group(GROUP).entry(Index(3)) == entry(3, 2, size=10)
+
+
+def test_a_new_file_is_begun_only_behind_a_synced_one() -> None:
+    disk = MemoryDisk()
+    store = open_store(disk, CONFIG)
+    log = group_of(store)
+    log.relaxed = True
+    flush(store)
+
+    while store.wal_files < 3:
+        append(log)
+        job = store.take_flush(1000)
+        assert job is not None
+        assert not job.synced
+        job.sync()
+        store.complete_flush(job)
+
+        after = open_store(disk.crash(random.Random(1), keep=0.0), CONFIG, seed=2)
+        assert not after.group(GROUP).quarantined

@@ -232,5 +232,7 @@ class LogAgainstModel(RuleBasedStateMachine):
             assert log.durable_index <= log.last_index
 
 
-LogAgainstModel.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+LogAgainstModel.TestCase.settings = settings(
+    max_examples=150, stateful_step_count=40, deadline=None
+)
 TestLogAgainstModel = LogAgainstModel.TestCase

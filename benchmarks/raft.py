@@ -13,9 +13,9 @@ import os
 import random
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from functools import partial
 
 from goqueue.wire.types import GroupId, Index, NodeId, Term, TopicId, Voter
 from log.checkpoint import CheckpointJob
@@ -103,6 +103,7 @@ class Flusher:
         self._store = store
         self._pool = ThreadPoolExecutor(1)
         self._checkpoints = ThreadPoolExecutor(1)
+        self._closed = False
         self.syncs = 0
         store.on_dirty = self._dirty
 
@@ -124,7 +125,7 @@ class Flusher:
         self.syncs += 1
         self._store.complete_flush(job)
         self._kick()
-        if self._store.checkpoint_due:
+        if self._store.checkpoint_due and not self._closed:
             checkpoint = self._store.take_checkpoint()
             if checkpoint is not None:
                 self._checkpoints.submit(self._checkpoint, checkpoint)
@@ -134,6 +135,7 @@ class Flusher:
         self._loop.call_soon_threadsafe(self._store.complete_checkpoint, job)
 
     def close(self) -> None:
+        self._closed = True
         self._pool.shutdown(wait=True)
         self._checkpoints.shutdown(wait=True)
 
@@ -254,19 +256,20 @@ async def idle(root: str, groups: int, seconds: float) -> str:
     return f"{groups} idle groups: {share * 100:.2f} % of a core per node"
 
 
-def run(what: Callable[[str], object]) -> None:
-    with tempfile.TemporaryDirectory(dir=Path.cwd() if os.environ.get("BENCH_HERE") else None) as d:
-        print(what(d), flush=True)
+def run(measure: Callable[[str], Coroutine[None, None, str]]) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        print(asyncio.run(measure(directory)), flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=3.0)
     seconds = parser.parse_args().seconds
-    for groups, in_flight, size in ((1, 1, 100), (1, 64, 100), (16, 4, 100), (64, 1, 100)):
-        run(lambda d, g=groups, n=in_flight, s=size: asyncio.run(busy(d, g, n, s, seconds)))
-    run(lambda d: asyncio.run(busy(d, 1, 8, 1_000_000, seconds)))
-    run(lambda d: asyncio.run(idle(d, 64, seconds)))
+    size = 100
+    for groups, in_flight in ((1, 1), (1, 64), (16, 4), (64, 1)):
+        run(partial(busy, groups=groups, in_flight=in_flight, size=size, seconds=seconds))
+    run(partial(busy, groups=1, in_flight=8, size=1_000_000, seconds=seconds))
+    run(partial(idle, groups=64, seconds=seconds))
 
 
 if __name__ == "__main__":

@@ -119,16 +119,21 @@ class Engine(SyncObj):
         )
 
     def log_time_ms(self) -> int:
-        """Log time in milliseconds, never back: a leader's now, elsewhere 0 before any entry."""
+        """Log time in milliseconds: a leader's now, never back; elsewhere the newest entry's."""
         if self._SyncObj__raftState == LEADER:
             self._time_ms = self._clock.read_ms(self._time_ms)
-        return self._time_ms
+            return self._time_ms
+        return self._newest_time_ms()
+
+    def _newest_time_ms(self) -> int:
+        last = self._log.last_index
+        if last < self._log.first_index:
+            return self._time_ms
+        return self._log.entries(last, max_count=1)[0].time_ms
 
     def _start_log_time(self) -> None:
         """A leadership begins: log time goes on from the newest entry's."""
-        last = self._log.last_index
-        if last >= self._log.first_index:
-            self._time_ms = self._log.entries(last, max_count=1)[0].time_ms
+        self._time_ms = self._newest_time_ms()
         self._clock.start(self._time_ms)
 
     @property

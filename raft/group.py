@@ -192,7 +192,8 @@ class RaftGroup(Elections):
         self._SyncObj__readonlyNodes.add(peer)
         self._SyncObj__raftNextIndex[peer] = self._log.last_index + 1
         self._SyncObj__raftMatchIndex[peer] = 0
-        self._SyncObj__lastResponseTime[peer] = self._scheduler.now()
+        if self._host.is_connected(node):
+            self.peer_connected(node)
 
     def status(self) -> dict[str, object]:
         """Facts for statistics and debugging, as JSON values."""

@@ -6,7 +6,7 @@ import logging
 import random
 import struct
 from collections.abc import Callable, Sequence
-from typing import TypeVar, TypeVarTuple, Unpack
+from typing import TypeVar, TypeVarTuple
 
 from goqueue.wire.types import GroupId, Incarnation, Lsn, NodeId, Voter
 from raft import frames
@@ -67,6 +67,7 @@ class RaftHost:
         self._timer: Handle | None = None
         self._timer_at = NEVER
         self._beat_at = NEVER
+        self._forgives_from = -NEVER
         self._stopped = False
         store.on_durable = self.on_durable
 
@@ -191,9 +192,7 @@ class RaftHost:
         for seat in waiting:
             self._guard(seat, seat.group.on_durable)
 
-    def _guard(
-        self, seat: Seat, call: Callable[[Unpack[Args]], Result], *args: Unpack[Args]
-    ) -> Result | None:
+    def _guard(self, seat: Seat, call: Callable[[*Args], Result], *args: *Args) -> Result | None:
         """An error nobody expected stops this replica, loudly, and no other."""
         try:
             return call(*args)
@@ -201,6 +200,10 @@ class RaftHost:
             logger.exception("group %s on %s: unexpected", seat.group.id, self.node)
             seat.group.fail(error)
             return None
+
+    def is_connected(self, node: NodeId) -> bool:
+        """Whether a link to this node is up."""
+        return node in self._connected
 
     # -- what groups ask for, through their seats
 
@@ -211,9 +214,19 @@ class RaftHost:
         self._awake[seat] = None
 
     def _flush(self) -> None:
+        """Flushes who is awake, as long as the slice of time lasts; the others come next turn."""
         awake, self._awake = self._awake, {}
-        for seat in awake:
+        until = self._scheduler.now() + self.config.apply_slice_s
+        seats = iter(awake)
+        for seat in seats:
             self._guard(seat, seat.group.flush)
+            if self._scheduler.now() >= until:
+                break
+        rest = dict.fromkeys(seats)
+        if rest:
+            if not self._awake:
+                self._scheduler.call_soon(self._flush)
+            self._awake = {**rest, **self._awake}
 
     def led(self, seat: Seat, leads: bool) -> None:
         """This group began or ceased to lead."""
@@ -244,7 +257,9 @@ class RaftHost:
         self._timer, self._timer_at = None, NEVER
         if self._stopped:
             return
-        if late > self.config.heartbeat_s:
+        if late > self.config.heartbeat_s and now >= self._forgives_from:
+            # Not again and again: a node that always stalls must not keep a dead leader.
+            self._forgives_from = now + 2 * self.config.election_max_s
             logger.warning("the loop was stalled for %.3f s", late)
             for group in self.groups():
                 group.forgive(now)

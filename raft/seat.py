@@ -67,6 +67,9 @@ class Seat:
     def led(self, leads: bool) -> None:
         self._host.led(self, leads)
 
+    def is_connected(self, node: NodeId) -> bool:
+        return self._host.is_connected(node)
+
     def reserve(self, node: NodeId, size: int) -> bool:
         return self._windows.take(node, self, size)
 

@@ -238,3 +238,70 @@ def test_stop_releases_everything_and_is_idempotent() -> None:
     assert host.groups() == []
     with pytest.raises(KeyError):
         host.group(GROUP)
+
+
+def test_learner_that_is_added_later_receives_everything() -> None:
+    cluster = Cluster(3, learners=1)
+    for node in cluster.nodes.values():
+        assert node.host is not None
+        node.host.stop_group(GROUP)
+    cluster.learner_names = []
+    for name in cluster.nodes:
+        cluster.start_group(name)
+    cluster.propose(b"early")
+    cluster.settle()
+    assert cluster.bodies("d") == []
+
+    cluster.group(cluster.elect()).add_learner(NodeId("d"))
+    cluster.propose(b"late")
+    cluster.settle()
+
+    assert cluster.bodies("d") == [b"early", b"late"]
+
+
+def test_preferred_node_wins_the_first_election() -> None:
+    wins = 0
+    for seed in range(20):
+        cluster = Cluster(3, seed=seed)
+        id = MORE[0]
+        for node in cluster.nodes.values():
+            assert node.host is not None
+            node.host.start_group(
+                id, cluster.voters, Machine(), bootstrap=True, preferred=NodeId("c")
+            )
+        cluster.settle(3)
+        wins += cluster.nodes["c"].host.group(id).is_leader  # type: ignore[union-attr]
+    assert wins >= 18
+
+
+def test_many_groups_with_work_share_one_slice_of_time() -> None:
+    cluster = many_groups()
+    host = cluster.nodes["a"].host
+    assert host is not None
+    for group in host.groups():
+        group.flush = lambda: cluster.time.pass_by(0.0015)  # type: ignore[method-assign]
+        host.wake(host._seats[group.id])
+
+    turns = []
+    while host._awake:
+        before = cluster.time.now()
+        host._flush()
+        turns.append(cluster.time.now() - before)
+
+    assert len(turns) >= 32
+    assert max(turns) < 0.004
+
+
+def test_node_that_always_stalls_still_replaces_a_dead_leader() -> None:
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    cluster.settle()
+    cluster.mute(leader)
+
+    for _ in range(60):
+        cluster.time.pass_by(0.6)
+        cluster.settle(0.05)
+        if any(cluster.group(name).is_leader for name in cluster.nodes if name != leader):
+            break
+
+    assert any(cluster.group(name).is_leader for name in cluster.nodes if name != leader)

@@ -64,7 +64,7 @@ def main() -> int:
     seeds = list(range(*options.seeds))
     if options.trace or options.shrink:
         return _show(seeds, options)
-    if options.mutants:
+    if options.mutants is not None:
         return _hunt(seeds, options)
     began = time.monotonic()
     totals = Totals()
@@ -99,7 +99,7 @@ def _verdicts(
 def _hunt(seeds: list[int], options: argparse.Namespace) -> int:
     """For every mutant, the first seed that finds it."""
     missed = []
-    for name in MUTANTS:
+    for name in options.mutants or MUTANTS:
         began = time.monotonic()
         found = None
         tried = 0
@@ -164,7 +164,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--faults", type=int, default=FAULTS, metavar="N", help="in each run")
     parser.add_argument("--jobs", type=int, default=1, metavar="J")
     parser.add_argument("--mutant", choices=sorted(MUTANTS), help="plant this bug")
-    parser.add_argument("--mutants", action="store_true", help="seeds needed to find each bug")
+    parser.add_argument(
+        "--mutants",
+        nargs="*",
+        choices=sorted(MUTANTS),
+        metavar="NAME",
+        help="seeds needed to find each of these bugs, or of all",
+    )
     parser.add_argument("--trace", action="store_true", help="print all that happens")
     parser.add_argument("--shrink", action="store_true", help="delete faults that don't matter")
     return parser.parse_args()

@@ -63,6 +63,7 @@ class SimDisk(MemoryDisk):
         """Let this many operations pass; the next one ends the process."""
         self._lives = operations
 
+
 @dataclass
 class DiskSpeed:
     """How long a disk takes, in seconds; changed by faults."""

@@ -169,8 +169,16 @@ def _kill_at_flush(world: World, rng: random.Random) -> None:
 
 
 def _kill_at_lead(world: World, rng: random.Random) -> None:
-    """Each of the next leaders, soon after it has begun to lead."""
-    world.trap_lead(rng.randint(1, 3), power=rng.random() < 0.4, delay_s=rng.uniform(0, 0.05))
+    """Each of the next leaders, soon after it has begun to lead; the first one by losing its
+    predecessor. This is how the paper's figure 8 comes about."""
+    world.trap_leads(rng.randint(1, 5))
+    world.kill(_leader(world, rng), power=False, down_s=rng.uniform(0.02, 0.5))
+
+
+def _restart_voters(world: World, rng: random.Random) -> None:
+    """Each of the next voters, as it votes; in an election that this brings about."""
+    world.trap_votes(rng.randint(1, 4))
+    world.kill(_leader(world, rng), power=False, down_s=rng.uniform(0.02, 0.5))
 
 
 def _swizzle(world: World, rng: random.Random) -> None:
@@ -200,5 +208,6 @@ FAULTS: dict[str, tuple[Callable[[World, random.Random], None], int]] = {
     "transfer": (_transfer, 4),
     "kill-at-flush": (_kill_at_flush, 8),
     "kill-at-lead": (_kill_at_lead, 6),
+    "restart-voters": (_restart_voters, 6),
     "swizzle": (_swizzle, 3),
 }

@@ -76,6 +76,7 @@ class Net:
         self._epoch = {self._pair(a, b): 0 for a, b in self._ways}
         self._slow: dict[tuple[NodeId, NodeId], float] = {}
         self._blocked: dict[tuple[NodeId, NodeId], int] = {}
+        self._repeating: set[NodeId] = set()
         self.frames = 0
 
     @staticmethod
@@ -98,8 +99,6 @@ class Net:
         return True
 
     def _remember(self, way: _Way, frame: Frame) -> None:
-        if not self._repeats:
-            return
         way.recent.append(frame)
         way.sent += 1
         if len(way.old) < KEPT_FRAMES:
@@ -151,9 +150,10 @@ class Net:
             way.held.clear()
             way.clear_at = self._loop.time
             process.peer_connected(way.target)
+        chance = 0.8 if a in self._repeating or b in self._repeating else self._repeats
         for way in (self._ways[a, b], self._ways[b, a]):
-            for frame in (*way.recent, *way.old):
-                if self._rng.random() < self._repeats:
+            for frame in (*way.recent, *way.old) if chance else ():
+                if self._rng.random() < chance:
                     self._fly(way, frame)
             way.recent.clear()
 
@@ -244,10 +244,15 @@ class Net:
             self._slow[key] = delay_s
             self._loop.call_later(seconds, self._slow.pop, key, None)
 
+    def repeat(self, node: NodeId) -> None:
+        """From now on, frames come again whenever this node's links are made anew."""
+        self._repeating.add(node)
+
     def heal(self) -> None:
         """No fault remains; links that are down come up."""
         self._slow.clear()
         self._repeats = 0.0
+        self._repeating.clear()
         for way in self._ways.values():
             if way.stalled:
                 way.stalled = 1

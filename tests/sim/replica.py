@@ -62,11 +62,9 @@ class Replica:
         self.check_state()
 
     def on_leader(self, term: Term) -> None:
-        self._checks.led(self.id, term, self._process.node)
         if self._last_appender is None or not self._mutant.appender_kept:
             self._last_appender = self._mutant.appender(self.state)
         self._appender = self._last_appender
-        self._process.world.leader_ready(self._process.node, self.id)
 
     def on_follower(self, leader: NodeId | None) -> None:
         self._appender = None

@@ -66,6 +66,7 @@ def _raft(rng: random.Random, snapshots: int) -> RaftConfig:
         election_min_s=1.0 * pace,
         election_max_s=1.5 * pace,
         quorum_s=1.0 * pace,
+        evidence_spread_s=rng.choice((0.1, 0.02)),
         append_entries=1 if one_entry else 4096,
         window_bytes=rng.choice((600, 4096)) if one_entry else 8 << 20,
         snapshot_entries=snapshots,

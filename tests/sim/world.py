@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 import traceback
 from dataclasses import dataclass, field
+from statistics import median
 
-from goqueue.wire.types import GroupId, NodeId, TopicId, Voter
+from goqueue.wire.types import GroupId, NodeId, Term, TopicId, Voter
 from log.errors import LogError
 from raft.group import RaftGroup
 from tests.sim.checks import Checks
@@ -19,6 +20,7 @@ from tests.sim.net import Net
 from tests.sim.process import Process
 from tests.sim.requests import Publish
 from tests.sim.shape import Shape, make_shape
+from tests.sim.watched import watched
 
 FAULTY_S = 8.0
 """Faults strike in this time."""
@@ -81,7 +83,7 @@ class World:
         self.nodes = [NodeId(f"n{number}") for number in range(self.shape.nodes)]
         self.groups = [GroupId(TopicId(7, 1), number) for number in range(self.shape.groups)]
         self.checks = Checks(self.loop, self.groups)
-        self.group_type: type[RaftGroup] = self.mutant.group
+        self.group_type: type[RaftGroup] = watched(self.mutant.group, lambda: self)
         self.machines = {node: self._machine(node) for node in self.nodes}
         self.net = Net(
             self.loop,
@@ -102,7 +104,8 @@ class World:
         self.is_quiet = False
         self.is_over = False
         self.elections = 0
-        self._lead_trap: tuple[int, bool, float] = (0, False, 0.0)
+        self._lead_traps = 0
+        self._vote_traps = 0
 
     def rng(self, name: str) -> random.Random:
         """The generator of one part."""
@@ -163,7 +166,7 @@ class World:
     def _heal(self) -> None:
         self.loop.note("heal")
         self.is_quiet = True
-        self._lead_trap = (0, False, 0.0)
+        self._lead_traps = self._vote_traps = 0
         for machine in self.machines.values():
             machine.trap = None
             machine.speed.sync_s = self.shape.sync_s
@@ -305,7 +308,18 @@ class World:
         speed.sync_s = self.shape.sync_s
 
     def step_clock(self, node: NodeId, step_ms: int) -> None:
-        self.machines[node].clock_ahead_ms += step_ms
+        """Only a minority's clocks are wrong: a majority that agrees is believed."""
+        if node in self.nodes[: (len(self.nodes) - 1) // 2]:
+            self.machines[node].clock_ahead_ms += step_ms
+
+    def peers_clock_ahead_ms(self, node: NodeId) -> float | None:
+        """By how much the clocks of the peers that a node hears are ahead of its own."""
+        peers = [other for other in self.others(node) if self.net.is_up(node, other)]
+        if 2 * len(peers) < len(self.nodes) - 1:
+            return None
+        return median(self.machines[peer].clock_ahead_ms for peer in peers) - (
+            self.machines[node].clock_ahead_ms
+        )
 
     def transfer(self, node: NodeId) -> None:
         process = self.process(node)
@@ -322,23 +336,42 @@ class World:
         trap, self.machines[node].trap = self.machines[node].trap, None
         if trap is not None:
             power, delay_s = trap
-            self._kill_later(node, power, delay_s)
+            self._kill_later(node, power, delay_s, self.rng("traps").uniform(0.02, 0.8))
 
-    def trap_lead(self, count: int, *, power: bool, delay_s: float) -> None:
-        """Kill each of the next leaders after it has begun to lead."""
-        self._lead_trap = (count, power, delay_s)
+    def trap_leads(self, count: int) -> None:
+        """Kill each of the next leaders, soon after it has begun to lead."""
+        self._lead_traps = count
 
-    def leader_ready(self, node: NodeId, group: GroupId) -> None:
+    def began_to_lead(self, node: NodeId, group: GroupId, term: Term) -> None:
         self.elections += 1
-        count, power, delay_s = self._lead_trap
-        if count:
-            self._lead_trap = (count - 1, power, delay_s)
-            self._kill_later(node, power, delay_s)
+        self.checks.led(group, term, node)
+        if self._lead_traps:
+            self._lead_traps -= 1
+            rng = self.rng("traps")
+            delay_s = rng.choice((0.0, 0.01, 0.03, 0.1)) * rng.uniform(0.5, 1.5)
+            self._kill_later(node, rng.random() < 0.4, delay_s, rng.uniform(0.01, 0.5))
 
-    def _kill_later(self, node: NodeId, power: bool, delay_s: float) -> None:
+    def trap_votes(self, count: int) -> None:
+        """Restart each of the next voters, or its link to the candidate, while the vote is told;
+        and let frames come again when they are connected."""
+        self._vote_traps = count
+
+    def granted(self, node: NodeId, candidate: NodeId) -> None:
+        if not self._vote_traps:
+            return
+        self._vote_traps -= 1
+        rng = self.rng("traps")
+        delay_s = rng.uniform(0.0, 2 * self.shape.sync_s + self.shape.delay_s[1])
+        self.net.repeat(node)
+        if rng.random() < 0.3:
+            self.loop.call_later(delay_s, self.net.close, node, candidate)
+        else:
+            self._kill_later(node, rng.random() < 0.6, delay_s, rng.uniform(0.001, 0.02))
+
+    def _kill_later(self, node: NodeId, power: bool, delay_s: float, down_s: float) -> None:
         def kill() -> None:
             if not self.is_quiet:
-                self.kill(node, power=power, down_s=self.rng("restart").uniform(0.02, 0.8))
+                self.kill(node, power=power, down_s=down_s)
 
         self.loop.call_later(delay_s, kill)
 

@@ -1,0 +1,33 @@
+"""A Raft group that lets the world look at its decisive moments, whatever else it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from goqueue.wire.types import GroupId, NodeId, Term
+from raft.group import RaftGroup
+from raft.peer import Peer
+
+
+class Watcher(Protocol):
+    """Who is told."""
+
+    def began_to_lead(self, node: NodeId, group: GroupId, term: Term) -> None: ...
+
+    def granted(self, node: NodeId, candidate: NodeId) -> None: ...
+
+
+def watched(base: type[RaftGroup], watcher: Callable[[], Watcher]) -> type[RaftGroup]:
+    """`base`, telling of leaderships as they begin and of votes as they are granted."""
+
+    class Watched(base):  # type: ignore[valid-type,misc]
+        def _begin_to_lead(self) -> None:
+            super()._begin_to_lead()
+            watcher().began_to_lead(self.node, self.id, self.term)
+
+        def grant(self, candidate: Peer) -> None:
+            super().grant(candidate)
+            watcher().granted(self.node, candidate.node)
+
+    return Watched

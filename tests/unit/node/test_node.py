@@ -1,0 +1,271 @@
+"""A whole node in this process, on a disk in memory: a cluster of one."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from goqueue.wire.batch import Record, encode_batch
+from goqueue.wire.errors import (
+    BadRequest,
+    DiskFull,
+    GoQueueError,
+    NotFound,
+    PayloadTooLarge,
+    ProducerFenced,
+    TopicExists,
+    UnknownPartition,
+    UnknownTopic,
+)
+from goqueue.wire.types import Offset
+from log.config import StorageConfig
+from log.memory_disk import MemoryDisk
+from log.store import Store
+from node.assembly import NodeAssembly, assemble
+from node.config import NodeConfig
+from node.config_file import load_config
+
+SMALL = {
+    "broker.listeners.http": "127.0.0.1:0",
+    "defaults.topic.partitions": 2,
+    "storage.reservePercent": 0,
+    "storage.snapshotInterval": "100ms",
+}
+
+
+def config(**more: object) -> NodeConfig:
+    return load_config(env={}, overrides={**SMALL, **more})
+
+
+@asynccontextmanager
+async def running(
+    disk: MemoryDisk, settings: NodeConfig | None = None, failures: list[Exception] | None = None
+) -> AsyncIterator[NodeAssembly]:
+    """A node over the disk, ready; stopped in order at the end."""
+    settings = settings or config()
+    storage = StorageConfig(watermark_percent=0, watermark_bytes=64 << 20)
+    store = Store.open(disk, "/data", storage)
+    failed: list[Exception] = [] if failures is None else failures
+    node = assemble(settings, store, on_failure=failed.append)
+    await node.services.start()
+    try:
+        await eventually(lambda: node.broker.ready().ready)
+        yield node
+    finally:
+        await node.services.stop()
+
+
+async def eventually(condition: Callable[[], bool], deadline_s: float = 10.0) -> None:
+    async with asyncio.timeout(deadline_s):
+        while not condition():  # noqa: ASYNC110 - any condition: there is no event to wait for
+            await asyncio.sleep(0.005)
+
+
+def batch(*values: str, key: bytes | None = None) -> bytes:
+    return encode_batch([Record(value.encode(), key) for value in values])
+
+
+async def append(node: NodeAssembly, *values: str, topic: str = "t", partition: int = 0) -> Offset:
+    done = await node.broker.append(topic, partition, batch(*values), deadline_s=5)
+    return done.base_offset
+
+
+async def read(node: NodeAssembly, offset: int = 0, wait_s: float = 0.0) -> int:
+    found = await node.broker.read(
+        "t", 0, Offset(offset), max_records=1000, max_bytes=1 << 20, wait_s=wait_s
+    )
+    return found.next_offset
+
+
+async def test_what_is_published_is_read_back_after_a_power_cut() -> None:
+    disk = MemoryDisk()
+    async with running(disk) as node:
+        view = await node.broker.create_topic("t", {})
+        assert len(view.partitions) == 2
+        assert await append(node, "a", "b") == 0
+        assert await append(node, "c") == 2
+        after_cut = disk.crash(random.Random(1), keep=0.0)
+
+    async with running(after_cut) as node:
+        await eventually(lambda: node.broker.list_topics() == ["t"])
+        await node.broker.ensure_topic("t")
+        found = await node.broker.read(
+            "t", 0, Offset(0), max_records=10, max_bytes=1 << 20, wait_s=5
+        )
+        assert found.next_offset == 3
+        assert await append(node, "d") == 3
+
+
+async def test_a_restart_from_snapshots_remembers_producers() -> None:
+    disk = MemoryDisk()
+    async with running(disk) as node:
+        await node.broker.create_topic("t", {})
+        producer, epoch = await node.broker.init_producer(None)
+        stamped = encode_batch(
+            [Record(b"x", None)], producer_id=producer, producer_epoch=epoch, base_sequence=0
+        )
+        await node.broker.append("t", 0, stamped, deadline_s=5)
+        await eventually(lambda: any(path.endswith(".snapshot") for path in disk.paths()))
+
+    async with running(disk) as node:
+        await eventually(lambda: node.broker.list_topics() == ["t"])
+        again = await node.broker.append("t", 0, stamped, deadline_s=5)
+        assert (again.duplicate, again.base_offset) == (True, 0)
+        assert await node.broker.init_producer(None) == (producer + 1, 0)
+
+
+async def test_topics_are_created_altered_and_deleted() -> None:
+    async with running(MemoryDisk()) as node:
+        broker = node.broker
+        created = await broker.create_topic("t", {"retention_ms": 5000, "partitions": 3})
+        assert (created.config["retention_ms"], len(created.partitions)) == (5000, 3)
+        assert created.config["replication_factor"] == 1
+        with pytest.raises(TopicExists):
+            await broker.create_topic("t", {})
+        altered = await broker.alter_topic("t", {"retention_ms": 6000})
+        assert altered.config["retention_ms"] == 6000
+        with pytest.raises(BadRequest):
+            await broker.alter_topic("t", {"partitions": 9})
+        with pytest.raises(BadRequest):
+            await broker.create_topic("../../evil", {})
+        with pytest.raises(BadRequest):
+            await broker.create_topic("u", {"durability": "maybe"})
+        await broker.delete_topic("t")
+        with pytest.raises(UnknownTopic):
+            await broker.topic("t")
+        with pytest.raises(UnknownTopic):
+            await broker.delete_topic("t")
+
+
+async def test_two_calls_that_create_the_same_topic_on_publish_agree() -> None:
+    settings = config(**{"broker.autoCreateTopics": True})
+    async with running(MemoryDisk(), settings) as node:
+        await asyncio.gather(*(node.broker.ensure_topic("t") for _ in range(5)))
+
+        assert node.broker.list_topics() == ["t"]
+
+
+async def test_a_deleted_topics_files_go_and_its_successor_starts_empty() -> None:
+    disk = MemoryDisk()
+    async with running(disk) as node:
+        first = await node.broker.create_topic("t", {})
+        await append(node, "old")
+        await node.broker.delete_topic("t")
+        second = await node.broker.create_topic("t", {})
+
+        assert second.id != first.id
+        assert await append(node, "new") == 0
+        await eventually(lambda: not any(f"/{first.id}-" in path for path in disk.paths()))
+
+
+async def test_a_long_poll_is_woken_by_an_append() -> None:
+    async with running(MemoryDisk()) as node:
+        await node.broker.create_topic("t", {})
+        waiting = asyncio.create_task(read(node, 0, wait_s=10))
+        await asyncio.sleep(0.02)
+
+        await append(node, "news")
+
+        assert await asyncio.wait_for(waiting, 5) == 1
+        assert await read(node, 1, wait_s=0.05) == 1
+
+
+async def test_a_poll_that_ends_in_the_past_does_not_wait() -> None:
+    async with running(MemoryDisk()) as node:
+        await node.broker.create_topic("t", {})
+        async with asyncio.timeout(5):
+            found = await node.broker.read(
+                "t", 0, Offset(0), max_records=1, max_bytes=1, wait_s=60, to_time_ms=1000
+            )
+        assert found.batches == []
+
+
+async def test_bad_requests_are_refused_by_name() -> None:
+    async with running(MemoryDisk()) as node:
+        broker = node.broker
+        await broker.create_topic("t", {"max_message_bytes": 100})
+        refusals: list[tuple[type[GoQueueError], bytes, str, int]] = [
+            (UnknownTopic, batch("x"), "none", 0),
+            (UnknownPartition, batch("x"), "t", 7),
+            (PayloadTooLarge, batch("x" * 200), "t", 0),
+            (BadRequest, b"junk", "t", 0),
+        ]
+        for error, body, topic, partition in refusals:
+            with pytest.raises(error) as caught:
+                await broker.append(topic, partition, body, deadline_s=2)
+            assert caught.value.outcome == "none"
+        with pytest.raises(NotFound):
+            await broker.message_trace("t", 0, Offset(0))
+        with pytest.raises(NotFound):
+            broker.check_producer(99, 0)
+
+
+async def test_a_fenced_producer_is_told_so() -> None:
+    async with running(MemoryDisk()) as node:
+        broker = node.broker
+        producer, first = await broker.init_producer("billing")
+        again, second = await broker.init_producer("billing")
+
+        assert (again, second) == (producer, first + 1)
+        broker.check_producer(producer, second)
+        with pytest.raises(ProducerFenced):
+            broker.check_producer(producer, first)
+
+
+async def test_a_full_disk_refuses_publishes_and_serves_reads() -> None:
+    disk = MemoryDisk()
+    async with running(disk) as node:
+        await node.broker.create_topic("t", {})
+        await append(node, "before")
+        disk.capacity = 0
+
+        async def refused() -> bool:
+            try:
+                await append(node, "x")
+            except DiskFull:
+                return True
+            return False
+
+        async with asyncio.timeout(10):
+            while not await refused():  # noqa: ASYNC110 - the watch looks once a second
+                await asyncio.sleep(0.05)
+        assert await read(node) >= 1
+        assert any("disk space" in problem for problem in node.broker.cluster_view().problems)
+
+
+async def test_the_first_failed_sync_fails_the_node() -> None:
+    disk, failures = MemoryDisk(), list[Exception]()
+    async with running(disk, failures=failures) as node:
+        await node.broker.create_topic("t", {})
+        disk.fault = lambda operation, _path: (
+            OSError(errno.EIO, "no") if operation == "fdatasync" else None
+        )
+
+        with pytest.raises(GoQueueError):
+            await node.broker.append("t", 0, batch("lost"), deadline_s=0.5)
+
+        assert len(failures) == 1
+        assert "storage failed" in (node.broker.alive() or "")
+        assert not node.broker.ready().ready
+
+
+async def test_views_tell_what_there_is() -> None:
+    async with running(MemoryDisk()) as node:
+        await node.broker.create_topic("t", {})
+        await append(node, "a", "b")
+        view = node.broker.cluster_view()
+
+        assert (view.controller, view.has_quorum, view.problems) == ("node-1", True, ())
+        assert [(n.node, n.status, n.leaders, n.replicas) for n in view.nodes] == [
+            ("node-1", "alive", 2, 2)
+        ]
+        assert node.broker.stats().topics["t"].messages == 2
+        assert await node.broker.end_offsets("t") == {0: (0, 2), 1: (0, 0)}
+        trace = await node.broker.message_trace("t", 0, Offset(1))
+        assert [event.type for event in trace.events] == ["PUBLISHED", "REPLICATED", "RETAINED"]
+        assert trace.events[1].attributes["nodes"] == ["node-1"]

@@ -1,0 +1,161 @@
+"""Slices of a partition's log: by offset, by time, bounded, and only of what is applied."""
+
+from __future__ import annotations
+
+import pytest
+
+from delivery.records import AppendBatch, encode_records
+from goqueue.wire.batch import Record, RecordBatch, encode_batch
+from goqueue.wire.errors import OffsetOutOfRange
+from goqueue.wire.types import GroupId, Index, Offset, TopicId
+from log.config import StorageConfig
+from log.entry import Entry, EntryKind, make_entry
+from log.memory_disk import MemoryDisk
+from log.store import Store
+from node.http.broker import Slice
+from node.partition_reader import Bounds, PartitionReader
+
+COUNTS = ((2, 1), (3,), (1, 1, 1), (4,))
+"""Records of each batch of each records entry; no-ops stand between them."""
+END = sum(map(sum, COUNTS))
+
+
+class Scene:
+    """A log of records and no-ops; entry times are 1000, 1010, 1020, ..."""
+
+    def __init__(self) -> None:
+        store = Store.open(MemoryDisk(), "/data", StorageConfig())
+        log = store.create_group(GroupId(TopicId(1, 1), 0))
+        index, offset = 1, 0
+        entries: list[Entry] = []
+        self.times: dict[int, int] = {}
+        for counts in COUNTS:
+            entries.append(make_entry(index=index, term=1, time_ms=990 + 10 * index, kind=0))
+            index += 1
+            batches = []
+            base = offset
+            for count in counts:
+                records = [Record(str(offset + n).encode(), None) for n in range(count)]
+                batches.append(AppendBatch(encode_batch(records), count, 0))
+                offset += count
+            time_ms = 990 + 10 * index
+            self.times |= dict.fromkeys(range(base, offset), time_ms)
+            entries.append(
+                make_entry(
+                    index=index,
+                    term=1,
+                    time_ms=time_ms,
+                    kind=EntryKind.RECORDS,
+                    body=encode_records(batches),
+                    base_offset=base,
+                    record_count=offset - base,
+                )
+            )
+            index += 1
+        log.append(entries)
+        self.bounds = Bounds(Offset(0), Offset(END), Index(index - 1))
+        self.reader = PartitionReader(log, lambda: self.bounds)
+
+    def read(
+        self, offset: int, records: int = 100, size: int = 1 << 20, to_ms: int | None = None
+    ) -> Slice:
+        return self.reader.read(
+            Offset(offset), max_records=records, max_bytes=size, to_time_ms=to_ms
+        )
+
+
+def rows(found: Slice) -> list[int]:
+    """The offsets in a slice, each checked against the value stored at it."""
+    offsets = []
+    for stored in found.batches:
+        for row, value in enumerate(RecordBatch.parse(stored.batch).values()):
+            assert value == str(stored.base_offset + row).encode()
+            offsets.append(stored.base_offset + row)
+    return offsets
+
+
+@pytest.mark.parametrize("offset", range(END))
+def test_a_read_covers_from_its_offset_to_the_end(offset: int) -> None:
+    found = Scene().read(offset)
+
+    assert rows(found)[-1] == END - 1
+    assert offset in rows(found)
+    assert found.next_offset == found.end_offset == END
+    assert all(stored.base_offset + 4 > offset for stored in found.batches[:1])
+
+
+def test_the_log_time_of_each_batch_is_its_entrys() -> None:
+    scene = Scene()
+
+    for stored in scene.read(0).batches:
+        assert stored.time_ms == scene.times[stored.base_offset]
+
+
+@pytest.mark.parametrize("records", [1, 2, 3, 4, 7])
+def test_following_next_offset_skips_and_repeats_nothing(records: int) -> None:
+    scene, at, seen = Scene(), 0, list[int]()
+    while at < END:
+        found = scene.read(at, records)
+        seen += [row for row in rows(found) if row >= at]
+        assert found.next_offset > at
+        at = found.next_offset
+
+    assert seen == list(range(END))
+
+
+def test_a_byte_bound_gives_at_least_one_batch() -> None:
+    found = Scene().read(0, size=1)
+
+    assert len(found.batches) == 1
+    assert found.next_offset == 2
+
+
+def test_at_the_end_there_is_nothing_and_beyond_it_an_error() -> None:
+    scene = Scene()
+
+    assert scene.read(END).batches == []
+    with pytest.raises(OffsetOutOfRange) as caught:
+        scene.read(END + 1)
+    assert caught.value.data == {"offset": END + 1, "first": 0, "next": END}
+
+
+def test_below_the_log_start_reading_begins_at_the_log_start() -> None:
+    scene = Scene()
+    scene.bounds = Bounds(Offset(3), Offset(END), scene.bounds.applied)
+
+    found = scene.read(0)
+
+    assert rows(found)[0] == 3
+    assert found.log_start == 3
+
+
+def test_what_is_not_applied_is_not_read() -> None:
+    scene = Scene()
+    scene.bounds = Bounds(Offset(0), Offset(6), Index(4))
+
+    assert rows(scene.read(0)) == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("to_ms", [1000, 1010, 1011, 1030, 1050, 1070, 2000])
+def test_an_end_in_time_is_exclusive_and_exact(to_ms: int) -> None:
+    scene = Scene()
+
+    wanted = [offset for offset, time_ms in scene.times.items() if time_ms < to_ms]
+
+    assert rows(scene.read(0, to_ms=to_ms)) == wanted
+
+
+@pytest.mark.parametrize("time_ms", [0, 1000, 1010, 1011, 1050, 1070, 1071])
+def test_the_first_offset_at_or_after_a_time_is_found(time_ms: int) -> None:
+    scene = Scene()
+
+    at_or_after = [offset for offset, at in scene.times.items() if at >= time_ms]
+
+    assert scene.reader.offset_at(time_ms) == (at_or_after[0] if at_or_after else None)
+
+
+def test_an_offset_finds_its_entry_and_time() -> None:
+    scene = Scene()
+
+    assert {o: scene.reader.time_at(Offset(o)) for o in range(END)} == scene.times
+    assert scene.reader.time_at(Offset(END)) is None

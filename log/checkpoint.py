@@ -42,11 +42,10 @@ class CheckpointJob:
         """Raises OSError where something cannot be synced: the store then fails."""
         disk = self.files.disk
         for path in self.touched:
-            if path.endswith("/"):
-                if disk.exists(path[:-1]):
-                    disk.sync_directory(path[:-1])
-                continue
             try:
+                if path.endswith("/"):
+                    disk.sync_directory(path[:-1])
+                    continue
                 with self.files.borrow(path) as handle:
                     disk.fdatasync(handle)
             except FileNotFoundError:

@@ -341,6 +341,7 @@ class GroupLog:
             self._disk,
             self._snapshots,
             self.id,
+            self.created_lsn,
             index,
             state,
             self._snapshots_kept,
@@ -357,7 +358,8 @@ class GroupLog:
             if not self.first_index - 1 <= index <= self.last_index:
                 continue
             try:
-                return Index(index), read_snapshot(self._disk, self._snapshots, self.id, index)
+                state = read_snapshot(self._disk, self._snapshots, self.id, self.created_lsn, index)
+                return Index(index), state
             except Damaged as error:
                 self._store.damaged_entries += 1
                 _log.error("snapshot_damaged %s", error)
@@ -394,6 +396,7 @@ class GroupLog:
         self._hard_state = HardState(Term(meta.term), meta.vote)
         self.first_index = self.trim_index = Index(meta.first_index)
         self._base_term = meta.base_term
+        self.created_lsn = Lsn(meta.created_lsn)
         self._tail = Tail(last + 1 - len(entries))
         self._tail.extend(entries, sum(len(entry.frame) for entry in entries))
         self._undurable = Runs(last)

@@ -21,6 +21,7 @@ from log.entry import Entry
 from log.errors import Damaged, WalDamaged
 from log.recovery import Replay, replay_wal
 from log.segments import GroupSegments
+from log.snapshot import newest_creation, remove_foreign_snapshots
 from log.space import Space
 from log.wal import GroupMeta, WalState
 from log.wal_writer import NEW, TEMPORARY, WalWriter
@@ -105,6 +106,8 @@ class Opening:
         for group, segments in opened.segments.items():
             segments.append(opened.tails[group])
             self._sync(segments)
+            created = opened.state.groups[group].created_lsn
+            remove_foreign_snapshots(self._disk, segments.directory, created)
         for group, meta in opened.state.groups.items():
             meta.checkpoint_index = opened.lasts[group]
         opened.state.checkpoint_lsn = opened.end_lsn
@@ -175,6 +178,7 @@ class Opening:
                 checkpoint_index=last,
                 damaged_first=last + 1,
                 damaged_last=UNKNOWN_END,
+                created_lsn=newest_creation(self._disk, segments.directory),
             )
             opened.segments[group], opened.tails[group] = segments, []
             opened.lasts[group] = last

@@ -13,6 +13,7 @@ from __future__ import annotations
 import struct
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from crc32c import crc32c
 
@@ -135,7 +136,7 @@ class Segment:
         """Deletes the files; those already gone are no error."""
         for path in self.paths():
             self._files.forget(path)
-            if self._files.disk.exists(path):
+            with suppress(FileNotFoundError):
                 self._files.disk.unlink(path)
 
     # -- opening

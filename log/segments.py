@@ -125,6 +125,7 @@ class GroupSegments:
             self._files.forget(path)
             disk.unlink(path)
         if disk.exists(self.directory):
+            disk.sync_directory(self.directory)
             disk.remove_directory(self.directory)
 
     # -- opening

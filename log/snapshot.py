@@ -1,7 +1,8 @@
 """Local snapshots of a group's state machine: one checksummed file each, the newest few kept.
 
-File: magic (8), CRC-32C u32 of all that follows, format u16, zero u16, index u64, group id (20),
-length u64; then the state. Written aside, synced, renamed, and the directory synced.
+File: magic (8), CRC-32C u32 of all that follows, format u16, zero u16, index u64, the group's
+creation LSN u64, group id (20), length u64; then the state. Written aside, synced, renamed, and
+the directory synced.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ SUFFIX = ".snapshot"
 _MAGIC = b"GQ-SNP\r\n"
 _TEMPORARY = ".tmp"
 _PREFIX = struct.Struct("<8sI")
-_REST = struct.Struct("<HHQ20sQ")
+_REST = struct.Struct("<HHQQ20sQ")
 _HEADER_BYTES = _PREFIX.size + _REST.size
 
 
@@ -32,6 +33,7 @@ class SnapshotJob:
     disk: Disk
     directory: str
     group: GroupId
+    created_lsn: int
     index: Index
     state: bytes
     kept: int
@@ -46,7 +48,11 @@ class SnapshotJob:
         handle = disk.open(path + _TEMPORARY, write=True, create=True)
         try:
             disk.truncate(handle, 0)
-            disk.pwritev(handle, (_header(self.group, self.index, self.state), self.state), 0)
+            disk.pwritev(
+                handle,
+                (_header(self.group, self.created_lsn, self.index, self.state), self.state),
+                0,
+            )
             disk.fdatasync(handle)
         finally:
             disk.close(handle)
@@ -71,9 +77,43 @@ def snapshot_indexes(disk: Disk, directory: str) -> list[int]:
     )
 
 
-def read_snapshot(disk: Disk, directory: str, group: GroupId, index: int) -> bytes:
+def read_snapshot(
+    disk: Disk, directory: str, group: GroupId, created_lsn: int, index: int
+) -> bytes:
     """The state in a snapshot. Raises Damaged or NewerFormat, naming the file."""
     path = snapshot_path(directory, index)
+    stated, state = _load(disk, path)
+    if stated != (index, created_lsn, group.pack()):
+        raise Damaged(path, 0, "holds another snapshot")
+    return state
+
+
+def newest_creation(disk: Disk, directory: str) -> int:
+    """The creation LSN that the newest sound snapshot states; 0 where there is none."""
+    for index in reversed(snapshot_indexes(disk, directory)):
+        try:
+            stated, _state = _load(disk, snapshot_path(directory, index))
+        except Damaged:
+            continue
+        return stated[1]
+    return 0
+
+
+def remove_foreign_snapshots(disk: Disk, directory: str, created_lsn: int) -> None:
+    """Deletes sound snapshots of an earlier group of the same id; damaged ones stay, to be told."""
+    for index in snapshot_indexes(disk, directory):
+        path = snapshot_path(directory, index)
+        try:
+            stated, _state = _load(disk, path)
+        except Damaged:
+            continue
+        if stated[1] != created_lsn:
+            disk.unlink(path)
+            disk.sync_directory(directory)
+
+
+def _load(disk: Disk, path: str) -> tuple[tuple[int, int, bytes], bytes]:
+    """(index, creation LSN, packed group id) as stated, and the state."""
     handle = disk.open(path)
     try:
         data = disk.pread(handle, disk.size(path), 0)
@@ -82,16 +122,16 @@ def read_snapshot(disk: Disk, directory: str, group: GroupId, index: int) -> byt
     if len(data) < _HEADER_BYTES:
         raise Damaged(path, 0, "cut short")
     magic, crc = _PREFIX.unpack_from(data)
-    version, _zero, stated_index, stated_group, length = _REST.unpack_from(data, _PREFIX.size)
+    version, _zero, index, created_lsn, group, length = _REST.unpack_from(data, _PREFIX.size)
     if magic != _MAGIC or crc32c(memoryview(data)[_PREFIX.size :]) != crc:
         raise Damaged(path, 0, "checksum mismatch")
     if version > FORMAT:
         raise NewerFormat(path, version, FORMAT)
-    if (stated_index, stated_group, length) != (index, group.pack(), len(data) - _HEADER_BYTES):
-        raise Damaged(path, 0, "holds another snapshot")
-    return data[_HEADER_BYTES:]
+    if length != len(data) - _HEADER_BYTES:
+        raise Damaged(path, 0, "of another length")
+    return (index, created_lsn, group), data[_HEADER_BYTES:]
 
 
-def _header(group: GroupId, index: int, state: bytes) -> bytes:
-    rest = _REST.pack(FORMAT, 0, index, group.pack(), len(state))
+def _header(group: GroupId, created_lsn: int, index: int, state: bytes) -> bytes:
+    rest = _REST.pack(FORMAT, 0, index, created_lsn, group.pack(), len(state))
     return _PREFIX.pack(_MAGIC, crc32c(state, crc32c(rest))) + rest

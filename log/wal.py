@@ -26,7 +26,7 @@ BLOCK_MAGIC = b"GQwB"
 PREFIX = struct.Struct("<8sIHHI")
 """Magic, CRC-32C of all that follows it, format, zero, header bytes: kept by every later format."""
 _FILE = struct.Struct("<QQQQQQI")
-_GROUP = struct.Struct("<QQQQQQH")
+_GROUP = struct.Struct("<QQQQQQQH")
 _NO_VOTE = 0xFFFF
 BLOCK = struct.Struct("<4sIQQQII")
 BLOCK_BYTES = BLOCK.size
@@ -56,6 +56,7 @@ class GroupMeta:
 
     Segments hold, synced, `first_index` to `checkpoint_index`. `base_term` is the term of the entry
     before the first, 0 where unknown. A quarantined group has a damaged range, else both are 0.
+    `created_lsn` tells the group from an earlier one of the same id.
     """
 
     term: int = 0
@@ -65,6 +66,7 @@ class GroupMeta:
     base_term: int = 0
     damaged_first: int = 0
     damaged_last: int = 0
+    created_lsn: int = 0
 
 
 @dataclass(slots=True)
@@ -86,7 +88,7 @@ class WalState:
         if kind == RecordKind.CHECKPOINT:
             self._checkpoint(payload)
         elif kind == RecordKind.CREATE:
-            self.groups.setdefault(group, GroupMeta())
+            self.groups[group] = GroupMeta(created_lsn=record.lsn)
         elif kind == RecordKind.REMOVE:
             self.groups.pop(group, None)
         elif (meta := self.groups.get(group)) is not None:
@@ -188,6 +190,7 @@ def encode_header(header: FileHeader) -> bytes:
                 meta.base_term,
                 meta.damaged_first,
                 meta.damaged_last,
+                meta.created_lsn,
                 _NO_VOTE if meta.vote is None else len(vote),
             ),
             vote,

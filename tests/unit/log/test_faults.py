@@ -336,6 +336,7 @@ def test_damaged_write_ahead_log_costs_the_incarnation_and_keeps_the_segments() 
     append(log, 5)
     flush(store)
     checkpoint(store)
+    log.save_snapshot(Index(4), b"state").run()
     append(log, 2)
     flush(store)
     seal(store)
@@ -353,6 +354,7 @@ def test_damaged_write_ahead_log_costs_the_incarnation_and_keeps_the_segments() 
     assert log.quarantined
     assert frames(everything(log))[:5] == frames([entry(n) for n in range(1, 6)])
     assert salvaged.damaged_entries == 1
+    assert log.latest_snapshot() == (4, b"state")
     salvaged.close()
     again = open_store(damaged, seed=3)
     assert again.group(GROUP).quarantined

@@ -271,6 +271,35 @@ def test_removed_group_stays_gone_and_its_files_too() -> None:
     assert (fresh.first_index, fresh.last_index, fresh.last_term) == (1, 0, 0)
 
 
+def test_group_made_again_under_the_same_id_sees_nothing_of_the_old_one() -> None:
+    disk = MemoryDisk()
+    store = open_store(disk)
+    log = group_of(store)
+    append(log, 30)
+    flush(store)
+    log.save_snapshot(Index(2), b"old").run()
+    log.save_snapshot(Index(20), b"old").run()
+    checkpoint(store)
+    store.remove_group(GROUP)
+    append(store.create_group(GROUP), 3, 5)
+    job = store.take_flush()
+    assert job is not None
+    job.sync()
+    store.complete_flush(job)
+
+    unspilled = open_store(disk.clone(), seed=2).group(GROUP)
+    job.spill()
+    store.complete_spill(job)
+    cut = disk.crash(random.Random(1), keep=0.0)
+
+    for found in (unspilled, open_store(cut, seed=3).group(GROUP)):
+        assert frames(everything(found)) == frames([entry(n, 5) for n in (1, 2, 3)])
+        assert found.latest_snapshot() is None
+        assert not found.quarantined
+        found.save_snapshot(Index(1), b"new").run()
+        assert found.latest_snapshot() == (1, b"new")
+
+
 # -- segments
 
 

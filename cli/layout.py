@@ -28,7 +28,7 @@ from cli import processes
 from cli.errors import EXIT_USAGE, CliError
 
 HOST = "127.0.0.1"
-SERVE = (sys.executable, "-P", "-m", "cli", "serve")
+SERVE = (sys.executable, "-P", "-m", "cli.serve")
 PEER_PORTS = range(20_000, 32_000)
 PEER_PORT_ATTEMPTS_MAX = 1_000
 LOG_BYTES_MAX = 16 << 20

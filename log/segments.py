@@ -5,10 +5,12 @@ Segments are rolled by entry bytes and log time alone, so all replicas roll at t
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import threading
 from bisect import bisect_right
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from goqueue.wire.types import GroupId, Index
@@ -117,16 +119,25 @@ class GroupSegments:
             self.chain = tuple(s for s in self.chain if s.last_index >= index)
 
     def remove_all(self) -> None:
-        """Deletes the group's directory with all that is in it."""
+        """Deletes the group's directory with all that is in it.
+
+        What a snapshot or a checkpoint on another thread puts there or takes away meanwhile is no
+        error: the next opening removes what is left.
+        """
         disk = self._files.disk
         self.chain = ()
         for name in disk.list_directory(self.directory):
             path = f"{self.directory}/{name}"
             self._files.forget(path)
-            disk.unlink(path)
+            with suppress(FileNotFoundError):
+                disk.unlink(path)
         if disk.exists(self.directory):
             disk.sync_directory(self.directory)
-            disk.remove_directory(self.directory)
+            try:
+                disk.remove_directory(self.directory)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
 
     # -- opening
 

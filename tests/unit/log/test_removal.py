@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 
+import pytest
+
 from log.memory_disk import MemoryDisk
 from log.store import Store
 from tests.unit.log.stores import (
@@ -62,3 +64,29 @@ def test_trimmed_segments_that_went_with_their_group_are_no_error() -> None:
     assert job is not None
     assert job.dropped_segments
     job.run()
+
+
+@pytest.mark.parametrize("meanwhile", ["added", "renamed"])
+def test_a_snapshot_that_is_stored_while_its_group_is_removed_is_no_error(meanwhile: str) -> None:
+    disk, store = two_groups()
+    name = f"{DIRECTORY}/0000000000000001.snapshot"
+
+    def store_meanwhile(operation: str, path: str) -> OSError | None:
+        if operation == "unlink" and path.startswith(DIRECTORY):
+            if meanwhile == "renamed":
+                return vanished(path)
+            disk.close(disk.open(name, write=True, create=True))
+        return None
+
+    store.remove_group(GROUP)
+    disk.fault = store_meanwhile
+    flush(store)
+    append(store.group(OTHER))
+    flush(store)
+    assert store.failed is None
+
+    disk.fault = None
+    store.close()
+    reopened = open_store(disk)
+    assert reopened.groups() == [OTHER]
+    assert disk.list_directory(DIRECTORY) == []

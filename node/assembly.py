@@ -26,6 +26,7 @@ from node.membership import Membership
 from node.metrics import Metrics
 from node.partition import NodeParts, PartitionSettings
 from node.partition_service import PartitionService
+from node.peer_clocks import WALL_MS, PeerClocks
 from node.peer_link import NoPeers, PeerLink
 from node.reconciler import Reconciler
 from node.replicas import Replicas
@@ -69,160 +70,180 @@ class _RaftService:
 
 
 class _StoreService:
-    """The store was opened before the loop ran; it closes with it."""
+    """The store was opened before the loop ran; it closes with it, and the worker threads."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, workers: ThreadPoolExecutor) -> None:
         self._store = store
+        self._workers = workers
 
     async def start(self) -> None:
         return None
 
     async def stop(self) -> None:
         await asyncio.get_running_loop().run_in_executor(None, self._store.close)
+        self._workers.shutdown(wait=False)
 
 
-class _Wiring:
-    """What peers' messages reach, bound once everything exists."""
+class _Base:
+    """What every part stands on: clocks, metrics, threads, the disk, the link, and Raft.
+
+    The link and Raft call back into parts that are made later: `membership` and `status` are set
+    before anything is started.
+    """
 
     membership: Membership
     status: NodeStatus
 
-    def __init__(self, clock: SystemClock) -> None:
-        self._clock = clock
+    def __init__(
+        self, config: NodeConfig, store: Store, on_failure: Callable[[Exception], None]
+    ) -> None:
+        self.config = config
+        self.store = store
+        self.clock = SystemClock()
+        self.rng = system_random()
+        self.metrics = Metrics()
+        self.me = Voter(NodeId(config.node_id), store.incarnation)
+        self.workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="goqueue-worker")
+        self.clocks = PeerClocks(self.clock.wall_ms, len(config.members))
+        self.flusher = Flusher(
+            store,
+            self.metrics,
+            checkpoint_interval_s=config.storage.checkpoint_interval_ms / 1000,
+            on_failure=on_failure,
+        )
+        self.link = _peer_link(config, self.me, self)
+        self.space = SpaceWatch(store, self.metrics, self.link.connected, len(config.members))
+        self.raft = RaftHost(
+            self.me.node,
+            self.me.incarnation,
+            store,
+            self.link,
+            LoopScheduler(asyncio.get_running_loop()),
+            self.rng,
+            self.clock.wall_ms,
+            _raft_config(config),
+            peers_clock_offset_ms=self.clocks.offset_ms,
+        )
+
+    # what the link tells
 
     def hello(self) -> dict[str, Any]:
-        return {**self.membership.hello(), **self.status.hello(), "wall_ms": self._clock.wall_ms()}
+        wall_ms = self.clock.wall_ms()
+        return {**self.membership.hello(), **self.status.hello(), WALL_MS: wall_ms}
 
     def frame(self, node: NodeId, group: GroupId, frame: memoryview) -> None:
         self.membership.frame(node, group, frame)
 
-    def up(self, node: NodeId, hello: dict[str, Any]) -> None:
-        self.status.heard(node, self._clock.wall_ms())
+    def told(self, node: NodeId, hello: dict[str, Any]) -> None:
+        self.clocks.told(node, hello)
+        self.status.heard(node, self.clock.wall_ms())
         self.membership.peer_told(node, hello)
 
     def down(self, node: NodeId) -> None:
+        self.clocks.gone(node)
         self.membership.peer_down(node)
+
+
+class _Groups:
+    """The Raft groups of a node and the way to their leaders."""
+
+    def __init__(self, base: _Base) -> None:
+        config, node = base.config, base.me.node
+        self.cluster = cluster = ClusterHost(base.me, on_change=lambda: self.reconciler.changed())
+        self.replicas = Replicas(
+            base.me,
+            store=base.store,
+            raft=base.raft,
+            settings=PartitionSettings(
+                config.limits.partition_pending_bytes,
+                config.limits.entry_bytes,
+                config.limits.read_waiters,
+            ),
+            parts=NodeParts(
+                node,
+                ByteBudget(config.limits.node_pending_bytes),
+                base.metrics,
+                base.workers,
+                base.space.refuses,
+                lambda: base.store.backpressure,
+                base.clock.wall_ms,
+            ),
+        )
+        self.reconciler = Reconciler(cluster, self.replicas)
+        self.topology = Topology(
+            node,
+            state=lambda: cluster.state,
+            cluster_voters=lambda: tuple(cluster.voters),
+            cluster_group=lambda: cluster.group,
+            find=self.replicas.find,
+            is_present=cluster.is_present,
+        )
+        self.forwarder = Forwarder(node, self.topology, base.link, base.rng, base.metrics)
+        cluster.use(self.forwarder, base.link)
+        self.upkeep = Upkeep(
+            node,
+            config=config,
+            cluster=cluster,
+            replicas=self.replicas,
+            flusher=base.flusher,
+        )
+        base.raft.on_snapshot_due = self.upkeep.snapshot_due
 
 
 def assemble(
     config: NodeConfig, store: Store, *, on_failure: Callable[[Exception], None]
 ) -> NodeAssembly:
     """Wire a node over its open store, on the running loop; nothing is started yet."""
-    loop = asyncio.get_running_loop()
-    clock, rng, metrics = SystemClock(), system_random(), Metrics()
-    me = Voter(NodeId(config.node_id), store.incarnation)
-    workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="goqueue-worker")
-    flusher = Flusher(
-        store,
-        metrics,
-        checkpoint_interval_s=config.storage.checkpoint_interval_ms / 1000,
-        on_failure=on_failure,
-    )
-    wiring = _Wiring(clock)
-    link = _peer_link(config, me, wiring)
-    raft = RaftHost(
-        me.node,
-        me.incarnation,
-        store,
-        link,
-        LoopScheduler(loop),
-        rng,
-        clock.wall_ms,
-        _raft_config(config),
-    )
-    space = SpaceWatch(store, metrics, link.connected, len(config.members))
-    cluster = ClusterHost(me, on_change=lambda: reconciler.changed())
-    replicas = Replicas(
-        me,
-        store=store,
-        raft=raft,
-        settings=PartitionSettings(
-            config.limits.partition_pending_bytes,
-            config.limits.entry_bytes,
-            config.limits.read_waiters,
-        ),
-        parts=NodeParts(
-            me.node,
-            ByteBudget(config.limits.node_pending_bytes),
-            metrics,
-            workers,
-            space.refuses,
-            lambda: store.backpressure,
-            clock.wall_ms,
-        ),
-    )
-    reconciler = Reconciler(cluster, replicas)
-    topology = Topology(
-        me.node,
-        state=lambda: cluster.state,
-        cluster_voters=lambda: tuple(cluster.voters),
-        cluster_group=lambda: cluster.group,
-        find=replicas.find,
-        is_present=cluster.is_present,
-    )
-    forwarder = Forwarder(me.node, topology, link, rng, metrics)
-    cluster.use(forwarder, link)
-    service = PartitionService(me.node, replicas, link)
-    ends = EndsCollector(me.node, topology, service, link)
-    lag = LoopLag(metrics)
-    wiring.status = status = NodeStatus(
+    base = _Base(config, store, on_failure)
+    groups = _Groups(base)
+    cluster, replicas, node = groups.cluster, groups.replicas, base.me.node
+    lag = LoopLag(base.metrics)
+    base.status = status = NodeStatus(
         config=config,
         store=store,
         cluster=cluster,
         replicas=replicas,
-        topology=topology,
+        topology=groups.topology,
         lag=lag,
-        space=space,
-        metrics=metrics,
+        space=base.space,
+        metrics=base.metrics,
     )
-    wiring.membership = membership = Membership(
-        me,
-        config=config,
-        store=store,
-        raft=raft,
-        cluster=cluster,
-        peer_address=lambda: config.peer_address,
+    base.membership = Membership(
+        base.me, config=config, store=store, raft=base.raft, cluster=cluster
     )
-    upkeep = Upkeep(
-        me.node,
-        config=config,
-        cluster=cluster,
-        replicas=replicas,
-        flusher=flusher,
-    )
-    raft.on_snapshot_due = upkeep.snapshot_due
-    raft.on_failed = status.replica_failed
+    base.raft.on_failed = status.replica_failed
+    service = PartitionService(node, replicas, base.link)
     broker = NodeBroker(
         config=config,
         cluster=cluster,
         replicas=replicas,
         service=service,
-        forwarder=forwarder,
-        ends=ends,
-        sync=TopicSync(me.node, replicas, flusher, link),
+        forwarder=groups.forwarder,
+        ends=EndsCollector(node, groups.topology, service, base.link),
+        sync=TopicSync(node, replicas, base.flusher, base.link),
         status=status,
-        rng=rng,
+        rng=base.rng,
     )
-    front = _front(config, broker, metrics)
+    front = _front(config, broker, base.metrics)
     services = ServiceStack(
         [
-            ("store", _StoreService(store)),
-            ("flusher", flusher),
+            ("store", _StoreService(store, base.workers)),
+            ("flusher", base.flusher),
             ("loop_lag", lag),
-            ("space", space),
-            ("raft", _RaftService(raft)),
-            ("link", link),
-            ("replicas", reconciler),
-            ("cluster", membership),
-            ("upkeep", upkeep),
+            ("space", base.space),
+            ("raft", _RaftService(base.raft)),
+            ("link", base.link),
+            ("replicas", groups.reconciler),
+            ("cluster", base.membership),
+            ("upkeep", groups.upkeep),
             ("http", front),
         ],
         stop_timeout_s=STOP_PART_S,
     )
-    return NodeAssembly(services, front, upkeep, status, broker)
+    return NodeAssembly(services, front, groups.upkeep, status, broker)
 
 
-def _peer_link(config: NodeConfig, me: Voter, wiring: _Wiring) -> PeerLink:
+def _peer_link(config: NodeConfig, me: Voter, base: _Base) -> PeerLink:
     if not config.others:
         return NoPeers()
     tls = config.cluster.tls
@@ -233,11 +254,11 @@ def _peer_link(config: NodeConfig, me: Voter, wiring: _Wiring) -> PeerLink:
         peers={NodeId(name): address for name, address in config.others.items()},
         secret=config.cluster.secret.encode(),
         tls=PeerTls(tls.cert_file, tls.key_file, tls.ca_file) if tls.enabled else None,
-        hello=wiring.hello,
-        on_frame=wiring.frame,
-        on_up=wiring.up,
-        on_down=wiring.down,
-        on_status=wiring.up,
+        hello=base.hello,
+        on_frame=base.frame,
+        on_up=base.told,
+        on_down=base.down,
+        on_status=base.told,
     )
 
 

@@ -9,7 +9,7 @@ different clusters can come out of one start, whichever of the nodes die on the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import structlog
@@ -50,14 +50,12 @@ class Membership:
         store: Store,
         raft: RaftHost,
         cluster: ClusterHost,
-        peer_address: Callable[[], str],
     ) -> None:
         self._me = me
         self._config = config
         self._store = store
         self._raft = raft
         self._cluster = cluster
-        self._peer_address = peer_address
         self._members = tuple(map(NodeId, config.members))
         self._admitted: set[NodeId] = set()
         self._registrar: asyncio.Task[None] | None = None
@@ -187,7 +185,7 @@ class Membership:
         return RegisterBroker(
             node=self._me.node,
             incarnation=self._me.incarnation,
-            peer_address=self._peer_address(),
+            peer_address=self._config.peer_address,
             http_url=self._config.http_url,
             zone=broker.zone,
             version=VERSION.version,

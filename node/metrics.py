@@ -100,8 +100,16 @@ class Metrics:
         self.wal_durable_lsn = gauge("wal_durable_lsn", "Write-ahead log position on disk")
         self.up = gauge("up", "1 while the node serves")
 
-        self.http_requests = counter(
-            "http_requests", "Answers of the HTTP front", ("method", "route", "status")
+        self._declare_http()
+        self._before_render: list[Callable[[], None]] = []
+
+    def _declare_http(self) -> None:
+        registry = self.registry
+        self.http_requests = Counter(
+            "goqueue_http_requests",
+            "Answers of the HTTP front",
+            ("method", "route", "status"),
+            registry=registry,
         )
         self.http_latency = Histogram(
             "goqueue_http_request_seconds",
@@ -111,7 +119,6 @@ class Metrics:
             buckets=LATENCY_BUCKETS_S,
         )
         self._http: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
-        self._before_render: list[Callable[[], None]] = []
 
     def observe(self, method: str, route: str, status: int, seconds: float) -> None:
         """One HTTP answer; `route` is the template. Children are kept: labels cost a lookup."""

@@ -1,31 +1,21 @@
-"""Who leads: pre-votes, votes, belief in silence and in closed links."""
+"""Whom to believe: silence, closed links, newer terms; beginning and ceasing to lead."""
 
 from __future__ import annotations
 
 import logging
 
 from goqueue.wire.types import NodeId
-from raft import frames
 from raft.errors import Unsafe
 from raft.peer import Peer
-from raft.syncobj import CANDIDATE, FOLLOWER, LEADER, SyncObj
-from raft.transfer import Transfers
+from raft.syncobj import FOLLOWER, LEADER
+from raft.voting import NEVER, Voting
 
 logger = logging.getLogger("raft")
 
-NEVER = float("inf")
 
+class Elections(Voting):
+    """When a leader is believed to be dead or alive, and what follows from it."""
 
-class Elections(Transfers):
-    """Granting, counting and becoming leader are PySyncObj's; when, and by whom asked, is ours."""
-
-    _may_vote = True
-    _prevotes: set[Peer] | None = None
-    _votes: set[Peer]
-    _campaign_transfer = False
-    _leader_heard_at = -NEVER
-    _timeout_s = 0.0
-    _attempts = 0
     _start_delay_s = 0.0
 
     # -- time
@@ -58,10 +48,6 @@ class Elections(Transfers):
             spread = self._config.evidence_spread_s * self._rng.random()
             self._set_deadline(now + self._config.heartbeat_s + spread)
 
-    def _heard_voters(self, since: float) -> int:
-        heard = sum(1 for peer in self._peers.values() if peer.voter and peer.heard_at > since)
-        return heard + 1
-
     @property
     def has_quorum(self) -> bool:
         """Whether a majority of the voters can be reached: a leader's by answers, else by links."""
@@ -75,143 +61,6 @@ class Elections(Transfers):
             if peer.voter and peer.connected and (not leads or peer.heard_at > since)
         )
         return reached + 1 >= self._quorum
-
-    def _may_campaign(self) -> bool:
-        return self._may_vote and self._log.last_index > 0 and not self._log.quarantined
-
-    def _hears_leader(self) -> bool:
-        """Whether a leader is alive as far as this node can know."""
-        now = self._scheduler.now()
-        if self._SyncObj__raftState == LEADER:
-            return self._heard_voters(now - self._config.quorum_s) >= self._quorum
-        heard = now - self._leader_heard_at < self._config.election_min_s
-        return heard and self._SyncObj__raftLeader is not None
-
-    def _retry_later(self, now: float) -> None:
-        config = self._config
-        span = config.retry_min_s + (config.retry_max_s - config.retry_min_s) * self._rng.random()
-        self._set_deadline(now + min(span * 2 ** min(self._attempts, 8), config.election_max_s))
-        self._attempts += 1
-
-    def _rest(self) -> None:
-        """Waits a full random timeout before the next suspicion."""
-        self._timeout_s = self._SyncObj__generateRaftTimeout()
-        self._set_deadline(
-            self._scheduler.now() + self._timeout_s if self._may_campaign() else NEVER
-        )
-
-    # -- campaigning
-
-    def _start_prevote(self, now: float) -> None:
-        """Asks whether others would vote, changing nobody's term (dissertation, 9.6)."""
-        self._set_leader(None)
-        self._retry_later(now)
-        self._prevotes = {self._self_peer}
-        self._ask_voters(frames.PRE, self._SyncObj__raftCurrentTerm + 1)
-        if self._quorum == 1:
-            self._campaign()
-
-    def _ask_voters(self, flags: int, term: int) -> None:
-        frame = frames.vote(term, self._log.last_index, self._log.last_term, flags)
-        for peer in self._peers.values():
-            if peer.voter and peer.connected:
-                self._network.send(peer.node, self.id, [frame])
-
-    def _campaign(self, *, transfer: bool = False) -> None:
-        """A new term with a vote for oneself; both are told, and counted, once durable."""
-        self._prevotes = None
-        self._set_leader(None)
-        self._SyncObj__setState(CANDIDATE)
-        self._SyncObj__setCurrentTerm(self._SyncObj__raftCurrentTerm + 1, self._self_peer.id)
-        self._SyncObj__votesCount = 0
-        self._votes = set()
-        self._campaign_transfer = transfer
-        self._campaign_untold = True
-        self._retry_later(self._scheduler.now())
-        if self._may_tell():
-            self._ask_for_votes()
-        else:
-            self._host.await_durable()
-
-    def _ask_for_votes(self) -> None:
-        self._campaign_untold = False
-        if self._SyncObj__raftState != CANDIDATE:
-            return
-        self._ask_voters(
-            frames.TRANSFER if self._campaign_transfer else 0, self._SyncObj__raftCurrentTerm
-        )
-        self._count_vote(self._self_peer)
-
-    def _count_vote(self, voter: Peer) -> None:
-        """PySyncObj counts it, and leads from the majority on; each voter only once."""
-        if voter not in self._votes:
-            self._votes.add(voter)
-            message = {"type": "response_vote", "term": self._SyncObj__raftCurrentTerm}
-            SyncObj._SyncObj__onMessageReceived(self, voter, message)
-
-    def _SyncObj__onMessageReceived(self, node: object, message: object) -> None:
-        """PySyncObj's dispatcher takes no message from the network; ours asks it by name."""
-        self._refuse(node, message)
-
-    # -- voting
-
-    def _on_vote(self, peer: Peer, frame: memoryview) -> None:
-        flags, term, last_index, last_term = frames.parse_vote(frame)
-        if not self._may_campaign():
-            return
-        mine = self._SyncObj__raftCurrentTerm
-        heard = not flags & frames.TRANSFER and self._hears_leader()
-        if term < mine or (flags & frames.PRE and term == mine):
-            self._tell(peer, frames.vote_reply(mine, term, flags & frames.PRE))
-        elif flags & frames.PRE:
-            granted = not heard and (last_term, last_index) >= self._newest()
-            answer = frames.PRE | (frames.GRANTED if granted else 0)
-            self._tell(peer, frames.vote_reply(mine, term, answer))
-        elif not heard:
-            self._vote(peer, term, last_index, last_term)
-
-    def _newest(self) -> tuple[int, int]:
-        return self._log.last_term, self._log.last_index
-
-    def _vote(self, peer: Peer, term: int, last_index: int, last_term: int) -> None:
-        voted = self._SyncObj__votedForNodeId
-        if term == self._SyncObj__raftCurrentTerm and voted == peer.id:
-            self.grant(peer)
-            return
-        message = {
-            "type": "request_vote",
-            "term": term,
-            "last_log_index": last_index,
-            "last_log_term": last_term,
-        }
-        deadline = self._SyncObj__raftElectionDeadline
-        if term > self._SyncObj__raftCurrentTerm:
-            self._prevotes = None
-        SyncObj._SyncObj__onMessageReceived(self, peer, message)
-        self._SyncObj__raftElectionDeadline = deadline
-        if self._SyncObj__votedForNodeId == peer.id or deadline == NEVER:
-            self._rest()
-        self._announce()
-
-    def grant(self, candidate: Peer) -> None:
-        """PySyncObj granted its vote: told once it is durable."""
-        term = self._SyncObj__raftCurrentTerm
-        self._tell(candidate, frames.vote_reply(term, term, frames.GRANTED))
-
-    def _on_vote_reply(self, peer: Peer, frame: memoryview) -> None:
-        flags, term, asked = frames.parse_vote_reply(frame)
-        mine = self._SyncObj__raftCurrentTerm
-        if term > mine:
-            self._newer_term(term)
-        elif not flags & frames.GRANTED:
-            return
-        elif flags & frames.PRE:
-            if self._prevotes is not None and asked == mine + 1:
-                self._prevotes.add(peer)
-                if len(self._prevotes) >= self._quorum:
-                    self._campaign()
-        elif asked == term == mine and self._SyncObj__raftState == CANDIDATE:
-            self._count_vote(peer)
 
     # -- following and leading
 
@@ -247,10 +96,6 @@ class Elections(Transfers):
             self._timeout_s = 0.0
         self._set_leader(peer)
         return True
-
-    def _set_leader(self, peer: Peer | None) -> None:
-        self._SyncObj__raftLeader = peer
-        self._announce()
 
     def _step_down(self) -> None:
         self._SyncObj__setState(FOLLOWER)
@@ -325,13 +170,3 @@ class Elections(Transfers):
             if self._may_campaign():
                 now = self._scheduler.now()
                 self._set_deadline(now + self._config.evidence_spread_s * self._rng.random())
-
-    # -- taking over
-
-    def _on_timeout_now(self, peer: Peer, frame: memoryview) -> None:
-        """The leader of this very term asks this node to take over."""
-        _kind, _flags, _zero, term = frames.HEAD.unpack_from(frame)
-        leads = self._SyncObj__raftLeader is peer and term == self._SyncObj__raftCurrentTerm
-        if leads and self._SyncObj__raftState == FOLLOWER and self._may_campaign():
-            self._attempts = 0
-            self._campaign(transfer=True)

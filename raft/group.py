@@ -12,7 +12,7 @@ from goqueue.wire.types import GroupId, Index, NodeId, Voter
 from log.entry import EntryKind
 from log.errors import FrameDamaged
 from raft.config import RaftConfig
-from raft.election import NEVER, Elections
+from raft.election import Elections
 from raft.errors import ConfigurationMismatch, FrameMalformed
 from raft.frames import FrameKind
 from raft.interfaces import GroupHost, Log, Network, Scheduler, StateMachine
@@ -20,6 +20,7 @@ from raft.log_time import LogClock
 from raft.peer import Peer
 from raft.syncobj import LEADER
 from raft.voters import encode_voters
+from raft.voting import NEVER
 
 logger = logging.getLogger("raft")
 
@@ -209,5 +210,6 @@ class RaftGroup(Elections):
             "durable_index": self._log.durable_index,
             "has_quorum": self.has_quorum,
             "matches": dict(self.matches()),
+            "behind": [peer.node for peer in self._peers.values() if peer.behind],
             "failed": None if self.failed is None else str(self.failed),
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from goqueue.wire.types import Index
+from goqueue.wire.types import Index, NodeId
 from log.entry import Entry
 from raft import frames
 from raft.errors import Unsafe
@@ -278,3 +278,55 @@ def test_replicas_hold_the_same_frames() -> None:
     ]
     assert logs[0] == logs[1] == logs[2]
     assert len(logs[0]) == 22
+
+
+def test_entries_carry_what_each_voter_was_known_to_hold() -> None:
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    for number in range(5):
+        cluster.propose(b"%d" % number)
+        cluster.settle(0.1)
+
+    entries = cluster.nodes[leader].store.group(GROUP).entries(Index(3))
+    for entry in entries:
+        assert entry.matches == (entry.index - 1,) * 3
+    assert list(cluster.group(leader).matches()) == sorted(cluster.nodes)
+    assert cluster.group(leader).trim_limit == entries[-1].index
+
+
+def test_trim_limit_waits_for_the_voter_that_lags() -> None:
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    cluster.settle()
+    behind = cluster.followers()[0]
+    held = cluster.group(leader).matches()[cluster.group(behind).node]
+    cluster.kill(behind)
+    for number in range(5):
+        cluster.propose(b"%d" % number)
+    cluster.settle(0.5)
+
+    assert cluster.group(leader).trim_limit == held
+    cluster.restart(behind)
+    cluster.settle()
+    assert cluster.group(leader).trim_limit == cluster.group(leader).commit_index
+
+
+def test_follower_that_needs_trimmed_entries_is_named_and_not_fed_garbage() -> None:
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    for number in range(5):
+        cluster.propose(b"%d" % number)
+    cluster.settle()
+    late = cluster.followers()[0]
+    cluster.kill(late)
+    cluster.nodes[late].disk = type(cluster.nodes[late].disk)()
+    log = cluster.nodes[leader].store.group(GROUP)
+    peer = cluster.group(leader).peers[NodeId(late)]
+    log.first_index = Index(5)
+
+    cluster.group(leader)._SyncObj__raftNextIndex[peer] = 2
+    peer.connected = True
+    cluster.group(leader)._send_append(peer, log.last_index)
+
+    assert cluster.group(leader).status()["behind"] == [late]
+    assert cluster.group(leader).is_ready_leader

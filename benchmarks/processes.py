@@ -83,7 +83,7 @@ class DevCluster:
             process = subprocess.Popen(
                 node["command"], stdout=log, stderr=log, start_new_session=True
             )
-        wait_ready(node["url"])
+        wait_ready(node["url"], process)
         seconds = time.monotonic() - began_s
         while self._listed()[number]["pid"] != process.pid:
             time.sleep(0.05)
@@ -101,9 +101,9 @@ def address(url: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def wait_ready(url: str) -> None:
+def wait_ready(url: str, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + READY_DEADLINE_S
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline and process.poll() is None:
         connection = http.client.HTTPConnection(*address(url), timeout=1)
         with suppress(OSError, http.client.HTTPException):
             connection.request("GET", "/readyz")
@@ -111,7 +111,7 @@ def wait_ready(url: str) -> None:
                 return
         connection.close()
         time.sleep(0.005)
-    raise RuntimeError(f"{url} isn't ready after {READY_DEADLINE_S:.0f} s")
+    raise RuntimeError(f"{url} isn't ready after {READY_DEADLINE_S:.0f} s, or ended")
 
 
 def free_ports(count: int) -> int:

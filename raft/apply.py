@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVarTuple
 
 from goqueue.wire.types import Index, NodeId, Term
 from log.entry import EntryKind, make_entry
@@ -15,6 +15,7 @@ from raft.interfaces import SnapshotWork
 from raft.syncobj import FOLLOWER, LEADER
 
 logger = logging.getLogger("raft")
+Args = TypeVarTuple("Args")
 
 Proposed = Callable[[Outcome, Any, Index], None]
 """(outcome, the state machine's result if APPLIED, the entry's index)."""
@@ -187,10 +188,14 @@ class Applying(Engine):
         self._fail(failure)
 
     def _answer(self, callback: Proposed, outcome: Outcome, result: object, index: int) -> None:
+        self._call_back(callback, outcome, result, Index(index))
+
+    def _call_back(self, callback: Callable[[*Args], object], *args: *Args) -> None:
+        """What a caller's callback raises is the caller's affair, not the group's."""
         try:
-            callback(outcome, result, Index(index))
+            callback(*args)
         except Exception:
-            logger.exception("group %s: a proposer's callback failed", self.id)
+            logger.exception("group %s: a callback failed", self.id)
 
     # -- endings
 

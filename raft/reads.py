@@ -86,7 +86,7 @@ class Reads(Replication):
             done = self._confirmed.popleft()
             self._reads_waiting -= len(done.reads)
             for read in done.reads:
-                read(True, Index(done.index))
+                self._call_back(read, True, Index(done.index))
 
     def _fail_reads(self, now: float | None = None) -> None:
         """Fails all reads, or those that are out of time."""
@@ -101,7 +101,7 @@ class Reads(Replication):
             self._reads = []
         self._reads_waiting -= len(failed)
         for read in failed:
-            read(False, Index(0))
+            self._call_back(read, False, Index(0))
 
     # -- beats: of one group, or items of the host's heartbeats
 

@@ -67,7 +67,7 @@ class Transfers(Reads):
         transfer, self._transfer = self._transfer, None
         self._SyncObj__transferInProgress = False
         if transfer is not None and transfer.callback is not None:
-            transfer.callback(moved)
+            self._call_back(transfer.callback, moved)
 
     def _check_transfer(self, now: float) -> None:
         """Repeats the request, which may be lost, until time is up."""

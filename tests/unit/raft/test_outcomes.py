@@ -162,6 +162,7 @@ def test_callback_that_raises_does_not_stop_the_group() -> None:
         raise RuntimeError("a bug above")
 
     cluster.group(leader).propose(4, b"x", callback=bad)
+    cluster.group(leader).read_index(bad)
     cluster.propose(b"y", on=leader)
     cluster.settle()
 

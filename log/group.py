@@ -146,7 +146,7 @@ class GroupLog:
 
     @property
     def ram_bytes(self) -> int:
-        """Frame bytes held in RAM."""
+        """What the entries held in RAM take."""
         return self._tail.bytes
 
     def is_durable(self, lsn: Lsn) -> bool:
@@ -389,6 +389,7 @@ class GroupLog:
 
     def evict(self, budget_bytes: int) -> None:
         """Lets go of RAM beyond the budget, of entries that segments hold."""
+        self._undurable.done(self._store.durable_lsn)  # else it grows until somebody asks
         self._tail.evict(self.spilled_index, budget_bytes)
 
     def restore(self, meta: GroupMeta, last: int, entries: Sequence[Entry]) -> None:

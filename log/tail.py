@@ -12,6 +12,8 @@ from log.entry import Entry
 
 _INDEX = attrgetter("index")
 _SLICE_MAX = 4096
+ENTRY_BYTES = 440
+"""What an entry takes in RAM beside its frame: objects, numbers, list places (measured)."""
 
 
 class Tail:
@@ -45,7 +47,7 @@ class Tail:
     def extend(self, entries: Sequence[Entry], size: int) -> None:
         """Adds entries that follow, of this many frame bytes together."""
         self.entries += entries
-        self.bytes += size
+        self.bytes += size + ENTRY_BYTES * len(entries)
         for entry in entries:
             if entry.record_count:
                 self.records.append(entry)
@@ -53,7 +55,7 @@ class Tail:
     def truncate(self, index: int) -> None:
         """Drops entries from `index` on; below `first`, the tail is empty and begins there."""
         keep = max(0, index - self.first)
-        self.bytes -= sum(len(entry.frame) for entry in self.entries[keep:])
+        self.bytes -= sum(len(entry.frame) + ENTRY_BYTES for entry in self.entries[keep:])
         del self.entries[keep:]
         del self.records[bisect_left(self.records, index, key=_INDEX) :]
         self.first = min(self.first, index)
@@ -64,7 +66,7 @@ class Tail:
         for entry in self.entries:
             if self.bytes <= budget_bytes or entry.index > last:
                 break
-            self.bytes -= len(entry.frame)
+            self.bytes -= len(entry.frame) + ENTRY_BYTES
             number += 1
         if number:
             del self.entries[:number]

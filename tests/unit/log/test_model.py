@@ -98,7 +98,8 @@ class LogAgainstModel(RuleBasedStateMachine):
     def snapshot_and_trim(self, group: GroupId, keep: int) -> None:
         log = self.store.group(group)
         index = Index(log.durable_index - keep)
-        if index >= log.first_index and not self.undurable_truncation(group, index):
+        newest = max(log.first_index, self.applied.get(group, 0))
+        if index >= newest and not self.undurable_truncation(group, index):
             log.save_snapshot(index, self.state(group, index)).run()
             log.trim_to(Index(index + 1))
             self.applied[group] = index

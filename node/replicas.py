@@ -14,6 +14,7 @@ import structlog
 
 from coordinator.state import ClusterState, PartitionPlacement, Topic
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, Voter
+from log.errors import StoreFailed
 from log.store import Store
 from node.partition import NodeParts, PartitionHost, PartitionSettings
 from raft.host import RaftHost
@@ -44,6 +45,8 @@ class Replicas:
         self._settings = settings
         self._parts = parts
         self._hosts: dict[GroupId, PartitionHost] = {}
+        self.refused: dict[GroupId, str] = {}
+        """Replicas that can't be started from what their directories hold, and why."""
 
     @property
     def pending_bytes(self) -> int:
@@ -77,10 +80,12 @@ class Replicas:
         )
 
     async def reconcile(self, state: ClusterState) -> None:
-        """Make what runs here what the state says."""
+        """Make what runs here what the state says. A replica that can't be started is named in
+        `refused`, and stops no other."""
         wanted = self._wanted(state)
         for group in [group for group in self._hosts if group not in wanted]:
             self._stop(group)
+        self.refused = {group: why for group, why in self.refused.items() if group in wanted}
         self._forget_deleted(state)
         started = 0
         for group, (topic, placement) in wanted.items():
@@ -90,7 +95,15 @@ class Replicas:
             if host is not None:
                 host.topic_changed(topic.config)
                 continue
-            self._start(group, topic, placement)
+            if group in self.refused:
+                continue
+            try:
+                self._start(group, topic, placement)
+            except StoreFailed:
+                raise
+            except Exception as error:  # noqa: BLE001 - one replica's fault is not the others'
+                self.refused[group] = str(error)
+                _log.exception("replica_not_started", group=str(group))
             started += 1
             if started % STARTS_A_TURN == 0:
                 await asyncio.sleep(0)

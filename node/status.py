@@ -249,7 +249,7 @@ class NodeStatus:
             found.append(self.fault)
         found += [
             f"replica {group} on {self._node} has stopped: {why}"
-            for group, why in self._failed.items()
+            for group, why in {**self._replicas.refused, **self._failed}.items()
         ]
         found += [
             f"replica {host.id} on {self._node} has damaged entries and neither votes nor leads"

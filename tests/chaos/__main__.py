@@ -21,7 +21,7 @@ from tests.chaos.http import Http, NoAnswer
 from tests.chaos.nemesis import KINDS, Nemesis
 from tests.chaos.publishers import Publisher
 from tests.chaos.readers import Reader
-from tests.check.history import History
+from tests.check.history import Event, History
 from tests.check.logcheck import check
 
 TOPIC = "chaos"
@@ -68,7 +68,6 @@ async def run(options: argparse.Namespace, folder: Path) -> int:
     rng = random.Random(seed)
     print(f"seed {seed}, folder {folder}", flush=True)
     cluster, http = Cluster(folder, options.nodes), Http()
-    kills = 0
     with History(folder / "history.jsonl") as history:
         nemesis = Nemesis(
             cluster,
@@ -88,23 +87,7 @@ async def run(options: argparse.Namespace, folder: Path) -> int:
                 Publisher(n, cluster, http, TOPIC, options.partitions, history, rng)
                 for n in range(options.publishers)
             ]
-            working: list[Publisher | Reader] = [*publishers, reader]
-            workers = [asyncio.create_task(worker.run()) for worker in working]
-            await asyncio.sleep(2)
-            failure: ClusterError | None = None
-            try:
-                while kills < options.kills:
-                    kind = rng.choice(options.nemesis)
-                    hit = await nemesis.strike(kind)
-                    kills += kind == "kill"
-                    print(f"{kind} {kills}: {hit} {progress(history)}", flush=True)
-            except ClusterError as error:
-                failure = error
-            for worker in working:
-                worker.stop()
-            await asyncio.gather(*workers)
-            if failure is not None:
-                raise failure
+            kills = await strike_under_load(nemesis, publishers, reader, options)
             await reader.read_everything()
         finally:
             await http.close()
@@ -112,13 +95,45 @@ async def run(options: argparse.Namespace, folder: Path) -> int:
         return conclude(history, nemesis, publishers, kills, options.kills)
 
 
-def progress(history: History) -> str:
+async def strike_under_load(
+    nemesis: Nemesis, publishers: list[Publisher], reader: Reader, options: argparse.Namespace
+) -> int:
+    """Strike until enough leaders were killed; how many. All workers have ended when it returns."""
+    working: list[Publisher | Reader] = [*publishers, reader]
+    kills = 0
+    failure: ClusterError | None = None
+    async with asyncio.TaskGroup() as group:
+        for worker in working:
+            group.create_task(worker.run())
+        await asyncio.sleep(2)
+        try:
+            while kills < options.kills:
+                kind = nemesis.rng.choice(options.nemesis)
+                hit = await nemesis.strike(kind)
+                kills += kind == "kill"
+                told = progress(nemesis.history, kind)
+                print(f"{kind} ({kills} kills): {hit}, {told}", flush=True)
+        except ClusterError as error:
+            failure = error
+        for worker in working:
+            worker.stop()
+    if failure is not None:
+        raise failure
+    return kills
+
+
+def progress(history: History, kind: str) -> str:
     """The gaps of the last kill, and what was acked so far."""
-    at = next(
-        n for n in reversed(range(len(history.events))) if history.events[n]["type"] == "kill"
-    )
-    gaps = [round(gap.seconds, 3) for gap in report.gaps(history.events[at:])]
+    if kind != "kill":
+        return f"{history.acked} acked"
+    events = history.events
+    at = max(n for n in range(max(0, len(events) - 50_000), len(events)) if is_kill(events[n]))
+    gaps = [round(gap.seconds, 3) for gap in report.gaps(events[at:])]
     return f"gaps {gaps} s, {history.acked} acked"
+
+
+def is_kill(event: Event) -> bool:
+    return bool(event["type"] == "kill")
 
 
 def conclude(

@@ -34,7 +34,7 @@ class Reader:
         """Read a page near the end of a random partition on a random node, until `stop()`."""
         while not self._stopping.is_set():
             await asyncio.sleep(SAMPLE_PAUSE_S)
-            node = self._rng.choice(self._cluster.running())
+            node = self._rng.choice(self._cluster.nodes)
             view = await self._http.partitions(node.url, self._topic)
             if not view:
                 continue

@@ -1,0 +1,112 @@
+"""Replicas start and stop with the cluster state, and none in the way of another."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, cast
+
+import pytest
+
+from coordinator.commands import CreateTopic, RegisterBroker
+from coordinator.state import ClusterState
+from goqueue.wire.types import GroupId, Incarnation, Index, NodeId, Voter
+from log.config import StorageConfig
+from log.errors import EntryDamaged, StoreFailed
+from log.memory_disk import MemoryDisk
+from log.store import Store
+from node.append_queue import ByteBudget
+from node.metrics import Metrics
+from node.partition import NodeParts, PartitionSettings
+from node.replicas import Replicas
+from raft.host import RaftHost
+
+ME = NodeId("n1")
+
+
+class Group:
+    """A replica that runs; it does nothing."""
+
+    leader = None
+
+    def __init__(self, id: GroupId) -> None:
+        self.id = id
+
+
+class Raft:
+    """Starts every group but those whose logs are said to be bad."""
+
+    def __init__(self) -> None:
+        self.bad: dict[GroupId, Exception] = {}
+        self.attempts: list[GroupId] = []
+
+    def start_group(self, id: GroupId, *_: Any, **__: Any) -> Group:
+        self.attempts.append(id)
+        if id in self.bad:
+            raise self.bad[id]
+        return Group(id)
+
+    def stop_group(self, id: GroupId) -> None:
+        return None
+
+
+class Node:
+    """Three partitions of one topic, all with a replica here."""
+
+    def __init__(self) -> None:
+        self.raft = Raft()
+        store = Store.open(MemoryDisk(), "/data", StorageConfig(watermark_percent=0))
+        me = Voter(ME, Incarnation(7))
+        parts = NodeParts(
+            node=ME,
+            budget=ByteBudget(1 << 20),
+            metrics=Metrics(),
+            workers=cast(ThreadPoolExecutor, None),
+            disk_full=lambda: False,
+            disk_behind=lambda: False,
+            wall_ms=lambda: 0,
+        )
+        self.replicas = Replicas(
+            me,
+            store=store,
+            raft=cast(RaftHost, self.raft),
+            settings=PartitionSettings(1 << 20, 1 << 20, 10),
+            parts=parts,
+        )
+        self.state = ClusterState(9)
+        register = RegisterBroker(ME, me.incarnation, "a:1", "http://a", "", "1", {})
+        self.state.apply(Index(2), 0, register)
+        self.create("t", Index(3))
+
+    def create(self, name: str, index: Index) -> None:
+        config = {"partitions": 3, "replication_factor": 1}
+        self.state.apply(index, 0, CreateTopic(name, config, []))
+
+    def group(self, number: int) -> GroupId:
+        return GroupId(self.state.topics["t"].id, number)
+
+
+async def test_a_replica_that_cannot_be_started_keeps_no_other_from_starting() -> None:
+    node = Node()
+    bad = node.group(0)
+    node.raft.bad[bad] = EntryDamaged(str(bad), 1, 1, "flipped")
+
+    await node.replicas.reconcile(node.state)
+    assert [host.id for host in node.replicas.all()] == [node.group(1), node.group(2)]
+    assert list(node.replicas.refused) == [bad]
+    assert "flipped" in node.replicas.refused[bad]
+
+    node.create("u", Index(4))
+    await node.replicas.reconcile(node.state)
+    assert len(node.replicas.all()) == 5
+    assert node.raft.attempts.count(bad) == 1
+
+    del node.state.topics["t"]
+    await node.replicas.reconcile(node.state)
+    assert node.replicas.refused == {}
+
+
+async def test_a_failed_disk_starts_nothing_and_is_told() -> None:
+    node = Node()
+    node.raft.bad[node.group(1)] = StoreFailed("storage failed")
+    with pytest.raises(StoreFailed):
+        await node.replicas.reconcile(node.state)

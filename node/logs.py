@@ -6,6 +6,7 @@ import logging
 import sys
 
 import structlog
+from structlog.typing import EventDict
 
 from node.config import LoggingConfig
 
@@ -14,8 +15,13 @@ def configure_logging(config: LoggingConfig, node: str) -> None:
     """Set up structlog and the standard library's logging for this process."""
     level = getattr(logging, config.level.upper())
     json = config.format == "json" or (config.format == "auto" and not sys.stderr.isatty())
+
+    def name_node(_logger: object, _method: str, event: EventDict) -> EventDict:
+        event.setdefault("node", node)
+        return event
+
     shared: list[structlog.typing.Processor] = [
-        structlog.contextvars.merge_contextvars,
+        name_node,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -51,5 +57,3 @@ def configure_logging(config: LoggingConfig, node: str) -> None:
     root.setLevel(level)
     logging.getLogger("asyncio").setLevel(max(level, logging.WARNING))
     logging.getLogger("aiohttp").setLevel(max(level, logging.WARNING))
-    structlog.contextvars.clear_contextvars()
-    structlog.contextvars.bind_contextvars(node=node)

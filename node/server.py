@@ -32,8 +32,8 @@ def main_node(config: NodeConfig) -> int:
     0 after an orderly stop, 1 when the disk failed while serving, 3 when it could not start.
     """
     configure_logging(config.logging, config.node_id)
-    for warning in config.warnings:
-        _log.warning("configuration", problem=warning)
+    if config.warnings:
+        _log.warning("configuration", warnings=list(config.warnings))
     try:
         import uvloop
     except ImportError:  # where it is not built, asyncio's own loop serves as well

@@ -165,8 +165,10 @@ class Flusher:
             else:
                 waiter.set_result(None)
 
-    def _spilled(self, job: FlushJob) -> None:
+    def _spilled(self, job: FlushJob, error: Exception | None) -> None:
         self._in_flight -= 1
+        if error is not None:
+            self._fail(error)
         self._store.complete_spill(job)
         if self._store.failed is not None:
             self._fail(self._store.failed)
@@ -246,8 +248,8 @@ class Flusher:
             took_s = time.perf_counter() - began
             loop.call_soon_threadsafe(self._synced, job, took_s, error)
             if error is None:
-                job.spill()
-            loop.call_soon_threadsafe(self._spilled, job)
+                error = _attempt(job.spill)
+            loop.call_soon_threadsafe(self._spilled, job, error)
 
 
 def _attempt(work: Callable[[], object]) -> Exception | None:

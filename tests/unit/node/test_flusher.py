@@ -141,3 +141,17 @@ async def test_checkpoints_run_by_themselves_and_let_write_ahead_files_go() -> N
 
         assert store.durable_lsn > 6 * config.wal_file_bytes
         await eventually(lambda: store.wal_files <= 2)
+
+
+async def test_any_fault_of_the_writer_thread_ends_the_node() -> None:
+    disk = MemoryDisk()
+    async with flushing(disk) as (_, log, failures):
+        log.append([entry(1)])
+        await eventually(lambda: log.durable_index == 1)
+
+        def broken(_entries: object) -> None:
+            raise AssertionError("segments and log disagree")
+
+        log.disk_segments.append = broken  # type: ignore[method-assign]
+        log.append([entry(2)])
+        await eventually(lambda: len(failures) == 1)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from goqueue.wire.types import GroupId, Index, Lsn
 from log.config import StorageConfig
 from log.descriptors import Descriptors
+from log.errors import EntryDamaged
 from log.group import GroupLog
 from log.segment import Segment
 from log.space import Space
@@ -157,7 +158,10 @@ class Checkpoints:
                 continue
             removed = log.disk_segments.removable(limit)
             if removed:
-                lsn = log.start_at(Index(removed[-1].last_index + 1))
+                try:
+                    lsn = log.start_at(Index(removed[-1].last_index + 1))
+                except EntryDamaged:
+                    continue  # a quarantined group keeps its files, and holds up no other
                 log.disk_segments.remove_below(log.first_index)
                 self._doomed.append((lsn, removed))
 

@@ -90,3 +90,20 @@ def test_a_snapshot_that_is_stored_while_its_group_is_removed_is_no_error(meanwh
     reopened = open_store(disk)
     assert reopened.groups() == [OTHER]
     assert disk.list_directory(DIRECTORY) == []
+
+
+def test_a_damaged_entry_where_the_log_would_begin_holds_up_no_checkpoint() -> None:
+    disk, store = two_groups()
+    checkpoint(store)
+    log = store.group(GROUP)
+    log.save_snapshot(log.last_index, b"state").run()
+    log.trim_to(log.last_index)
+    last = log.disk_segments.removable(log.last_index)[-1]
+    handle = disk.open(last.path(), write=True)
+    disk.pwritev(handle, [b"\xff" * 8], last.end - 8)
+    append(store.group(OTHER), 40)
+    flush(store)
+
+    assert checkpoint(store)
+    assert store.failed is None
+    assert log.quarantined

@@ -7,6 +7,8 @@ import errno
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+import pytest
+
 from goqueue.wire.types import GroupId, TopicId
 from log.config import StorageConfig
 from log.entry import Entry, EntryKind, make_entry
@@ -143,7 +145,9 @@ async def test_checkpoints_run_by_themselves_and_let_write_ahead_files_go() -> N
         await eventually(lambda: store.wal_files <= 2)
 
 
-async def test_any_fault_of_the_writer_thread_ends_the_node() -> None:
+async def test_any_fault_of_the_writer_thread_ends_the_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     disk = MemoryDisk()
     async with flushing(disk) as (_, log, failures):
         log.append([entry(1)])
@@ -152,6 +156,6 @@ async def test_any_fault_of_the_writer_thread_ends_the_node() -> None:
         def broken(_entries: object) -> None:
             raise AssertionError("segments and log disagree")
 
-        log.disk_segments.append = broken  # type: ignore[method-assign]
+        monkeypatch.setattr(log.disk_segments, "append", broken)
         log.append([entry(2)])
         await eventually(lambda: len(failures) == 1)

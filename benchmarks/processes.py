@@ -39,6 +39,7 @@ class DevCluster:
             self._process = subprocess.Popen(
                 command,
                 cwd=ROOT,
+                env=environment(),
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
@@ -81,7 +82,11 @@ class DevCluster:
         with (self.folder / "restart.log").open("ab") as log:
             began_s = time.monotonic()
             process = subprocess.Popen(
-                node["command"], stdout=log, stderr=log, start_new_session=True
+                node["command"],
+                env=environment(),
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
         wait_ready(node["url"], process)
         seconds = time.monotonic() - began_s
@@ -94,6 +99,11 @@ class DevCluster:
             "nodes"
         ]
         return found
+
+
+def environment() -> dict[str, str]:
+    """Ours, but servers may keep the bytecode of their modules, as an installed one does."""
+    return {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
 
 
 def address(url: str) -> tuple[str, int]:

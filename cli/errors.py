@@ -33,7 +33,10 @@ HINTS = {
     "no_quorum": "most replicas can't be reached: see `goqueue-cli cluster health`",
     "not_leader": "a leader is being elected; try again",
     "busy": "the node is overloaded; try again",
-    "timeout": "--timeout SECONDS waits longer; it may or may not have happened",
+    "timeout": (
+        "it may or may not have happened; see `goqueue-cli cluster health`; "
+        "--timeout SECONDS waits longer"
+    ),
     "outcome_unknown": "it may or may not have happened; look before you repeat it",
     "disk_full": "free space on the nodes, or lower a topic's retention",
     "payload_too_large": "`topic alter NAME --max-message-bytes N` raises a topic's limit",

@@ -19,7 +19,7 @@ from cli.errors import EXIT_USAGE, CliError, note
 from cli.lines import PRIORITIES, LineSplitter, Message, parse, read_blocks
 from cli.options import command
 from cli.output import Column, Row, count_text
-from cli.publishing import Publisher
+from cli.publishing import Publisher, publish_few
 from cli.session import Session
 from goqueue import Published
 
@@ -93,14 +93,14 @@ async def produce(
     tally = Tally()
     async with session:
         try:
-            async with Publisher(session, topic) as publisher:
-                tally.began_s = time.monotonic()
-                if values:
-                    for value in values:
-                        await publisher.publish(replace(given, value=value), tally.add)
-                else:
+            tally.began_s = time.monotonic()
+            if values:
+                messages = [replace(given, value=value) for value in values]
+                await publish_few(session.client, topic, messages, tally.add)
+            else:
+                async with Publisher(session, topic) as publisher:
                     await _publish_lines(publisher, file, given, tally, plain=plain)
-                await publisher.flush()
+                    await publisher.flush()
         finally:
             if tally.count or sys.exc_info()[0] is None:
                 _summary(session, topic, tally)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import TracebackType
 
 from cli.lines import Message
 from cli.session import Session
-from goqueue import GoQueueError, OutgoingMessage, Published, PublishFailed
+from goqueue import AsyncClient, GoQueueError, OutgoingMessage, Published, PublishFailed
 from goqueue.errors import UnknownTopic
 from goqueue.wire.batch import LANES
 
@@ -56,7 +56,8 @@ class Publisher:
                 lane=message.priority or "normal",
             )
         except UnknownTopic:
-            acked(await self._create_by_publishing(message))
+            # a server that creates topics does so on the first publish; another says it's unknown
+            await publish_few(self._client, self._topic, [message], acked)
             return
         delivery.add_done_callback(partial(_tell, acked))
 
@@ -64,21 +65,34 @@ class Publisher:
         """Wait until all accepted messages are stored; raises the first failure."""
         await self._producer.flush()
 
-    async def _create_by_publishing(self, message: Message) -> Published:
-        """A server that creates topics on the first publish does so for one in JSON; any other
-        answers that the topic is unknown."""
-        outgoing = OutgoingMessage(
+
+async def publish_few(
+    client: AsyncClient, topic: str, messages: Sequence[Message], acked: Acked
+) -> None:
+    """Publish without a producer's identity: sooner, and not repeated where it may have happened.
+
+    Calls `acked` for what is stored, then raises the first error, if any.
+    """
+    outgoing = [
+        OutgoingMessage(
             message.value,
             message.key,
             dict(message.headers) or None,
             LANES.index(message.priority or "normal"),
             message.partition,
         )
-        try:
-            (published,) = await self._client.publish_many(self._topic, [outgoing], json=True)
-        except PublishFailed as failed:
-            raise next(e for e in failed.results if isinstance(e, GoQueueError)) from None
-        return published
+        for message in messages
+    ]
+    try:
+        results: Sequence[Published | GoQueueError] = await client.publish_many(topic, outgoing)
+    except PublishFailed as failed:
+        results = failed.results
+    for result in results:
+        if isinstance(result, Published):
+            acked(result)
+    for result in results:
+        if isinstance(result, GoQueueError):
+            raise result
 
 
 def _tell(acked: Acked, delivery: asyncio.Future[Published]) -> None:

@@ -44,6 +44,7 @@ class Reader:
         self._session = session
         self._topic = topic
         fair = max(1, BUFFERED_MESSAGES_MAX // max(1, count))
+        self._troubled: set[int] = set()
         self._page = min(PAGE_MESSAGES_MAX, fair, limit or PAGE_MESSAGES_MAX)
 
     async def pages(self, span: Span) -> AsyncGenerator[list[Json], None]:
@@ -109,15 +110,14 @@ class Reader:
             except (GoQueueError, OSError, TimeoutError) as error:
                 if isinstance(error, GoQueueError) and not error.retriable:
                     raise
-                if not pause_s:
+                if not self._troubled:
                     report = explain(error)
-                    note(
-                        f"partition {span.partition}: {report.message if report else error}; "
-                        "trying again"
-                    )
+                    note(f"{report.message if report else error}; trying again")
+                self._troubled.add(span.partition)
                 pause_s = min(RETRY_MAX_S, pause_s * 2 or RETRY_FIRST_S)
                 await asyncio.sleep(pause_s)
                 continue
+            self._troubled.discard(span.partition)
             pause_s = 0.0
             if page:
                 await queue.put(page)

@@ -19,7 +19,7 @@ from goqueue.errors import BadRequest, ConnectionFailed
 
 Json = dict[str, Any]
 TIMEOUT_S_DEFAULT = 30.0
-ATTEMPTS_MAX = 6
+REPEATS = 2
 JSON_HEADERS = {"Content-Type": "application/json", "Accept": "application/json"}
 
 
@@ -65,7 +65,7 @@ class Session:
                 api_key=target.api_key or None,
                 timeout_s=self.timeout_s,
                 attempt_timeout_s=self.timeout_s,
-                retry=RetryPolicy(attempts_max=ATTEMPTS_MAX),
+                retry=RetryPolicy(attempts_max=REPEATS + target.server.count(",") + 1),
             )
         except BadRequest as error:
             raise CliError(error.message, exit_code=EXIT_USAGE) from None

@@ -36,6 +36,8 @@ def main() -> int:
     parser.add_argument("--data", type=Path, default=ROOT / ".benchmarks", help="scratch folder")
     parser.add_argument("--write", type=Path, default=ROOT / "docs" / "benchmarks.md")
     given = parser.parse_args()
+    if sys.platform != "linux":
+        parser.error("the CPU and memory of processes are read from /proc, which only Linux has")
     parts = given.only or ["bare", "peers", "one", "three"]
     run = Run(Report(), QUICK_S if given.quick else FULL_S, given.data.resolve(), given.quick)
     began = time.monotonic()

@@ -27,7 +27,8 @@ ServerOption = Annotated[
     typer.Option(
         "--server",
         "-s",
-        help="Server URL; several, comma separated, are tried in turn. (env GOQUEUE_SERVER)",
+        help="Server URL; several, comma separated, are tried in turn. For https, SSL_CERT_FILE "
+        "names your own authorities. (env GOQUEUE_SERVER)",
         show_default=False,
         rich_help_panel=PANEL,
     ),

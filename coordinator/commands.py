@@ -39,10 +39,15 @@ class AlterTopic(msgspec.Struct, frozen=True, tag="alter_topic"):
     changes: dict[str, Any]
 
 
-class DeleteTopic(msgspec.Struct, frozen=True, tag="delete_topic"):
-    """Delete a topic and all it holds."""
+class DeleteTopic(msgspec.Struct, frozen=True, tag="delete_topic", omit_defaults=True):
+    """Delete a topic and all it holds.
+
+    `id`, in its text form, is the very topic that is meant: a command that is sent again because
+    its outcome was lost must not delete another topic that has got the name meanwhile.
+    """
 
     name: str
+    id: str = ""
 
 
 class AllocateProducer(msgspec.Struct, frozen=True, tag="allocate_producer", omit_defaults=True):

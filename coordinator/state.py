@@ -252,6 +252,8 @@ class ClusterState:
 
     def _delete(self, _index: Index, _time_ms: int, command: DeleteTopic) -> TopicResult:
         topic = self._named(command.name)
+        if command.id not in ("", str(topic.id)):
+            raise UnknownTopic(command.name)
         del self.topics[topic.name]
         del self._by_id[topic.id]
         self.deleted[topic.id] = topic.name

@@ -115,9 +115,10 @@ class NodeBroker:
         return await self.topic(name)
 
     async def delete_topic(self, name: str) -> None:
-        self._cluster.topic(name)
+        topic = self._cluster.topic(name)
         try:
-            await self._cluster.command(DeleteTopic(name), COMMAND_DEADLINE_S)
+            command = DeleteTopic(name, str(topic.id))
+            await self._cluster.command(command, COMMAND_DEADLINE_S)
         except UnknownTopic as error:
             if error.outcome == "none":
                 raise

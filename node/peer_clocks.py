@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from statistics import median
 from typing import Any
 
 from goqueue.wire.types import NodeId
+from raft.log_time import majority_offset_ms
 
 WALL_MS = "wall_ms"
 """The name under which a node tells its clock."""
@@ -30,8 +30,6 @@ class PeerClocks:
         self._ahead_ms.pop(node, None)
 
     def offset_ms(self) -> float | None:
-        """By how much the peers are ahead of us, their median; None without a majority of all
-        nodes, this one included."""
-        if (len(self._ahead_ms) + 1) * 2 <= self._nodes or not self._ahead_ms:
-            return None
-        return median(self._ahead_ms.values())
+        """By how much the time that a majority of all nodes agrees on is ahead of our clock; None
+        where no majority is known to agree."""
+        return majority_offset_ms(self._ahead_ms.values(), self._nodes)

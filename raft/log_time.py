@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 STEP_MS = 1000.0
 """A difference to the wall clock beyond this is a step, and is not followed at once."""
@@ -10,33 +10,58 @@ SLEW = 0.1
 """A step is made good at this share of the time that passes."""
 
 
+def majority_offset_ms(peers_ahead_ms: Iterable[float], nodes: int) -> float | None:
+    """By how much the time that a majority of all nodes agrees on is ahead of this node's clock.
+
+    Given how far the clocks of the peers that are heard are ahead. Clocks agree if they lie within
+    STEP_MS. 0.0 where this node's clock is of a majority, None where no majority agrees: with
+    three nodes, two of them heard and one of these wrong, that is the difference that matters.
+    """
+    ahead = sorted([0.0, *peers_ahead_ms])
+    majority = nodes // 2 + 1
+    agreed: float | None = None
+    for first, last in zip(ahead, ahead[majority - 1 :], strict=False):
+        if last - first <= STEP_MS:
+            if first <= 0.0 <= last:
+                return 0.0
+            agreed = (first + last) / 2
+    return agreed
+
+
 class LogClock:
     """Milliseconds since the epoch, for the entries of one group.
 
-    `now` is monotonic time in seconds, `wall_ms` the node's wall clock. `peers_offset_ms` tells by
-    how much the peers' clocks (their median) are ahead of ours, None where no majority is known:
-    then a step of our wall clock of more than STEP_MS is slewed, otherwise followed forward.
+    `now` is monotonic time in seconds, `wall_ms` the node's wall clock. `majority_offset_ms` tells
+    by how much the clock that a majority agrees on is ahead of it, None where none is known. Time
+    that goes with a majority is followed forward at once; otherwise a difference of more than
+    STEP_MS is slewed. Without that source, a new leader trusts its own clock once, at its start.
     """
 
     def __init__(
         self,
         now: Callable[[], float],
         wall_ms: Callable[[], int],
-        peers_offset_ms: Callable[[], float | None] | None = None,
+        majority_offset_ms: Callable[[], float | None] | None = None,
     ) -> None:
         self._now = now
         self._wall_ms = wall_ms
-        self._peers_offset_ms = peers_offset_ms
+        self._majority_offset_ms = majority_offset_ms
         self._value_ms = 0.0
         self._read_at = 0.0
 
     def start(self, floor_ms: int) -> None:
-        """A leadership begins: not before the newest entry's time, nor before the wall clock."""
-        wall = float(self._wall_ms())
-        offset = self._peers_offset()
-        if offset is not None and abs(offset) > STEP_MS:
-            wall += offset
-        self._value_ms = max(float(floor_ms), wall)
+        """A leadership begins: log time goes on from the newest entry's, or jumps to now.
+
+        It does not jump while no majority is known to agree on a time.
+        """
+        value = float(floor_ms)
+        if self._majority_offset_ms is None:
+            value = max(value, float(self._wall_ms()))
+        else:
+            offset = self._majority_offset_ms()
+            if offset is not None:
+                value = max(value, self._wall_ms() + _beyond_a_step(offset))
+        self._value_ms = value
         self._read_at = self._now()
 
     def read_ms(self, floor_ms: int = 0) -> int:
@@ -46,20 +71,20 @@ class LogClock:
         self._read_at = now
         value = self._value_ms + passed
         ahead = self._wall_ms() - value
-        if 0.0 <= ahead <= STEP_MS:
-            value += ahead
-        elif ahead < 0.0:
+        agreed = abs(ahead) <= STEP_MS
+        if not agreed and self._majority_offset_ms is not None:
+            offset = self._majority_offset_ms()
+            if offset is not None:
+                ahead += _beyond_a_step(offset)
+                agreed = True
+        if ahead < 0.0:
             value -= min(-ahead, passed * SLEW)
-        elif self._peers_agree():
-            value += ahead
         else:
-            value += min(ahead, passed * SLEW)
+            value += ahead if agreed else min(ahead, passed * SLEW)
         self._value_ms = max(value, float(floor_ms))
         return int(self._value_ms)
 
-    def _peers_offset(self) -> float | None:
-        return self._peers_offset_ms() if self._peers_offset_ms is not None else None
 
-    def _peers_agree(self) -> bool:
-        offset = self._peers_offset()
-        return offset is not None and abs(offset) <= STEP_MS
+def _beyond_a_step(offset_ms: float) -> float:
+    """Differences within a step are delays of the network, and no reason to distrust a clock."""
+    return offset_ms if abs(offset_ms) > STEP_MS else 0.0

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 import traceback
 from dataclasses import dataclass, field
-from statistics import median
 
 from goqueue.wire.types import GroupId, NodeId, Term, TopicId, Voter
 from log.errors import LogError
 from raft.group import RaftGroup
+from raft.log_time import majority_offset_ms
 from tests.sim.checks import Checks
 from tests.sim.clients import Client
 from tests.sim.disk import Died, DiskSpeed, SimDisk
@@ -313,12 +313,11 @@ class World:
             self.machines[node].clock_ahead_ms += step_ms
 
     def peers_clock_ahead_ms(self, node: NodeId) -> float | None:
-        """By how much the clocks of the peers that a node hears are ahead of its own."""
+        """By how much the time a majority agrees on is ahead of this node's clock, as it hears."""
+        mine = self.machines[node].clock_ahead_ms
         peers = [other for other in self.others(node) if self.net.is_up(node, other)]
-        if 2 * len(peers) < len(self.nodes) - 1:
-            return None
-        return median(self.machines[peer].clock_ahead_ms for peer in peers) - (
-            self.machines[node].clock_ahead_ms
+        return majority_offset_ms(
+            (self.machines[peer].clock_ahead_ms - mine for peer in peers), len(self.nodes)
         )
 
     def transfer(self, node: NodeId) -> None:

@@ -5,15 +5,24 @@ from __future__ import annotations
 from goqueue.wire.types import NodeId
 from node.peer_clocks import PeerClocks
 
-A, B = NodeId("a"), NodeId("b")
+A, B, C = NodeId("a"), NodeId("b"), NodeId("c")
 
 
-def test_the_median_of_a_majority_is_believed() -> None:
+def test_a_majority_that_agrees_is_believed() -> None:
     clocks = PeerClocks(lambda: 1000, nodes=3)
     clocks.told(A, {"wall_ms": 6000})
-    clocks.told(B, {"wall_ms": 7000})
+    assert clocks.offset_ms() is None
 
+    clocks.told(B, {"wall_ms": 7000})
     assert clocks.offset_ms() == 5500.0
+
+
+def test_our_own_clock_counts_among_them() -> None:
+    clocks = PeerClocks(lambda: 1000, nodes=3)
+    clocks.told(A, {"wall_ms": 86_400_000})
+    clocks.told(B, {"wall_ms": 1020})
+
+    assert clocks.offset_ms() == 0.0
 
 
 def test_without_a_majority_nothing_is_known() -> None:
@@ -22,13 +31,19 @@ def test_without_a_majority_nothing_is_known() -> None:
 
     assert clocks.offset_ms() is None
     clocks.told(B, {"wall_ms": 6000})
+    assert clocks.offset_ms() is None
+    clocks.told(C, {"wall_ms": 6000})
     assert clocks.offset_ms() == 5000.0
     clocks.gone(B)
     assert clocks.offset_ms() is None
 
 
 def test_what_is_no_time_is_ignored() -> None:
-    clocks = PeerClocks(lambda: 1000, nodes=1)
+    clocks = PeerClocks(lambda: 1000, nodes=3)
     clocks.told(A, {"wall_ms": "soon"})
 
     assert clocks.offset_ms() is None
+
+
+def test_single_node_is_its_own_majority() -> None:
+    assert PeerClocks(lambda: 1000, nodes=1).offset_ms() == 0.0

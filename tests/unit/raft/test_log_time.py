@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from goqueue.wire.types import Index
-from raft.log_time import LogClock
+from raft.log_time import LogClock, majority_offset_ms
 from tests.unit.raft.cluster import EPOCH_MS, Cluster
 
 
@@ -13,7 +13,9 @@ class Clocks:
         self.wall = EPOCH_MS
         self.peers: float | None = None
         self.clock = LogClock(lambda: self.mono_s, lambda: self.wall, lambda: self.peers)
+        self.peers = 0.0
         self.clock.start(0)
+        self.peers = None
 
     def passes(self, ms: int) -> int:
         self.mono_s += ms / 1000
@@ -49,6 +51,40 @@ def test_step_forward_is_slewed_unless_the_peers_agree() -> None:
     assert agreed.passes(1000) == EPOCH_MS + 3_602_000
     for clocks in (alone, disagreed):
         assert EPOCH_MS + 2000 <= clocks.passes(1000) <= EPOCH_MS + 2200
+
+
+def test_new_leader_trusts_no_clock_that_no_majority_shares() -> None:
+    clocks = Clocks()
+    clocks.wall += 86_400_000
+    clocks.clock.start(EPOCH_MS)
+    assert clocks.passes(1000) <= EPOCH_MS + 1100
+
+    clocks.peers = -86_400_000.0
+    assert clocks.passes(1000) == EPOCH_MS + 2000
+    clocks.clock.start(EPOCH_MS + 2000)
+    assert clocks.passes(1000) == EPOCH_MS + 3000
+
+
+def test_new_leader_after_a_long_silence_catches_up_with_the_majority() -> None:
+    clocks = Clocks()
+    clocks.wall += 3_600_000
+    clocks.clock.start(EPOCH_MS)
+    assert clocks.passes(100) < EPOCH_MS + 1000
+
+    clocks.peers = 0.0
+    assert clocks.passes(100) == EPOCH_MS + 3_600_200
+
+
+def test_majority_of_clocks_needs_a_majority_of_all_nodes() -> None:
+    day = 86_400_000.0
+    assert majority_offset_ms([], 1) == 0.0
+    assert majority_offset_ms([], 3) is None
+    assert majority_offset_ms([20.0], 3) == 0.0
+    assert majority_offset_ms([day], 3) is None
+    assert majority_offset_ms([day, 5.0], 3) == 0.0
+    assert majority_offset_ms([day, day + 10], 3) == day + 5
+    assert majority_offset_ms([day, -day], 3) is None
+    assert majority_offset_ms([day, day, 30.0, -40.0], 5) == 0.0
 
 
 def test_new_leader_goes_on_from_the_newest_entry() -> None:

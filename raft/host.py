@@ -94,7 +94,8 @@ class RaftHost:
         if id in self._seats or id == HEARTBEAT_GROUP:
             raise ValueError(f"group {id} runs already, or is not a group")
         log = self._store.group(id) if id in self._store.groups() else self._store.create_group(id)
-        if bootstrap and log.last_index == 0 and Voter(self.node, self.incarnation) in voters:
+        empty = log.last_index == 0 and not log.quarantined
+        if bootstrap and empty and Voter(self.node, self.incarnation) in voters:
             log.append([creating_entry(voters, created_ms)])
         key = id.pack()
         seat = Seat(self, key, self._windows)

@@ -13,7 +13,7 @@ alive         after the last fault: a leader, new acks, and equal replicas
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 from delivery.records import decode_records
@@ -49,9 +49,9 @@ class _Ledger:
 class Checks:
     """The judge of one run; `violations` in words, the first ones first."""
 
-    def __init__(self, loop: Loop, groups: Iterable[GroupId]) -> None:
+    def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        self._ledgers = {group: _Ledger() for group in groups}
+        self._ledgers: defaultdict[GroupId, _Ledger] = defaultdict(_Ledger)
         self.violations: list[str] = []
         self.acks = 0
         self.duplicates = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from goqueue.wire.batch import RecordBatch, encode_columns
@@ -54,7 +55,7 @@ class Sending:
         identity = self.publish.identity
         if isinstance(answer, Stored):
             checks.acked(node, self.group, identity, answer.base_offset, answer.duplicate)
-            self._end()
+            self.end()
             return
         if attempt != self.attempts or self.over:
             return
@@ -62,7 +63,7 @@ class Sending:
         if self.client.sends_once:
             if not answer.unknown:
                 checks.refused(self.group, identity)
-            self._end()
+            self.end()
         else:
             slow = isinstance(answer.error, OutOfOrder) or answer.leader is None
             self._again(0.08 if slow else 0.005)
@@ -72,7 +73,7 @@ class Sending:
             return
         self.client.leads[self.group] = None
         if self.client.sends_once:
-            self._end()
+            self.end()
         else:
             self._again(0.0)
 
@@ -81,7 +82,7 @@ class Sending:
             self._timer.cancel()
         self.client.world.loop.call_later(delay_s, self.send)
 
-    def _end(self) -> None:
+    def end(self) -> None:
         if not self.over:
             self.over = True
             if self._timer is not None:
@@ -103,7 +104,7 @@ class Client:
         self.leads: dict[GroupId, NodeId | None] = {}
         self.sends_once = number % 4 == 3
         self._producer_id = number + 1 if number % 2 == 0 else 0
-        self._sequences: dict[GroupId, int] = dict.fromkeys(world.groups, 0)
+        self._sequences: defaultdict[GroupId, int] = defaultdict(int)
         self._depth = rng.choice((1, 1, 2, 4))
         self._pause_s = rng.choice((0.02, 0.05, 0.1))
         self._sending: dict[Sending, None] = {}
@@ -125,6 +126,12 @@ class Client:
     def done(self, sending: Sending) -> None:
         del self._sending[sending]
 
+    def give_up(self, groups: list[GroupId]) -> None:
+        """What was sent to these groups will not be answered: their topic is deleted."""
+        for sending in list(self._sending):
+            if sending.group in groups:
+                sending.end()
+
     def publish(self, group: GroupId) -> None:
         """Send one new batch."""
         sending = self._make(group)
@@ -135,7 +142,7 @@ class Client:
         world = self.world
         if world.is_quiet:
             return
-        if len(self._sending) < self._depth:
+        if len(self._sending) < self._depth and world.groups:
             self.publish(self.rng.choice(world.groups))
         pause = self._pause_s * self.rng.uniform(0.2, 2.0)
         world.loop.call_later(pause, self._publish)

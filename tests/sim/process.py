@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from coordinator.commands import Command
 from goqueue.wire.errors import NotLeader
-from goqueue.wire.types import GroupId, NodeId
+from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId, Voter
 from raft.group import RaftGroup
 from raft.host import RaftHost
 from tests.sim.disk import Storage
 from tests.sim.loop import ProcessTime
+from tests.sim.managed import ClusterReplica, Ended, Registrar
 from tests.sim.net import NodeNetwork
 from tests.sim.replica import Replica
 from tests.sim.requests import Answer, Publish, Refused
@@ -35,6 +38,7 @@ class Process:
         self.node = machine.node
         self.time = ProcessTime(world.loop)
         self.replicas: dict[GroupId, Replica] = {}
+        self.cluster: ClusterReplica | None = None
         self.network = NodeNetwork(world.net, self.node)
         self.storage = Storage(
             machine.disk, self.time, world.rng("disk"), world.shape.storage, machine.speed
@@ -56,21 +60,46 @@ class Process:
         self.host.on_snapshot_due = self._snapshot_due
         self.storage.on_flush_begun = self._flush_begun
 
+    @property
+    def voter(self) -> Voter:
+        return Voter(self.node, self.store.incarnation)
+
     def start(self) -> None:
-        """Start the replicas that this node should have."""
-        for group in self.world.groups:
-            exists = group in self.store.groups()
-            log = self.store.group(group) if exists else self.store.create_group(group)
-            replica = Replica(self, group, log, self.world.mutant)
-            replica.raft = self.host.start_group(
-                group,
-                self.world.voters,
-                replica,
-                bootstrap=not exists,
-                created_ms=EPOCH_MS,
+        """Start the replicas that this node should have, or the cluster group that will say."""
+        if self.world.shape.managed:
+            self.cluster = ClusterReplica(self)
+            self.cluster.raft = self.host.start_group(
+                CLUSTER_GROUP, self.world.voters, self.cluster, bootstrap=True, created_ms=EPOCH_MS
             )
-            self.replicas[group] = replica
+            self.time.call_soon(Registrar(self).look)
+        else:
+            for group in self.world.groups:
+                self.start_replica(group, self.world.voters, EPOCH_MS, None)
         self.storage.start()
+
+    def start_replica(
+        self,
+        group: GroupId,
+        voters: Sequence[Voter],
+        created_ms: int,
+        preferred: NodeId | None,
+    ) -> None:
+        exists = group in self.store.groups()
+        log = self.store.group(group) if exists else self.store.create_group(group)
+        replica = Replica(self, group, log, self.world.mutant)
+        self.replicas[group] = replica
+        replica.raft = self.host.start_group(
+            group,
+            voters,
+            replica,
+            bootstrap=True,
+            created_ms=created_ms,
+            preferred=preferred,
+        )
+
+    def stop_replica(self, group: GroupId) -> None:
+        del self.replicas[group]
+        self.host.stop_group(group)
 
     def end(self) -> None:
         """The process is killed: nothing more of it happens."""
@@ -100,6 +129,19 @@ class Process:
             self.answer(publish, Refused(NotLeader(None), False, None))
         else:
             replica.publish(publish)
+
+    def command(self, command: Command, ended: Ended) -> None:
+        """Ask the cluster group, if this node leads it."""
+
+        def answered(result: object) -> None:
+            if self.network.alive:
+                self.world.loop.call_later(ANSWER_S, ended, result)
+
+        def ask() -> None:
+            assert self.cluster is not None
+            self.cluster.command(command, answered)
+
+        self.time.call_soon(ask)
 
     def answer(self, publish: Publish, answer: Answer) -> None:
         """On its way to the client, unless the process is over."""

@@ -15,6 +15,8 @@ class Shape:
 
     nodes: int
     groups: int
+    managed: bool
+    """Whether topics are made by the cluster group, and come and go, instead of `groups`."""
     clients: int
     raft: RaftConfig
     storage: StorageConfig
@@ -36,6 +38,7 @@ def make_shape(rng: random.Random) -> Shape:
     return Shape(
         nodes=rng.choice((3, 3, 3, 5)),
         groups=rng.choice((1, 1, 2)),
+        managed=rng.random() < 0.25,
         clients=rng.choice((3, 4)),
         raft=_raft(rng, snapshots),
         storage=StorageConfig(

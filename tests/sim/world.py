@@ -6,7 +6,8 @@ import random
 import traceback
 from dataclasses import dataclass, field
 
-from goqueue.wire.types import GroupId, NodeId, Term, TopicId, Voter
+from coordinator.commands import Command
+from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId, Offset, Term, TopicId, Voter
 from log.errors import LogError
 from raft.group import RaftGroup
 from raft.log_time import majority_offset_ms
@@ -15,6 +16,7 @@ from tests.sim.clients import Client
 from tests.sim.disk import Died, DiskSpeed, SimDisk
 from tests.sim.faults import Fault, make_plan, strike
 from tests.sim.loop import Loop, Trace
+from tests.sim.managed import Admin, ClusterReplica, Ended
 from tests.sim.mutants import Mutant
 from tests.sim.net import Net
 from tests.sim.process import Process
@@ -81,8 +83,12 @@ class World:
         self.trace = Trace(keep=keep_trace)
         self.loop = Loop(self.trace)
         self.nodes = [NodeId(f"n{number}") for number in range(self.shape.nodes)]
-        self.groups = [GroupId(TopicId(7, 1), number) for number in range(self.shape.groups)]
-        self.checks = Checks(self.loop, self.groups)
+        self.groups: list[GroupId] = []
+        """Partitions that clients publish to."""
+        if not self.shape.managed:
+            self.groups = [GroupId(TopicId(7, 1), number) for number in range(self.shape.groups)]
+        self.checks = Checks(self.loop)
+        self.admin = Admin(self, self.rng("admin"))
         self.group_type: type[RaftGroup] = watched(self.mutant.group, lambda: self)
         self.machines = {node: self._machine(node) for node in self.nodes}
         self.net = Net(
@@ -150,13 +156,15 @@ class World:
     def _form(self) -> None:
         for machine in self.machines.values():
             machine.process = Process(self, machine)
-            self.voters.append(Voter(machine.node, machine.process.store.incarnation))
+            self.voters.append(machine.process.voter)
         for machine in self.machines.values():
             assert machine.process is not None
             machine.process.start()
             self.net.process_started(machine.node)
         for client in self.clients:
             client.start()
+        if self.shape.managed:
+            self.admin.start()
         for fault in self.plan:
             self.loop.call_later(fault.at_s, strike, self, fault)
         self.loop.call_later(READ_S, self._read)
@@ -188,12 +196,22 @@ class World:
             self.checks.violated("alive: a new write is not acked")
         if not self.loop.run_until(until + HEALED_S, self._is_settled):
             self.checks.violated("alive:", self._unsettled())
-        self.checks.acks -= self.checks.acks - before
-        for machine in self.machines.values():
-            assert machine.process is not None
-            for group, replica in machine.process.replicas.items():
+        self.checks.acks = before
+        for process in self.running():
+            if process.cluster is not None:
+                process.cluster.check_state()
+                self._judge_groups(process, process.cluster)
+            for group, replica in process.replicas.items():
                 replica.check_state()
-                self.checks.log_is(machine.node, group, replica.log)
+                self.checks.log_is(process.node, group, replica.log)
+
+    def _judge_groups(self, process: Process, cluster: ClusterReplica) -> None:
+        """A node holds what the cluster says, and nothing of what was deleted."""
+        self.checks.log_is(process.node, CLUSTER_GROUP, process.store.group(CLUSTER_GROUP))
+        expected = sorted([CLUSTER_GROUP, *cluster.wanted()])
+        if process.store.groups() != expected:
+            held = [str(group) for group in process.store.groups()]
+            self.checks.violated(f"cluster: {process.node} holds {held}, not {expected}")
 
     def _is_settled(self) -> bool:
         return not self._unsettled()
@@ -203,21 +221,69 @@ class World:
         for client in self.clients:
             if not client.idle:
                 return f"client {client.number} is not acked"
-        processes = [machine.process for machine in self.machines.values()]
+        processes = self.running()
+        if len(processes) < len(self.nodes):
+            return "a node is down"
+        if self.shape.managed:
+            if not self.admin.idle:
+                return "the admin is not answered"
+            found = self._unsettled_group(
+                CLUSTER_GROUP, [process.cluster.raft for process in processes if process.cluster]
+            )
+            if found:
+                return found
+            self.topics_changed()
         for group in self.groups:
-            ends = set()
-            for process in processes:
-                if process is None or process.time.is_paused:
-                    return "a node is down"
-                raft = process.replicas[group].raft
-                ends.add((raft.applied_index, raft.leader, process.replicas[group].log.last_index))
-                if not self.checks.applied_all(group, raft.applied_index):
-                    return f"{process.node} has applied {group} up to {raft.applied_index} only"
-            if len(ends) > 1:
-                return f"the replicas of {group} differ: {sorted(map(str, ends))}"
-            if not any(p.replicas[group].raft.is_ready_leader for p in processes if p):
-                return f"nobody leads {group}"
+            rafts = [p.replicas[group].raft for p in processes if group in p.replicas]
+            found = self._unsettled_group(group, rafts)
+            if found:
+                return found
         return ""
+
+    def _unsettled_group(self, group: GroupId, rafts: list[RaftGroup]) -> str:
+        ends = {(raft.applied_index, str(raft.leader)) for raft in rafts}
+        for raft in rafts:
+            if not self.checks.applied_all(group, raft.applied_index):
+                return f"{raft.node} has applied {group} up to {raft.applied_index} only"
+        if len(ends) > 1:
+            return f"the replicas of {group} differ: {sorted(ends)}"
+        if not any(raft.is_ready_leader for raft in rafts):
+            return f"nobody leads {group}"
+        return ""
+
+    # what the cluster group decides
+
+    def running(self) -> list[Process]:
+        """The processes that run, paused ones included."""
+        return [m.process for m in self.machines.values() if m.process is not None]
+
+    def topics_changed(self) -> None:
+        """Clients publish to the topics that the most advanced node knows."""
+        states = [process.cluster.state for process in self.running() if process.cluster]
+        if not states:
+            return
+        newest = max(states, key=lambda state: state.applied_index)
+        now = [
+            GroupId(topic.id, number)
+            for topic in newest.topics.values()
+            for number in range(len(topic.partitions))
+        ]
+        gone = [group for group in self.groups if newest.is_deleted(group.topic)]
+        self.groups = now
+        for client in self.clients:
+            client.give_up(gone)
+
+    def ask_cluster(self, command: Command, ended: Ended) -> None:
+        """A command on its way to who leads the cluster group, as far as anybody knows."""
+        rng = self.rng("ask")
+        leaders = [
+            process
+            for process in self.running()
+            if process.cluster and process.cluster.raft.is_leader
+        ]
+        asked = rng.choice(leaders or self.running() or [None])
+        if asked is not None:
+            asked.command(command, ended)
 
     # what clients and faults use
 
@@ -383,11 +449,11 @@ class World:
         rng = self.rng("read")
         process = self.process(rng.choice(self.nodes))
         if process is not None and not process.time.is_paused:
-            replica = process.replicas[rng.choice(self.groups)]
-            replica.read_index()
-            end = replica.state.next_offset
-            if end:
-                replica.read(type(end)(rng.randrange(end)))
+            for replica in process.replicas.values():
+                replica.read_index()
+                end = replica.state.next_offset
+                if end:
+                    replica.read(Offset(rng.randrange(end)))
         self.loop.call_later(READ_S, self._read)
 
     def _trim(self) -> None:

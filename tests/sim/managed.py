@@ -1,0 +1,222 @@
+"""Clusters whose topics come and go: the cluster group on every node, and who commands it."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from coordinator.commands import (
+    AllocateProducer,
+    AlterTopic,
+    BrokerRegistered,
+    Command,
+    CreateTopic,
+    DeleteTopic,
+    ProducerAllocated,
+    RegisterBroker,
+    TopicResult,
+    decode_command,
+    encode_command,
+)
+from coordinator.formation import cluster_id
+from coordinator.state import ClusterState, PartitionPlacement, Topic
+from goqueue.wire.errors import TopicExists, UnknownTopic
+from goqueue.wire.types import CLUSTER_GROUP, GroupId, Index, NodeId, Term
+from log.entry import Entry, EntryKind
+from raft.errors import NotLeader, Outcome
+from raft.group import RaftGroup
+
+if TYPE_CHECKING:
+    from tests.sim.process import Process
+    from tests.sim.world import World
+
+RETRY_S = 0.15
+TOPICS = ("orders", "payments")
+
+Ended = Callable[[object], None]
+"""The command's result, the error that refused it, or None where its outcome is not known."""
+
+
+class ClusterReplica:
+    """Implements Raft's StateMachine for the cluster group, as the node does."""
+
+    def __init__(self, process: Process) -> None:
+        self.raft: RaftGroup
+        self._process = process
+        self._checks = process.world.checks
+        self._planned = False
+        self.state = ClusterState(cluster_id(process.world.voters))
+
+    def apply(self, entry: Entry) -> object:
+        self._checks.applied(self._process.node, CLUSTER_GROUP, entry)
+        result = self.state.apply(entry.index, entry.time_ms, decode_command(entry.body))
+        self.check_state()
+        self._changed()
+        return result
+
+    def snapshot(self) -> bytes:
+        return self.state.snapshot()
+
+    def restore(self, index: Index, state: bytes) -> None:
+        self.state = ClusterState.restore(state)
+        self.check_state()
+        self._changed()
+
+    def on_leader(self, term: Term) -> None:
+        return None
+
+    def on_follower(self, leader: NodeId | None) -> None:
+        return None
+
+    def check_state(self) -> None:
+        crc = zlib.crc32(self.state.snapshot())
+        self._checks.state_is(self._process.node, CLUSTER_GROUP, self.state.applied_index, crc)
+
+    def wanted(self) -> dict[GroupId, tuple[Topic, PartitionPlacement]]:
+        """The partitions that this node should hold."""
+        return {
+            GroupId(topic.id, number): (topic, placement)
+            for topic in self.state.topics.values()
+            for number, placement in enumerate(topic.partitions)
+            if self._process.voter in placement.replicas
+        }
+
+    def _changed(self) -> None:
+        if not self._planned:
+            self._planned = True
+            self._process.time.call_soon(self._reconcile)
+
+    def _reconcile(self) -> None:
+        self._planned = False
+        process, wanted = self._process, self.wanted()
+        for group in [group for group in process.replicas if group not in wanted]:
+            process.stop_replica(group)
+        for group in process.store.groups():
+            if group != CLUSTER_GROUP and self.state.is_deleted(group.topic):
+                process.store.remove_group(group)
+        for group, (topic, placement) in wanted.items():
+            if group not in process.replicas:
+                process.start_replica(
+                    group, placement.replicas, topic.created_ms, placement.preferred
+                )
+
+    def command(self, command: Command, ended: Ended) -> None:
+        """Replicate a command as leader; `ended` is called once, unless the process dies."""
+
+        def answered(outcome: Outcome, result: object, _index: Index) -> None:
+            ended(result if outcome is Outcome.APPLIED else None)
+
+        try:
+            self.raft.propose(EntryKind.COMMAND, encode_command(command), callback=answered)
+        except NotLeader:
+            ended(None)
+
+
+class Registrar:
+    """Keeps one process registered, as the node does."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._command = RegisterBroker(process.node, process.store.incarnation)
+
+    def look(self) -> None:
+        cluster = self._process.cluster
+        assert cluster is not None
+        if self._process.node not in cluster.state.brokers:
+            self._process.world.ask_cluster(self._command, self._registered)
+            self._process.time.call_later(RETRY_S, self.look)
+
+    def _registered(self, result: object) -> None:
+        if result is not None and not isinstance(result, BrokerRegistered):
+            self._process.world.checks.violated(f"cluster: {self._process.node}: {result}")
+
+
+class Admin:
+    """Creates, alters, deletes and recreates topics, each until it is done."""
+
+    def __init__(self, world: World, rng: random.Random) -> None:
+        self._world = world
+        self._rng = rng
+        self._producers: set[int] = set()
+        self._busy = False
+
+    def start(self) -> None:
+        self._world.loop.call_later(0.05, self._first)
+
+    def _first(self) -> None:
+        """The first topic waits until all brokers are known."""
+        states = [process.cluster.state for process in self._world.running() if process.cluster]
+        if any(len(state.brokers) == len(self._world.nodes) for state in states):
+            self._create(TOPICS[0])
+            self._world.loop.call_later(0.3, self._next)
+        elif not self._world.is_over:
+            self._world.loop.call_later(0.05, self._first)
+
+    def _next(self) -> None:
+        world, rng = self._world, self._rng
+        if world.is_quiet:
+            return
+        name = rng.choice(TOPICS)
+        if not self._busy:
+            self._busy = True
+            act = rng.choice((self._create, self._create, self._alter, self._delete))
+            (act if rng.random() < 0.8 else self._allocate)(name)
+        world.loop.call_later(rng.uniform(0.1, 0.8), self._next)
+
+    def _create(self, name: str) -> None:
+        config = {"partitions": self._rng.choice((1, 2))}
+        self._until_done(CreateTopic(name, config), self._created)
+
+    def _created(self, result: object) -> None:
+        if isinstance(result, TopicResult):
+            self._world.topics_changed()
+        elif not isinstance(result, TopicExists):
+            self._world.checks.violated(f"cluster: create answered {result!r}")
+
+    def _alter(self, name: str) -> None:
+        changes = {"retention_ms": self._rng.randrange(1, 10**9)}
+        self._until_done(AlterTopic(name, changes), self._altered)
+
+    def _altered(self, result: object) -> None:
+        if not isinstance(result, TopicResult | UnknownTopic):
+            self._world.checks.violated(f"cluster: alter answered {result!r}")
+
+    def _delete(self, name: str) -> None:
+        self._until_done(DeleteTopic(name), self._deleted)
+
+    def _deleted(self, result: object) -> None:
+        if not isinstance(result, TopicResult | UnknownTopic):
+            self._world.checks.violated(f"cluster: delete answered {result!r}")
+        self._world.topics_changed()
+
+    def _allocate(self, _name: str) -> None:
+        self._until_done(AllocateProducer(), self._allocated)
+
+    def _allocated(self, result: object) -> None:
+        if not isinstance(result, ProducerAllocated) or result.producer_id in self._producers:
+            self._world.checks.violated(f"cluster: allocate answered {result!r}")
+        else:
+            self._producers.add(result.producer_id)
+
+    def _until_done(self, command: Command, done: Ended) -> None:
+        answered = False
+
+        def ended(result: object) -> None:
+            nonlocal answered
+            if not answered and result is not None:
+                answered = True
+                self._busy = False
+                done(result)
+
+        def again() -> None:
+            if not answered and not self._world.is_over:
+                self._world.ask_cluster(command, ended)
+                self._world.loop.call_later(RETRY_S, again)
+
+        again()
+
+    @property
+    def idle(self) -> bool:
+        return not self._busy

@@ -167,6 +167,7 @@ class _Groups:
                 base.space.refuses,
                 lambda: base.store.backpressure,
                 base.clock.wall_ms,
+                lambda group, leader: self.forwarder.leader_changed(group, leader),
             ),
         )
         self.reconciler = Reconciler(cluster, self.replicas)

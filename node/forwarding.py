@@ -87,6 +87,7 @@ class Forwarder:
         self._mesh = mesh
         self._rng = rng
         self._metrics = metrics
+        self._waiting: dict[GroupId, dict[asyncio.Timeout, NodeId]] = {}
 
     async def call(
         self,
@@ -124,7 +125,7 @@ class Forwarder:
                 try:
                     if target == self._node:
                         return await local(left)
-                    return await self._remote(target, method, payload(left), decode, left)
+                    return await self._remote(group, target, method, payload(left), decode, left)
                 except GoQueueError as error:
                     if not _is_passing(error):
                         error.outcome = "unknown" if in_doubt else error.outcome
@@ -146,8 +147,17 @@ class Forwarder:
                 await self._leadership.changed(group, wait)
                 pause = min(pause * 2, ATTEMPT_PAUSE_MAX_S)
 
+    def leader_changed(self, group: GroupId, leader: NodeId) -> None:
+        """What waits for another node's answer is asked again, of the new leader: the old one may
+        be paused, or cut off, and its link not yet known to be dead."""
+        now = asyncio.get_running_loop().time()
+        for scope, target in self._waiting.get(group, {}).items():
+            if target != leader and not scope.expired():
+                scope.reschedule(now)
+
     async def _remote(
         self,
+        group: GroupId,
         target: NodeId,
         method: str,
         payload: bytes,
@@ -157,14 +167,24 @@ class Forwarder:
         loop = asyncio.get_running_loop()
         began = loop.time()
         self._metrics.forwarded.labels(method).inc()
+        waiting = self._waiting.setdefault(group, {})
+        scope = asyncio.timeout(None)
         try:
-            answer = await self._mesh.request(target, method, payload, left_s)
+            async with scope:
+                waiting[scope] = target
+                answer = await self._mesh.request(target, method, payload, left_s)
+        except TimeoutError:
+            raise OutcomeUnknown(f"{target} was silent, and leads no longer") from None
         except LinkDown as error:
             if error.outcome == "unknown":
                 raise OutcomeUnknown(f"the link to {target} broke") from error
             raise Unavailable(f"no link to {target}") from error
         except RemoteError as error:
             raise error.error from error
+        finally:
+            waiting.pop(scope, None)
+            if not waiting:
+                self._waiting.pop(group, None)
         self._metrics.forward_latency.observe(loop.time() - began)
         return decode(answer)
 

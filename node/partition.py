@@ -52,6 +52,8 @@ class NodeParts:
     disk_full: Callable[[], bool]
     disk_behind: Callable[[], bool]
     wall_ms: Callable[[], int]
+    on_leader: Callable[[GroupId, NodeId], None]
+    """Told when a partition's leader is another one."""
 
 
 class PartitionHost:
@@ -87,7 +89,6 @@ class PartitionHost:
         self._leader_waiters: set[asyncio.Future[None]] = set()
         self._snapshot_index = Index(0)
         self._trim_in_flight = False
-        self.on_leadership: Callable[[PartitionHost, bool], None] = lambda _host, _leads: None
 
     # lifecycle
 
@@ -182,7 +183,7 @@ class PartitionHost:
         self._queue.open()
         self._parts.metrics.elections.inc()
         self._wake(self._leader_waiters)
-        self.on_leadership(self, True)
+        self._parts.on_leader(self.id, self._parts.node)
 
     def on_follower(self, leader: NodeId | None) -> None:
         if self._queue is not None:
@@ -190,7 +191,8 @@ class PartitionHost:
         self._trim_in_flight = False
         self._wake(self._leader_waiters)
         self._wake(self._waiters)  # long polls of the former leader look for the new one
-        self.on_leadership(self, False)
+        if leader is not None:
+            self._parts.on_leader(self.id, leader)
 
     # publishing
 

@@ -108,6 +108,14 @@ class Replicas:
             if started % STARTS_A_TURN == 0:
                 await asyncio.sleep(0)
 
+    def healed(self, group: GroupId) -> None:
+        """The group's log is whole again: its replica starts anew with the next `reconcile`, from
+        what the log holds. A leader has read past the damage, and leads on."""
+        self.refused.pop(group, None)
+        host = self._hosts.get(group)
+        if host is not None and not host.is_leader:
+            self._stop(group)
+
     def stop_all(self) -> None:
         for group in list(self._hosts):
             self._stop(group)

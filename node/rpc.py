@@ -22,6 +22,7 @@ ENDS = "ends"
 TRACE = "trace"
 SYNC = "sync"
 COMMAND = "command"
+ENTRY = "entry"
 COMMAND_TIMEOUT_S = 15.0
 """What a peer's command may take here; its own deadline is its own."""
 

@@ -94,6 +94,11 @@ class NodeStatus:
         self._failed[group.id] = str(error)
         _log.error("replica_stopped", group=str(group.id), problem=str(error))
 
+    def replica_healed(self, group: GroupId) -> None:
+        """What had stopped a replica is made good."""
+        if group != CLUSTER_GROUP:  # it does not start again by itself
+            self._failed.pop(group, None)
+
     @property
     def version(self) -> VersionView:
         return VERSION

@@ -101,6 +101,15 @@ class Node:
         """SIGTERM; the exit code."""
         return self._end(signal.SIGTERM, 20)
 
+    def pause(self) -> None:
+        """SIGSTOP: there, and silent."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGCONT)
+
     def is_running(self) -> bool:
         return self.process is not None and self.process.poll() is None
 

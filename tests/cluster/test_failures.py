@@ -72,6 +72,26 @@ def test_kill_9_of_the_leader_loses_nothing_and_publishing_goes_on(start: Start)
     assert values(leader, "orders") == wanted
 
 
+def test_a_paused_leader_is_passed_by_and_follows_when_it_wakes(start: Start) -> None:
+    cluster = start()
+    create(cluster[0], "orders")
+    publish(cluster[0], "orders", number("before", 10))
+    leader = cluster.leader("orders")
+    other = next(node for node in cluster.nodes if node is not leader)
+
+    leader.pause()
+    began = time.monotonic()
+    publish(other, "orders", number("during", 10))
+    took_s = time.monotonic() - began
+    leader.resume()
+
+    wanted = [m["value"] for m in (*number("before", 10), *number("during", 10))]
+    assert took_s < 10
+    eventually("the woken node follows", lambda: values(leader, "orders") == wanted)
+    publish(leader, "orders", number("after", 1))
+    assert len(values(other, "orders")) == 21
+
+
 def test_kill_9_of_all_and_restart_keeps_everything(start: Start) -> None:
     cluster = start()
     create(cluster[0], "orders")

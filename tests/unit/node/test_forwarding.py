@@ -145,6 +145,43 @@ async def test_doubt_without_identity_is_told_and_never_repeated() -> None:
     assert mesh.asked == [A]
 
 
+async def test_a_silent_leader_is_left_as_soon_as_another_is_known() -> None:
+    class Silent(Mesh):
+        async def request(
+            self, node: NodeId, method: str, payload: bytes, timeout_s: float
+        ) -> bytes:
+            if node == A:
+                self.asked.append(node)
+                await asyncio.Event().wait()
+            return await super().request(node, method, payload, timeout_s)
+
+    known, mesh = Known(A, B), Silent(b"done")
+    forwarder = Forwarder(ME, known, mesh, random.Random(1), Metrics())
+
+    async def never(_left_s: float) -> bytes:
+        raise AssertionError("not led here")
+
+    calling = asyncio.create_task(
+        forwarder.call(
+            GROUP,
+            local=never,
+            method="append",
+            payload=lambda _left_s: b"same",
+            decode=bytes,
+            deadline_s=30,
+        )
+    )
+    await asyncio.sleep(0.01)
+    forwarder.leader_changed(GROUP, A)  # still the same
+    await asyncio.sleep(0.01)
+    assert not calling.done()
+
+    forwarder.leader_changed(GROUP, B)
+
+    assert await asyncio.wait_for(calling, 5) == b"done"
+    assert mesh.asked == [A, B]
+
+
 async def test_a_refusal_for_good_is_passed_on_as_it_is() -> None:
     mesh = Mesh(remote(BadRequest("no", field="x")))
 

@@ -28,7 +28,8 @@ class RaftHost:
     """The groups of a node, in the loop's thread. Takes `store.on_durable` for itself.
 
     `on_failed(group, error)` is called when a replica has stopped itself; `on_snapshot_due(group)`
-    when enough was applied that `group.take_snapshot()` is worth running.
+    when enough was applied that `group.take_snapshot()` is worth running. `peers_clock_offset_ms`
+    is what `raft.log_time.majority_offset_ms` says of the clocks that are heard.
     """
 
     def __init__(

@@ -19,6 +19,7 @@ from node.config import NodeConfig
 from node.ends import EndsCollector
 from node.flusher import Flusher
 from node.forwarding import Forwarder
+from node.healer import Healer
 from node.http.app import HttpFront
 from node.http.limits import HttpLimits
 from node.loop_lag import LoopLag
@@ -189,6 +190,13 @@ class _Groups:
             flusher=base.flusher,
         )
         base.raft.on_snapshot_due = self.upkeep.snapshot_due
+        self.healer = Healer(base.store, base.flusher, base.link, on_healed=self._healed)
+        self._base = base
+
+    def _healed(self, group: GroupId) -> None:
+        self.replicas.healed(group)
+        self._base.status.replica_healed(group)
+        self.reconciler.changed()
 
 
 def assemble(
@@ -236,6 +244,7 @@ def assemble(
             ("link", base.link),
             ("replicas", groups.reconciler),
             ("cluster", base.membership),
+            ("healer", groups.healer),
             ("upkeep", groups.upkeep),
             ("http", front),
         ],

@@ -64,6 +64,7 @@ class Node:
             disk_full=lambda: False,
             disk_behind=lambda: False,
             wall_ms=lambda: 0,
+            on_leader=lambda _group, _leader: None,
         )
         self.replicas = Replicas(
             me,

@@ -1,0 +1,190 @@
+"""Damaged entries come back from any replica that has them, and no other bytes do."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, cast
+
+import pytest
+
+from goqueue.wire.types import GroupId, Index, NodeId, TopicId
+from log.config import StorageConfig
+from log.entry import Entry, EntryKind, make_entry
+from log.errors import Damaged
+from log.group import GroupLog
+from log.memory_disk import MemoryDisk
+from log.store import Store
+from node.flusher import Flusher
+from node.healer import Healer
+from node.peer_link import PeerLink
+from raft.link import LinkDown, RemoteError
+
+GROUP = GroupId(TopicId(1, 1), 0)
+LIMITS = StorageConfig(ram_tail_bytes=0, watermark_percent=0, reserve_bytes=0)
+ENTRIES = 30
+
+
+def entry(index: int, body: bytes = b"") -> Entry:
+    return make_entry(
+        index=index,
+        term=1,
+        time_ms=index,
+        kind=EntryKind.COMMAND,
+        body=body or f"entry {index}".encode() * 5,
+    )
+
+
+def flush(store: Store) -> None:
+    while (job := store.take_flush()) is not None:
+        job.sync()
+        store.complete_flush(job)
+        job.spill()
+        store.complete_spill(job)
+
+
+class Inline:
+    """The keeper's work, done at once."""
+
+    async def keep(self, work: Callable[[], Any]) -> Any:
+        return work()
+
+
+class Link:
+    """One node's link; requests go straight to the handlers of the others."""
+
+    def __init__(self) -> None:
+        self.handlers: dict[str, Callable[[NodeId, bytes], Awaitable[bytes]]] = {}
+        self.others: dict[NodeId, Link] = {}
+        self.lies: dict[NodeId, bytes] = {}
+
+    def handle(self, method: str, handler: Callable[[NodeId, bytes], Awaitable[bytes]]) -> None:
+        self.handlers[method] = handler
+
+    def connected(self) -> Mapping[NodeId, Mapping[str, Any]]:
+        return {node: {} for node in self.others}
+
+    async def request(self, node: NodeId, method: str, payload: bytes, timeout_s: float) -> bytes:
+        if node in self.lies:
+            return self.lies[node]
+        if node not in self.others:
+            raise LinkDown(node, sent=False)
+        try:
+            return await self.others[node].handlers[method](NodeId("asker"), payload)
+        except Exception as error:
+            raise RemoteError(error) from error  # type: ignore[arg-type]
+
+
+class Node:
+    """A store with one group, and its healer."""
+
+    def __init__(self, disk: MemoryDisk | None = None) -> None:
+        self.disk = disk or MemoryDisk()
+        self.store = Store.open(self.disk, "/data", LIMITS)
+        self.link = Link()
+        self.healed: list[GroupId] = []
+        self.healer = Healer(
+            self.store,
+            cast(Flusher, Inline()),
+            cast(PeerLink, self.link),
+            on_healed=self.healed.append,
+        )
+        if GROUP not in self.store.groups():
+            self.store.create_group(GROUP).append([entry(n) for n in range(1, ENTRIES + 1)])
+        flush(self.store)
+
+    @property
+    def log(self) -> GroupLog:
+        return self.store.group(GROUP)
+
+    def spoil(self, *indexes: int) -> None:
+        """Flips a bit in the body of these entries, and reads them."""
+        [segment] = self.log.disk_segments.chain
+        handle = self.disk.open(segment.path(), write=True)
+        data = self.disk.pread(handle, self.disk.size(segment.path()), 0)
+        for index in indexes:
+            at = data.index(f"entry {index}".encode() * 5) + 4
+            self.disk.pwritev(handle, [bytes([data[at] ^ 1])], at)
+        self.disk.close(handle)
+        for index in indexes:
+            with pytest.raises(Exception, match="damaged"):
+                self.log.entry(Index(index))
+
+    def everything(self) -> list[bytes]:
+        return [self.log.entry(Index(n)).frame for n in range(1, ENTRIES + 1)]
+
+
+def nodes(count: int) -> list[Node]:
+    found = [Node() for _ in range(count)]
+    for node in found:
+        node.link.others = {
+            NodeId(f"n{at}"): other.link for at, other in enumerate(found) if other is not node
+        }
+    return found
+
+
+async def test_replicas_damaged_in_different_places_heal_each_other_without_a_leader() -> None:
+    first, second = nodes(2)
+    whole = first.everything()
+    first.spoil(7, 12)
+    second.spoil(8, 25)
+    assert first.log.quarantined
+    assert second.log.quarantined
+
+    await first.healer.heal()
+    await second.healer.heal()
+
+    assert not first.log.quarantined
+    assert not second.log.quarantined
+    assert first.everything() == second.everything() == whole
+    assert first.healed == second.healed == [GROUP]
+
+
+async def test_what_was_repaired_is_whole_after_a_restart() -> None:
+    first, _ = nodes(2)
+    whole = first.everything()
+    first.spoil(7)
+    flush(first.store)
+    await first.healer.heal()
+    flush(first.store)
+
+    again = Node(first.disk.crash(random.Random(1), keep=0.0))
+    assert not again.log.quarantined
+    assert again.everything() == whole
+
+
+async def test_an_entry_that_no_peer_has_stays_damaged() -> None:
+    first, second = nodes(2)
+    first.spoil(7)
+    second.spoil(7)
+
+    await first.healer.heal()
+
+    assert first.log.quarantined
+    assert first.healed == []
+
+
+@pytest.mark.parametrize("answer", [b"", b"junk" * 30, entry(7, b"another").frame, entry(8).frame])
+async def test_nothing_but_the_very_entry_is_put_in_place(answer: bytes) -> None:
+    first, second = nodes(2)
+    first.spoil(7)
+    first.link.lies = {NodeId("n1"): bytes(answer)}
+
+    await first.healer.heal()
+    assert first.log.quarantined
+    with pytest.raises(Damaged):
+        first.log.cold_entries(Index(7))
+
+    first.link.lies = {}
+    await first.healer.heal()
+    assert first.everything() == second.everything()
+
+
+async def test_a_log_that_was_cut_at_its_damage_waits_for_a_leader() -> None:
+    first, second = nodes(2)
+    first.log.quarantine(ENTRIES + 1, ENTRIES + 5, "cut off")
+
+    await first.healer.heal()
+
+    assert first.log.quarantined
+    assert second.healed == []

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from benchmarks.processes import ROOT
 
+BUSY_LOAD = 0.5
+
 INTRO = """# Benchmarks
 
 Written by `make bench` (`python -m benchmarks`); every figure below is from one run on one
@@ -75,8 +77,10 @@ class Row:
 
 @dataclass(slots=True)
 class Report:
-    """Sections of rows, printed as they come."""
+    """Sections of rows, printed as they come. Make it before the first row: it notes what else
+    the machine is doing."""
 
+    load: float = field(default_factory=lambda: os.getloadavg()[0])
     sections: dict[str, list[Row]] = field(default_factory=dict[str, list[Row]])
     notes: list[str] = field(default_factory=list[str])
 
@@ -106,6 +110,8 @@ class Report:
 
     def write(self, path: Path, command: str, seconds: float) -> None:
         parts = [INTRO, f"\nMeasured {machine()}, in {seconds:.0f} s by `{command}`.\n"]
+        if self.load > BUSY_LOAD:
+            parts.append(f"\n> The machine was busy with other work: load {self.load:.1f}.\n")
         parts += [f"\n> {note}\n" for note in self.notes]
         for section, rows in self.sections.items():
             parts.append(f"\n## {section}\n\n")

@@ -1,0 +1,128 @@
+"""The benchmark harness: a figure counts only if what was acknowledged is there."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.connection import BadAnswer, Connection, get
+from benchmarks.payloads import batch_bodies, fingerprint, json_bodies, sample
+from benchmarks.processes import DevCluster
+from benchmarks.publish import Load, check, create_topic, percentile, publish
+from benchmarks.read import check_json, read_back
+from benchmarks.report import Report, Row, Target
+from node.http.app import HttpFront
+from node.http.fake import FakeBroker
+
+
+class Cluster(DevCluster):
+    """A broker in memory in the place of processes."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(1, Path("/nonexistent"))
+        self.urls = [url]
+
+    def pids(self) -> list[int]:
+        return [os.getpid()]
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    front = HttpFront(FakeBroker(), port=0)
+    await front.start()
+    yield Cluster(f"http://127.0.0.1:{front.port}")
+    await front.stop()
+
+
+async def loaded(cluster: Cluster, topic: str, *, binary: bool) -> Load:
+    await create_topic(cluster, topic)
+    bodies = batch_bodies(topic, 100, 50, 6) if binary else json_bodies(topic, 100, 50)
+    return await publish(cluster, bodies, 4, 30.0, count_max=1000)
+
+
+@pytest.mark.parametrize("binary", [False, True])
+async def test_what_was_published_is_found_again(cluster: Cluster, binary: bool) -> None:
+    load = await loaded(cluster, "t", binary=binary)
+
+    assert load.count == 1000
+    await check(cluster, "t", load)
+    await check_json(cluster, "t", load)
+
+
+@pytest.mark.parametrize("verify", [check, check_json])
+async def test_a_lost_a_doubled_and_a_changed_message_fail_the_run(
+    cluster: Cluster, verify: object
+) -> None:
+    load = await loaded(cluster, "t", binary=True)
+    assert callable(verify)
+
+    for wrong in (
+        replace(load, count=load.count + 1),
+        replace(load, count=load.count - 1),
+        replace(load, print=load.print ^ 1),
+    ):
+        with pytest.raises(BadAnswer):
+            await verify(cluster, "t", wrong)
+
+
+@pytest.mark.parametrize("binary", [False, True])
+async def test_reading_back_counts_messages(cluster: Cluster, binary: bool) -> None:
+    await loaded(cluster, "t", binary=True)
+
+    load = await read_back(cluster, "t", binary=binary, seconds=0.1)
+
+    assert load.count >= len(load.latencies_s) > 0
+
+
+async def test_an_answer_that_is_no_success_fails_the_run(cluster: Cluster) -> None:
+    connection = await Connection.open(cluster.addresses[0])
+
+    with pytest.raises(BadAnswer, match="404"):
+        await connection.ask(get("/v1/topics/nothing"))
+    connection.close()
+
+
+async def test_a_broken_connection_fails_the_run() -> None:
+    async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    connection = await Connection.open(server.sockets[0].getsockname())
+
+    with pytest.raises(BadAnswer, match="broke"):
+        await connection.ask(get("/"))
+    server.close()
+
+
+def test_values_have_their_exact_size_and_the_fingerprint_ignores_order() -> None:
+    values = sample(100, 500)
+
+    assert {len(value) for value in values} == {100}
+    assert fingerprint(values) == fingerprint(reversed(values))
+    assert fingerprint(values) != fingerprint(values[1:])
+    assert fingerprint([b"a", b"a"]) != fingerprint([b"b", b"b"])
+
+
+def test_percentiles_are_values_that_were_seen() -> None:
+    assert percentile([3, 1, 2, 4], 0.5) == 3
+    assert percentile([1.0], 0.99) == 1.0
+
+
+def test_a_report_says_pass_and_miss(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = Report(load=3.0)
+    report.add("S", Row("fast", 200, "msg/s", Target.at_least(100, "msg/s"), 1.25))
+    report.add("S", Row("slow", 30, "ms", Target.at_most(25, "ms")))
+
+    report.write(tmp_path / "b.md", "make bench", 12)
+
+    text = (tmp_path / "b.md").read_text()
+    assert "| fast | 200 msg/s | ≥ 100 msg/s | pass | 1.2 µs |  |" in text
+    assert "| slow | 30 ms | ≤ 25 ms | **miss** | – |  |" in text
+    assert text.endswith("## Missed targets\n\n- slow (≤ 25 ms)\n")
+    assert "busy with other work: load 3.0" in text
+    assert "pass" in capsys.readouterr().out

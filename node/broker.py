@@ -15,6 +15,7 @@ from coordinator.commands import (
     DeleteTopic,
     ProducerAllocated,
 )
+from coordinator.state import Topic
 from coordinator.topics import HOUR_MS
 from goqueue.wire.errors import (
     NoQuorum,
@@ -110,12 +111,12 @@ class NodeBroker:
         return await self.topic(name)
 
     async def alter_topic(self, name: str, changes: Mapping[str, object]) -> TopicView:
-        self._cluster.topic(name)
+        await self._topic(name)
         await self._cluster.command(AlterTopic(name, dict(changes)), COMMAND_DEADLINE_S)
         return await self.topic(name)
 
     async def delete_topic(self, name: str) -> None:
-        topic = self._cluster.topic(name)
+        topic = await self._topic(name)
         try:
             command = DeleteTopic(name, str(topic.id))
             await self._cluster.command(command, COMMAND_DEADLINE_S)
@@ -127,7 +128,7 @@ class NodeBroker:
         return sorted(self._cluster.state.topics)
 
     async def topic(self, name: str) -> TopicView:
-        topic = self._cluster.topic(name)
+        topic = await self._topic(name)
         ends = await self._ends.collect(topic, linear=False)
         return self._status.topic_view(topic, ends)
 
@@ -141,7 +142,8 @@ class NodeBroker:
         if name in self._cluster.state.topics:
             return
         if not self._config.broker.auto_create_topics:
-            raise UnknownTopic(name)
+            await self._topic(name)
+            return
         running = self._creating.get(name)
         if running is None:
             running = asyncio.ensure_future(self.create_topic(name, {}))
@@ -163,7 +165,7 @@ class NodeBroker:
         deadline_s: float,
         validated: bool = False,
     ) -> AppendResult:
-        group = self._group(topic, partition)
+        group = await self._group(topic, partition)
         with self._in_flight.entered(group, batch) as flight:
             end_s = asyncio.get_running_loop().time() + deadline_s
             while True:
@@ -205,7 +207,7 @@ class NodeBroker:
         wait_s: float,
         to_time_ms: int | None = None,
     ) -> Slice:
-        group = self._group(topic, partition)
+        group = await self._group(topic, partition)
         max_bytes = min(max_bytes, self._config.limits.read_bytes)
         request = rpc.ReadRequest(
             group.pack(), offset, max_records, max_bytes, round(wait_s * 1000), to_time_ms
@@ -224,7 +226,7 @@ class NodeBroker:
             return local
 
     async def offset_at(self, topic: str, partition: int, time_ms: int) -> Offset:
-        group = self._group(topic, partition)
+        group = await self._group(topic, partition)
         host = self._replicas.find(group)
         if host is not None:
             found = host.reader.offset_at(time_ms)
@@ -250,16 +252,16 @@ class NodeBroker:
             return host.end_offset
 
     async def end_offsets(self, topic: str) -> dict[int, tuple[Offset, Offset]]:
-        ends = await self._ends.collect(self._cluster.topic(topic), linear=True)
+        ends = await self._ends.collect(await self._topic(topic), linear=True)
         return {
             number: (Offset(found.earliest), Offset(found.next)) for number, found in ends.items()
         }
 
     async def flush(self, topic: str) -> None:
-        await self._sync.flush(self._cluster.topic(topic))
+        await self._sync.flush(await self._topic(topic))
 
     async def message_trace(self, topic: str, partition: int, offset: Offset) -> MessageTrace:
-        group = self._group(topic, partition)
+        group = await self._group(topic, partition)
 
         async def here(_left_s: float) -> rpc.TraceAnswer:
             return await self._service.trace(group, offset)
@@ -328,8 +330,17 @@ class NodeBroker:
             "max_message_bytes": defaults.max_message_bytes,
         }
 
-    def _group(self, topic: str, partition: int) -> GroupId:
-        found = self._cluster.topic(topic)
+    async def _topic(self, name: str) -> Topic:
+        """A topic; where none of this name is known here, this node first catches up, because
+        another one may just have created it. Raises `UnknownTopic`."""
+        found = self._cluster.state.topics.get(name)
+        if found is not None:
+            return found
+        await self._cluster.refresh()
+        return self._cluster.topic(name)
+
+    async def _group(self, topic: str, partition: int) -> GroupId:
+        found = await self._topic(topic)
         if not 0 <= partition < len(found.partitions):
             raise UnknownPartition(topic, partition)
         return GroupId(found.id, partition)

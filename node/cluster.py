@@ -39,6 +39,9 @@ from raft.group import RaftGroup
 APPLY_WAIT_S = 5.0
 """How long a command's answer waits until this node has applied it, too."""
 
+REFRESH_S = 1.0
+REFRESH_POLL_S = 0.005
+
 Answer = tuple[Index, Result]
 """Where a command was applied, and what came of it."""
 
@@ -66,6 +69,7 @@ class ClusterHost:
         self.strangers: set[NodeId] = set()
         self._forwarder: Forwarder | None = None
         self._waiters: dict[asyncio.Future[None], Index] = {}
+        self._refreshing: asyncio.Future[None] | None = None
 
     # the group
 
@@ -78,6 +82,7 @@ class ClusterHost:
         """Send commands by this forwarder, and serve those of peers."""
         self._forwarder = forwarder
         link.handle(rpc.COMMAND, self._serve)
+        link.handle(rpc.CLUSTER_INDEX, self._serve_index)
 
     @property
     def applied(self) -> Index:
@@ -182,6 +187,57 @@ class ClusterHost:
         index, result = answer
         await self._until_applied(index)
         return result
+
+    async def refresh(self) -> None:
+        """Return once this node has applied all that was committed before the call; or after a
+        moment, where no leader can be asked. Calls at the same time share one question."""
+        if self._forwarder is None or self.group is None:
+            return
+        if self._refreshing is None:
+            self._refreshing = asyncio.ensure_future(self._catch_up(self._forwarder))
+            self._refreshing.add_done_callback(self._refreshed)
+        await asyncio.shield(self._refreshing)
+
+    def _refreshed(self, _done: asyncio.Future[None]) -> None:
+        self._refreshing = None
+
+    async def _catch_up(self, forwarder: Forwarder) -> None:
+        try:
+            index = await forwarder.call(
+                CLUSTER_GROUP,
+                local=lambda _left_s: self._read_index(),
+                method=rpc.CLUSTER_INDEX,
+                payload=lambda _left_s: b"",
+                decode=lambda answer: _INDEX.unpack(answer)[0],
+                deadline_s=REFRESH_S,
+                patience_s=0.0,
+            )
+        except GoQueueError:
+            return
+        end_s = asyncio.get_running_loop().time() + REFRESH_S
+        while self.group is not None and self.group.applied_index < index:
+            if asyncio.get_running_loop().time() > end_s:
+                return
+            await asyncio.sleep(REFRESH_POLL_S)
+
+    async def _read_index(self) -> int:
+        group = self.group
+        if group is None or not group.is_ready_leader:
+            raise NotLeader(None if group is None else group.leader)
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def answered(ok: bool, index: Index) -> None:
+            if not done.done():
+                done.set_result(index if ok else -1)
+
+        group.read_index(answered)
+        index = await done
+        if index < 0:
+            raise NotLeader(None)
+        return index
+
+    async def _serve_index(self, _peer: NodeId, _payload: bytes) -> bytes:
+        return _INDEX.pack(await self._read_index())
 
     async def _propose(self, encoded: bytes, left_s: float) -> Answer:
         group = self.group

@@ -28,6 +28,9 @@ from raft.interfaces import SnapshotWork
 
 APPLIED_TIMES_MAX = 64
 """Newest entries whose time of application is remembered: the tail that no later frame tells of."""
+IN_SYNC_LAG_ENTRIES = 1000
+"""Entries that a replica may be behind what is committed and still count as in sync: what is in
+flight of a busy partition."""
 
 _log = structlog.get_logger("partition")
 
@@ -143,12 +146,14 @@ class PartitionHost:
         return next((at for applied, at in times if applied >= index), 0)
 
     def in_sync(self) -> list[str]:
-        """Replicas that hold everything committed, as their leader sees it; elsewhere those with
-        a live link to here."""
-        if self.is_leader:
-            committed = self.group.commit_index
-            return sorted(n for n, match in self.matches().items() if match >= committed)
+        """Replicas with a live link to here; as their leader sees it, those that lag behind what
+        is committed are left out."""
         peers = self.group.peers
+        if self.is_leader:
+            floor = self.group.commit_index - IN_SYNC_LAG_ENTRIES
+            behind = {name for name, match in self.matches().items() if match < floor}
+            there = {name for name, peer in peers.items() if peer.connected}
+            return sorted({self._parts.node, *there} - behind)
         return sorted({self._parts.node, *(n for n, peer in peers.items() if peer.connected)})
 
     def topic_changed(self, config: TopicConfig) -> None:

@@ -23,6 +23,7 @@ TRACE = "trace"
 SYNC = "sync"
 COMMAND = "command"
 ENTRY = "entry"
+CLUSTER_INDEX = "cluster_index"
 COMMAND_TIMEOUT_S = 15.0
 """What a peer's command may take here; its own deadline is its own."""
 

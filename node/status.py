@@ -37,6 +37,8 @@ from raft.group import RaftGroup
 
 _log = structlog.get_logger("node")
 
+UNDER_REPLICATED = "under_replicated"
+"""The name under which peers are told."""
 LAG_S_MAX = 2.0
 """A loop this late is not ready for work."""
 
@@ -82,6 +84,7 @@ class NodeStatus:
             DISK_LOW: self._space.is_low,
             "leaders": len(self._replicas.led()),
             "replicas": len(self._replicas.all()),
+            UNDER_REPLICATED: self._under_replicated(),
             "stopping": self.stopping,
         }
 
@@ -140,8 +143,7 @@ class NodeStatus:
         state = self._cluster.state
         group = self._cluster.group
         nodes = tuple(self._node_view(name, state) for name in self._names(state))
-        led = self._replicas.led()
-        under = [host for host in led if len(host.in_sync()) < len(host.voters)]
+        told = [hello.get(UNDER_REPLICATED, 0) for hello in self._cluster.hellos.values()]
         leaderless = [host for host in self._replicas.all() if host.group.leader is None]
         return ClusterView(
             cluster_id=f"{state.cluster_id:016x}" if state.cluster_id else "",
@@ -153,7 +155,7 @@ class NodeStatus:
             nodes=nodes,
             topics=len(state.topics),
             partitions=sum(len(topic.partitions) for topic in state.topics.values()),
-            under_replicated=len(under),
+            under_replicated=self._under_replicated() + sum(map(int, told)),
             leaderless=len(leaderless),
             problems=tuple(self._problems(nodes)),
         )
@@ -208,9 +210,7 @@ class NodeStatus:
         metrics.replicas.set(len(hosts))
         metrics.led_partitions.set(len(led))
         metrics.leaderless_partitions.set(sum(host.group.leader is None for host in hosts))
-        metrics.under_replicated_partitions.set(
-            sum(len(host.in_sync()) < len(host.voters) for host in led)
-        )
+        metrics.under_replicated_partitions.set(self._under_replicated())
         metrics.stored_bytes.set(sum(host.log.size_bytes for host in hosts))
         metrics.connected_peers.set(len(self._cluster.hellos))
         metrics.pending_bytes.set(self._replicas.pending_bytes)
@@ -218,6 +218,10 @@ class NodeStatus:
             metrics.cluster_term.set(group.term)
             metrics.cluster_commit_index.set(group.commit_index)
             metrics.is_controller.set(1 if group.is_leader else 0)
+
+    def _under_replicated(self) -> int:
+        """Partitions led here with a replica that is not in sync."""
+        return sum(len(host.in_sync()) < len(host.voters) for host in self._replicas.led())
 
     def _names(self, state: ClusterState) -> list[NodeId]:
         return sorted({*state.brokers, *map(NodeId, self._config.members)})

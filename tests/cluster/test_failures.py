@@ -67,9 +67,12 @@ def test_kill_9_of_the_leader_loses_nothing_and_publishing_goes_on(start: Start)
     wanted = [m["value"] for m in (*number("before", 200), *number("after", 10))]
     assert values(others[1], "orders") == wanted
     assert gap_s < 5.0
+    degraded = eventually("degraded", lambda: health(others[0])["status"] == "degraded")
+    assert degraded and health(others[0])["under_replicated_partitions"] == 1
     leader.start()
     cluster.wait_until_ready()
     assert values(leader, "orders") == wanted
+    eventually("healthy again", lambda: health(others[1])["status"] == "healthy")
 
 
 def test_a_paused_leader_is_passed_by_and_follows_when_it_wakes(start: Start) -> None:

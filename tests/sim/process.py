@@ -53,7 +53,7 @@ class Process:
             world.rng("raft"),
             self._wall_ms,
             world.shape.raft,
-            peers_clock_offset_ms=lambda: world.peers_clock_ahead_ms(machine.node),
+            peers_clock_offset_ms=lambda: world.clock_offset_ms(machine.node),
             group_type=world.group_type,
         )
         self.host.on_failed = self._failed

@@ -378,12 +378,12 @@ class World:
         if node in self.nodes[: (len(self.nodes) - 1) // 2]:
             self.machines[node].clock_ahead_ms += step_ms
 
-    def peers_clock_ahead_ms(self, node: NodeId) -> float | None:
-        """By how much the time a majority agrees on is ahead of this node's clock, as it hears."""
-        mine = self.machines[node].clock_ahead_ms
+    def clock_offset_ms(self, node: NodeId) -> float | None:
+        """What a node makes of the clocks that its peers tell it."""
+        own = self.machines[node].clock_ahead_ms
         peers = [other for other in self.others(node) if self.net.is_up(node, other)]
         return majority_offset_ms(
-            (self.machines[peer].clock_ahead_ms - mine for peer in peers), len(self.nodes)
+            [self.machines[peer].clock_ahead_ms - own for peer in peers], len(self.nodes)
         )
 
     def transfer(self, node: NodeId) -> None:

@@ -292,7 +292,7 @@ class PeerMesh:
                     )
                     succeeded = await connection.settled
                 complaint = connection.reason
-            except (OSError, ssl.SSLError, TimeoutError) as error:
+            except Exception as error:  # noqa: BLE001 - whatever ends one dial, the next is due
                 succeeded, complaint = False, str(error) or "no answer in time"
                 connection.cut(complaint)
             finally:
@@ -318,7 +318,11 @@ class PeerMesh:
             await asyncio.sleep(limits.status_interval_s)
             now, stalled = loop.time(), loop.time() - last > 2 * limits.status_interval_s
             last = now
-            status = self._status()
+            try:
+                status = self._status()
+            except Exception:  # noqa: BLE001 - what tells it may recover; silence is noticed
+                _log.exception("status_not_told")
+                continue
             for peer in self._peers.values():
                 if peer.link is not None:
                     peer.link.put_urgent(Kind.STATUS, status)

@@ -107,6 +107,38 @@ async def test_status_goes_on_being_told(cluster: Cluster) -> None:
     assert a.statuses[-1] == (B, {"name": "b", "disk_low": True, "incarnation": 1})
 
 
+async def test_hello_that_fails_for_a_while_is_told_again_later(cluster: Cluster) -> None:
+    patient = dataclasses.replace(QUICK, silence_s=10)
+    a, b = await cluster.started("a", "b", limits=patient)
+    told, asked = b.mesh._hello, []
+
+    def fail() -> dict[str, Any]:
+        asked.append(len(a.statuses))
+        raise RuntimeError("nothing to tell yet")
+
+    b.mesh._hello = fail
+    await eventually(lambda: len(asked) == 4)
+    assert asked[1] == asked[3]
+
+    b.mesh._hello = told
+
+    await eventually(lambda: len(a.statuses) > asked[3])
+    assert a.ups == 1
+
+
+async def test_address_that_makes_no_sense_is_dialed_again_and_replaced(cluster: Cluster) -> None:
+    cluster.reserve("a", "b")
+    b = cluster.node("b", peers={A: ("127.0.0.1", 1)})
+    a = cluster.node("a", peers={B: ("x" * 300, 7000)})
+    await a.mesh.start()
+    await b.mesh.start()
+    await eventually(lambda: a.mesh._peers[B].complaint != "")
+
+    a.mesh.set_peers(cluster.addresses)
+
+    await eventually(lambda: a.is_up(b) and b.is_up(a))
+
+
 async def test_send_without_a_link_is_refused(cluster: Cluster) -> None:
     (a,) = await cluster.started("a")
 

@@ -18,22 +18,34 @@ def rabbitmq_row(connections: int) -> str:
 
 
 async def measure(report: Report, folder: Path, seconds: float) -> None:
-    if RabbitMq.installed():
-        with RabbitMq(folder / "rabbitmq") as rabbitmq:
-            for connections in CONNECTIONS:
-                await rabbitmq.publish(connections, 100, min(1.0, seconds))
-                load = await rabbitmq.publish(connections, 100, seconds)
-                report.add(SECTION, _row(rabbitmq_row(connections), load))
-    else:
+    """A peer that is absent or doesn't start is told of, and has no rows."""
+    if not RabbitMq.installed():
         report.tell("RabbitMQ isn't installed (apt install rabbitmq-server): no rows, no ratios.")
-    if Redis.installed():
-        with Redis(folder / "redis") as redis:
-            for connections in CONNECTIONS:
-                load = await redis.publish(connections, 100, seconds)
-                name = f"Redis stream, fsync always, publishers: {connections}"
-                report.add(SECTION, _row(name, load))
     else:
+        try:
+            await _rabbitmq(report, folder, seconds)
+        except (OSError, RuntimeError) as error:
+            report.tell(f"RabbitMQ is installed but can't be measured: {str(error)[:300]}")
+    if not Redis.installed():
         report.tell("Redis isn't installed (apt install redis-server): no rows.")
+    else:
+        await _redis(report, folder, seconds)
+
+
+async def _rabbitmq(report: Report, folder: Path, seconds: float) -> None:
+    with RabbitMq(folder / "rabbitmq") as rabbitmq:
+        for connections in CONNECTIONS:
+            await rabbitmq.publish(connections, 100, min(1.0, seconds))
+            load = await rabbitmq.publish(connections, 100, seconds)
+            report.add(SECTION, _row(rabbitmq_row(connections), load))
+
+
+async def _redis(report: Report, folder: Path, seconds: float) -> None:
+    with Redis(folder / "redis") as redis:
+        for connections in CONNECTIONS:
+            load = await redis.publish(connections, 100, seconds)
+            name = f"Redis stream, fsync always, publishers: {connections}"
+            report.add(SECTION, _row(name, load))
 
 
 def _row(name: str, load: Load) -> Row:

@@ -22,8 +22,9 @@ from goqueue.wire.errors import (
     OutcomeUnknown,
     Timeout,
     Unavailable,
+    UnknownTopic,
 )
-from goqueue.wire.types import GroupId, NodeId
+from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId
 from node.metrics import Metrics
 from raft.link import LinkDown, RemoteError
 
@@ -191,11 +192,16 @@ class Forwarder:
     def _give_up(
         self, group: GroupId, reason: GoQueueError, in_doubt: bool, left_s: float, over_s: float
     ) -> None:
-        """Raise when waiting is pointless: no majority for longer than is patient, or no time."""
+        """Raise when waiting is pointless: the topic is gone, no majority for longer than is
+        patient, or no time."""
         replicas = self._leadership.replicas(group)
         reachable = self._leadership.reachable(group)
         without_quorum = reachable * 2 <= len(replicas)
         outcome: Outcome = "unknown" if in_doubt else "none"
+        if not replicas and group != CLUSTER_GROUP:
+            gone = UnknownTopic(str(group.topic))
+            gone.outcome = outcome
+            raise gone from reason
         if without_quorum and (over_s >= 0 or left_s <= 0):
             raise NoQuorum(
                 f"{reachable} of {len(replicas)} replicas can be reached: "

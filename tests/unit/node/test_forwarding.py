@@ -16,6 +16,7 @@ from goqueue.wire.errors import (
     NotLeader,
     OutcomeUnknown,
     Timeout,
+    UnknownTopic,
 )
 from goqueue.wire.types import GroupId, NodeId, TopicId
 from node.forwarding import Forwarder
@@ -34,6 +35,7 @@ class Known:
         self.is_reachable = reachable
         self.waits = 0
         self.learned: list[NodeId] = []
+        self.members: tuple[NodeId, ...] = (ME, A, B)
 
     def leader(self, group: GroupId) -> NodeId | None:
         return self.leaders[0] if self.leaders else None
@@ -42,7 +44,7 @@ class Known:
         self.learned.append(leader)
 
     def replicas(self, group: GroupId) -> tuple[NodeId, ...]:
-        return (ME, A, B)
+        return self.members
 
     def reachable(self, group: GroupId) -> int:
         return self.is_reachable
@@ -221,3 +223,18 @@ async def test_the_deadline_in_doubt_says_unknown() -> None:
     with pytest.raises(Timeout) as caught:
         await call(known, Mesh(LinkDown(A, sent=True)), deadline_s=0.05)
     assert caught.value.outcome == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("script", "outcome"), [([], "none"), ([LinkDown(A, sent=True)], "unknown")]
+)
+async def test_a_topic_that_goes_meanwhile_is_unknown_and_not_without_quorum(
+    script: list[Exception], outcome: str
+) -> None:
+    known = Known(*([A] if script else []), None)
+    known.members = ()
+
+    with pytest.raises(UnknownTopic) as refusal:
+        await call(known, Mesh(*script), deadline_s=30)
+
+    assert refusal.value.outcome == outcome

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from goqueue.wire.types import GroupId, NodeId, Voter
+from goqueue.wire.types import CLUSTER_GROUP, GroupId, Index, NodeId, Voter
 from log.store import Store
 from node.append_queue import ByteBudget
 from node.broker import NodeBroker
@@ -41,6 +41,7 @@ from node.upkeep import Upkeep
 from raft.config import RaftConfig
 from raft.host import RaftHost
 from raft.link import PeerMesh, PeerTls
+from raft.voters import decode_voters
 
 STOP_PART_S = 12.0
 WORKERS = 2
@@ -103,7 +104,7 @@ class _Base:
         self.clock = SystemClock()
         self.rng = system_random()
         self.metrics = Metrics()
-        self.me = Voter(NodeId(config.node_id), store.incarnation)
+        self.me = _own_voter(config, store)
         self.workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="goqueue-worker")
         self.clocks = PeerClocks(self.clock.wall_ms, len(config.members))
         self.flusher = Flusher(
@@ -251,6 +252,25 @@ def assemble(
         stop_timeout_s=STOP_PART_S,
     )
     return NodeAssembly(services, front, groups.upkeep, status, broker)
+
+
+def _own_voter(config: NodeConfig, store: Store) -> Voter:
+    """This node as a voter: with its data directory's incarnation.
+
+    A cluster of one goes on as the voter that founded it, also after damage gave the directory a
+    new incarnation: there is nobody who could be misled by what it has forgotten. With
+    `storage.acceptLoss` it then serves what is left, instead of waiting for repair by a replica.
+    """
+    node = NodeId(config.node_id)
+    if config.others or CLUSTER_GROUP not in store.groups():
+        return Voter(node, store.incarnation)
+    founders = decode_voters(store.group(CLUSTER_GROUP).entry(Index(1)).body)
+    if [voter.node for voter in founders] != [node]:
+        return Voter(node, store.incarnation)
+    if config.storage.accept_loss:
+        for group in store.groups():
+            store.group(group).lift_quarantine()
+    return founders[0]
 
 
 def _peer_link(config: NodeConfig, me: Voter, base: _Base) -> PeerLink:

@@ -24,6 +24,7 @@ from goqueue.wire.errors import (
 )
 from goqueue.wire.types import Offset
 from log.config import StorageConfig
+from log.errors import WalDamaged
 from log.memory_disk import MemoryDisk
 from log.store import Store
 from node.assembly import NodeAssembly, assemble
@@ -44,12 +45,16 @@ def config(**more: object) -> NodeConfig:
 
 @asynccontextmanager
 async def running(
-    disk: MemoryDisk, settings: NodeConfig | None = None, failures: list[Exception] | None = None
+    disk: MemoryDisk,
+    settings: NodeConfig | None = None,
+    failures: list[Exception] | None = None,
+    *,
+    accept: bool = False,
 ) -> AsyncIterator[NodeAssembly]:
     """A node over the disk, ready; stopped in order at the end."""
     settings = settings or config()
     storage = StorageConfig(watermark_percent=0, watermark_bytes=64 << 20)
-    store = Store.open(disk, "/data", storage)
+    store = Store.open(disk, "/data", storage, accept_damage=accept)
     failed: list[Exception] = [] if failures is None else failures
     node = assemble(settings, store, on_failure=failed.append)
     await node.services.start()
@@ -117,6 +122,28 @@ async def test_a_restart_from_snapshots_remembers_producers() -> None:
         again = await node.broker.append("t", 0, stamped, deadline_s=5)
         assert (again.duplicate, again.base_offset) == (True, 0)
         assert await node.broker.init_producer(None) == (producer + 1, 0)
+
+
+async def test_damage_stops_a_lone_node_until_it_is_told_to_accept_the_loss() -> None:
+    disk = MemoryDisk()
+    async with running(disk, config(**{"storage.checkpointInterval": "50ms"})) as node:
+        await node.broker.create_topic("t", {})
+        await append(node, "a", "b")
+        await asyncio.sleep(0.5)  # segments are synced and a checkpoint says so
+    for path in disk.paths():
+        if path.startswith("/data/wal/") and len(content := disk.content(path)) > 4096:
+            end = len(bytes(content).rstrip(b"\0"))
+            content[end // 2] ^= 1
+
+    with pytest.raises(WalDamaged):
+        Store.open(disk, "/data", StorageConfig())
+    async with running(disk, config(**{"storage.acceptLoss": True}), accept=True) as node:
+        await eventually(lambda: node.broker.list_topics() == ["t"])
+        assert await read(node) == 2
+        assert await append(node, "c") == 2
+    async with running(disk) as node:
+        await eventually(lambda: node.broker.list_topics() == ["t"])
+        assert await append(node, "d") == 3
 
 
 async def test_topics_are_created_altered_and_deleted() -> None:

@@ -111,6 +111,8 @@ class PartitionReader:
         wanted = at + max_records
         taken = 0
         index = self._log.locate_offset(at)
+        if index is None:  # after a restart, until the last trim is applied again
+            index = self._log.locate_time(0)
         while index is not None and index <= bounds.applied:
             entries = self._log.entries(
                 index, max_bytes=max(1, max_bytes - taken), max_count=ENTRIES_A_STEP

@@ -159,3 +159,49 @@ def test_an_offset_finds_its_entry_and_time() -> None:
 
     assert {o: scene.reader.time_at(Offset(o)) for o in range(END)} == scene.times
     assert scene.reader.time_at(Offset(END)) is None
+
+
+def test_reading_below_what_is_left_begins_with_the_first_message_there_is() -> None:
+    disk, limits = MemoryDisk(), StorageConfig(segment_bytes=1, ram_tail_bytes=0)
+    store = Store.open(disk, "/data", limits)
+    log = store.create_group(GroupId(TopicId(1, 1), 0))
+    for number in range(1, 9):
+        batch = encode_batch([Record(b"%d" % number, None)])
+        body = encode_records([AppendBatch(batch, 1, 0)])
+        log.append(
+            [
+                make_entry(
+                    index=number,
+                    term=1,
+                    time_ms=number,
+                    kind=EntryKind.RECORDS,
+                    body=body,
+                    base_offset=number - 1,
+                    record_count=1,
+                )
+            ]
+        )
+
+    def step() -> None:
+        while (job := store.take_flush()) is not None:
+            job.sync()
+            store.complete_flush(job)
+            job.spill()
+            store.complete_spill(job)
+        checkpoint = store.take_checkpoint()
+        if checkpoint is not None:
+            checkpoint.run()
+            store.complete_checkpoint(checkpoint)
+
+    step()
+    log.save_snapshot(Index(6), b"state").run()
+    log.trim_to(Index(5))
+    step()
+    step()
+    assert log.first_index == 5
+
+    # The state was restored from a snapshot that is older than the trim.
+    reader = PartitionReader(log, lambda: Bounds(Offset(0), Offset(8), Index(8)))
+    found = reader.read(Offset(1), max_records=100, max_bytes=1 << 20)
+    assert [stored.base_offset for stored in found.batches] == [4, 5, 6, 7]
+    assert found.next_offset == 8

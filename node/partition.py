@@ -31,6 +31,9 @@ APPLIED_TIMES_MAX = 64
 IN_SYNC_LAG_ENTRIES = 1000
 """Entries that a replica may be behind what is committed and still count as in sync: what is in
 flight of a busy partition."""
+WAITED_FOR_BYTES = 1 << 30
+"""Beyond its quota a partition keeps this much, or as much again as the quota if that is more, for
+a replica that is away: what is trimmed before it has come back, it can't get any more."""
 
 _log = structlog.get_logger("partition")
 
@@ -304,7 +307,7 @@ class PartitionHost:
                     break
                 spare -= segment.size_bytes
                 index = max(index, Index(segment.last_index + 1))
-                if spare > config.retention_bytes:  # far beyond the quota: nobody is waited for
+                if spare > max(config.retention_bytes, WAITED_FOR_BYTES):  # nobody is waited for
                     floor = max(floor, Index(segment.last_index))
         index = Index(min(index, floor + 1))
         if index <= self.state.log_start_index:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping
+from contextlib import suppress
 
 from msgspec import structs
 
@@ -29,6 +30,7 @@ from goqueue.wire.errors import (
 )
 from goqueue.wire.ids import validate_topic_name
 from goqueue.wire.types import GroupId, Offset
+from log.errors import LogError
 from node import rpc
 from node.cluster import ClusterHost
 from node.config import NodeConfig
@@ -229,9 +231,10 @@ class NodeBroker:
         group = await self._group(topic, partition)
         host = self._replicas.find(group)
         if host is not None:
-            found = host.reader.offset_at(time_ms)
-            if found is not None:
-                return found
+            with suppress(LogError):  # damaged here: the leader may know
+                found = host.reader.offset_at(time_ms)
+                if found is not None:
+                    return found
 
         async def here(left_s: float) -> Offset:
             return await self._service.offset_at(group, time_ms)
@@ -346,10 +349,11 @@ class NodeBroker:
         return GroupId(found.id, partition)
 
     async def _read_applied(self, host: PartitionHost, request: rpc.ReadRequest) -> Slice | None:
-        """What this replica has applied; None where it lags behind the offset."""
+        """What this replica has applied; None where it lags behind the offset, or where what it
+        holds is damaged: another one may serve it."""
         try:
             return await self._service.read_here(host, request)
-        except OffsetOutOfRange:
+        except (OffsetOutOfRange, LogError):
             return None
 
     async def _read_at_leader(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from goqueue.wire.types import NodeId
+from tests.sim.figure8 import Figure8
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -181,6 +182,10 @@ def _restart_voters(world: World, rng: random.Random) -> None:
     world.kill(_leader(world, rng), power=False, down_s=rng.uniform(0.02, 0.5))
 
 
+def _figure_8(world: World, rng: random.Random) -> None:
+    world.follow(Figure8(world, rng, _leader(world, rng)))
+
+
 def _swizzle(world: World, rng: random.Random) -> None:
     """One after the other is cut off, and comes back in another order."""
     for node in rng.sample(world.nodes, len(world.nodes)):
@@ -209,5 +214,6 @@ FAULTS: dict[str, tuple[Callable[[World, random.Random], None], int]] = {
     "kill-at-flush": (_kill_at_flush, 8),
     "kill-at-lead": (_kill_at_lead, 6),
     "restart-voters": (_restart_voters, 6),
+    "figure-8": (_figure_8, 4),
     "swizzle": (_swizzle, 3),
 }

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 RETRY_S = 0.15
+FORGET_S = 0.05
+"""Between two looks at whether a snapshot has passed what is deleted."""
 TOPICS = ("orders", "payments")
 
 Ended = Callable[[object], None]
@@ -93,14 +95,34 @@ class ClusterReplica:
         process, wanted = self._process, self.wanted()
         for group in [group for group in process.replicas if group not in wanted]:
             process.stop_replica(group)
-        for group in process.store.groups():
-            if group != CLUSTER_GROUP and self.state.is_deleted(group.topic):
-                process.store.remove_group(group)
+        self._forget_deleted()
         for group, (topic, placement) in wanted.items():
             if group not in process.replicas:
                 process.start_replica(
                     group, placement.replicas, topic.created_ms, placement.preferred
                 )
+
+    def _forget_deleted(self) -> None:
+        """Files of a deleted topic go once a snapshot on disk has passed the deletion: else a
+        restart could meet the topic alive while it replays, and vote in it with amnesia."""
+        store = self._process.store
+        doomed = [
+            group
+            for group in store.groups()
+            if group != CLUSTER_GROUP and self.state.is_deleted(group.topic)
+        ]
+        if not doomed:
+            return
+        latest = store.group(CLUSTER_GROUP).latest_snapshot()
+        if latest is not None and latest[0] >= self.state.applied_index:
+            for group in doomed:
+                store.remove_group(group)
+            return
+        work = self.raft.take_snapshot()
+        if work is not None:
+            self._process.storage.keep(work.run, self._changed)
+        else:
+            self._process.time.call_later(FORGET_S, self._changed)
 
     def command(self, command: Command, ended: Ended) -> None:
         """Replicate a command as leader; `ended` is called once, unless the process dies."""

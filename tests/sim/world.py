@@ -15,8 +15,9 @@ from tests.sim.checks import Checks
 from tests.sim.clients import Client
 from tests.sim.disk import Died, DiskSpeed, SimDisk
 from tests.sim.faults import Fault, make_plan, strike
+from tests.sim.figure8 import Figure8
 from tests.sim.loop import Loop, Trace
-from tests.sim.managed import Admin, ClusterReplica, Ended
+from tests.sim.managed import Admin, Ended
 from tests.sim.mutants import Mutant
 from tests.sim.net import Net
 from tests.sim.process import Process
@@ -112,6 +113,7 @@ class World:
         self.elections = 0
         self._lead_traps = 0
         self._vote_traps = 0
+        self._figure8: Figure8 | None = None
 
     def rng(self, name: str) -> random.Random:
         """The generator of one part."""
@@ -175,6 +177,7 @@ class World:
         self.loop.note("heal")
         self.is_quiet = True
         self._lead_traps = self._vote_traps = 0
+        self._figure8 = None
         for machine in self.machines.values():
             machine.trap = None
             machine.speed.sync_s = self.shape.sync_s
@@ -200,18 +203,10 @@ class World:
         for process in self.running():
             if process.cluster is not None:
                 process.cluster.check_state()
-                self._judge_groups(process, process.cluster)
+                self.checks.log_is(process.node, CLUSTER_GROUP, process.store.group(CLUSTER_GROUP))
             for group, replica in process.replicas.items():
                 replica.check_state()
                 self.checks.log_is(process.node, group, replica.log)
-
-    def _judge_groups(self, process: Process, cluster: ClusterReplica) -> None:
-        """A node holds what the cluster says, and nothing of what was deleted."""
-        self.checks.log_is(process.node, CLUSTER_GROUP, process.store.group(CLUSTER_GROUP))
-        expected = sorted([CLUSTER_GROUP, *cluster.wanted()])
-        if process.store.groups() != expected:
-            held = [str(group) for group in process.store.groups()]
-            self.checks.violated(f"cluster: {process.node} holds {held}, not {expected}")
 
     def _is_settled(self) -> bool:
         return not self._unsettled()
@@ -233,6 +228,11 @@ class World:
             if found:
                 return found
             self.topics_changed()
+            for process in processes:
+                assert process.cluster is not None
+                if process.store.groups() != sorted([CLUSTER_GROUP, *process.cluster.wanted()]):
+                    held = [str(group) for group in process.store.groups()]
+                    return f"{process.node} holds {held}, and not what it should"
         for group in self.groups:
             rafts = [p.replicas[group].raft for p in processes if group in p.replicas]
             found = self._unsettled_group(group, rafts)
@@ -410,11 +410,22 @@ class World:
     def began_to_lead(self, node: NodeId, group: GroupId, term: Term) -> None:
         self.elections += 1
         self.checks.led(group, term, node)
+        if self._figure8 is not None:
+            self._figure8.began_to_lead(node, group)
         if self._lead_traps:
             self._lead_traps -= 1
             rng = self.rng("traps")
             delay_s = rng.choice((0.0, 0.01, 0.03, 0.1)) * rng.uniform(0.5, 1.5)
             self._kill_later(node, rng.random() < 0.4, delay_s, rng.uniform(0.01, 0.5))
+
+    def follow(self, figure8: Figure8) -> None:
+        """Let this script look at what happens, from now on."""
+        self._figure8 = figure8
+        figure8.start()
+
+    def committed(self, node: NodeId, group: GroupId) -> None:
+        if self._figure8 is not None:
+            self._figure8.committed(node, group)
 
     def trap_votes(self, count: int) -> None:
         """Restart each of the next voters, or its link to the candidate, while the vote is told;
@@ -443,16 +454,18 @@ class World:
     # work that goes on all the time
 
     def _read(self) -> None:
-        """Readers at random offsets of random replicas, and read indexes at leaders."""
+        """Read indexes at all leaders, and a reader at random offsets of a random node."""
         if self.is_quiet:
             return
         rng = self.rng("read")
-        process = self.process(rng.choice(self.nodes))
-        if process is not None and not process.time.is_paused:
+        reader = rng.choice(self.nodes)
+        for process in self.running():
+            if process.time.is_paused:
+                continue
             for replica in process.replicas.values():
                 replica.read_index()
                 end = replica.state.next_offset
-                if end:
+                if end and process.node == reader:
                     replica.read(Offset(rng.randrange(end)))
         self.loop.call_later(READ_S, self._read)
 

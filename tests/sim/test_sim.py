@@ -1,0 +1,121 @@
+"""The simulation is exact, finds planted bugs, and finds nothing in the code as it is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.sim.mutants import MUTANTS
+from tests.sim.shrink import shrink
+from tests.sim.world import Verdict, World
+
+ROOT = Path(__file__).resolve().parents[2]
+EXACT = range(40, 46)
+"""Seeds of both kinds: some with topics that come and go."""
+
+
+def run(seed: int, mutant: str | None = None) -> Verdict:
+    return World(seed, mutant=MUTANTS[mutant] if mutant else None).run()
+
+
+def test_the_same_seed_gives_the_same_trace() -> None:
+    first = [run(seed) for seed in EXACT]
+    again = [run(seed) for seed in reversed(EXACT)][::-1]
+
+    assert [verdict.trace for verdict in first] == [verdict.trace for verdict in again]
+    assert [verdict.acks for verdict in first] == [verdict.acks for verdict in again]
+    assert len({verdict.trace for verdict in first}) == len(EXACT)
+
+
+def test_the_same_seed_gives_the_same_trace_in_another_process() -> None:
+    program = (
+        "from tests.sim.world import World\n"
+        f"print(*(World(seed).run().trace for seed in range({EXACT.start}, {EXACT.stop})))"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), *sys.path]))
+
+    told = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        ).stdout.split()
+        for _ in range(2)
+    ]
+
+    assert told[0] == told[1]
+    assert len(set(told[0])) == len(EXACT)
+
+
+def test_a_kept_trace_changes_nothing_and_tells_what_happened() -> None:
+    quiet = run(1)
+    loud = World(1, keep_trace=True).run()
+
+    assert loud.trace == quiet.trace
+    words = {line.split()[1] for line in loud.lines}
+    assert {"fault", "lead", "commit", "ack", "frame", "heal"} <= words
+
+
+def test_a_run_without_faults_acks_everything_once() -> None:
+    verdict = World(3, faults=0).run()
+
+    assert verdict.violations == []
+    assert verdict.acks > 100
+
+
+def test_faults_bring_about_what_they_are_for() -> None:
+    """Over some seeds there are elections, repeated requests, and topics that were deleted."""
+    worlds = [World(seed) for seed in range(30)]
+
+    verdicts = [world.run() for world in worlds]
+
+    assert [verdict.violations for verdict in verdicts] == [[]] * len(worlds)
+    assert sum(verdict.elections for verdict in verdicts) > 3 * len(worlds)
+    assert sum(verdict.duplicates for verdict in verdicts) > len(worlds)
+    assert all(verdict.acks for verdict in verdicts)
+    assert {len(world.nodes) for world in worlds} == {3, 5}
+    managed = [world for world in worlds if world.shape.managed]
+    states = [process.cluster.state for world in managed for process in world.running()[:1]]  # type: ignore[union-attr]
+    assert any(state.deleted for state in states)
+    assert sum(world.checks.reads for world in worlds) > 100
+    assert sum(world.checks.end_reads for world in worlds) > 100
+
+
+@pytest.mark.parametrize(
+    ("mutant", "seeds"),
+    [
+        ("no-fsync", 10),
+        ("ack-before-fsync", 20),
+        ("truncate-always", 60),
+        ("ready-before-noop", 10),
+        ("commit-index-believed", 10),
+        ("discarded-means-applied", 20),
+        ("reads-unconfirmed", 40),
+        ("dedup-forgotten", 40),
+        ("flights-ignored", 60),
+        ("duplicate-answered-early", 40),
+    ],
+)
+def test_a_planted_bug_is_found(mutant: str, seeds: int) -> None:
+    assert any(run(seed, mutant).violations for seed in range(seeds))
+
+
+def test_a_plan_shrinks_to_the_faults_that_matter() -> None:
+    mutant = MUTANTS["ack-before-fsync"]
+    seed = next(seed for seed in range(20) if run(seed, mutant.name).violations)
+    whole = World(seed, mutant=mutant).plan
+
+    plan, verdict = shrink(seed, whole, mutant)
+
+    assert verdict.violations
+    assert len(plan) < len(whole)
+    assert World(seed, plan=plan).run().violations == []

@@ -25,6 +25,7 @@ from goqueue.wire.errors import (
     OutOfOrder,
     Timeout,
     TopicExists,
+    Unavailable,
     UnknownPartition,
     UnknownTopic,
 )
@@ -335,11 +336,15 @@ class NodeBroker:
 
     async def _topic(self, name: str) -> Topic:
         """A topic; where none of this name is known here, this node first catches up, because
-        another one may just have created it. Raises `UnknownTopic`."""
+        another one may just have created it. Raises `UnknownTopic`, or `Unavailable` where nobody
+        can say: a cluster that this node doesn't reach may well have the topic."""
         found = self._cluster.state.topics.get(name)
         if found is not None:
             return found
-        await self._cluster.refresh()
+        is_current = await self._cluster.refresh()
+        if not is_current and name not in self._cluster.state.topics:
+            problem = self._cluster.not_ready() or "the cluster group's leader does not answer"
+            raise Unavailable(f"topic {name} is not known here: {problem}", topic=name)
         return self._cluster.topic(name)
 
     async def _group(self, topic: str, partition: int) -> GroupId:

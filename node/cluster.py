@@ -69,7 +69,8 @@ class ClusterHost:
         self.strangers: set[NodeId] = set()
         self._forwarder: Forwarder | None = None
         self._waiters: dict[asyncio.Future[None], Index] = {}
-        self._refreshing: asyncio.Future[None] | None = None
+        self._refreshing: asyncio.Future[bool] | None = None
+        self._refresh_next: asyncio.Future[bool] | None = None
 
     # the group
 
@@ -188,20 +189,23 @@ class ClusterHost:
         await self._until_applied(index)
         return result
 
-    async def refresh(self) -> None:
-        """Return once this node has applied all that was committed before the call; or after a
-        moment, where no leader can be asked. Calls at the same time share one question."""
+    async def refresh(self) -> bool:
+        """Whether this node has applied all that was committed before the call: not where no
+        leader answers within a moment. Calls share a question, which is asked after all of them."""
         if self._forwarder is None or self.group is None:
-            return
-        if self._refreshing is None:
-            self._refreshing = asyncio.ensure_future(self._catch_up(self._forwarder))
-            self._refreshing.add_done_callback(self._refreshed)
-        await asyncio.shield(self._refreshing)
+            return False
+        if self._refresh_next is None:
+            self._refresh_next = asyncio.ensure_future(self._refresh_after(self._refreshing))
+        return await asyncio.shield(self._refresh_next)
 
-    def _refreshed(self, _done: asyncio.Future[None]) -> None:
-        self._refreshing = None
+    async def _refresh_after(self, running: asyncio.Future[bool] | None) -> bool:
+        if running is not None:
+            await asyncio.wait([running])
+        self._refreshing, self._refresh_next = self._refresh_next, None
+        assert self._forwarder is not None
+        return await self._catch_up(self._forwarder)
 
-    async def _catch_up(self, forwarder: Forwarder) -> None:
+    async def _catch_up(self, forwarder: Forwarder) -> bool:
         try:
             index = await forwarder.call(
                 CLUSTER_GROUP,
@@ -213,12 +217,13 @@ class ClusterHost:
                 patience_s=0.0,
             )
         except GoQueueError:
-            return
+            return False
         end_s = asyncio.get_running_loop().time() + REFRESH_S
         while self.group is not None and self.group.applied_index < index:
             if asyncio.get_running_loop().time() > end_s:
-                return
+                return False
             await asyncio.sleep(REFRESH_POLL_S)
+        return True
 
     async def _read_index(self) -> int:
         group = self.group

@@ -13,6 +13,7 @@ alive         after the last fault: a leader, new acks, and equal replicas
 
 from __future__ import annotations
 
+import zlib
 from collections import defaultdict
 from dataclasses import dataclass, field
 
@@ -20,6 +21,7 @@ from delivery.records import decode_records
 from goqueue.wire.types import GroupId, Index, NodeId, Offset, Term
 from log.entry import Entry, EntryKind
 from log.group import GroupLog
+from node.http.broker import Slice
 from tests.sim.loop import Loop
 from tests.sim.requests import Identity
 
@@ -35,8 +37,8 @@ class _Ledger:
     last: int = 0
     end_offset: int = 0
     time_ms: int = 0
-    offsets: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Base offset to (entry index, count)."""
+    batches: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Base offset to (checksum, count)."""
     stored: dict[Identity, int] = field(default_factory=dict)
     """Identity of a batch to its base offset."""
     leaders: dict[int, NodeId] = field(default_factory=dict)
@@ -100,7 +102,7 @@ class Checks:
                 if stamp is None
                 else (stamp.producer_id, stamp.epoch, stamp.base_sequence)
             )
-            ledger.offsets[batch.base_offset] = (entry.index, batch.count)
+            ledger.batches[batch.base_offset] = (zlib.crc32(batch.batch), batch.count)
             first = ledger.stored.setdefault(identity, batch.base_offset)
             if first != batch.base_offset:
                 self.violated(f"once: {identity} is stored at {first} and {batch.base_offset}")
@@ -138,7 +140,7 @@ class Checks:
             return
         if ledger.acked.setdefault(identity, offset) != offset:
             self.violated(f"acked: {identity} at {offset} and {ledger.acked[identity]}")
-        ledger.acked_end = max(ledger.acked_end, offset + ledger.offsets[offset][1])
+        ledger.acked_end = max(ledger.acked_end, offset + ledger.batches[offset][1])
 
     def refused(self, group: GroupId, identity: Identity) -> None:
         """A client was told that its batch is not stored, and will not send it again."""
@@ -157,15 +159,24 @@ class Checks:
         if end < asked:
             self.violated(f"reads: {node} says {group} ends at {end}, acked up to {asked}")
 
-    def read(self, node: NodeId, group: GroupId, offset: Offset, entry: Entry | None) -> None:
-        """A replica answers a read of this applied offset from this entry."""
+    def read(self, node: NodeId, group: GroupId, offset: Offset, found: Slice) -> None:
+        """A replica answers a read that begins at this applied offset."""
         self.reads += 1
-        known = None if entry is None else self._ledgers[group].entries.get(entry.index)
-        if entry is None or known != (entry.term, entry.crc):
-            what = None if entry is None else (entry.index, entry.term, entry.kind, known)
-            self.violated(f"reads: {node} reads offset {offset} from {what}")
-        elif not entry.base_offset <= offset < entry.base_offset + entry.record_count:
-            self.violated(f"reads: {node} reads offset {offset} from entry {entry.index}")
+        ledger = self._ledgers[group]
+        told = f"{node} reads {group} at {offset}"
+        at = offset
+        if not found.batches and at < found.end_offset:
+            self.violated(f"reads: {told}, and gets nothing of {found.end_offset}")
+        for number, stored in enumerate(found.batches):
+            known = ledger.batches.get(stored.base_offset)
+            if known is None or known[0] != zlib.crc32(stored.batch):
+                self.violated(f"reads: {told}, and gets another batch at {stored.base_offset}")
+                return
+            if stored.base_offset > at or (number and stored.base_offset < at):
+                self.violated(f"reads: {told}, and batches do not follow at {stored.base_offset}")
+            at = Offset(stored.base_offset + known[1])
+        if found.batches and found.next_offset != at:
+            self.violated(f"reads: {told}, goes on at {found.next_offset}, not {at}")
 
     def replica_failed(self, node: NodeId, group: GroupId, error: Exception) -> None:
         """A replica stopped itself; in a correct cluster none has a reason to."""

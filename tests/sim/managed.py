@@ -206,7 +206,9 @@ class Admin:
             self._world.checks.violated(f"cluster: alter answered {result!r}")
 
     def _delete(self, name: str) -> None:
-        self._until_done(DeleteTopic(name), self._deleted)
+        """The very topic that is there now: the command may arrive twice."""
+        topic = self._world.newest_state().topics.get(name)
+        self._until_done(DeleteTopic(name, "" if topic is None else str(topic.id)), self._deleted)
 
     def _deleted(self, result: object) -> None:
         if not isinstance(result, TopicResult | UnknownTopic):

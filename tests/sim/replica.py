@@ -13,6 +13,7 @@ from goqueue.wire.errors import GoQueueError, NotLeader, OutcomeUnknown
 from goqueue.wire.types import GroupId, Index, NodeId, Offset, Term
 from log.entry import Entry, EntryKind
 from log.group import GroupLog
+from node.partition_reader import Bounds, PartitionReader
 from raft.errors import Outcome
 from raft.group import RaftGroup
 from tests.sim.mutants import Mutant
@@ -35,6 +36,7 @@ class Replica:
         self.log = log
         self.raft: RaftGroup
         self._process = process
+        self._reader = PartitionReader(log, self._bounds)
         self._checks = process.world.checks
         self._mutant = mutant
         self._appender: Appender | None = None
@@ -138,8 +140,8 @@ class Replica:
                 record_count=sum(publish.batch.count for publish, _offset in entry),
                 callback=self._ended(entry),
             )
-        except NotLeader as error:
-            self._appender = None
+        except NotLeader as error:  # handing over, say; this node may lead on
+            appender.withdraw()
             for publish, _offset in (*entry, *self._on_original.pop(NOT_PROPOSED, ())):
                 self._refuse(publish, error)
             return
@@ -189,15 +191,27 @@ class Replica:
         except NotLeader:
             return
 
-    def read(self, offset: Offset) -> None:
-        """Read one stored message as a reader would, and let the checks judge it."""
-        if not self.state.log_start_offset <= offset < self.state.next_offset:
-            return
-        index = self.log.locate_offset(offset)
-        if index is None and self.log.first_index > self.state.log_start_index:
-            return  # trimmed before a restart, and the trim's entry is yet to be applied again
-        entry = None if index is None else self.log.entry(index)
-        self._checks.read(self._process.node, self.id, offset, entry)
+    def read(self, offset: Offset, max_records: int, max_bytes: int) -> None:
+        """Read as the node's front would, and let the checks judge the answer."""
+        found = self._reader.read(offset, max_records=max_records, max_bytes=max_bytes)
+        self._checks.read(self._process.node, self.id, max(offset, self._begins()), found)
+
+    def _begins(self) -> Offset:
+        """The first offset here. A replica that restarted from a snapshot older than the last
+        trim believes in more than its log has, until it has applied that trim again."""
+        if self.log.first_index <= self.state.log_start_index:
+            return self.state.log_start_offset
+        index = self.log.first_index
+        while index <= self.state.applied_index:
+            entry = self.log.entry(index)
+            if entry.kind == EntryKind.RECORDS:
+                return entry.base_offset
+            index = Index(index + 1)
+        return self.state.next_offset
+
+    def _bounds(self) -> Bounds:
+        state = self.state
+        return Bounds(state.log_start_offset, state.next_offset, self.raft.applied_index)
 
     def read_index(self) -> None:
         """Ask what is the end; it must not be older than the question."""

@@ -7,6 +7,7 @@ import traceback
 from dataclasses import dataclass, field
 
 from coordinator.commands import Command
+from coordinator.state import ClusterState
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId, Offset, Term, TopicId, Voter
 from log.errors import LogError
 from raft.group import RaftGroup
@@ -257,19 +258,21 @@ class World:
         """The processes that run, paused ones included."""
         return [m.process for m in self.machines.values() if m.process is not None]
 
-    def topics_changed(self) -> None:
-        """Clients publish to the topics that the most advanced node knows."""
+    def newest_state(self) -> ClusterState:
+        """What the most advanced node knows of the cluster."""
         states = [process.cluster.state for process in self.running() if process.cluster]
-        if not states:
-            return
-        newest = max(states, key=lambda state: state.applied_index)
+        return max(states, key=lambda state: state.applied_index, default=ClusterState())
+
+    def topics_changed(self) -> None:
+        """Clients publish to the topics that there are, as far as any node knows."""
+        newest = self.newest_state()
+        gone = [group for group in self.groups if newest.is_deleted(group.topic)]
         now = [
             GroupId(topic.id, number)
             for topic in newest.topics.values()
             for number in range(len(topic.partitions))
         ]
-        gone = [group for group in self.groups if newest.is_deleted(group.topic)]
-        self.groups = now
+        self.groups = now or [group for group in self.groups if group not in gone]
         for client in self.clients:
             client.give_up(gone)
 
@@ -466,7 +469,8 @@ class World:
                 replica.read_index()
                 end = replica.state.next_offset
                 if end and process.node == reader:
-                    replica.read(Offset(rng.randrange(end)))
+                    size = rng.choice((1, 300, 1 << 20))
+                    replica.read(Offset(rng.randrange(end)), rng.choice((1, 7, 1000)), size)
         self.loop.call_later(READ_S, self._read)
 
     def _trim(self) -> None:

@@ -55,7 +55,7 @@ def _someone(world: World, rng: random.Random) -> NodeId:
 
 def _leader(world: World, rng: random.Random) -> NodeId:
     """A leader of some group, if there is one."""
-    leaders = [node for node in world.nodes if world.leads(node)]
+    leaders = [node for node in world.nodes if world.machines.leads(node)]
     return rng.choice(leaders) if leaders else _someone(world, rng)
 
 
@@ -64,35 +64,35 @@ def _target(world: World, rng: random.Random) -> NodeId:
 
 
 def _kill(world: World, rng: random.Random) -> None:
-    world.kill(_someone(world, rng), power=False, down_s=rng.uniform(0.02, 1.2))
+    world.machines.kill(_someone(world, rng), power=False, down_s=rng.uniform(0.02, 1.2))
 
 
 def _kill_leader(world: World, rng: random.Random) -> None:
-    world.kill(_leader(world, rng), power=False, down_s=rng.uniform(0.02, 1.2))
+    world.machines.kill(_leader(world, rng), power=False, down_s=rng.uniform(0.02, 1.2))
 
 
 def _power(world: World, rng: random.Random) -> None:
-    world.kill(_target(world, rng), power=True, down_s=rng.uniform(0.1, 1.5))
+    world.machines.kill(_target(world, rng), power=True, down_s=rng.uniform(0.1, 1.5))
 
 
 def _power_all(world: World, rng: random.Random) -> None:
     if world.is_quiet:
         return
     for node in world.nodes:
-        world.kill(node, power=True, down_s=rng.uniform(0.05, 0.8))
+        world.machines.kill(node, power=True, down_s=rng.uniform(0.05, 0.8))
 
 
 def _power_while_syncing(world: World, rng: random.Random) -> None:
     """All disks are slow, and then the power goes: much was appended that no disk holds."""
     sync_s = rng.choice((0.03, 0.1, 0.3))
     for node in world.nodes:
-        world.slow_disk(node, sync_s, 1.0)
+        world.machines.slow_disk(node, sync_s, 1.0)
     world.loop.call_later(rng.uniform(sync_s, 3 * sync_s), _power_all, world, rng)
 
 
 def _power_majority(world: World, rng: random.Random) -> None:
     for node in rng.sample(world.nodes, len(world.nodes) // 2 + 1):
-        world.kill(node, power=True, down_s=rng.uniform(0.05, 0.8))
+        world.machines.kill(node, power=True, down_s=rng.uniform(0.05, 0.8))
 
 
 def _isolate(world: World, rng: random.Random) -> None:
@@ -144,11 +144,13 @@ def _reset(world: World, rng: random.Random) -> None:
 
 
 def _pause(world: World, rng: random.Random) -> None:
-    world.pause(_target(world, rng), rng.choice((0.05, 0.4, 1.3, 3.0)))
+    world.machines.pause(_target(world, rng), rng.choice((0.05, 0.4, 1.3, 3.0)))
 
 
 def _slow_disk(world: World, rng: random.Random) -> None:
-    world.slow_disk(_target(world, rng), rng.choice((0.02, 0.1, 0.5)), rng.uniform(0.3, 2.0))
+    world.machines.slow_disk(
+        _target(world, rng), rng.choice((0.02, 0.1, 0.5)), rng.uniform(0.3, 2.0)
+    )
 
 
 def _slow_link(world: World, rng: random.Random) -> None:
@@ -157,33 +159,37 @@ def _slow_link(world: World, rng: random.Random) -> None:
 
 
 def _clock(world: World, rng: random.Random) -> None:
-    world.step_clock(_target(world, rng), rng.choice((-86_400_000, -900, 700, 30_000, 86_400_000)))
+    world.machines.step_clock(
+        _target(world, rng), rng.choice((-86_400_000, -900, 700, 30_000, 86_400_000))
+    )
 
 
 def _transfer(world: World, rng: random.Random) -> None:
-    world.transfer(_leader(world, rng))
+    world.machines.transfer(_leader(world, rng))
 
 
 def _kill_at_flush(world: World, rng: random.Random) -> None:
     """Between an append and its sync."""
-    world.trap_flush(_target(world, rng), power=rng.random() < 0.6, delay_s=rng.uniform(0, 0.004))
+    world.traps.at_flush(
+        _target(world, rng), power=rng.random() < 0.6, delay_s=rng.uniform(0, 0.004)
+    )
 
 
 def _kill_at_lead(world: World, rng: random.Random) -> None:
     """Each of the next leaders, soon after it has begun to lead; the first one by losing its
     predecessor. This is how the paper's figure 8 comes about."""
-    world.trap_leads(rng.randint(1, 5))
-    world.kill(_leader(world, rng), power=False, down_s=rng.uniform(0.02, 0.5))
+    world.traps.at_leads(rng.randint(1, 5))
+    world.machines.kill(_leader(world, rng), power=False, down_s=rng.uniform(0.02, 0.5))
 
 
 def _restart_voters(world: World, rng: random.Random) -> None:
     """Each of the next voters, as it votes; in an election that this brings about."""
-    world.trap_votes(rng.randint(1, 4))
-    world.kill(_leader(world, rng), power=False, down_s=rng.uniform(0.02, 0.5))
+    world.traps.at_votes(rng.randint(1, 4))
+    world.machines.kill(_leader(world, rng), power=False, down_s=rng.uniform(0.02, 0.5))
 
 
 def _figure_8(world: World, rng: random.Random) -> None:
-    world.follow(Figure8(world, rng, _leader(world, rng)))
+    world.traps.follow(Figure8(world, rng, _leader(world, rng)))
 
 
 def _swizzle(world: World, rng: random.Random) -> None:

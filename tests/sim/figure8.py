@@ -55,7 +55,7 @@ class Figure8:
         self._third = self._group = None
         self._world.loop.call_later(0.0, self._kill, node, AWAY_S)
         for other in self._world.others(node):
-            if self._world.process(other) is not None:
+            if self._world.machines.process(other) is not None:
                 self._world.loop.call_later(0.0005, self._cut_power, other)
 
     def _silence(self, node: NodeId) -> None:
@@ -64,8 +64,10 @@ class Figure8:
 
     def _kill(self, node: NodeId, down_s: float) -> None:
         if not self._world.is_quiet:
-            self._world.kill(node, power=False, down_s=down_s * self._rng.uniform(0.8, 1.2))
+            self._world.machines.kill(
+                node, power=False, down_s=down_s * self._rng.uniform(0.8, 1.2)
+            )
 
     def _cut_power(self, node: NodeId) -> None:
         if not self._world.is_quiet:
-            self._world.kill(node, power=True, down_s=self._rng.uniform(0.02, 0.1))
+            self._world.machines.kill(node, power=True, down_s=self._rng.uniform(0.02, 0.1))

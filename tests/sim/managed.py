@@ -169,7 +169,9 @@ class Admin:
 
     def _first(self) -> None:
         """The first topic waits until all brokers are known."""
-        states = [process.cluster.state for process in self._world.running() if process.cluster]
+        states = [
+            process.cluster.state for process in self._world.machines.running() if process.cluster
+        ]
         if any(len(state.brokers) == len(self._world.nodes) for state in states):
             self._create(TOPICS[0])
             self._world.loop.call_later(0.3, self._next)

@@ -19,7 +19,8 @@ from tests.sim.replica import Replica
 from tests.sim.requests import Answer, Publish, Refused
 
 if TYPE_CHECKING:
-    from tests.sim.world import Machine, World
+    from tests.sim.machines import Machine
+    from tests.sim.world import World
 
 logging.getLogger("raft").setLevel(logging.CRITICAL)
 logging.getLogger("log").setLevel(logging.CRITICAL)
@@ -53,7 +54,7 @@ class Process:
             world.rng("raft"),
             self._wall_ms,
             world.shape.raft,
-            peers_clock_offset_ms=lambda: world.clock_offset_ms(machine.node),
+            peers_clock_offset_ms=lambda: world.machines.clock_offset_ms(machine.node),
             group_type=world.group_type,
         )
         self.host.on_failed = self._failed
@@ -154,7 +155,7 @@ class Process:
         return EPOCH_MS + int(self.world.loop.time * 1000) + self.machine.clock_ahead_ms
 
     def _flush_begun(self) -> None:
-        self.world.flush_begun(self.node)
+        self.world.traps.flush_begun(self.node)
 
     def _failed(self, group: RaftGroup, error: Exception) -> None:
         self.world.checks.replica_failed(self.node, group.id, error)

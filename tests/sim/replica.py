@@ -49,7 +49,7 @@ class Replica:
 
     def apply(self, entry: Entry) -> object:
         self._checks.applied(self._process.node, self.id, entry)
-        self._process.world.committed(self._process.node, self.id)
+        self._process.world.traps.committed(self._process.node, self.id)
         result = self.state.apply(entry)
         if entry.kind == EntryKind.TRIM:
             self.log.trim_to(self.state.log_start_index)

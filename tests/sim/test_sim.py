@@ -84,7 +84,9 @@ def test_faults_bring_about_what_they_are_for() -> None:
     assert all(verdict.acks for verdict in verdicts)
     assert {len(world.nodes) for world in worlds} == {3, 5}
     managed = [world for world in worlds if world.shape.managed]
-    states = [process.cluster.state for world in managed for process in world.running()[:1]]  # type: ignore[union-attr]
+    states = [
+        process.cluster.state for world in managed for process in world.machines.running()[:1]
+    ]  # type: ignore[union-attr]
     assert any(state.deleted for state in states)
     assert sum(world.checks.reads for world in worlds) > 100
     assert sum(world.checks.end_reads for world in worlds) > 100

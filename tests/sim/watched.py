@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 from goqueue.wire.types import GroupId, NodeId, Term
@@ -18,16 +17,16 @@ class Watcher(Protocol):
     def granted(self, node: NodeId, candidate: NodeId) -> None: ...
 
 
-def watched(base: type[RaftGroup], watcher: Callable[[], Watcher]) -> type[RaftGroup]:
+def watched(base: type[RaftGroup], watcher: Watcher) -> type[RaftGroup]:
     """`base`, telling of leaderships as they begin and of votes as they are granted."""
 
     class Watched(base):  # type: ignore[valid-type,misc]
         def _begin_to_lead(self) -> None:
             super()._begin_to_lead()
-            watcher().began_to_lead(self.node, self.id, self.term)
+            watcher.began_to_lead(self.node, self.id, self.term)
 
         def grant(self, candidate: Peer) -> None:
             super().grant(candidate)
-            watcher().granted(self.node, candidate.node)
+            watcher.granted(self.node, candidate.node)
 
     return Watched

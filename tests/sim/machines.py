@@ -1,0 +1,158 @@
+"""The machines of a simulated cluster: what is done to their processes, disks and clocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from goqueue.wire.types import NodeId
+from log.errors import LogError
+from raft.log_time import majority_offset_ms
+from tests.sim.disk import Died, DiskSpeed, SimDisk
+from tests.sim.process import Process
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+STARTS_AGAIN_S = 0.05
+"""A process that died while it recovered is started again after this."""
+
+
+@dataclass
+class Machine:
+    """A node's hardware; `process` is None while it is down."""
+
+    node: NodeId
+    disk: SimDisk
+    speed: DiskSpeed
+    process: Process | None = None
+    clock_ahead_ms: int = 0
+
+
+class Machines:
+    """All machines of one cluster, by node."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._machines = {node: self._machine(node) for node in world.nodes}
+
+    def __getitem__(self, node: NodeId) -> Machine:
+        return self._machines[node]
+
+    def start_all(self) -> None:
+        """All processes for the first time: they know each other's data directories."""
+        world = self._world
+        for machine in self._machines.values():
+            machine.process = Process(world, machine)
+            world.voters.append(machine.process.voter)
+        for process in self.running():
+            process.start()
+            world.net.process_started(process.node)
+
+    def heal(self) -> None:
+        """All processes run, and no disk is slow."""
+        for machine in self._machines.values():
+            self._restore_speed(machine.speed)
+            self._resume(machine.node)
+            self._restart(machine.node)
+
+    def process(self, node: NodeId) -> Process | None:
+        """The running process of a node."""
+        return self._machines[node].process
+
+    def leads(self, node: NodeId) -> bool:
+        """Whether the node leads some group."""
+        process = self.process(node)
+        return process is not None and any(
+            replica.raft.is_leader for replica in process.replicas.values()
+        )
+
+    def running(self) -> list[Process]:
+        """The processes that run, paused ones included."""
+        return [m.process for m in self._machines.values() if m.process is not None]
+
+    def kill(self, node: NodeId, *, power: bool, down_s: float) -> None:
+        """End a node's process now, and start it again after a time."""
+        machine = self._machines[node]
+        process, machine.process = machine.process, None
+        if process is None:
+            return
+        self._world.loop.note("power" if power else "kill", node)
+        process.end()
+        if power:
+            self._cut_power(machine)
+        self._world.net.process_died(node, silent=power)
+        self._world.loop.call_later(down_s, self._restart, node)
+
+    def _cut_power(self, machine: Machine) -> None:
+        machine.disk = machine.disk.power_cut(self._world.rng("power"), self._world.shape.keep)
+
+    def _restart(self, node: NodeId) -> None:
+        machine = self._machines[node]
+        if machine.process is not None:
+            return
+        rng = self._world.rng("restart")
+        if not self._world.is_quiet and rng.random() < self._world.shape.open_fails:
+            machine.disk.die_after(rng.randrange(40))
+        try:
+            process = Process(self._world, machine)
+            process.start()
+        except Died:
+            machine.disk.process_died()
+            if rng.random() < 0.5:
+                self._cut_power(machine)
+            self._world.loop.note("died in recovery", node)
+            self._world.loop.call_later(STARTS_AGAIN_S, self._restart, node)
+            return
+        except LogError as error:
+            self._world.checks.violated(f"storage: {node} can't recover: {error}")
+            raise
+        machine.disk.die_after(None)
+        machine.process = process
+        self._world.loop.note("start", node)
+        self._world.net.process_started(node)
+
+    def pause(self, node: NodeId, seconds: float) -> None:
+        process = self.process(node)
+        if process is not None:
+            self._world.loop.note("pause", node)
+            process.time.pause()
+            self._world.loop.call_later(seconds, self._resume, node)
+
+    def _resume(self, node: NodeId) -> None:
+        process = self.process(node)
+        if process is not None:
+            process.time.resume()
+
+    def slow_disk(self, node: NodeId, sync_s: float, seconds: float) -> None:
+        speed = self._machines[node].speed
+        speed.sync_s = sync_s
+        self._world.loop.call_later(seconds, self._restore_speed, speed)
+
+    def _restore_speed(self, speed: DiskSpeed) -> None:
+        speed.sync_s = self._world.shape.sync_s
+
+    def step_clock(self, node: NodeId, step_ms: int) -> None:
+        """Only a minority's clocks are wrong: a majority that agrees is believed."""
+        if node in self._world.nodes[: (len(self._world.nodes) - 1) // 2]:
+            self._machines[node].clock_ahead_ms += step_ms
+
+    def clock_offset_ms(self, node: NodeId) -> float | None:
+        """What a node makes of the clocks that its peers tell it."""
+        own = self._machines[node].clock_ahead_ms
+        peers = [other for other in self._world.others(node) if self._world.net.is_up(node, other)]
+        return majority_offset_ms(
+            [self._machines[peer].clock_ahead_ms - own for peer in peers], len(self._world.nodes)
+        )
+
+    def transfer(self, node: NodeId) -> None:
+        process = self.process(node)
+        if process is not None and not process.time.is_paused:
+            for replica in process.replicas.values():
+                if replica.raft.is_ready_leader:
+                    replica.raft.transfer_leadership()
+
+    def _machine(self, node: NodeId) -> Machine:
+        disk = SimDisk()
+        disk.lies = self._world.mutant.disk_lies
+        return Machine(node, disk, DiskSpeed(sync_s=self._world.shape.sync_s))

@@ -1,0 +1,87 @@
+"""Faults that wait for a decisive moment: a flush, a vote, a leadership, a commit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from goqueue.wire.types import GroupId, NodeId, Term
+from tests.sim.figure8 import Figure8
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+
+class Traps:
+    """Set by faults, sprung by what processes do; a `tests.sim.watched.Watcher`."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._flushes: dict[NodeId, tuple[bool, float]] = {}
+        """Who dies after its next flush has begun: whether by power, and how long after."""
+        self._leads = 0
+        self._votes = 0
+        self._figure8: Figure8 | None = None
+
+    def clear(self) -> None:
+        """No more faults."""
+        self._flushes.clear()
+        self._leads = self._votes = 0
+        self._figure8 = None
+
+    def at_flush(self, node: NodeId, *, power: bool, delay_s: float) -> None:
+        """Kill this node after its next flush has begun."""
+        self._flushes[node] = (power, delay_s)
+
+    def flush_begun(self, node: NodeId) -> None:
+        trap = self._flushes.pop(node, None)
+        if trap is not None:
+            power, delay_s = trap
+            self._kill_later(node, power, delay_s, self._world.rng("traps").uniform(0.02, 0.8))
+
+    def at_leads(self, count: int) -> None:
+        """Kill each of the next leaders, soon after it has begun to lead."""
+        self._leads = count
+
+    def began_to_lead(self, node: NodeId, group: GroupId, term: Term) -> None:
+        self._world.elections += 1
+        self._world.checks.led(group, term, node)
+        if self._figure8 is not None:
+            self._figure8.began_to_lead(node, group)
+        if self._leads:
+            self._leads -= 1
+            rng = self._world.rng("traps")
+            delay_s = rng.choice((0.0, 0.01, 0.03, 0.1)) * rng.uniform(0.5, 1.5)
+            self._kill_later(node, rng.random() < 0.4, delay_s, rng.uniform(0.01, 0.5))
+
+    def follow(self, figure8: Figure8) -> None:
+        """Let this script look at what happens, from now on."""
+        self._figure8 = figure8
+        figure8.start()
+
+    def committed(self, node: NodeId, group: GroupId) -> None:
+        if self._figure8 is not None:
+            self._figure8.committed(node, group)
+
+    def at_votes(self, count: int) -> None:
+        """Restart each of the next voters, or its link to the candidate, while the vote is told;
+        and let frames come again when they are connected."""
+        self._votes = count
+
+    def granted(self, node: NodeId, candidate: NodeId) -> None:
+        if not self._votes:
+            return
+        self._votes -= 1
+        rng = self._world.rng("traps")
+        delay_s = rng.uniform(0.0, 2 * self._world.shape.sync_s + self._world.shape.delay_s[1])
+        self._world.net.repeat(node)
+        if rng.random() < 0.3:
+            self._world.loop.call_later(delay_s, self._world.net.close, node, candidate)
+        else:
+            self._kill_later(node, rng.random() < 0.6, delay_s, rng.uniform(0.001, 0.02))
+
+    def _kill_later(self, node: NodeId, power: bool, delay_s: float, down_s: float) -> None:
+        def kill() -> None:
+            if not self._world.is_quiet:
+                self._world.machines.kill(node, power=power, down_s=down_s)
+
+        self._world.loop.call_later(delay_s, kill)

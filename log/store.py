@@ -269,6 +269,12 @@ class Store:
         self._sealed_lsn = job.end_lsn
         return job
 
+    def take_respill(self) -> FlushJob | None:
+        """After a spill met a full disk: a job that writes nothing, and tries the spill again."""
+        if self._job is not None or self._pending or self.failed is not None:
+            return None
+        return self._make_job([], 0, False) if self._spiller.full and self._writer else None
+
     def sync_due_ms(self) -> int | None:
         """The time at which relaxed appends must be synced: call `take_flush` then."""
         since = self._unsynced_since_ms

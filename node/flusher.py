@@ -222,7 +222,12 @@ class Flusher:
     # checkpoints
 
     def _plan_checkpoint(self) -> None:
-        self._set_timer("checkpoint", self._checkpoint_interval_s, self._start_checkpoint)
+        self._set_timer("checkpoint", self._checkpoint_interval_s, self._checkpoint_in_time)
+
+    def _checkpoint_in_time(self) -> None:
+        if not self._failed and not self._is_out:
+            self._hand_over(self._store.take_respill())
+        self._start_checkpoint()
 
     def _start_checkpoint(self) -> None:
         assert self._loop is not None

@@ -159,3 +159,20 @@ async def test_any_fault_of_the_writer_thread_ends_the_node(
         monkeypatch.setattr(log.disk_segments, "append", broken)
         log.append([entry(2)])
         await eventually(lambda: len(failures) == 1)
+
+
+async def test_a_spill_that_met_a_full_disk_is_tried_again_while_nothing_is_appended() -> None:
+    disk = MemoryDisk()
+    config = StorageConfig(reserve_bytes=0)
+    async with flushing(disk, checkpoint_interval_s=0.02, config=config) as (_, log, failures):
+        disk.fault = lambda operation, path: (
+            OSError(errno.ENOSPC, "no space left on device") if "/groups/" in path else None
+        )
+        log.append([entry(1)])
+        await eventually(lambda: log.durable_index == 1)
+        await asyncio.sleep(0.05)
+        assert log.spilled_index == 0
+
+        disk.fault = None
+        await eventually(lambda: log.spilled_index == 1)
+        assert failures == []

@@ -15,7 +15,7 @@ def main(venv: Path, lock: Path) -> int:
         found = ".".join(map(str, sys.version_info[:3]))
         return fail(
             f"Python 3.11 or newer is needed, this is {found}.",
-            "make PYTHON=python3.11 …  (Debian: apt install python3.11; macOS: brew install python)",
+            "make PYTHON=python3.11 …  (Debian: apt install python3; macOS: brew install python)",
         )
     python = venv / "bin" / "python"
     if not python.exists() and create(venv) != 0:

@@ -28,7 +28,9 @@ class Following(Applying):
     def _on_append(self, peer: Peer, frame: memoryview) -> None:
         term, prev, prev_term, commit, count = frames.parse_append(frame)
         if term < self._SyncObj__raftCurrentTerm:
-            self._tell(peer, frames.rejection(self._SyncObj__raftCurrentTerm, prev, 0, 0))
+            # Only the term is told: should its sender lead in that term by now, naming an entry
+            # would pass for the answer to a frame of now, and send it back to the first entry.
+            self._tell(peer, frames.rejection(self._SyncObj__raftCurrentTerm, 0, 0, 0))
             return
         entries = _parse_entries(frame, prev, count, term)
         if not self._follow(peer, term):

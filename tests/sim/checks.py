@@ -42,6 +42,8 @@ class _Ledger:
     stored: dict[Identity, int] = field(default_factory=dict)
     """Identity of a batch to its base offset."""
     leaders: dict[int, NodeId] = field(default_factory=dict)
+    votes: dict[tuple[int, NodeId], set[NodeId]] = field(default_factory=dict)
+    """By term and candidate, the candidate's own included."""
     states: dict[int, int] = field(default_factory=dict)
     acked: dict[Identity, int] = field(default_factory=dict)
     acked_end: int = 0
@@ -110,9 +112,16 @@ class Checks:
                 self.violated(f"refused: {identity} is stored at {batch.base_offset}")
             ledger.end_offset = batch.base_offset + batch.count
 
-    def led(self, group: GroupId, term: Term, node: NodeId) -> None:
+    def granted(self, group: GroupId, term: Term, node: NodeId, candidate: NodeId) -> None:
+        """A node votes; it may tell so, once that is durable."""
+        self._ledgers[group].votes.setdefault((term, candidate), {candidate}).add(node)
+
+    def led(self, group: GroupId, term: Term, node: NodeId, voters: int) -> None:
         """A node says that it leads."""
         leaders = self._ledgers[group].leaders
+        votes = self._ledgers[group].votes.get((term, node), {node})
+        if 2 * len(votes) <= voters:
+            self.violated(f"one leader: {node} leads {group} by {sorted(votes)} of {voters}")
         if term not in leaders:
             self._loop.note("lead", node, group.partition, term)
         known = leaders.setdefault(term, node)

@@ -42,9 +42,9 @@ class Traps:
         """Kill each of the next leaders, soon after it has begun to lead."""
         self._leads = count
 
-    def began_to_lead(self, node: NodeId, group: GroupId, term: Term) -> None:
+    def began_to_lead(self, node: NodeId, group: GroupId, term: Term, voters: int) -> None:
         self._world.elections += 1
-        self._world.checks.led(group, term, node)
+        self._world.checks.led(group, term, node, voters)
         if self._figure8 is not None:
             self._figure8.began_to_lead(node, group)
         if self._leads:
@@ -67,7 +67,8 @@ class Traps:
         and let frames come again when they are connected."""
         self._votes = count
 
-    def granted(self, node: NodeId, candidate: NodeId) -> None:
+    def granted(self, node: NodeId, group: GroupId, term: Term, candidate: NodeId) -> None:
+        self._world.checks.granted(group, term, node, candidate)
         if not self._votes:
             return
         self._votes -= 1

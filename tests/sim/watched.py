@@ -12,9 +12,9 @@ from raft.peer import Peer
 class Watcher(Protocol):
     """Who is told."""
 
-    def began_to_lead(self, node: NodeId, group: GroupId, term: Term) -> None: ...
+    def began_to_lead(self, node: NodeId, group: GroupId, term: Term, voters: int) -> None: ...
 
-    def granted(self, node: NodeId, candidate: NodeId) -> None: ...
+    def granted(self, node: NodeId, group: GroupId, term: Term, candidate: NodeId) -> None: ...
 
 
 def watched(base: type[RaftGroup], watcher: Watcher) -> type[RaftGroup]:
@@ -23,10 +23,10 @@ def watched(base: type[RaftGroup], watcher: Watcher) -> type[RaftGroup]:
     class Watched(base):  # type: ignore[valid-type,misc]
         def _begin_to_lead(self) -> None:
             super()._begin_to_lead()
-            watcher.began_to_lead(self.node, self.id, self.term)
+            watcher.began_to_lead(self.node, self.id, self.term, len(self.voters))
 
         def grant(self, candidate: Peer) -> None:
             super().grant(candidate)
-            watcher.granted(self.node, candidate.node)
+            watcher.granted(self.node, self.id, self.term, candidate.node)
 
     return Watched

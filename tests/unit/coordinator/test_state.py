@@ -237,6 +237,18 @@ def test_a_deletion_sent_again_spares_a_new_topic_of_the_same_name() -> None:
     assert cluster.state.topics["orders"] is new
 
 
+def test_a_deletion_sent_twice_spares_the_topic_that_got_the_name_meanwhile() -> None:
+    cluster = Cluster()
+    cluster.do(CreateTopic("orders"))
+    deletion = DeleteTopic("orders", str(cluster.topic("orders").id))
+    cluster.do(deletion)
+    cluster.do(CreateTopic("orders"))
+
+    cluster.refuses(deletion, UnknownTopic)
+
+    assert "orders" in cluster.state.topics
+
+
 def test_a_topic_yet_to_be_heard_of_is_not_deleted() -> None:
     cluster = Cluster()
 

@@ -207,3 +207,35 @@ def test_what_has_applied_is_no_longer_held_in_flight() -> None:
     leader.admit(batch(), 1)
 
     assert leader.appender.in_flight == 0
+
+
+# refused proposals
+
+
+def test_what_is_withdrawn_was_never_admitted() -> None:
+    leader = Leader()
+    leader.admit(batch(2, producer=1))
+    leader.admit(batch(1), 7)
+    leader.propose()
+    appender = leader.appender
+    appender.admit(batch(3, producer=1, sequence=2))
+    appender.admit(batch(1), 8)
+    appender.admit(batch(1, producer=2))
+
+    appender.withdraw()
+
+    assert appender.next_offset == 3
+    assert appender.admit(batch(1), 8) == Admitted(3, 1)  # type: ignore[arg-type]
+    assert isinstance(appender.admit(batch(1, producer=1, sequence=2)), Admitted)
+    assert isinstance(appender.admit(batch(1, producer=2)), Admitted)
+    assert isinstance(appender.admit(batch(1), 7), Duplicate)
+
+
+def test_an_epoch_that_is_withdrawn_fences_nobody() -> None:
+    leader = Leader()
+    leader.store(batch(producer=1))
+    leader.appender.admit(batch(producer=1, epoch=1))
+
+    leader.appender.withdraw()
+
+    assert leader.store(batch(producer=1, sequence=1)) == 1

@@ -95,6 +95,10 @@ def _power_majority(world: World, rng: random.Random) -> None:
         world.machines.kill(node, power=True, down_s=rng.uniform(0.05, 0.8))
 
 
+def _wipe(world: World, rng: random.Random) -> None:
+    world.machines.wipe(_target(world, rng), rng.uniform(0.05, 1.0))
+
+
 def _isolate(world: World, rng: random.Random) -> None:
     """Links closed, so that everybody knows."""
     node, seconds = _target(world, rng), rng.uniform(0.1, 2.5)
@@ -207,6 +211,7 @@ FAULTS: dict[str, tuple[Callable[[World, random.Random], None], int]] = {
     "power-all": (_power_all, 6),
     "power-while-syncing": (_power_while_syncing, 6),
     "power-majority": (_power_majority, 4),
+    "wipe": (_wipe, 2),
     "isolate": (_isolate, 5),
     "partition": (_partition, 6),
     "partition-leader": (_partition_leader, 8),

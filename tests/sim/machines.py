@@ -27,6 +27,8 @@ class Machine:
     speed: DiskSpeed
     process: Process | None = None
     clock_ahead_ms: int = 0
+    is_wiped: bool = False
+    """It came back with an empty disk: no voter any more, whatever its name says."""
 
 
 class Machines:
@@ -112,6 +114,20 @@ class Machines:
         self._world.loop.note("start", node)
         self._world.net.process_started(node)
 
+    def wipe(self, node: NodeId, down_s: float) -> None:
+        """Kill a node, and bring it back with an empty disk; only one in a run."""
+        if self.wiped():
+            return
+        self.kill(node, power=True, down_s=down_s)
+        machine = self._machines[node]
+        if machine.process is None:
+            self._world.loop.note("wipe", node)
+            machine.disk = self._disk()
+            machine.is_wiped = True
+
+    def wiped(self) -> list[NodeId]:
+        return [node for node, machine in self._machines.items() if machine.is_wiped]
+
     def pause(self, node: NodeId, seconds: float) -> None:
         process = self.process(node)
         if process is not None:
@@ -153,6 +169,9 @@ class Machines:
                     replica.raft.transfer_leadership()
 
     def _machine(self, node: NodeId) -> Machine:
+        return Machine(node, self._disk(), DiskSpeed(sync_s=self._world.shape.sync_s))
+
+    def _disk(self) -> SimDisk:
         disk = SimDisk()
         disk.lies = self._world.mutant.disk_lies
-        return Machine(node, disk, DiskSpeed(sync_s=self._world.shape.sync_s))
+        return disk

@@ -71,6 +71,7 @@ MUTANTS = {
         Mutant("ready-before-noop", group=groups.ReadyBeforeNoop),
         Mutant("commit-index-believed", group=groups.CommitIndexBelieved),
         Mutant("votes-counted-twice", group=groups.VotesCountedTwice),
+        Mutant("wiped-disk-votes", group=groups.WipedDiskVotes),
         Mutant("reads-unconfirmed", group=groups.ReadsUnconfirmed),
         Mutant("discarded-means-applied", group=groups.DiscardedMeansApplied),
         Mutant("dedup-forgotten", appender=_ForgetsRequests),

@@ -72,7 +72,8 @@ class Process:
             self.cluster.raft = self.host.start_group(
                 CLUSTER_GROUP, self.world.voters, self.cluster, bootstrap=True, created_ms=EPOCH_MS
             )
-            self.time.call_soon(Registrar(self).look)
+            if not self.machine.is_wiped:
+                self.time.call_soon(Registrar(self).look)
         else:
             for group in self.world.groups:
                 self.start_replica(group, self.world.voters, EPOCH_MS, None)

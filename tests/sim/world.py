@@ -18,6 +18,7 @@ from tests.sim.machines import Machines
 from tests.sim.managed import Admin, Ended
 from tests.sim.mutants import Mutant
 from tests.sim.net import Net
+from tests.sim.process import Process
 from tests.sim.requests import Publish
 from tests.sim.shape import Shape, make_shape
 from tests.sim.traps import Traps
@@ -167,7 +168,7 @@ class World:
         if not self.loop.run_until(until + HEALED_S, self._is_settled):
             self.checks.violated("alive:", self._unsettled())
         self.checks.acks = before
-        for process in self.machines.running():
+        for process in self._members():
             if process.cluster is not None:
                 process.cluster.check_state()
                 self.checks.log_is(process.node, CLUSTER_GROUP, process.store.group(CLUSTER_GROUP))
@@ -183,9 +184,9 @@ class World:
         for client in self.clients:
             if not client.idle:
                 return f"client {client.number} is not acked"
-        processes = self.machines.running()
-        if len(processes) < len(self.nodes):
+        if len(self.machines.running()) < len(self.nodes):
             return "a node is down"
+        processes = self._members()
         if self.shape.managed:
             if not self.admin.idle:
                 return "the admin is not answered"
@@ -206,6 +207,10 @@ class World:
             if found:
                 return found
         return ""
+
+    def _members(self) -> list[Process]:
+        """The processes that take part: a wiped node does not."""
+        return [p for p in self.machines.running() if not p.machine.is_wiped]
 
     def _unsettled_group(self, group: GroupId, rafts: list[RaftGroup]) -> str:
         ends = {(raft.applied_index, str(raft.leader)) for raft in rafts}

@@ -19,7 +19,7 @@ from delivery.producers import (
     newest_first,
 )
 from goqueue.wire.batch import RecordBatch
-from goqueue.wire.errors import PayloadTooLarge
+from goqueue.wire.errors import OutOfOrder, PayloadTooLarge
 from goqueue.wire.types import Index, Offset
 
 NOT_PROPOSED = Index(0)
@@ -142,16 +142,20 @@ class Appender:
         if batch.producer_epoch > epoch:
             check_sequence(0, sequence)
             return None
+        if applied is not None and applied.epoch != epoch:
+            applied = None
+        expected = _expected(pending, applied)
+        if sequence == expected:
+            return None
         for flying in reversed(pending or ()):
             same = flying.stored.base_sequence == sequence and flying.stored.count == batch.count
             if same and flying.epoch == epoch:
                 return Duplicate(flying.stored.base_offset, batch.count, flying.flight.index)
-        if applied is not None and applied.epoch == epoch:
+        if applied is not None:
             original = find_duplicate(newest_first(applied.batches), sequence, batch.count)
             if original is not None:
                 return Duplicate(original.base_offset, batch.count, None)
-        check_sequence(_expected(pending, applied), sequence)
-        return None
+        raise OutOfOrder(expected, sequence)
 
     def _judge_request(self, batch: RecordBatch, request_id: int) -> Duplicate | None:
         flying = self._requests.get(request_id)

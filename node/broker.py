@@ -19,6 +19,7 @@ from coordinator.commands import (
 from coordinator.state import Topic
 from coordinator.topics import HOUR_MS
 from goqueue.wire.errors import (
+    GoQueueError,
     NoQuorum,
     NotLeader,
     OffsetOutOfRange,
@@ -296,8 +297,12 @@ class NodeBroker:
         assert isinstance(granted, ProducerAllocated), "what this command results in"
         return granted.producer_id, granted.epoch
 
-    def check_producer(self, producer_id: int, epoch: int) -> None:
-        self._cluster.state.check_producer(producer_id, epoch)
+    async def check_producer(self, producer_id: int, epoch: int) -> None:
+        try:
+            self._cluster.state.check_producer(producer_id, epoch)
+        except GoQueueError:  # another node may just have given this identity out
+            await self._cluster.refresh()
+            self._cluster.state.check_producer(producer_id, epoch)
 
     # the node itself
 

@@ -26,7 +26,6 @@ from node.config_option import (
 )
 
 MIB = 1 << 20
-GIB = 1 << 30
 LOOPBACK = "127.0.0.1"
 
 
@@ -107,8 +106,8 @@ class HttpConfig:
         parse=size_bytes,
         unit="bytes",
         low=1024,
-        high=1 * GIB,
-        why="a larger body is 413; bounds the memory of one request",
+        high=24 * MIB,
+        why="a larger body is 413; bounds one request's memory, and fits the peer link's 32 MiB",
     )
     slow_sender_ms: int = option(
         10_000,

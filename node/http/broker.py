@@ -287,7 +287,7 @@ class Broker(Protocol):
         producer id with the next epoch."""
         ...
 
-    def check_producer(self, producer_id: int, epoch: int) -> None:
+    async def check_producer(self, producer_id: int, epoch: int) -> None:
         """Raises `NotFound` for an id never given out, `ProducerFenced` for an epoch that a newer
         `init_producer` has replaced; from the applied cluster state of this node."""
         ...

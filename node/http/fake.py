@@ -222,7 +222,7 @@ class FakeBroker:
             self._transactional[transactional_id] = (producer, 0)
         return producer, 0
 
-    def check_producer(self, producer_id: int, epoch: int) -> None:
+    async def check_producer(self, producer_id: int, epoch: int) -> None:
         if not 0 < producer_id < self._next_producer:
             raise NotFound(f"no producer {producer_id}", producer_id=producer_id)
         current = max((e for p, e in self._transactional.values() if p == producer_id), default=0)

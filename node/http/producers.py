@@ -52,5 +52,5 @@ async def heartbeat(call: Call) -> web.Response:
     if not (text.isascii() and text.isdigit() and len(text) <= 19):
         raise BadRequest(f"bad producer id {text[:40]!r}: want a number")
     beat = await call.document(_BEAT)
-    call.broker.check_producer(int(text), beat.epoch)
+    await call.broker.check_producer(int(text), beat.epoch)
     return answer(ProducerAlive("ok", True))

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+import node.trace
 from goqueue.wire.batch import Record, encode_batch
 from goqueue.wire.errors import (
     BadRequest,
@@ -229,7 +230,7 @@ async def test_bad_requests_are_refused_by_name() -> None:
         with pytest.raises(NotFound):
             await broker.message_trace("t", 0, Offset(0))
         with pytest.raises(NotFound):
-            broker.check_producer(99, 0)
+            await broker.check_producer(99, 0)
 
 
 async def test_a_fenced_producer_is_told_so() -> None:
@@ -239,9 +240,9 @@ async def test_a_fenced_producer_is_told_so() -> None:
         again, second = await broker.init_producer("billing")
 
         assert (again, second) == (producer, first + 1)
-        broker.check_producer(producer, second)
+        await broker.check_producer(producer, second)
         with pytest.raises(ProducerFenced):
-            broker.check_producer(producer, first)
+            await broker.check_producer(producer, first)
 
 
 async def test_a_full_disk_refuses_publishes_and_serves_reads() -> None:
@@ -279,6 +280,25 @@ async def test_the_first_failed_sync_fails_the_node() -> None:
         assert len(failures) == 1
         assert "storage failed" in (node.broker.alive() or "")
         assert not node.broker.ready().ready
+
+
+async def test_a_restart_is_not_taken_for_the_time_of_replication(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(node.trace, "NOTABLE_MS", 0)
+    disk = MemoryDisk()
+    async with running(disk) as only:
+        await only.broker.create_topic("t", {})
+        await append(only, "a")
+        first = (await only.broker.message_trace("t", 0, Offset(0))).events[1]
+
+    async with running(disk) as only:
+        await eventually(lambda: only.broker.list_topics() == ["t"])
+        await append(only, "b")
+        later = (await only.broker.message_trace("t", 0, Offset(0))).events[1]
+
+    assert "time" not in first.attributes
+    assert later.attributes["time"] == "at_latest"
 
 
 async def test_views_tell_what_there_is() -> None:

@@ -33,6 +33,7 @@ class Publisher:
 
     async def __aenter__(self) -> Publisher:
         await self._producer.__aenter__()
+        await self._producer.identify()  # a cluster that takes no writes says so now
         return self
 
     async def __aexit__(

@@ -208,9 +208,12 @@ class AsyncClient:
             raise PublishFailed(results)
         return published
 
-    async def init_producer(self, transactional_id: str | None = None) -> ProducerIdentity:
+    async def init_producer(
+        self, transactional_id: str | None = None, *, timeout_s: float | None = None
+    ) -> ProducerIdentity:
         """An identity from the cluster. The same `transactional_id` gets the same producer id with
-        the next epoch, which fences whoever had it before."""
+        the next epoch, which fences whoever had it before. `timeout_s` bounds the call with all
+        its repeats, in place of the client's own bound."""
         body = {} if transactional_id is None else {"transactional_id": transactional_id}
         answer = await self._transport.request(
             "POST",
@@ -218,6 +221,7 @@ class AsyncClient:
             body=msgspec.json.encode(body),
             headers=JSON,
             repeatable=True,  # an id too many costs nothing
+            timeout_s=timeout_s,
         )
         return _decode(answer.body, ProducerIdentity)
 

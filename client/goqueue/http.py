@@ -113,31 +113,31 @@ class Transport:
 
         `wait_s` is how long the server was asked to wait, added to every timeout. Raises the
         server's error, `ConnectionFailed`, or, where the request may have happened, `Timeout` or
-        `OutcomeUnknown`.
+        `OutcomeUnknown`. Where time ran out over repeats, it is the server's last error that is
+        raised: it tells why there were repeats.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (self.timeout_s if timeout_s is None else timeout_s) + wait_s
         maybe_happened = False
+        told: GoQueueError | None = None
         for attempt in range(1, self.retry.attempts_max + 1):
             left_s = max(TIMEOUT_S_MIN, deadline - loop.time())
+            is_cut_short = left_s < self.attempt_timeout_s + wait_s
             try:
-                return await self._ask(
-                    method,
-                    path,
-                    params,
-                    body,
-                    headers,
-                    min(left_s, self.attempt_timeout_s + wait_s),
-                )
+                attempt_s = min(left_s, self.attempt_timeout_s + wait_s)
+                return await self._ask(method, path, params, body, headers, attempt_s)
             except GoQueueError as error:
                 maybe_happened |= error.outcome == "unknown"
                 pause_s = self._pause_s(error, attempt)
                 left_s = deadline - loop.time()
                 may_repeat = error.retriable and (repeatable or error.outcome == "none")
                 if not may_repeat or attempt == self.retry.attempts_max or pause_s >= left_s:
+                    hides_cause = is_cut_short and isinstance(error, Timeout)
+                    final = told if hides_cause and told is not None else error
                     if maybe_happened:
-                        error.outcome = "unknown"
-                    raise
+                        final.outcome = "unknown"
+                    raise final from error.__cause__
+                told = error
             await asyncio.sleep(pause_s)
         raise AssertionError("at least one attempt is made")
 

@@ -78,8 +78,7 @@ class Producer:
         self._open: dict[tuple[str, int], tuple[Batch, asyncio.TimerHandle]] = {}
         self._senders: dict[tuple[str, int], PartitionSender] = {}
         self._turns: dict[str, int] = {}
-        self._shared: Identity | None = None
-        self._identifying = asyncio.Lock()
+        self._shared: asyncio.Task[Identity] | None = None
         self._outstanding = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -152,6 +151,12 @@ class Producer:
         delivery = await self.send(topic, value, key=key, partition=partition)
         return await delivery
 
+    async def identify(self) -> None:
+        """Get the identity now rather than with the first batch, to learn at once whether the
+        cluster takes writes. Raises what `AsyncClient.init_producer` raises."""
+        if self._idempotent:
+            await self._identify(False, self._client.transport.timeout_s)
+
     async def flush(self) -> None:
         """Send all that is accepted now and wait until each is stored or has failed.
 
@@ -174,6 +179,8 @@ class Producer:
                 timer.cancel()
             for sender in self._senders.values():
                 await sender.stop()
+            if self._shared is not None:
+                self._shared.cancel()
 
     async def _partition_count(self, topic: str) -> int:
         counts = self._client.partition_counts
@@ -236,17 +243,26 @@ class Producer:
         if self._outstanding == 0:
             self._idle.set()
 
-    async def _identify(self, fresh: bool) -> Identity:
+    async def _identify(self, fresh: bool, timeout_s: float) -> Identity:
         """Partitions share a producer id, as sequences are counted for each partition; one that
-        has to start over gets an id of its own."""
+        has to start over gets an id of its own. Those that wait for the same answer share its
+        failure, each with an error of its own."""
         if fresh:
-            given = await self._client.init_producer()
-            return Identity(given.producer_id, given.epoch)
-        async with self._identifying:
-            if self._shared is None:
-                given = await self._client.init_producer()
-                self._shared = Identity(given.producer_id, given.epoch)
-        return Identity(self._shared.producer_id, self._shared.epoch)
+            return await self._new_identity(timeout_s)
+        if self._shared is None:
+            self._shared = asyncio.create_task(self._new_identity(timeout_s))
+        asked = self._shared
+        try:
+            shared = await asyncio.shield(asked)
+        except GoQueueError as error:
+            if self._shared is asked:
+                self._shared = None  # the next one asks again
+            raise GoQueueError.from_body(error.to_body()) from error
+        return Identity(shared.producer_id, shared.epoch)
+
+    async def _new_identity(self, timeout_s: float) -> Identity:
+        given = await self._client.init_producer(timeout_s=timeout_s)
+        return Identity(given.producer_id, given.epoch)
 
 
 def _check(message: Accepted) -> None:

@@ -19,6 +19,9 @@ from goqueue.http import Transport, join
 from goqueue.publishing import BATCH, BatchResult, decode_results
 
 REQUEST_BATCHES_MAX = 16
+IDENTITY_GRACE_S = 1.0
+"""Asking for an identity ends by itself in time, and then says why; this is for when it doesn't."""
+TIME_UP_S = 0.001
 
 log = logging.getLogger(__name__)
 
@@ -42,11 +45,11 @@ class PartitionSender:
         topic: str,
         partition: int,
         options: SendOptions,
-        identify: Callable[[bool], Awaitable[Identity]] | None,
+        identify: Callable[[bool, float], Awaitable[Identity]] | None,
         on_done: Callable[[Batch, GoQueueError | None], None],
     ) -> None:
-        """`identify(fresh)` gives an identity, one that nobody has used yet if `fresh`; without it
-        batches have none, and a batch whose outcome is unknown fails."""
+        """`identify(fresh, timeout_s)` gives an identity, one that nobody has used yet if `fresh`;
+        without it batches have none, and a batch whose outcome is unknown fails."""
         self._transport = transport
         self._topic = topic
         self._partition = partition
@@ -55,6 +58,7 @@ class PartitionSender:
         self._on_done = on_done
         self._identity: Identity | None = None
         self._used_identity = False
+        self._cause: GoQueueError | None = None  # of the last failure since something went well
         self._queue: deque[Batch] = deque()
         self._task: asyncio.Task[None] | None = None
 
@@ -119,22 +123,28 @@ class PartitionSender:
                     other.attempts_unknown += its.failure is None or its.failure.outcome != "none"
                 return self._failed(batch, result.failure)
             self._queue.popleft()
+            self._cause = None
             batch.deliver(self._topic, self._partition, result.offset, result.duplicate)
             self._on_done(batch, None)
         return True
 
     async def _known_identity(self) -> Identity | None:
         if self._identify is not None and self._identity is None:
+            left_s = self._left_s(self._queue[0])
+            if left_s <= TIME_UP_S:
+                raise Timeout("not sent in time", outcome="none")
             try:
-                async with asyncio.timeout_at(self._deadline(self._queue[0])):
-                    self._identity = await self._identify(self._used_identity)
+                async with asyncio.timeout(left_s + IDENTITY_GRACE_S):
+                    self._identity = await self._identify(self._used_identity, left_s)
             except TimeoutError:
-                raise Timeout("no producer id in time") from None
+                raise Timeout("no producer id in time", outcome="none") from None
             self._used_identity = True
         return self._identity
 
-    def _deadline(self, batch: Batch) -> float:
-        return batch.started_s + self._options.delivery_timeout_s
+    def _left_s(self, batch: Batch) -> float:
+        """How long the batch may still take; something, so that a last attempt is made."""
+        deadline_s = batch.started_s + self._options.delivery_timeout_s
+        return max(TIME_UP_S, deadline_s - asyncio.get_running_loop().time())
 
     def _next_request(self, identity: Identity | None) -> list[Batch]:
         """As many whole batches as fit; one by one without identity, so that a repeat repeats
@@ -156,22 +166,22 @@ class PartitionSender:
         return batches
 
     async def _post(self, batches: list[Batch]) -> list[BatchResult]:
-        left_s = self._deadline(batches[0]) - asyncio.get_running_loop().time()
         answer = await self._transport.request(
             "POST",
             join("topics", self._topic, "partitions", self._partition, "messages"),
             body=b"".join(batch.encoded or b"" for batch in batches),
             headers=BATCH,
             repeatable=self._identify is not None,
-            timeout_s=max(0.001, left_s),
+            timeout_s=self._left_s(batches[0]),
         )
         return decode_results(answer, len(batches))
 
     def _failed(self, batch: Batch, error: GoQueueError) -> bool:
         """Decide what an error means for the first batch of the queue; as `_send_next` answers."""
-        in_time = asyncio.get_running_loop().time() < self._deadline(batch)
+        in_time = self._left_s(batch) > TIME_UP_S
         never_stored = batch.attempts_unknown == 0 and error.outcome == "none"
         if in_time and error.retriable and (never_stored or self._identify is not None):
+            self._cause = error
             return False
         if in_time and never_stored and _is_forgotten(error):
             self._start_over()
@@ -181,6 +191,11 @@ class PartitionSender:
         if never_stored and isinstance(error, PayloadTooLarge) and len(batch.accepted) > 1:
             self._queue.extendleft(reversed(batch.halves()))
             return True
+        if isinstance(error, Timeout) and self._cause is not None:
+            error = GoQueueError.from_body(self._cause.to_body())  # why it took so long
+            error.outcome = "none" if never_stored else "unknown"
+        else:
+            self._cause = error
         if batch.attempts_unknown:
             error.outcome = "unknown"
         self._end(batch, error)

@@ -92,6 +92,7 @@ class FakeCluster:
         self.bodies: list[bytes] = []
         self.value_bytes_max = 1 << 20
         self.auto_create = False
+        self.refusing_producers: GoQueueError | None = None
         self.producer_ids = count(1000)
         self.clock_ms = count(START_MS, 10)
         self.holding = asyncio.Event()
@@ -292,6 +293,8 @@ class FakeCluster:
         )
 
     async def _init_producer(self, request: web.Request) -> web.Response:
+        if self.refusing_producers is not None:
+            raise self.refusing_producers
         return web.json_response({"producer_id": next(self.producer_ids), "epoch": 0})
 
     async def _cluster(self, request: web.Request) -> web.Response:

@@ -363,6 +363,52 @@ async def test_an_identity_that_can_not_be_had_fails_the_batch_with_outcome_none
     assert error.outcome == "none"
 
 
+async def test_a_producer_that_gets_no_identity_tells_why(
+    client: AsyncClient, cluster: FakeCluster
+) -> None:
+    cluster.create("orders", 3)
+    await client.partition_counts.get("orders")
+    cluster.refusing_producers = NoQuorum(retriable=True)
+    producer = client.producer(linger_ms=0, delivery_timeout_s=0.3)
+
+    with pytest.raises(NoQuorum):
+        await producer.identify()
+    deliveries = [await producer.send("orders", "v", partition=n) for n in range(3)]
+    with pytest.raises(NoQuorum):
+        await producer.close()
+
+    errors = [delivery.exception() for delivery in deliveries]
+    assert [type(error) for error in errors] == [NoQuorum] * 3
+    assert len(set(map(id, errors))) == 3
+
+
+async def test_partitions_share_an_identity_that_is_asked_for_once(
+    client: AsyncClient, cluster: FakeCluster
+) -> None:
+    cluster.create("orders", 3)
+
+    async with client.producer(linger_ms=0) as producer:
+        for number in range(3):
+            await producer.send("orders", "v", partition=number)
+
+    assert cluster.paths("POST").count("/v1/producers/init") == 1
+
+
+async def test_a_batch_refused_until_its_time_is_up_fails_with_the_refusal(
+    client: AsyncClient, cluster: FakeCluster
+) -> None:
+    cluster.create("orders", 1)
+    cluster.faults.extend([NoQuorum(), Fault.HANG])
+
+    producer = client.producer(linger_ms=0, delivery_timeout_s=0.2)
+    delivery = await producer.send("orders", "v")
+    with pytest.raises(NoQuorum) as failed:
+        await producer.close()
+
+    assert failed.value.outcome == "unknown"
+    assert delivery.exception() is failed.value
+
+
 # bounds and ends
 
 

@@ -33,6 +33,8 @@ from goqueue.outgoing import Text
 from goqueue.producer import Producer
 from goqueue.reading import Time
 
+CANCEL_S_MAX = 1.0
+
 T = TypeVar("T")
 
 
@@ -46,12 +48,14 @@ class LoopThread:
         self._closed = False
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The coroutine's result; interrupting the wait cancels it."""
-        future = asyncio.run_coroutine_threadsafe(work, self._started(work))
+        """The coroutine's result; interrupting the wait cancels it and waits for its end."""
+        loop, ended = self._started(work), threading.Event()
+        future = asyncio.run_coroutine_threadsafe(_telling(work, ended), loop)
         try:
             return future.result()
         except BaseException:
-            future.cancel()
+            if future.cancel():
+                ended.wait(CANCEL_S_MAX)
             raise
 
     def stop(self) -> None:
@@ -400,6 +404,13 @@ class BlockingProducer:
 
 
 _CHUNK_MESSAGES = 500
+
+
+async def _telling(work: Coroutine[Any, Any, T], ended: threading.Event) -> T:
+    try:
+        return await work
+    finally:
+        ended.set()
 
 
 async def _next(runs: AsyncGenerator[list[Message], None]) -> list[Message] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -127,6 +128,24 @@ def test_an_iteration_may_be_left_and_the_client_closed(served: tuple[FakeCluste
     assert threading.active_count() == before - 1
     with pytest.raises(Closed):
         next(messages)
+
+
+def test_an_iteration_that_waits_may_be_interrupted(served: tuple[FakeCluster, str]) -> None:
+    cluster, url = served
+    cluster.create("orders", 1)
+    main = threading.main_thread().ident
+    assert main is not None
+
+    with Client(url) as client:
+        client.publish("orders", "v")
+        messages = client.messages("orders", follow=True)
+        assert next(messages).text == "v"
+        threading.Timer(0.2, signal.pthread_kill, [main, signal.SIGINT]).start()
+        with pytest.raises(KeyboardInterrupt) as interrupted:
+            next(messages)
+
+        assert interrupted.value.__context__ is None
+        assert client.topic("orders").partitions == 1
 
 
 def test_a_client_that_was_never_used_closes() -> None:

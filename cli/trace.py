@@ -9,6 +9,7 @@ import typer
 
 from cli.errors import EXIT_USAGE, CliError
 from cli.options import command
+from cli.output import Format
 from cli.session import Json, Session
 from goqueue.errors import GoQueueError
 from goqueue.http import join
@@ -24,7 +25,10 @@ async def trace(
         str, typer.Argument(metavar="ID", help="TOPIC:PARTITION:OFFSET.", show_default=False)
     ],
 ) -> None:
-    """Show what happened to a message: published, replicated, delivered, retained until when."""
+    """Show what happened to a message: published, replicated, delivered, retained until when.
+
+    Prints a tree, in a pipe too, unless -o says json or yaml.
+    """
     try:
         found = MessageId.parse(message)
     except GoQueueError as error:
@@ -33,7 +37,10 @@ async def trace(
         ) from None
     async with session:
         answer = await session.get(join("messages", found, "timeline"))
-    session.output.detail(answer, lambda: print_tree(session, answer))
+    if session.given.output in (Format.json, Format.yaml):
+        session.output.record(answer)
+    else:  # a tree in a pipe too: it is what the command is for
+        print_tree(session, answer)
 
 
 def print_tree(session: Session, trace: Json) -> None:
@@ -67,7 +74,8 @@ def fact_text(name: str, value: object) -> str:
 
 def latency_text(events: list[Json]) -> str:
     """Publish to final ack, or to replication while nothing has settled the message."""
-    times = {event["event_type"]: _time(event["timestamp"]) for event in events}
+    told = {event["event_type"]: event for event in events}
+    times = {name: _time(event["timestamp"]) for name, event in told.items()}
     began = times.get("PUBLISHED")
     for name, meaning in (
         ("ACKNOWLEDGED", "final ack"),
@@ -75,9 +83,11 @@ def latency_text(events: list[Json]) -> str:
         ("DEAD", "dead letter"),
         ("REPLICATED", "replicated"),
     ):
-        if began is not None and name in times:
+        known = told.get(name, {}).get("attributes", {}).get("time")
+        if began is not None and name in times and known != "not_recorded":
             seconds = (times[name] - began).total_seconds()
-            return f"{seconds:.3f}s (publish to {meaning})"
+            bound = "at most " * (known == "at_latest")
+            return f"{bound}{seconds:.3f}s (publish to {meaning})"
     return "-"
 
 

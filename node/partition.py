@@ -91,6 +91,7 @@ class PartitionHost:
         self._queue: AppendQueue | None = None
         self._applied = Index(0)
         self._applied_times: deque[tuple[Index, int]] = deque(maxlen=APPLIED_TIMES_MAX)
+        self._found_index = log.last_index  # up to here entries are applied again, not first
         self._waiters: set[asyncio.Future[None]] = set()
         self._leader_waiters: set[asyncio.Future[None]] = set()
         self._snapshot_index = Index(0)
@@ -170,7 +171,8 @@ class PartitionHost:
     def apply(self, entry: Entry) -> object:
         self.state.apply(entry)
         self._applied = entry.index
-        self._applied_times.append((entry.index, self._parts.wall_ms()))
+        if entry.index > self._found_index:
+            self._applied_times.append((entry.index, self._parts.wall_ms()))
         if entry.kind == EntryKind.RECORDS:
             self._wake(self._waiters)
         elif entry.kind == EntryKind.TRIM:

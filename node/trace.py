@@ -2,6 +2,8 @@
 
 PUBLISHED is the entry itself; REPLICATED's nodes come from what later entries' frames say every
 voter had matched, or, at the log's tail, from the live leader; RETAINED follows from the topic.
+When a message was replicated is remembered for the newest entries. For another, the next entry's
+time is the latest it can have been; `time` says so where it came much later.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from node.http.broker import MessageTrace, TraceEvent
 from node.partition import PartitionHost
 from node.partition_reader import stored_batches
 
+NOTABLE_MS = 1000
+"""A later entry's time is told as it stands when it came sooner than this after the message."""
 LATER_ENTRIES_MAX = 256
 """Frames after the message's that are looked at for who had it; the leader knows the rest."""
 
@@ -31,12 +35,12 @@ def trace_message(host: PartitionHost, offset: Offset) -> rpc.TraceAnswer:
             f"no message at offset {offset}", topic=host.topic, partition=host.id.partition
         )
     batch, row = found
-    events = [_published(entry, batch, row), _replicated(host, entry)]
+    replicated = _replicated(host, entry)
+    expiry: Attributes = {"expires": "never"}
     if host.config.retention_ms >= 0:
-        expires_ms = entry.time_ms + host.config.retention_ms
-        events.append((entry.time_ms, "RETAINED", {"expires_ms": expires_ms}))
-    else:
-        events.append((entry.time_ms, "RETAINED", {"expires": "never"}))
+        expiry = {"expires_ms": entry.time_ms + host.config.retention_ms}
+    retained = (replicated[0], "RETAINED", expiry)
+    events = [_published(entry, batch, row), replicated, retained]
     return rpc.TraceAnswer(batch.message_ids()[row], events)
 
 
@@ -85,7 +89,19 @@ def _replicated(host: PartitionHost, entry: Entry) -> Event:
                 if match >= entry.index
             ]
             if len(nodes) >= majority:
-                return frame.time_ms, "REPLICATED", {"nodes": nodes}
+                return _when(host, entry, frame.time_ms, nodes)
         index = Index(later[-1].index + 1)
     now: list[str] = [node for node, match in host.matches().items() if match >= entry.index]
-    return max(entry.time_ms, host.applied_ms(entry.index)), "REPLICATED", {"nodes": now}
+    return _when(host, entry, None, now)
+
+
+def _when(host: PartitionHost, entry: Entry, latest_ms: int | None, nodes: list[str]) -> Event:
+    """REPLICATED at the time remembered, else at the latest possible one."""
+    applied_ms = host.applied_ms(entry.index)
+    if applied_ms:
+        return max(entry.time_ms, applied_ms), "REPLICATED", {"nodes": nodes}
+    if latest_ms is None:
+        return entry.time_ms, "REPLICATED", {"nodes": nodes, "time": "not_recorded"}
+    if latest_ms - entry.time_ms < NOTABLE_MS:
+        return latest_ms, "REPLICATED", {"nodes": nodes}
+    return latest_ms, "REPLICATED", {"nodes": nodes, "time": "at_latest"}

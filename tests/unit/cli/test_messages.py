@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.trace import latency_text
 from tests.unit.cli.conftest import T0_MS, Shell
 
 
@@ -240,6 +241,35 @@ def test_a_trace_is_a_tree(topic: Shell) -> None:
         "Delivery Attempts: 0",
         "Total Latency: 0.000s (publish to replicated)",
     ]
+
+
+def test_a_trace_is_a_tree_in_a_pipe_too_unless_told_otherwise(topic: Shell) -> None:
+    topic.ok("produce", "t", "-m", "x", "-p", "2")
+
+    assert topic.ok("trace", "t:2:0") == topic.ok("trace", "t:2:0", "-o", "table")
+    assert json.loads(topic.ok("trace", "t:2:0", "-o", "json"))["offset"] == 0
+    assert "offset: 0\n" in topic.ok("trace", "t:2:0", "-o", "yaml")
+
+
+@pytest.mark.parametrize(
+    ("attributes", "text"),
+    [
+        ({}, "5.413s (publish to replicated)"),
+        ({"time": "at_latest"}, "at most 5.413s (publish to replicated)"),
+        ({"time": "not_recorded"}, "-"),
+    ],
+)
+def test_a_latency_says_how_well_it_is_known(attributes: dict[str, str], text: str) -> None:
+    events = [
+        {"event_type": "PUBLISHED", "timestamp": "2025-01-15T10:30:00.000Z", "attributes": {}},
+        {
+            "event_type": "REPLICATED",
+            "timestamp": "2025-01-15T10:30:05.413Z",
+            "attributes": attributes,
+        },
+    ]
+
+    assert latency_text(events) == text
 
 
 def test_a_trace_of_nothing_is_not_found_and_of_nonsense_a_usage_error(topic: Shell) -> None:

@@ -113,6 +113,13 @@ class Call:
             await self.broker.ensure_topic(topic)
             return self.broker.partition_count(topic)
 
+    async def readable_partition_count(self, topic: str) -> int:
+        """The topic's partitions, of one that another node has just created too; creates none."""
+        try:
+            return self.broker.partition_count(topic)
+        except UnknownTopic:
+            return len((await self.broker.topic(topic)).partitions)
+
     def query_int(self, name: str, default: int, low: int, high: int) -> int:
         """A whole number; above `high` it is cut to it, below `low` it is refused."""
         text = self.query.get(name, "")

@@ -104,7 +104,7 @@ async def read_topic(call: Call) -> web.Response:
     window = _window(call)
     limits = call.limits
     limit = call.query_int("limit", limits.read_records_default, 1, limits.read_records_max)
-    count = call.broker.partition_count(topic)
+    count = await call.readable_partition_count(topic)
     starts = _starts(call.query.get("offsets", ""), count)
     bytes_max = limits.read_bytes_max // count + 1
 
@@ -223,7 +223,7 @@ async def _start(call: Call, topic: str, partition: int, window: _Window) -> Off
 
 
 async def _end(call: Call, topic: str, partition: int) -> Offset:
-    if partition >= call.broker.partition_count(topic):
+    if partition >= await call.readable_partition_count(topic):
         raise UnknownPartition(topic, partition)
     ends = await call.broker.end_offsets(topic)
     if partition not in ends:

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from goqueue.wire.batch import BATCH_MEDIA_TYPE, RecordBatch, encode_columns
+from goqueue.wire.errors import UnknownTopic
 from goqueue.wire.stream import decode_frames
 from node.http.times import format_time
 
@@ -282,6 +283,27 @@ async def test_the_timeline_lists_events_in_order(client, orders, broker):
 async def test_bad_message_ids_are_400(client, orders, text):
     assert (await client.get(f"/messages/{text}")).status == 400
     assert (await client.get(f"/messages/{text}/timeline")).status == 400
+
+
+@pytest.mark.parametrize(
+    "path", ["/topics/orders/messages", "/topics/orders/partitions/0/messages?offset=latest"]
+)
+async def test_a_topic_that_another_node_just_created_is_read(
+    client, orders, broker, monkeypatch, path
+):
+    def not_known_yet(topic: str) -> int:
+        raise UnknownTopic(topic)
+
+    await append(broker, "a")
+    monkeypatch.setattr(broker, "partition_count", not_known_yet)
+
+    assert (await client.get(path)).status == 200
+
+
+@pytest.mark.parametrize("path", ["/messages", "/partitions/0/messages?offset=latest"])
+async def test_reading_creates_no_topic(client, broker, path):
+    assert (await client.get(f"/topics/fresh{path}")).status == 404
+    assert broker.list_topics() == []
 
 
 async def test_a_topic_is_read_in_the_order_of_log_time_and_resumes(client, orders, broker, clock):

@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import Any, TextIO
 
 import yaml
+from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from cli.errors import plain_console
@@ -129,7 +130,7 @@ class Output:
         cells = [[self._cut(column.text(row)) for column in shown] for row in rows]
         widths = self._widths if self._widths and not header else [len(c.header) for c in shown]
         for line in cells:
-            widths = [max(width, len(cell)) for width, cell in zip(widths, line, strict=True)]
+            widths = [max(width, cell_len(cell)) for width, cell in zip(widths, line, strict=True)]
         self._widths = widths
         if header:
             self.line(_columns([column.header for column in shown], widths), style="bold")
@@ -137,9 +138,9 @@ class Output:
 
     def _cut(self, cell: str) -> str:
         text = " ".join(cell.split("\n")) if "\n" in cell else cell
-        if self.is_wide or len(text) <= CELL_CHARS_MAX:
+        if self.is_wide or cell_len(text) <= CELL_CHARS_MAX:
             return text
-        return text[: CELL_CHARS_MAX - 3] + "..."
+        return set_cell_size(text, CELL_CHARS_MAX - 3) + "..."
 
     def _write(self, text: str) -> None:
         self.stream.write(text)
@@ -183,7 +184,7 @@ def count_text(count: int, noun: str) -> str:
 
 
 def _columns(cells: Sequence[str], widths: Sequence[int]) -> str:
-    padded = (f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True))
+    padded = (set_cell_size(cell, width) for cell, width in zip(cells, widths, strict=True))
     return "  ".join(padded).rstrip()
 
 

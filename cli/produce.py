@@ -76,7 +76,7 @@ async def produce(
     ] = None,
     priority: Annotated[str | None, typer.Option(help=f"One of {', '.join(PRIORITIES)}.")] = None,
     plain: Annotated[
-        bool, typer.Option(help="Every line is a value as it stands, JSON or not.")
+        bool, typer.Option("--plain", help="Every line is a value as it stands, JSON or not.")
     ] = False,
 ) -> None:
     """Publish messages: -m, --file, or standard input, a message a line.
@@ -178,7 +178,7 @@ def _source(file: Path | None) -> Iterator[tuple[BinaryIO, _Progress]]:
             yield stream, _Progress(None, 0)
             return
         columns = (
-            TextColumn("{task.fields[count]:,} messages"),
+            TextColumn("{task.fields[count]}"),
             BarColumn(),
             DownloadColumn(binary_units=True),
             TimeRemainingColumn(),
@@ -192,11 +192,15 @@ class _Progress:
 
     def __init__(self, bar: Progress | None, size: int) -> None:
         self._bar = bar
-        self._task = bar.add_task("", total=size, count=0) if bar is not None else None
+        self._task = (
+            bar.add_task("", total=size, count=count_text(0, "message"))
+            if bar is not None
+            else None
+        )
 
     def __call__(self, size: int, count: int) -> None:
         if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, advance=size, count=count)
+            self._bar.update(self._task, advance=size, count=count_text(count, "message"))
 
 
 def _headers(pairs: list[str] | None) -> tuple[tuple[str, bytes], ...]:

@@ -44,7 +44,10 @@ AutoCreate = Annotated[
     bool | None, typer.Option(help="Create a topic on the first publish to it.", show_default=False)
 ]
 AcceptLoss = Annotated[
-    bool, typer.Option(help="Start although part of the only copy of the data is damaged.")
+    bool,
+    typer.Option(
+        "--accept-loss", help="Start although part of the only copy of the data is damaged."
+    ),
 ]
 Set = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any setting; repeat.")

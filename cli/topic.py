@@ -134,7 +134,7 @@ async def alter(
     flush_interval_ms: FlushInterval = None,
     max_message_bytes: MaxMessageBytes = None,
     label: Label = None,
-    dry_run: Annotated[bool, typer.Option(help="Show what would change; change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing.")] = False,
 ) -> None:
     """Change a topic's configuration; what isn't named stays."""
     changes = _given(
@@ -165,7 +165,7 @@ async def delete(
     session: Session,
     name: Name,
     yes: Annotated[bool, typer.Option("--yes", "-y", "--force", "-f", help="Don't ask.")] = False,
-    dry_run: Annotated[bool, typer.Option(help="Show what would go; delete nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Delete nothing.")] = False,
 ) -> None:
     """Delete a topic and its messages, on every node."""
     async with session:

@@ -7,6 +7,7 @@ import json
 
 import pytest
 import yaml
+from rich.cells import cell_len
 
 from cli.output import Column, Format, Output, bytes_text, cell_text, count_text, duration_text
 
@@ -46,6 +47,16 @@ def test_a_terminal_gets_a_table_and_a_pipe_gets_json_lines() -> None:
 
 def test_yaml_is_one_list() -> None:
     assert yaml.safe_load(printed(Format.yaml)) == ROWS
+
+
+def test_columns_stand_under_each_other_whatever_the_script() -> None:
+    stream = io.StringIO()
+    rows = [{"name": "咖啡杯", "size": 1}, {"name": "咖" * 40, "size": 2}]
+
+    Output(Format.table, stream).rows(COLUMNS, rows)
+
+    header, *lines = stream.getvalue().splitlines()
+    assert {cell_len(line[:-1]) for line in lines} == {cell_len(header[: header.index("SIZE")])}
 
 
 def test_an_empty_list_says_so_to_people_only() -> None:

@@ -97,6 +97,7 @@ class Storage:
         self._checkpointing = False
         self._flushed_at = 0.0
         self._seal_planned = False
+        self._sync_planned = False
         self.store.on_dirty = self._dirty
 
     def start(self) -> None:
@@ -130,6 +131,7 @@ class Storage:
         job = self._writing[0]
         job.sync()
         self.store.complete_flush(job)
+        self._plan_sync()
         if job.parts:
             self._flushed_at = self._time.now()
             self._plan_seal()
@@ -144,6 +146,17 @@ class Storage:
             self._begin()
         if self.store.checkpoint_due and not self._checkpointing:
             self._checkpoint()
+
+    def _plan_sync(self) -> None:
+        """Relaxed appends are synced soon, also when nothing follows them."""
+        due_ms = self.store.sync_due_ms()
+        if due_ms is not None and not self._sync_planned:
+            self._sync_planned = True
+            self._time.call_later(max(0, due_ms - self._now_ms()) / 1000, self._sync_due)
+
+    def _sync_due(self) -> None:
+        self._sync_planned = False
+        self._take()
 
     def _plan_seal(self) -> None:
         if not self._seal_planned:

@@ -75,6 +75,7 @@ class Machines:
 
     def kill(self, node: NodeId, *, power: bool, down_s: float) -> None:
         """End a node's process now, and start it again after a time."""
+        power = power and not self._world.shape.relaxed
         machine = self._machines[node]
         process, machine.process = machine.process, None
         if process is None:
@@ -101,7 +102,7 @@ class Machines:
             process.start()
         except Died:
             machine.disk.process_died()
-            if rng.random() < 0.5:
+            if rng.random() < 0.5 and not self._world.shape.relaxed:
                 self._cut_power(machine)
             self._world.loop.note("died in recovery", node)
             self._world.loop.call_later(STARTS_AGAIN_S, self._restart, node)

@@ -88,6 +88,7 @@ class Process:
     ) -> None:
         exists = group in self.store.groups()
         log = self.store.group(group) if exists else self.store.create_group(group)
+        log.relaxed = self.world.shape.relaxed
         replica = Replica(self, group, log, self.world.mutant)
         self.replicas[group] = replica
         replica.raft = self.host.start_group(

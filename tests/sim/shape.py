@@ -18,6 +18,8 @@ class Shape:
     managed: bool
     """Whether topics are made by the cluster group, and come and go, instead of `groups`."""
     clients: int
+    relaxed: bool
+    """Partitions are acked when written: processes die, and machines never lose power."""
     raft: RaftConfig
     storage: StorageConfig
     delay_s: tuple[float, float]
@@ -40,6 +42,7 @@ def make_shape(rng: random.Random) -> Shape:
         groups=rng.choice((1, 1, 2)),
         managed=rng.random() < 0.25,
         clients=rng.choice((3, 4)),
+        relaxed=rng.random() < 0.1,
         raft=_raft(rng, snapshots),
         storage=StorageConfig(
             wal_file_bytes=rng.choice((1 << 13, 1 << 15)),

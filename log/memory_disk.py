@@ -212,6 +212,14 @@ class MemoryDisk:
                 after._place(path, bytes(_survivors(self._files[number], rng, keep)))
         return after
 
+    def process_died(self) -> None:
+        """Handles and locks are gone; what is written stays, unsynced where it was."""
+        self.fault = None
+        self.open_handles = 0
+        self._handles.clear()
+        self._locks.clear()
+        self._lock_paths.clear()
+
     def clone(self) -> MemoryDisk:
         """The same live bytes, all of them synced, nothing locked: what a reboot finds."""
         after = MemoryDisk(capacity=self.capacity)

@@ -105,6 +105,10 @@ class Opening:
         self._sync_last_file(opened)
         for group, segments in opened.segments.items():
             segments.append(opened.tails[group])
+            if self._disk.exists(segments.directory):
+                # The last process may have removed segments and died before syncing that: a power
+                # cut would bring them back, below the checkpoint that is about to be declared.
+                segments.touched.add(segments.directory + "/")
             self._sync(segments)
             created = opened.state.groups[group].created_lsn
             remove_foreign_snapshots(self._disk, segments.directory, created)

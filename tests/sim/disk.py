@@ -47,10 +47,8 @@ class SimDisk(MemoryDisk):
                 raise Died(f"{operation} {path}")
 
     def process_died(self) -> None:
-        """Handles and locks are gone; what is written stays, unsynced where it was."""
         self._lives = None
-        self._handles.clear()
-        self._locks.clear()
+        super().process_died()
 
     def power_cut(self, rng: random.Random, keep: float) -> SimDisk:
         """What is left when the power comes back."""

@@ -153,9 +153,15 @@ class Producer:
 
     async def identify(self) -> None:
         """Get the identity now rather than with the first batch, to learn at once whether the
-        cluster takes writes. Raises what `AsyncClient.init_producer` raises."""
-        if self._idempotent:
+        cluster takes writes. Raises what `AsyncClient.init_producer` raises, with outcome none:
+        nothing was sent yet."""
+        if not self._idempotent:
+            return
+        try:
             await self._identify(False, self._client.transport.timeout_s)
+        except GoQueueError as error:
+            error.outcome = "none"
+            raise
 
     async def flush(self) -> None:
         """Send all that is accepted now and wait until each is stored or has failed.

@@ -368,11 +368,12 @@ async def test_a_producer_that_gets_no_identity_tells_why(
 ) -> None:
     cluster.create("orders", 3)
     await client.partition_counts.get("orders")
-    cluster.refusing_producers = NoQuorum(retriable=True)
+    cluster.refusing_producers = NoQuorum(outcome="unknown")
     producer = client.producer(linger_ms=0, delivery_timeout_s=0.3)
 
-    with pytest.raises(NoQuorum):
+    with pytest.raises(NoQuorum) as refused:
         await producer.identify()
+    assert refused.value.outcome == "none"
     deliveries = [await producer.send("orders", "v", partition=n) for n in range(3)]
     with pytest.raises(NoQuorum):
         await producer.close()

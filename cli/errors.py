@@ -1,7 +1,7 @@
 """Errors as a person at a terminal sees them: a text, a code, a hint, and a stable exit code.
 
 Exit codes: 0 done, 1 error, 2 the command line is wrong, 3 not found, 4 timeout or unavailable
-(the same command may succeed later).
+(the same command may succeed later), 130 interrupted.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ HINTS = {
     "unknown_topic": "`goqueue-cli topic list` shows the topics; `topic create NAME` makes one",
     "unknown_partition": "`goqueue-cli topic describe NAME` shows the partitions",
     "topic_exists": "`goqueue-cli topic alter NAME` changes one; `topic describe NAME` shows it",
-    "invalid_name": "names match [A-Za-z0-9][A-Za-z0-9._-]{0,248} and don't end in .dlq",
+    "invalid_name": "and a topic of one's own doesn't end in .dlq",
     "no_quorum": "most replicas can't be reached: see `goqueue-cli cluster health`",
+    "unavailable": "see `goqueue-cli cluster health`",
     "not_leader": "a leader is being elected; try again",
     "busy": "the node is overloaded; try again",
     "timeout": (

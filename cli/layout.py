@@ -206,10 +206,11 @@ def _node(root: Path, number: int, port: int, known: list[dict[str, Any]]) -> De
 def _check_ports(port: int, count: int) -> None:
     busy = [str(number) for number in range(port, port + count) if not _is_free(number)]
     if busy:
-        needed = f"ports {port} to {port + count - 1}" if count > 1 else f"port {port}"
+        needed = f"{count} in a row from it" if count > 1 else "one port"
+        which = f"port {busy[0]} is" if len(busy) == 1 else f"ports {', '.join(busy)} are"
         raise CliError(
-            f"port {', '.join(busy)} on {HOST} is in use",
-            hint=f"--port moves the cluster to other ports ({needed} were asked for)",
+            f"{which} in use on {HOST}",
+            hint=f"choose another with --port N, or make run PORT=N ({needed} must be free)",
         )
 
 

@@ -44,7 +44,8 @@ class ConfigError(Exception):
     def __init__(self, problems: list[str]) -> None:
         self.problems = problems
         listed = "\n".join(f"  {number}. {what}" for number, what in enumerate(problems, 1))
-        super().__init__(f"{len(problems)} problem(s) in the configuration:\n{listed}")
+        count = f"{len(problems)} problem{'s' * (len(problems) != 1)}"
+        super().__init__(f"{count} in the configuration:\n{listed}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -123,7 +124,10 @@ def _from_file(path: str | None, problems: list[str]) -> list[_Setting]:
         if len(content) > FILE_BYTES_MAX:
             raise ValueError(f"larger than {FILE_BYTES_MAX} bytes")
         tree = yaml.safe_load(content)
-    except (OSError, ValueError, yaml.YAMLError) as error:
+    except OSError as error:
+        problems.append(f"{path}: can't be read: {error.strerror or error}")
+        return []
+    except (ValueError, yaml.YAMLError) as error:
         problems.append(f"{path}: can't be read: {error}")
         return []
     if tree is None:

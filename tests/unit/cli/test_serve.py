@@ -71,7 +71,7 @@ def test_all_problems_are_told_at_once(served: Served, tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["serve", "--config", str(file), "--http", "nowhere"])
 
     assert result.exit_code == 2
-    assert "3 problem(s)" in result.stderr
+    assert "3 problems in" in result.stderr
     assert "unknown key broker.datadir (is it broker.dataDir?)" in result.stderr
     assert "broker.nodeId must be" in result.stderr
     assert "broker.listeners.http must be host:port" in result.stderr

@@ -33,9 +33,11 @@ class Voting(Transfers):
         return heard and self._SyncObj__raftLeader is not None
 
     def _retry_later(self, now: float) -> None:
+        """Random at its longest, too: two candidates in step would split their votes for ever."""
         config = self._config
-        span = config.retry_min_s + (config.retry_max_s - config.retry_min_s) * self._rng.random()
-        self._set_deadline(now + min(span * 2 ** min(self._attempts, 8), config.election_max_s))
+        longest = min(config.retry_max_s * 2 ** min(self._attempts, 8), config.election_max_s)
+        shortest = longest * config.retry_min_s / config.retry_max_s
+        self._set_deadline(now + shortest + (longest - shortest) * self._rng.random())
         self._attempts += 1
 
     def _heard_voters(self, since: float) -> int:

@@ -169,11 +169,11 @@ class Admin:
 
     def _first(self) -> None:
         """The first topic waits until all brokers are known, but for a wiped one."""
-        brokers = len(self._world.nodes) - len(self._world.machines.wiped())
+        brokers = set(self._world.nodes) - set(self._world.machines.wiped())
         states = [
             process.cluster.state for process in self._world.machines.running() if process.cluster
         ]
-        if any(len(state.brokers) >= brokers for state in states):
+        if any(brokers <= state.brokers.keys() for state in states):
             self._create(TOPICS[0])
             self._world.loop.call_later(0.3, self._next)
         elif not self._world.is_over:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import uuid
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -17,6 +18,7 @@ from log.errors import DirectoryLocked
 Bytes = bytes | bytearray | memoryview
 
 _VECTORS_MAX = 512
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _ZEROS = bytes(1 << 20)
 
 
@@ -85,6 +87,10 @@ class Disk(Protocol):
         ...
 
     def unlock(self, lock: int) -> None: ...
+
+    def boot_id(self) -> str:
+        """Changes whenever unsynced writes may have been lost: with every start of the machine."""
+        ...
 
 
 class OsDisk:
@@ -202,3 +208,11 @@ class OsDisk:
     def unlock(self, lock: int) -> None:
         os.ftruncate(lock, 0)
         os.close(lock)
+
+    def boot_id(self) -> str:
+        """The kernel's own; where it has none, another one each time: caution costs no message."""
+        try:
+            with open(_BOOT_ID, encoding="ascii") as file:
+                return file.read().strip()
+        except OSError:
+            return str(uuid.uuid4())

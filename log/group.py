@@ -20,7 +20,13 @@ from log.errors import Damaged, EntryDamaged, EntryMissing
 from log.segments import GroupSegments, SegmentInfo
 from log.snapshot import SnapshotJob, read_snapshot, snapshot_indexes
 from log.tail import Runs, Tail
-from log.wal import GroupMeta, RecordKind, hard_state_payload, pair_payload
+from log.wal import (
+    GroupMeta,
+    RecordKind,
+    durability_flags,
+    hard_state_payload,
+    pair_payload,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -67,8 +73,10 @@ class GroupLog:
     """Entries `first_index` to `last_index`, term and vote of one group.
 
     `relaxed` groups count an entry durable once written, before it is synced; terms and votes are
-    always synced. `damaged` is the range of acknowledged entries that cannot be read: a group that
-    has one is quarantined, and must neither vote nor lead.
+    always synced. `suspect` is one that may have lost entries it acknowledged in a power cut: it
+    counts in no majority until it has caught up with a leader. `damaged` is the range of
+    acknowledged entries that cannot be read: a group that has one is quarantined, and must neither
+    vote nor lead.
     """
 
     def __init__(
@@ -81,12 +89,13 @@ class GroupLog:
     ) -> None:
         self.id = group
         self.key = group.pack()
-        self.relaxed = False
+        self.suspect = False
         self.first_index = Index(1)
         self.trim_index = Index(1)
         self.created_lsn = Lsn(0)
         self.damaged: tuple[Index, Index] | None = None
         self.disk_segments = segments
+        self._relaxed = False
         self._store = store
         self._disk = disk
         self._snapshots = segments.directory
@@ -119,6 +128,17 @@ class GroupLog:
         return self.damaged is not None
 
     @property
+    def relaxed(self) -> bool:
+        """Whether what is written counts, before it is synced. A change is logged, and synced."""
+        return self._relaxed
+
+    @relaxed.setter
+    def relaxed(self, relaxed: bool) -> None:
+        if relaxed != self._relaxed:
+            self._relaxed = relaxed
+            self._record_durability()
+
+    @property
     def hard_state(self) -> HardState:
         """The newest saved, durable or not."""
         return self._hard_state
@@ -132,7 +152,9 @@ class GroupLog:
     def durable_index(self) -> Index:
         """Every entry up to here survives a power cut (a relaxed group: a killed process)."""
         store = self._store
-        return Index(self._undurable.done(store.written_lsn if self.relaxed else store.durable_lsn))
+        return Index(
+            self._undurable.done(store.written_lsn if self._relaxed else store.durable_lsn)
+        )
 
     @property
     def spilled_index(self) -> Index:
@@ -152,7 +174,7 @@ class GroupLog:
     def is_durable(self, lsn: Lsn) -> bool:
         """Whether what was appended under this LSN may be acknowledged by this group."""
         store = self._store
-        return lsn <= (store.written_lsn if self.relaxed else store.durable_lsn)
+        return lsn <= (store.written_lsn if self._relaxed else store.durable_lsn)
 
     # -- changes
 
@@ -211,6 +233,12 @@ class GroupLog:
         Not logged: the state machine's own trim entry says it again after a restart.
         """
         self.trim_index = Index(max(self.trim_index, min(index, self.last_index + 1)))
+
+    def trust(self) -> None:
+        """The log holds again whatever it may have lost: durable not before what it now holds."""
+        if self.suspect:
+            self.suspect = False
+            self._record_durability()
 
     def lift_quarantine(self) -> None:
         """Declares the damage made good, say by a transfer from a leader."""
@@ -397,6 +425,7 @@ class GroupLog:
         self._hard_state = HardState(Term(meta.term), meta.vote)
         self.first_index = self.trim_index = Index(meta.first_index)
         self._base_term = meta.base_term
+        self._relaxed, self.suspect = meta.relaxed, meta.suspect
         self.created_lsn = Lsn(meta.created_lsn)
         self._tail = Tail(last + 1 - len(entries))
         self._tail.extend(entries, sum(len(entry.frame) for entry in entries))
@@ -452,6 +481,12 @@ class GroupLog:
         if not self._store.read_only and self._store.failed is None:
             payload = pair_payload(first, last)
             self._store.record(RecordKind.DAMAGED, self, (payload,), len(payload))
+            self._store.dirty()
+
+    def _record_durability(self) -> None:
+        if not self._store.read_only and self._store.failed is None:
+            flags = durability_flags(relaxed=self._relaxed, suspect=self.suspect)
+            self._store.record(RecordKind.DURABILITY, self, (), 0, flags)
             self._store.dirty()
 
     def _saved(self, indexes: list[int]) -> None:

@@ -52,6 +52,7 @@ class MemoryDisk:
         self.capacity = capacity
         self.trace: list[Operation] = []
         self.fault: Fault | None = None
+        self.boots = 1
         self.syncs = 0
         self.open_handles = 0
         self.open_handles_most = 0
@@ -177,6 +178,9 @@ class MemoryDisk:
     def unlock(self, lock: int) -> None:
         self._locks.pop(self._lock_paths.pop(lock), None)
 
+    def boot_id(self) -> str:
+        return f"boot-{self.boots}"
+
     # -- what a test does to it
 
     @classmethod
@@ -188,11 +192,12 @@ class MemoryDisk:
         return disk
 
     def crash(self, rng: random.Random, *, keep: float = 0.5) -> MemoryDisk:
-        """The disk after a power cut now; this one is left as it was.
+        """The disk after a power cut now, in the machine's next boot; this one is left as it was.
 
         `keep` is the chance that an unsynced write survives; one that does may still be torn.
         """
         after = MemoryDisk(capacity=self.capacity)
+        after.boots = self.boots + 1
         names = dict(self._durable)
         for directory in sorted(self._directory_changes):
             changes = self._directory_changes[directory]
@@ -221,8 +226,9 @@ class MemoryDisk:
         self._lock_paths.clear()
 
     def clone(self) -> MemoryDisk:
-        """The same live bytes, all of them synced, nothing locked: what a reboot finds."""
+        """The same live bytes, all of them synced, nothing locked: what a new process finds."""
         after = MemoryDisk(capacity=self.capacity)
+        after.boots = self.boots
         for path in sorted(self._live, key=len):
             number = self._live[path]
             if path != "/":

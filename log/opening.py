@@ -21,7 +21,7 @@ from log.entry import Entry
 from log.errors import Damaged, WalDamaged
 from log.recovery import Replay, replay_wal
 from log.segments import GroupSegments
-from log.snapshot import newest_creation, remove_foreign_snapshots
+from log.snapshot import newest_creation, remove_foreign_snapshots, remove_snapshots_beyond
 from log.space import Space
 from log.wal import GroupMeta, WalState
 from log.wal_writer import NEW, TEMPORARY, WalWriter
@@ -49,6 +49,7 @@ class Opened:
     tails: dict[GroupId, Sequence[Entry]] = field(default_factory=dict)
     lasts: dict[GroupId, int] = field(default_factory=dict)
     damaged: int = 0
+    unclean_boot: bool = False
 
 
 class Opening:
@@ -110,8 +111,12 @@ class Opening:
                 # cut would bring them back, below the checkpoint that is about to be declared.
                 segments.touched.add(segments.directory + "/")
             self._sync(segments)
-            created = opened.state.groups[group].created_lsn
-            remove_foreign_snapshots(self._disk, segments.directory, created)
+            meta = opened.state.groups[group]
+            remove_foreign_snapshots(self._disk, segments.directory, meta.created_lsn)
+            if meta.suspect:
+                remove_snapshots_beyond(
+                    self._disk, segments.directory, meta.first_index, opened.lasts[group]
+                )
         for group, meta in opened.state.groups.items():
             meta.checkpoint_index = opened.lasts[group]
         opened.state.checkpoint_lsn = opened.end_lsn
@@ -138,6 +143,7 @@ class Opening:
         end = image.end_lsn if image else Lsn(0)
         opened = Opened(incarnation, end, replay.state, self._writer(incarnation))
         opened.writer.files = list(image.files) if image else []
+        opened.unclean_boot = replay.state.begin(self._disk.boot_id())
         for group, meta in replay.state.groups.items():
             self._open_group(opened, group, meta, replay)
         return opened
@@ -170,6 +176,7 @@ class Opening:
         self._disk.sync_directory(self._wal)
         incarnation = self._random_u64() or 1
         opened = Opened(incarnation, Lsn(0), WalState(), self._writer(incarnation))
+        opened.state.begin(self._disk.boot_id())
         for name in self._disk.list_directory(f"{self._root}/{GROUPS}"):
             try:
                 group = GroupId.parse(name)

@@ -112,6 +112,21 @@ def remove_foreign_snapshots(disk: Disk, directory: str, created_lsn: int) -> No
             disk.sync_directory(directory)
 
 
+def remove_snapshots_beyond(disk: Disk, directory: str, first_index: int, last_index: int) -> None:
+    """Deletes snapshots of entries that the log has lost: other ones may take their places.
+
+    They stay where nothing else is left to begin from: then the group cannot start, and says so.
+    """
+    indexes = snapshot_indexes(disk, directory)
+    beyond = [index for index in indexes if index > last_index]
+    usable = any(first_index - 1 <= index <= last_index for index in indexes)
+    if not beyond or not (usable or first_index == 1):
+        return
+    for index in beyond:
+        disk.unlink(snapshot_path(directory, index))
+    disk.sync_directory(directory)
+
+
 def _load(disk: Disk, path: str) -> tuple[tuple[int, int, bytes], bytes]:
     """(index, creation LSN, packed group id) as stated, and the state."""
     handle = disk.open(path)

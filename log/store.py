@@ -61,6 +61,8 @@ class Store:
         self.durable_lsn = Lsn(0)
         self.written_lsn = Lsn(0)
         self.spilled_lsn = Lsn(0)
+        self.unclean_boot = False
+        """The machine was started anew, and the last process had not closed the store."""
         self.damaged_entries = 0
         """Damage met since the store was opened: entries, searches and snapshots."""
         self.on_dirty: Callable[[], None] = _nothing
@@ -119,6 +121,7 @@ class Store:
                 disk.unlock(store._lock)
             raise
         store.incarnation = Incarnation(opened.incarnation)
+        store.unclean_boot = opened.unclean_boot
         store._state = opened.state
         store._take_over(opened)
         for group in sorted(opened.state.groups):
@@ -369,6 +372,8 @@ class Store:
 
         Call it with no job out. Errors set `failed` and are not raised.
         """
+        if self._writer is not None and self.failed is None and self._has_relaxed():
+            self.record(RecordKind.CLOSED, None, (), 0)
         for take in (self.take_flush, self._take_last_sync, self._take_last_seal):
             if (job := take()) is not None:
                 self._finish(job)
@@ -423,6 +428,9 @@ class Store:
             self.complete_flush(job, error)
         else:
             self.complete_flush(job)
+
+    def _has_relaxed(self) -> bool:
+        return any(log.relaxed for log in self._groups.values())
 
     def _sync_overdue(self, now_ms: int | None) -> bool:
         due = self.sync_due_ms()

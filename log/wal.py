@@ -38,7 +38,8 @@ _HEADER_BYTES_MAX = 64 << 20
 
 
 class RecordKind(IntEnum):
-    """What a record in a flush block says about its group (or, CHECKPOINT, about the node)."""
+    """What a record in a flush block says about its group (or about the node: CHECKPOINT,
+    CLOSED)."""
 
     APPEND = 1
     HARD_STATE = 2
@@ -48,6 +49,13 @@ class RecordKind(IntEnum):
     CHECKPOINT = 6
     START = 7
     DAMAGED = 8
+    DURABILITY = 9
+    CLOSED = 10
+
+
+RELAXED = 1
+SUSPECT = 2
+"""Flags of a group: in a DURABILITY record, and behind the groups in a file header."""
 
 
 @dataclass(slots=True)
@@ -56,7 +64,8 @@ class GroupMeta:
 
     Segments hold, synced, `first_index` to `checkpoint_index`. `base_term` is the term of the entry
     before the first, 0 where unknown. A quarantined group has a damaged range, else both are 0.
-    `created_lsn` tells the group from an earlier one of the same id.
+    `created_lsn` tells the group from an earlier one of the same id. `relaxed` appends are
+    acknowledged unsynced; a `suspect` group may have lost some of them in a power cut.
     """
 
     term: int = 0
@@ -67,17 +76,34 @@ class GroupMeta:
     damaged_first: int = 0
     damaged_last: int = 0
     created_lsn: int = 0
+    relaxed: bool = False
+    suspect: bool = False
 
 
 @dataclass(slots=True)
 class WalState:
     """The fold of all records up to some LSN: what a file header states.
 
-    Of every group, everything logged up to `checkpoint_lsn` is in synced segments.
+    Of every group, everything logged up to `checkpoint_lsn` is in synced segments. `boot_id` is
+    that of the machine's boot in which it was written, empty where it was not noted.
     """
 
     checkpoint_lsn: int = 0
     groups: dict[GroupId, GroupMeta] = field(default_factory=dict)
+    boot_id: str = ""
+    closed: bool = False
+    """Nothing unsynced was left behind: the last process closed the log, and nobody went on."""
+
+    def begin(self, boot_id: str) -> bool:
+        """A process opens the log in this boot; whether unsynced appends may have been lost.
+
+        If so, every group that had such appends is suspect from now on.
+        """
+        unclean = self.boot_id not in ("", boot_id) and not self.closed
+        for meta in self.groups.values():
+            meta.suspect |= unclean and meta.relaxed
+        self.boot_id, self.closed = boot_id, False
+        return unclean
 
     def apply(self, record: Record) -> None:
         """Folds one record in; appends change nothing here."""
@@ -87,6 +113,8 @@ class WalState:
         group = GroupId.unpack(record.key)
         if kind == RecordKind.CHECKPOINT:
             self._checkpoint(payload)
+        elif kind == RecordKind.CLOSED:
+            self.closed = True
         elif kind == RecordKind.CREATE:
             self.groups[group] = GroupMeta(created_lsn=record.lsn)
         elif kind == RecordKind.REMOVE:
@@ -103,6 +131,9 @@ class WalState:
                 meta.first_index, meta.base_term = first, term
             elif kind == RecordKind.DAMAGED:
                 meta.damaged_first, meta.damaged_last = _PAIR.unpack(payload)
+            elif kind == RecordKind.DURABILITY:
+                meta.relaxed = bool(record.flags & RELAXED)
+                meta.suspect = bool(record.flags & SUSPECT)
 
     def _checkpoint(self, payload: bytes | memoryview) -> None:
         self.checkpoint_lsn = int.from_bytes(payload[:8], "little")
@@ -195,6 +226,7 @@ def encode_header(header: FileHeader) -> bytes:
             ),
             vote,
         )
+    parts.append(_encode_boot(header.state))
     body = b"".join(parts)
     header.header_bytes = PREFIX.size + len(body)
     tail = struct.pack("<HHI", FORMAT, 0, header.header_bytes)
@@ -231,7 +263,30 @@ def decode_header(data: bytes, name: str) -> FileHeader:
             at += vote_bytes
         term, *rest = values
         state.groups[group] = GroupMeta(term, vote, *rest)
+    if at < length:
+        _decode_boot(data[at:length], state)
     return FileHeader(file_id, number, Lsn(start), size, incarnation, state, length)
+
+
+def durability_flags(*, relaxed: bool, suspect: bool) -> int:
+    return (RELAXED if relaxed else 0) | (SUSPECT if suspect else 0)
+
+
+def _encode_boot(state: WalState) -> bytes:
+    """The boot id, and a byte of flags per group; headers of earlier releases end before it."""
+    boot_id = state.boot_id.encode()
+    flags = (
+        durability_flags(relaxed=meta.relaxed, suspect=meta.suspect)
+        for meta in state.groups.values()
+    )
+    return bytes((len(boot_id), *boot_id, *flags))
+
+
+def _decode_boot(data: bytes, state: WalState) -> None:
+    end = 1 + data[0]
+    state.boot_id = data[1:end].decode()
+    for meta, flags in zip(state.groups.values(), data[end:], strict=True):
+        meta.relaxed, meta.suspect = bool(flags & RELAXED), bool(flags & SUSPECT)
 
 
 def encode_block(file_id: int, lsn: int, synced_lsn: int, payload: bytes) -> bytes:

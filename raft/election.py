@@ -119,6 +119,8 @@ class Elections(Voting):
     def _begin_to_lead(self) -> None:
         now = self._scheduler.now()
         self._attempts = 0
+        if self._log.suspect:
+            self._caught_up()  # every voter has granted: nobody holds more than this log
         self._start_log_time()
         self._lead_reads()
         for peer in self._peers.values():

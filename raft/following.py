@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from goqueue.wire.types import Index
 from log.entry import Entry, decode_frame, frame_length
 from raft import frames
@@ -9,6 +11,8 @@ from raft.apply import Applying
 from raft.errors import FrameMalformed, Unsafe
 from raft.peer import Peer
 from raft.syncobj import LEADER
+
+logger = logging.getLogger("raft")
 
 UNTOLD_MAX = 1024
 """Answers waiting for one sync; more are lost, as a network may lose them."""
@@ -24,6 +28,9 @@ class Following(Applying):
     _acked = 0
     _untold: list[tuple[int, Peer, bytes]]
     _campaign_untold = False
+    _nonce = 0
+    _end: tuple[int, int] | None = None
+    """(term, last index) of a leader, as told to this process."""
 
     def _on_append(self, peer: Peer, frame: memoryview) -> None:
         term, prev, prev_term, commit, count = frames.parse_append(frame)
@@ -47,6 +54,7 @@ class Following(Applying):
         matched = prev + count
         self._commit_to(min(commit, self._commit_limit(matched)))
         self._ack_due = max(self._ack_due, matched, committed)
+        self._look_for_end(peer)
         self._send_ack(peer)
 
     def _commit_limit(self, matched: int) -> int:
@@ -74,6 +82,36 @@ class Following(Applying):
             self._log.append(entries[at:])
             return True
         return True
+
+    # -- after a power cut
+
+    def _look_for_end(self, leader: Peer) -> None:
+        """Whether a suspect replica has caught up; if it doesn't know yet how far, it asks.
+
+        Whatever it acknowledged and a leader of its newest term does not hold was never committed.
+        What that leader holds now, after the restart, covers the rest. The nonce keeps answers to
+        the process before the power cut away.
+        """
+        if not self._log.suspect:
+            return
+        term = self._SyncObj__raftCurrentTerm
+        if self._end is None or self._end[0] != term:
+            self._nonce = self._nonce or self._rng.getrandbits(64) | 1
+            self._tell(leader, frames.ask_end(term, self._nonce))
+        elif self._ack_due >= self._end[1]:
+            self._caught_up()
+
+    def _on_end(self, peer: Peer, frame: memoryview) -> None:
+        term, nonce, last_index = frames.parse_end(frame)
+        current = term == self._SyncObj__raftCurrentTerm and self._SyncObj__raftLeader is peer
+        if current and nonce == self._nonce and self._log.suspect:
+            self._end = term, last_index
+            self._look_for_end(peer)
+
+    def _caught_up(self) -> None:
+        """It is as good a voter as any from now on; saved with the entries, or not at all."""
+        logger.warning("group %s: %s has caught up after a power cut", self.id, self.node)
+        self._log.trust()
 
     def _agreement(self, index: int, term: int) -> int:
         """The newest index up to `index` whose entry is not of a newer term than `term`."""

@@ -7,13 +7,15 @@ APPEND       prev_index u64, prev_term u64, commit u64, count u32, then `count` 
              they are stored
 ACK          match u64                            flags: none
   rejected   prev_index u64, hint_index u64, hint_term u64
-VOTE         last_index u64, last_term u64        flags: pre-vote, transfer
-VOTE_REPLY   asked_term u64                       flags: pre-vote, granted
+VOTE         last_index u64, last_term u64        flags: pre-vote, transfer, everyone
+VOTE_REPLY   asked_term u64                       flags: pre-vote, granted, suspect
 TIMEOUT_NOW
 BEAT         commit u64, round u64, last_index u64      flags: answer (wanted)
 BEAT_ANSWER  the same layout
 HEARTBEATS   all groups of a node: count u32, then items of group (20 bytes), term, commit, round;
              answers to them: items of group, term, round, last_index
+ASK_END      nonce u64, 0 u64: a suspect follower's
+END          the same nonce, last_index u64
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ _ACK = struct.Struct("<BBHQQQQ")
 _VOTE = struct.Struct("<BBHQQQ")
 _VOTE_REPLY = struct.Struct("<BBHQQ")
 _BEAT = struct.Struct("<BBHQQQQ")
+_END = struct.Struct("<BBHQQQ")
 _BEATS = struct.Struct("<BBHI")
 _ITEM = struct.Struct(f"<{GROUP_ID_BYTES}sQQQ")
 ITEM_BYTES = _ITEM.size
@@ -45,6 +48,10 @@ REJECTED = 1
 PRE = 1
 GRANTED = 2
 TRANSFER = 4
+EVERYONE = 8
+"""A vote that counts only together with all others: what suspect replicas may give."""
+SUSPECT = 16
+"""This replica may have lost entries that it acknowledged."""
 ANSWER = 1
 
 
@@ -58,6 +65,8 @@ class FrameKind(IntEnum):
     BEAT_ANSWER = 7
     HEARTBEATS = 8
     HEARTBEAT_ANSWERS = 9
+    ASK_END = 10
+    END = 11
 
 
 _APPEND_KIND, _ACK_KIND, _VOTE_KIND, _REPLY_KIND, _TIMEOUT_KIND, _BEAT_KIND, _ANSWER_KIND = map(
@@ -126,6 +135,20 @@ def parse_beat(frame: memoryview) -> tuple[int, int, int, int, int]:
     """Flags, term, commit, round, last_index."""
     _kind, flags, _zero, term, commit, round_, last_index = _BEAT.unpack_from(frame)
     return flags, term, commit, round_, last_index
+
+
+def ask_end(term: int, nonce: int) -> bytes:
+    """Where does the leader's log end, at some time after this question?"""
+    return _END.pack(FrameKind.ASK_END, 0, 0, term, nonce, 0)
+
+
+def end(term: int, nonce: int, last_index: int) -> bytes:
+    return _END.pack(FrameKind.END, 0, 0, term, nonce, last_index)
+
+
+def parse_end(frame: memoryview) -> tuple[int, int, int]:
+    """Term, nonce, last_index."""
+    return _END.unpack_from(frame)[3:]
 
 
 def beat_item(key: bytes, first: int, second: int, third: int) -> bytes:

@@ -24,7 +24,7 @@ from raft.voting import NEVER
 
 logger = logging.getLogger("raft")
 
-_FROM_LEADER = frozenset((FrameKind.APPEND, FrameKind.BEAT, FrameKind.TIMEOUT_NOW))
+_FROM_LEADER = frozenset((FrameKind.APPEND, FrameKind.BEAT, FrameKind.TIMEOUT_NOW, FrameKind.END))
 _FROM_VOTER = _FROM_LEADER | {FrameKind.VOTE, FrameKind.VOTE_REPLY}
 
 
@@ -59,6 +59,7 @@ class RaftGroup(Elections):
             raise ConfigurationMismatch(f"group {id}: voters {names}")
         self._untold = []
         self._votes = set()
+        self._suspects = set()
         self._reads = []
         self._rounds = deque()
         self._confirmed = deque()
@@ -88,12 +89,21 @@ class RaftGroup(Elections):
             FrameKind.TIMEOUT_NOW: self._on_timeout_now,
             FrameKind.BEAT: self._on_beat,
             FrameKind.BEAT_ANSWER: self._on_beat_answer,
+            FrameKind.ASK_END: self._on_ask_end,
+            FrameKind.END: self._on_end,
         }
 
     def start(self) -> None:
         """Restores the local state snapshot and waits for a leader, or for none."""
         self._check_configuration()
         self._restore_snapshot()
+        if self._log.suspect:
+            logger.warning(
+                "group %s: power was lost, and %s may have lost what it acknowledged: it votes only"
+                " with all others until it has caught up",
+                self.id,
+                self.node,
+            )
         if self._quorum == 1 and self._may_campaign():
             self._set_deadline(self._scheduler.now())
         else:

@@ -126,6 +126,7 @@ class Reads(Replication):
         if not self._follow(peer, term):
             return None
         self._commit_to(min(commit, last))
+        self._look_for_end(peer)
         if not self._may_tell():
             return None
         return term, round_, last

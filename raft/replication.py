@@ -106,6 +106,11 @@ class Replication(Following):
         elif index <= self._log.last_index:
             self._on_match(peer, index)
 
+    def _on_ask_end(self, peer: Peer, frame: memoryview) -> None:
+        term, nonce, _zero = frames.parse_end(frame)
+        if term == self._SyncObj__raftCurrentTerm and self._SyncObj__raftState == LEADER:
+            self._network.send(peer.node, self.id, [frames.end(term, nonce, self._log.last_index)])
+
     def _answers_me(self, peer: Peer, term: int) -> bool:
         """Whether an answer belongs to this very leadership; a newer term ends it."""
         if term > self._SyncObj__raftCurrentTerm:

@@ -1,4 +1,9 @@
-"""Pre-votes and votes: asking for them, granting them, counting them."""
+"""Pre-votes and votes: asking for them, granting them, counting them.
+
+A suspect replica (of a relaxed group, after a power cut) may lack entries that it acknowledged, so
+that a majority with it proves nothing. Its vote counts only where every voter votes for the same
+candidate: whose log is then the newest that is left, and holds all that any of them holds.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +20,10 @@ class Voting(Transfers):
 
     _may_vote = True
     _prevotes: set[Peer] | None = None
+    _suspects: set[Peer]
+    """Those among `_prevotes` that vote only together with everyone."""
     _votes: set[Peer]
-    _campaign_transfer = False
+    _campaign_flags = 0
     _leader_heard_at = -NEVER
     _timeout_s = 0.0
     _attempts = 0
@@ -62,9 +69,16 @@ class Voting(Transfers):
         self._set_leader(None)
         self._retry_later(now)
         self._prevotes = {self._self_peer}
+        self._suspects = {self._self_peer} if self._log.suspect else set()
         self._ask_voters(frames.PRE, self._SyncObj__raftCurrentTerm + 1)
-        if self._quorum == 1:
+        self._count_prevotes(self._prevotes)
+
+    def _count_prevotes(self, granted: set[Peer]) -> None:
+        """Campaigns among a majority that is not suspect, or else among all voters."""
+        if not self._log.suspect and len(granted - self._suspects) >= self._quorum:
             self._campaign()
+        elif len(granted) == len(self._voters):
+            self._campaign(frames.EVERYONE)
 
     def _ask_voters(self, flags: int, term: int) -> None:
         frame = frames.vote(term, self._log.last_index, self._log.last_term, flags)
@@ -72,7 +86,7 @@ class Voting(Transfers):
             if peer.voter and peer.connected:
                 self._network.send(peer.node, self.id, [frame])
 
-    def _campaign(self, *, transfer: bool = False) -> None:
+    def _campaign(self, flags: int = 0) -> None:
         """A new term with a vote for oneself; both are told, and counted, once durable."""
         self._prevotes = None
         self._set_leader(None)
@@ -80,7 +94,7 @@ class Voting(Transfers):
         self._SyncObj__setCurrentTerm(self._SyncObj__raftCurrentTerm + 1, self._self_peer.id)
         self._SyncObj__votesCount = 0
         self._votes = set()
-        self._campaign_transfer = transfer
+        self._campaign_flags = flags
         self._campaign_untold = True
         self._retry_later(self._scheduler.now())
         if self._may_tell():
@@ -92,16 +106,22 @@ class Voting(Transfers):
         self._campaign_untold = False
         if self._SyncObj__raftState != CANDIDATE:
             return
-        self._ask_voters(
-            frames.TRANSFER if self._campaign_transfer else 0, self._SyncObj__raftCurrentTerm
-        )
+        self._ask_voters(self._campaign_flags, self._SyncObj__raftCurrentTerm)
         self._count_vote(self._self_peer)
 
     def _count_vote(self, voter: Peer) -> None:
-        """PySyncObj counts it, and leads from the majority on; each voter only once."""
-        if voter not in self._votes:
-            self._votes.add(voter)
-            message = {"type": "response_vote", "term": self._SyncObj__raftCurrentTerm}
+        """PySyncObj counts it, and leads from the majority on; each voter only once.
+
+        Where everyone must vote, PySyncObj is told of the votes when the last one is there.
+        """
+        if voter in self._votes:
+            return
+        self._votes.add(voter)
+        everyone = bool(self._campaign_flags & frames.EVERYONE)
+        if everyone and len(self._votes) < len(self._voters):
+            return
+        message = {"type": "response_vote", "term": self._SyncObj__raftCurrentTerm}
+        for _ in self._votes if everyone else (voter,):
             SyncObj._SyncObj__onMessageReceived(self, voter, message)
 
     def _SyncObj__onMessageReceived(self, node: object, message: object) -> None:
@@ -121,8 +141,9 @@ class Voting(Transfers):
         elif flags & frames.PRE:
             granted = not heard and (last_term, last_index) >= self._newest()
             answer = frames.PRE | (frames.GRANTED if granted else 0)
+            answer |= frames.SUSPECT if self._log.suspect else 0
             self._tell(peer, frames.vote_reply(mine, term, answer))
-        elif not heard:
+        elif not heard and (flags & frames.EVERYONE or not self._log.suspect):
             self._vote(peer, term, last_index, last_term)
 
     def _newest(self) -> tuple[int, int]:
@@ -163,8 +184,9 @@ class Voting(Transfers):
         elif flags & frames.PRE:
             if self._prevotes is not None and asked == mine + 1:
                 self._prevotes.add(peer)
-                if len(self._prevotes) >= self._quorum:
-                    self._campaign()
+                if flags & frames.SUSPECT:
+                    self._suspects.add(peer)
+                self._count_prevotes(self._prevotes)
         elif asked == term == mine and self._SyncObj__raftState == CANDIDATE:
             self._count_vote(peer)
 
@@ -174,6 +196,7 @@ class Voting(Transfers):
         """The leader of this very term asks this node to take over."""
         _kind, _flags, _zero, term = frames.HEAD.unpack_from(frame)
         leads = self._SyncObj__raftLeader is peer and term == self._SyncObj__raftCurrentTerm
-        if leads and self._SyncObj__raftState == FOLLOWER and self._may_campaign():
+        able = self._may_campaign() and not self._log.suspect
+        if leads and self._SyncObj__raftState == FOLLOWER and able:
             self._attempts = 0
-            self._campaign(transfer=True)
+            self._campaign(frames.TRANSFER)

@@ -28,7 +28,7 @@ from tests.unit.log.stores import (
     seal,
 )
 
-TINY = replace(SMALL, wal_file_bytes=400, segment_bytes=130, index_interval_bytes=60)
+TINY = replace(SMALL, wal_file_bytes=430, segment_bytes=130, index_interval_bytes=60)
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def small_log() -> tuple[MemoryDisk, dict[GroupId, Truth]]:
     flush(store)
     append(first, 1, 3, size=6)
     flush(store)
-    seal(store)
+    assert seal(store)
     assert store.wal_files >= 2
     assert len(first.segments()) >= 2
     truths: dict[GroupId, Truth] = {

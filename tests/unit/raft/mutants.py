@@ -237,6 +237,35 @@ class WipedDiskVotes(RaftGroup):
         return self._may_vote
 
 
+class SuspectsTrusted(RaftGroup):
+    """A replica that a power cut may have robbed of entries votes as if it held them."""
+
+    def start(self) -> None:
+        self._log.trust()
+        super().start()
+
+
+class SuspectsSuffice(RaftGroup):
+    """Where suspect replicas vote, a majority is enough."""
+
+    def _count_prevotes(self, granted: set[Peer]) -> None:
+        if len(granted) >= self._quorum:
+            self._campaign(frames.EVERYONE)
+
+    def _count_vote(self, voter: Peer) -> None:
+        flags, self._campaign_flags = self._campaign_flags, 0
+        super()._count_vote(voter)
+        self._campaign_flags = flags
+
+
+class AnyAppendIsEnough(RaftGroup):
+    """A suspect replica votes again as soon as it has taken anything from a leader."""
+
+    def _look_for_end(self, leader: Peer) -> None:
+        if self._log.suspect:
+            self._caught_up()
+
+
 class ApplyNeverYields(RaftGroup):
     """Applies everything in one go, however long it takes."""
 

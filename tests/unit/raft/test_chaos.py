@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from raft.group import RaftGroup
-from tests.unit.raft.chaos import Chaos, is_unsafe
+from tests.unit.raft.chaos import Chaos, RelaxedChaos, is_unsafe
 from tests.unit.raft.mutants import CommitIndexBelieved, TruncateAlways
 
 
@@ -36,3 +36,11 @@ def test_same_seed_gives_the_same_frames() -> None:
         return [(sent.source, sent.target, sent.frame) for sent in chaos.cluster.net.log]
 
     assert trace() == trace()
+
+
+@pytest.mark.parametrize("size", [3, 5])
+def test_relaxed_group_loses_nothing_while_a_minority_loses_power(size: int) -> None:
+    chaoses = [RelaxedChaos(seed, size=size) for seed in range(6)]
+
+    assert [chaos.run() for chaos in chaoses] == [[]] * len(chaoses)
+    assert sum(chaos.power_cuts for chaos in chaoses) > len(chaoses)

@@ -37,6 +37,8 @@ class EntryKind(IntEnum):
     RECORDS = 2
     TRIM = 3
     COMMAND = 4
+    QUEUE = 5
+    CARRIED = 6
 
 
 @dataclass(slots=True)

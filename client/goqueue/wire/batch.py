@@ -28,6 +28,7 @@ from goqueue.wire.layout import (
     LANE_NORMAL,
     LANES,
     NONE,
+    RELATIVE_BELOW,
     Buffer,
     Header,
     Limits,
@@ -51,6 +52,7 @@ __all__ = [
     "batch_length",
     "encode_batch",
     "encode_columns",
+    "resolve_ms",
     "split_batches",
 ]
 
@@ -297,6 +299,13 @@ class RecordBatch:
             return [None] * self.header.count
         form = f"<{self.header.count}Q"
         return [time or None for time in struct.unpack_from(form, self.buffer, HEADER_BYTES + at)]
+
+
+def resolve_ms(time_ms: int | None, log_time_ms: int) -> int | None:
+    """A deliver-at or expires-at cell as Unix milliseconds, given its entry's log time."""
+    if time_ms is None or time_ms >= RELATIVE_BELOW:
+        return time_ms
+    return log_time_ms + time_ms
 
 
 _CODECS = frozenset(Codec)

@@ -92,6 +92,14 @@ class BadName(BadRequest):
     code, text = "invalid_name", "names match [A-Za-z0-9][A-Za-z0-9._-]{0,248}"
 
 
+class BadReceipt(BadRequest):
+    code, text = "invalid_receipt", "this is not a receipt of this server"
+
+
+class DelayTooLong(BadRequest):
+    code, text = "delay_too_long", "the delay is beyond the topic's horizon"
+
+
 class BatchError(BadRequest):
     """A record batch that is not one: torn, flipped, of another version, or inconsistent."""
 
@@ -135,6 +143,19 @@ class UnknownPartition(NotFound):
         )
 
 
+class UnknownGroup(NotFound):
+    code = "unknown_group"
+
+    def __init__(self, group: str) -> None:
+        super().__init__(f"group not found: {group}", group=group)
+
+
+class NotInFlight(NotFound):
+    """The receipt's message was settled before, or was never delivered with it."""
+
+    code, text = "not_in_flight", "message not found or already processed"
+
+
 class MethodNotAllowed(GoQueueError):
     code, http_status, text = "method_not_allowed", 405, "method not allowed"
 
@@ -167,6 +188,24 @@ class ProducerFenced(GoQueueError):
     code, http_status, text = "producer_fenced", 409, "a newer epoch of this producer is in use"
 
 
+class ReceiptExpired(Conflict):
+    """The lease ended before the settle: the message was, or will be, delivered again."""
+
+    code, text = "receipt_expired", "the visibility timeout is over: the message is redelivered"
+
+
+class AlreadyDue(Conflict):
+    """A delayed message that is due, or cancelled before, can't be cancelled."""
+
+    code, text = "already_due", "the message is due: it can't be cancelled any more"
+
+
+class GroupHalted(Conflict):
+    """The group stopped because its messages fail; `reason` says which."""
+
+    code, text = "group_halted", "the group is halted: resume it once its consumers are mended"
+
+
 class PayloadTooLarge(GoQueueError):
     code, http_status, text = "payload_too_large", 413, "the payload is too large"
 
@@ -177,6 +216,18 @@ class UnsupportedMediaType(GoQueueError):
 
 class Busy(GoQueueError):
     code, http_status, retriable, text = "busy", 429, True, "too much is in flight"
+
+
+class TooManyInFlight(Busy):
+    """The group holds as many leases in the partition as it may: settle some first."""
+
+    code, text = "too_many_in_flight", "too many messages are in flight"
+
+
+class TooManyDelayed(Busy):
+    """The partition holds as many delayed messages as its topic allows."""
+
+    code, text = "too_many_delayed", "too many messages are delayed"
 
 
 class Corrupt(GoQueueError):

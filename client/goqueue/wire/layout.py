@@ -26,6 +26,10 @@ HEADER_BYTES: Final = 72
 CRC_FROM: Final = 8
 """The checksum covers everything from here to the end of the batch."""
 
+RELATIVE_BELOW: Final = 1 << 38
+"""A deliver-at or expires-at below this is no moment, but milliseconds after the entry's log time:
+a delay must not depend on the producer's clock."""
+
 NONE: Final = 0xFFFF_FFFF
 """The length of a key that is absent, unlike an empty one."""
 UINT32_MAX: Final = 0xFFFF_FFFF

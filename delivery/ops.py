@@ -1,0 +1,267 @@
+"""What a queue entry does: operations of the leader's choosing, judged again when they apply.
+
+An entry of kind `EntryKind.QUEUE` holds a list of operations; applying it results in one result
+for each, in order. Groups are named by the id that the cluster group gave them, messages by their
+offsets, a delivery by the index of the entry that made it. Offsets are listed one by one, in the
+order that matters to the operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import msgspec
+
+from delivery.config import GroupConfig, QueueConfig
+
+ACK, NACK, REJECT, EXTEND, RELEASE = range(5)
+"""What a settle does. Release gives the message back as if it had not been delivered."""
+
+OK = 0
+NOT_FOUND = 1
+"""No such delivery, or it was settled before (404 `not_in_flight`)."""
+LEASE_EXPIRED = 2
+"""The lease is over, and the message was or will be delivered again (409 `receipt_expired`)."""
+TOO_LATE = 3
+"""A message that is due can't be cancelled any more (409 `already_due`)."""
+LOOPING = 4
+"""Redriven too often already (409 `redrive_loop`)."""
+
+KEPT_REASON_CHARACTERS = 256
+
+
+class _Op(msgspec.Struct, array_like=True, frozen=True):
+    """The base of operations."""
+
+    request_id: ClassVar[int] = 0
+
+
+class Configure(_Op, tag=1):
+    """The partition's settings are these from now on."""
+
+    config: QueueConfig
+
+
+class OpenGroup(_Op, tag=2):
+    """A group begins here, or its settings have changed (`version` is newer).
+
+    A new group begins at `offset`: everything below it is settled for it.
+    """
+
+    group: int
+    name: str
+    version: int
+    config: GroupConfig
+    offset: int = 0
+
+
+class DropGroup(_Op, tag=3):
+    """The group was deleted: nothing of it is left."""
+
+    group: int
+
+
+class Tick(_Op, tag=4):
+    """Time has come to something: whatever is due by the entry's time happens now."""
+
+
+class Delivered(_Op, tag=5):
+    """Messages are leased to a member, as far as each may be when this applies.
+
+    Results in `Granted`. A request id that is known results in what was granted first.
+    """
+
+    group: int
+    member: str
+    visibility_ms: int
+    offsets: list[int]
+    request: int = 0
+
+
+class Settled(_Op, tag=6):
+    """Leases end, or are extended. `deliveries` is (delivery, its offsets).
+
+    NACK: `delay_ms` -1 means the group's backoff; `to_back` puts the message behind what is ready
+    now, else it comes first in its lane. EXTEND: the lease ends `visibility_ms` after the entry's
+    time. Results in `SettledResult`.
+    """
+
+    group: int
+    action: int
+    deliveries: list[tuple[int, list[int]]]
+    reason: str = ""
+    delay_ms: int = -1
+    to_back: bool = False
+    visibility_ms: int = 0
+    request: int = 0
+
+
+class Expired(_Op, tag=7):
+    """Leases whose deadline has passed end: each message is redelivered, or dead."""
+
+    group: int
+    deliveries: list[tuple[int, list[int]]]
+
+
+class Committed(_Op, tag=8):
+    """All below the offset is settled for the group, leased or not."""
+
+    group: int
+    offset: int
+
+
+class Sought(_Op, tag=9):
+    """The group begins anew at the offset: what it has settled at and above it comes again.
+
+    Leases end, attempts are forgotten; dead letters stay.
+    """
+
+    group: int
+    offset: int
+
+
+class Cancelled(_Op, tag=10):
+    """Delayed messages that are not due are never delivered. Results in a code for each offset."""
+
+    offsets: list[int]
+
+
+class Purged(_Op, tag=11):
+    """Dead letters of the group are forgotten: settled. Results in how many there were."""
+
+    group: int
+    offsets: list[int]
+
+
+class Redriven(_Op, tag=12):
+    """Dead letters of the group become ready again, with no attempts. Results in how many did."""
+
+    group: int
+    offsets: list[int]
+    job: int = 0
+    force: bool = False
+
+
+class Parked(_Op, tag=13):
+    """Messages of this key are withheld from the group until it is released."""
+
+    group: int
+    key: bytes
+
+
+class Unparked(_Op, tag=14):
+    """The key's messages flow again, from its first one."""
+
+    group: int
+    key: bytes
+
+
+class Halted(_Op, tag=15):
+    """Nothing is delivered to the group until it is resumed."""
+
+    group: int
+    reason: str
+
+
+class Resumed(_Op, tag=16):
+    """Deliveries go on; the window of outcomes begins anew."""
+
+    group: int
+
+
+Op = (
+    Configure
+    | OpenGroup
+    | DropGroup
+    | Tick
+    | Delivered
+    | Settled
+    | Expired
+    | Committed
+    | Sought
+    | Cancelled
+    | Purged
+    | Redriven
+    | Parked
+    | Unparked
+    | Halted
+    | Resumed
+)
+
+
+class Grant(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """One message delivered: this is its `attempt`, `reason` why the one before failed."""
+
+    offset: int
+    attempt: int
+    reason: str = ""
+    redrives: int = 0
+
+
+class Granted(msgspec.Struct, array_like=True, frozen=True):
+    """What a `Delivered` came to; `delivery` names it in receipts."""
+
+    delivery: int
+    deadline_ms: int
+    grants: list[Grant]
+
+
+class Settle(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """What became of one receipt: a code, and for OK what came of it.
+
+    `outcome` is acked, requeued, dead, parked, halted, extended or released. `attempts` is how
+    often the message has been delivered; `visible_at_ms` when it may be delivered again, or an
+    extended lease ends.
+    """
+
+    code: int
+    outcome: str = ""
+    attempts: int = 0
+    visible_at_ms: int = 0
+
+
+class SettledResult(msgspec.Struct, array_like=True, frozen=True):
+    """Of a `Settled`: each receipt's, in order; the group's floor after, whether it advanced."""
+
+    settles: list[Settle]
+    floor: int
+    advanced: bool
+    in_flight: int
+
+
+class CodesResult(msgspec.Struct, array_like=True, frozen=True):
+    """Of a `Cancelled`."""
+
+    codes: list[int]
+
+
+class CountResult(msgspec.Struct, array_like=True, frozen=True):
+    """Of a `Committed`, `Sought`, `Purged`, `Redriven`, `Parked` or `Unparked`: how many messages
+    it changed. `refused` counts dead letters that would go in a loop."""
+
+    count: int
+    refused: int = 0
+
+
+class UnknownGroup(msgspec.Struct, array_like=True, frozen=True):
+    """The group is not open in this partition: nothing happened."""
+
+    group: int
+
+
+Result = Granted | SettledResult | CodesResult | CountResult | UnknownGroup | None
+"""None for operations that answer nothing."""
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[list[Op]] = msgspec.msgpack.Decoder(list[Op])
+
+
+def encode_ops(ops: Sequence[Op]) -> bytes:
+    """The body of a queue entry."""
+    return _encoder.encode(ops)
+
+
+def decode_ops(body: bytes | memoryview) -> list[Op]:
+    """Raises msgspec.DecodeError on an operation of a newer version: the replica must stop."""
+    return _decoder.decode(body)

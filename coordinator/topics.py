@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from coordinator.errors import BadConfig
 
 HOUR_MS = 3600 * 1000
+DAY_MS = 24 * HOUR_MS
 REPLICAS_DEFAULT = 3
 REPLICAS_MAX = 7
 PARTITIONS_MAX = 1024
@@ -18,6 +19,9 @@ LABELS_MAX = 64
 LABEL_CHARACTERS_MAX = 256
 DURABILITIES = ("majority", "relaxed")
 UNLIMITED = -1
+LANES = (3, 5)
+DELAY_MS_MAX = 366 * DAY_MS
+"""Stored delays are relative below 2**38 ms, and no request asks for more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +40,34 @@ class TopicConfig:
     flush_interval_ms: int = 50
     """For `relaxed`: how soon what was acked is synced."""
     lanes: int = 5
+    """5, or 3: critical counts as high, background as low."""
     max_message_bytes: int = 1 << 20
     """Key, value and headers of one message."""
+    ttl_ms: int = 0
+    """Expiry of messages that state none, from their log time; 0 for never."""
+    delay_ms_max: int = 168 * HOUR_MS
+    """The longest delay that a publisher may ask for."""
+    delayed_max: int = 100_000
+    """Messages of one partition that are delayed and not due; 0 allows none."""
+    dedup_window_ms: int = 300_000
+    """How long a message id is remembered, by log time; 0 forgets at once."""
+    dedup_max: int = 1_000_000
+    """Message ids remembered for one partition; beyond it the oldest go early."""
+    dead_retention_ms: int = 14 * DAY_MS
+    """How long dead letters stay, from their death, also beyond the retention; -1 for ever."""
     labels: dict[str, str] = field(default_factory=dict[str, str])
 
 
-_ALTERABLE = frozenset(
-    {
-        "retention_ms",
-        "retention_bytes",
-        "durability",
-        "flush_interval_ms",
-        "max_message_bytes",
-        "labels",
-    }
+_FIXED = frozenset({"partitions", "replication_factor", "lanes"})
+_QUEUE_SETTINGS = (
+    "lanes",
+    "retention_ms",
+    "ttl_ms",
+    "delay_ms_max",
+    "delayed_max",
+    "dedup_window_ms",
+    "dedup_max",
+    "dead_retention_ms",
 )
 _BOUNDS = {
     "partitions": (1, PARTITIONS_MAX),
@@ -57,10 +75,15 @@ _BOUNDS = {
     "retention_ms": (UNLIMITED, TIME_MS_MAX),
     "retention_bytes": (UNLIMITED, 1 << 60),
     "flush_interval_ms": (1, 60_000),
-    "lanes": (1, 5),
     "max_message_bytes": (1, MESSAGE_BYTES_MAX),
+    "ttl_ms": (0, TIME_MS_MAX),
+    "delay_ms_max": (0, DELAY_MS_MAX),
+    "delayed_max": (0, 10_000_000),
+    "dedup_window_ms": (0, 7 * DAY_MS),
+    "dedup_max": (0, 10_000_000),
+    "dead_retention_ms": (UNLIMITED, TIME_MS_MAX),
 }
-_NEVER_ZERO = frozenset({"retention_ms", "retention_bytes"})
+_NEVER_ZERO = frozenset({"retention_ms", "retention_bytes", "dead_retention_ms"})
 
 
 def create_config(settings: Mapping[str, object], broker_count: int) -> TopicConfig:
@@ -78,7 +101,7 @@ def alter_config(config: TopicConfig, changes: Mapping[str, object]) -> TopicCon
     fixed = [
         f"{name}: can't be changed, it is {getattr(config, name)}"
         for name in sorted(changes)
-        if name in _FIELDS and name not in _ALTERABLE and changes[name] != getattr(config, name)
+        if name in _FIXED and changes[name] != getattr(config, name)
     ]
     return _build(config, changes, fixed)
 
@@ -99,6 +122,11 @@ def config_warnings(config: TopicConfig) -> list[str]:
             f" {config.flush_interval_ms} ms"
         )
     return found
+
+
+def queue_config(config: TopicConfig) -> dict[str, int]:
+    """What a partition's queue obeys: the fields of `delivery.config.QueueConfig`."""
+    return {name: getattr(config, name) for name in _QUEUE_SETTINGS}
 
 
 def _build(
@@ -125,6 +153,12 @@ def _check_number(name: str, value: object) -> str | None:
     return None
 
 
+def _check_lanes(_name: str, value: object) -> str | None:
+    return (
+        None if type(value) is int and value in LANES else f"{str(value)[:40]} is neither 3 nor 5"
+    )
+
+
 def _check_durability(_name: str, value: object) -> str | None:
     return None if value in DURABILITIES else f"{str(value)[:40]!r} is neither majority nor relaxed"
 
@@ -140,6 +174,7 @@ def _check_labels(_name: str, value: object) -> str | None:
 
 _FIELDS: dict[str, Callable[[str, object], str | None]] = {
     **dict.fromkeys(_BOUNDS, _check_number),
+    "lanes": _check_lanes,
     "durability": _check_durability,
     "labels": _check_labels,
 }

@@ -26,7 +26,16 @@ _FOREIGN = {
     "retention.bytes": "retention_bytes",
     "max.message.bytes": "max_message_bytes",
     "flush.ms": "flush_interval_ms",
+    "priority.lanes": "lanes",
 }
+_QUEUE_SETTINGS = (
+    "ttl_ms",
+    "delay_ms_max",
+    "delayed_max",
+    "dedup_window_ms",
+    "dedup_max",
+    "dead_retention_ms",
+)
 
 
 class TopicSettings(Struct):
@@ -43,6 +52,12 @@ class TopicSettings(Struct):
     flush_interval_ms: _Bound | None = None
     lanes: _Count | None = None
     max_message_bytes: _Count | None = None
+    ttl_ms: _Bound | None = None
+    delay_ms_max: _Bound | None = None
+    delayed_max: _Bound | None = None
+    dedup_window_ms: _Bound | None = None
+    dedup_max: _Bound | None = None
+    dead_retention_ms: _Bound | None = None
     labels: dict[str, str] | None = None
     config: dict[str, str | int] | None = None
 
@@ -178,6 +193,7 @@ def _overrides(wanted: TopicSettings) -> dict[str, object]:
         "flush_interval_ms": wanted.flush_interval_ms,
         "lanes": wanted.lanes,
         "max_message_bytes": wanted.max_message_bytes,
+        **{name: getattr(wanted, name) for name in _QUEUE_SETTINGS},
         "labels": wanted.labels,
     }
     if wanted.retention_hours:  # 0 has always meant the default

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from coordinator.errors import BadConfig
-from coordinator.topics import TopicConfig, alter_config, config_warnings, create_config
+from coordinator.topics import (
+    TopicConfig,
+    alter_config,
+    config_warnings,
+    create_config,
+    queue_config,
+)
+from delivery.config import QueueConfig
 
 
 @pytest.mark.parametrize(("brokers", "factor"), [(0, 1), (1, 1), (2, 2), (3, 3), (9, 3)])
@@ -68,6 +75,16 @@ def test_all_problems_are_told_at_once() -> None:
         ("retention_bytes", 0),
         ("flush_interval_ms", 0),
         ("lanes", 6),
+        ("lanes", 4),
+        ("lanes", 1),
+        ("lanes", 5.0),
+        ("ttl_ms", -1),
+        ("delay_ms_max", 366 * 86_400_000 + 1),
+        ("delayed_max", -1),
+        ("dedup_window_ms", 8 * 86_400_000),
+        ("dedup_max", 10_000_001),
+        ("dead_retention_ms", 0),
+        ("dead_retention_ms", -2),
         ("max_message_bytes", (16 << 20) + 1),
         ("max_message_bytes", 1.5),
         ("durability", None),
@@ -91,6 +108,12 @@ def test_a_value_out_of_range_names_the_setting(name: str, value: object) -> Non
         ("flush_interval_ms", 5),
         ("max_message_bytes", 1),
         ("labels", {"team": "pay"}),
+        ("ttl_ms", 60_000),
+        ("delay_ms_max", 3_600_000),
+        ("delayed_max", 0),
+        ("dedup_window_ms", 0),
+        ("dedup_max", 10),
+        ("dead_retention_ms", -1),
     ],
 )
 def test_what_can_be_altered_is(name: str, value: object) -> None:
@@ -104,6 +127,30 @@ def test_what_is_fixed_at_creation_may_only_be_repeated(name: str) -> None:
     assert alter_config(config, {name: getattr(config, name)}) == config
     with pytest.raises(BadConfig, match="can't be changed"):
         alter_config(config, {name: 2})
+
+
+def test_a_topic_has_three_lanes_or_five() -> None:
+    assert [create_config({"lanes": lanes}, 3).lanes for lanes in (3, 5)] == [3, 5]
+
+
+def test_partitions_get_the_queue_settings_with_the_same_defaults() -> None:
+    assert QueueConfig(**queue_config(TopicConfig())) == QueueConfig()
+
+
+def test_partitions_get_every_queue_setting_of_their_topic() -> None:
+    changed = {
+        "lanes": 3,
+        "retention_ms": 1,
+        "ttl_ms": 2,
+        "delay_ms_max": 3,
+        "delayed_max": 4,
+        "dedup_window_ms": 5,
+        "dedup_max": 6,
+        "dead_retention_ms": 7,
+    }
+
+    assert set(changed) == set(QueueConfig.__struct_fields__)
+    assert queue_config(create_config(changed, 3)) == changed
 
 
 def test_two_replicas_are_warned_about() -> None:

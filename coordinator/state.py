@@ -32,7 +32,6 @@ from goqueue.wire.types import GroupId, Incarnation, Index, NodeId, TopicId, Vot
 __all__ = [
     "Broker",
     "ClusterState",
-    "Effect",
     "PartitionPlacement",
     "Topic",
     "TopicConfig",
@@ -94,14 +93,6 @@ class Topic:
         return config_warnings(self.config)
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """What a command changed: `before` and `after` are both set when a topic or broker changed."""
-
-    before: Topic | Broker | None
-    after: Topic | Broker | None
-
-
 class _Snapshot(msgspec.Struct, array_like=True, frozen=True):
     version: int
     cluster_id: int
@@ -112,16 +103,8 @@ class _Snapshot(msgspec.Struct, array_like=True, frozen=True):
     producers: ProducerIdsRecord
 
 
-def _ignore(_effect: Effect) -> None:
-    return None
-
-
 class ClusterState:
-    """Commands in, state out: no clock, no I/O; `cluster_id` is set before the first command.
-
-    `on_effect` is told each change as it is applied, so that replicas start and stop; after
-    `restore`, look at the whole state instead.
-    """
+    """Commands in, state out: no clock, no I/O; `cluster_id` is set before the first command."""
 
     def __init__(self, cluster_id: int = 0) -> None:
         self.cluster_id = cluster_id
@@ -130,7 +113,6 @@ class ClusterState:
         self.topics: dict[str, Topic] = {}
         self.deleted: dict[TopicId, str] = {}
         """The newest deleted ids, with the names they had."""
-        self.on_effect: Callable[[Effect], None] = _ignore
         self._by_id: dict[TopicId, Topic] = {}
         self._producers = ProducerIds()
 
@@ -197,8 +179,6 @@ class ClusterState:
             time_ms if known is None else known.joined_at_ms,
         )
         self.brokers[node] = broker
-        if broker != known:
-            self.on_effect(Effect(known, broker))
         return BrokerRegistered(node, broker != known)
 
     def _create(self, index: Index, time_ms: int, command: CreateTopic) -> TopicResult:
@@ -219,7 +199,7 @@ class ClusterState:
             self._place(config, command.avoid),
             time_ms,
         )
-        return self._put(None, topic)
+        return self._put(topic)
 
     def _place(self, config: TopicConfig, avoid: list[str]) -> tuple[PartitionPlacement, ...]:
         candidates = self._candidates()
@@ -248,7 +228,7 @@ class ClusterState:
     def _alter(self, _index: Index, _time_ms: int, command: AlterTopic) -> TopicResult:
         topic = self._named(command.name)
         config = alter_config(topic.config, command.changes)
-        return self._put(topic, dataclasses.replace(topic, config=config))
+        return self._put(dataclasses.replace(topic, config=config))
 
     def _delete(self, _index: Index, _time_ms: int, command: DeleteTopic) -> TopicResult:
         topic = self._named(command.name)
@@ -259,7 +239,6 @@ class ClusterState:
         self.deleted[topic.id] = topic.name
         while len(self.deleted) > TOMBSTONES_MAX:
             del self.deleted[next(iter(self.deleted))]
-        self.on_effect(Effect(topic, None))
         return TopicResult(topic.name, str(topic.id), len(topic.partitions))
 
     def _allocate(self, _index: Index, time_ms: int, command: AllocateProducer) -> Result:
@@ -272,11 +251,9 @@ class ClusterState:
             raise UnknownTopic(name[:249])
         return topic
 
-    def _put(self, before: Topic | None, after: Topic) -> TopicResult:
-        self.topics[after.name] = self._by_id[after.id] = after
-        if before != after:
-            self.on_effect(Effect(before, after))
-        return TopicResult(after.name, str(after.id), len(after.partitions), after.warnings)
+    def _put(self, topic: Topic) -> TopicResult:
+        self.topics[topic.name] = self._by_id[topic.id] = topic
+        return TopicResult(topic.name, str(topic.id), len(topic.partitions), topic.warnings)
 
     # snapshots
 

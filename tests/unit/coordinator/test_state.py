@@ -28,7 +28,7 @@ from coordinator.errors import (
     SnapshotUnreadable,
     TooFewBrokers,
 )
-from coordinator.state import ClusterState, Effect, Topic
+from coordinator.state import ClusterState, Topic
 from goqueue.wire.errors import (
     BadName,
     BadRequest,
@@ -49,12 +49,9 @@ class Cluster:
 
     def __init__(self, brokers: int = 3) -> None:
         self.state = ClusterState(CLUSTER)
-        self.effects: list[Effect] = []
-        self.state.on_effect = self.effects.append
         self.index = 1
         for number in range(brokers):
             self.do(broker(f"n{number}"))
-        self.effects.clear()
 
     def do(self, command: Command) -> object:
         """Apply a command that went through the wire; its result, or the error returned."""
@@ -65,11 +62,9 @@ class Cluster:
     def refuses(self, command: Command, error: type[GoQueueError]) -> GoQueueError:
         """The command must be refused, and change nothing but the applied index."""
         before = _content(self.state)
-        self.effects.clear()
         found = self.do(command)
         assert isinstance(found, error), found
         assert _content(self.state) == before
-        assert self.effects == []
         return found
 
     def topic(self, name: str) -> Topic:
@@ -98,7 +93,6 @@ def test_a_broker_registers_and_registers_again() -> None:
 
     known = cluster.state.brokers[NodeId("a")]
     assert (known.zone, known.incarnation, known.joined_at_ms) == ("z1", 7, START_MS + 2)
-    assert [effect.before is None for effect in cluster.effects] == [True, False]
 
 
 def test_a_wiped_broker_is_recognised_and_keeps_out() -> None:
@@ -130,7 +124,6 @@ def test_a_topic_gets_an_id_replicas_and_leaders() -> None:
     leaders = [placement.preferred for placement in topic.partitions]
     assert sorted(leaders) == ["n0", "n0", "n1", "n1", "n2", "n2"]
     assert Voter(NodeId("n0"), Incarnation(7)) in topic.partitions[0].replicas
-    assert cluster.effects == [Effect(None, topic)]
 
 
 def test_two_brokers_give_two_replicas_and_a_warning() -> None:
@@ -200,7 +193,6 @@ def test_an_altered_topic_keeps_its_id_and_replicas() -> None:
     after = cluster.topic("orders")
     assert (after.config.retention_ms, after.config.labels) == (1000, {"team": "pay"})
     assert (after.id, after.partitions) == (before.id, before.partitions)
-    assert cluster.effects[-1] == Effect(before, after)
     assert cluster.state.topic_of(after.id) is after
 
 
@@ -210,7 +202,6 @@ def test_a_recreated_topic_is_another_one() -> None:
     old = cluster.topic("orders")
 
     cluster.do(DeleteTopic("orders"))
-    assert cluster.effects[-1] == Effect(old, None)
     assert cluster.state.is_deleted(old.id)
     cluster.do(CreateTopic("orders"))
     new = cluster.topic("orders")

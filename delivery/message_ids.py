@@ -66,6 +66,7 @@ class MessageIds:
         self._window_ms = window_ms
         self._count_max = count_max
         self._count = 0
+        self._held = 0
         self._floor = 0
         """Ids of offsets below it are forgotten, though they may still be in the arrays."""
         self._buckets: list[_Bucket] = []

@@ -5,13 +5,14 @@ from __future__ import annotations
 import msgspec
 
 from delivery.errors import Diverged, SnapshotUnreadable, UnknownKind
+from delivery.message_ids import MessageIds
 from delivery.producers import ProducerRecord, Producers, StoredSequence
 from delivery.records import decode_records, decode_trim
 from delivery.requests import Requests, RequestsRecord
 from goqueue.wire.types import Index, Offset
 from log.entry import Entry, EntryKind
 
-SNAPSHOT_VERSION = 1
+SNAPSHOT_VERSION = 2
 
 
 class PublishResult(msgspec.Struct, array_like=True, frozen=True):
@@ -30,6 +31,7 @@ class _Snapshot(msgspec.Struct, array_like=True, frozen=True):
     log_start_offset: int
     producers: list[ProducerRecord]
     requests: RequestsRecord
+    message_ids: bytes
 
 
 _decoder = msgspec.msgpack.Decoder(_Snapshot)
@@ -47,6 +49,7 @@ class PartitionState:
         self.log_start_offset = Offset(0)
         self.producers = Producers()
         self.requests = Requests()
+        self.message_ids = MessageIds()
 
     def apply(self, entry: Entry) -> list[PublishResult] | None:
         """Take the next committed entry; for records, where each of its batches is stored.
@@ -79,12 +82,18 @@ class PartitionState:
                 self.log_start_offset,
                 self.producers.dump(),
                 self.requests.dump(),
+                self.message_ids.dump(),
             )
         )
 
     def restore(self, state: bytes) -> None:
         """Replace everything by a snapshot. Raises SnapshotUnreadable, changing nothing."""
         found = _decode_snapshot(state)
+        message_ids = MessageIds()
+        try:
+            message_ids.load(found.message_ids)
+        except ValueError as error:
+            raise SnapshotUnreadable(f"not a partition snapshot: {error}") from error
         self.applied_index = Index(found.applied_index)
         self.time_ms = found.time_ms
         self.next_offset = Offset(found.next_offset)
@@ -92,6 +101,7 @@ class PartitionState:
         self.log_start_offset = Offset(found.log_start_offset)
         self.producers.load(found.producers)
         self.requests.load(found.requests)
+        self.message_ids = message_ids
 
     def _apply_records(self, entry: Entry) -> list[PublishResult]:
         if entry.base_offset != self.next_offset:
@@ -109,9 +119,13 @@ class PartitionState:
             if stamp is not None:
                 stored = StoredSequence(stamp.base_sequence, batch.count, batch.base_offset)
                 self.producers.stored(stamp.producer_id, stamp.epoch, stored, entry.time_ms)
+            ids = batch.message_ids()
+            if ids is not None:
+                self.message_ids.stored(ids, batch.base_offset, entry.time_ms)
         self.requests.stored(requests, entry.time_ms)
         self.requests.forget(entry.time_ms)
         self.producers.forget(entry.time_ms)
+        self.message_ids.forget(entry.time_ms)
         self.next_offset = Offset(entry.base_offset + entry.record_count)
         return [PublishResult(batch.base_offset, batch.count) for batch in batches]
 

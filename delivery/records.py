@@ -11,8 +11,9 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from delivery.columns import stored_batch, stored_header
 from goqueue.wire.batch import RecordBatch
-from goqueue.wire.layout import HEADER
+from goqueue.wire.layout import HAS_MESSAGE_IDS, HEADER
 from goqueue.wire.types import Index, Offset
 
 NO_REQUEST = 0
@@ -59,6 +60,13 @@ class AppendedBatch:
         """The producer's identity, None for a batch without. Only the header is looked at."""
         producer_id, epoch, base_sequence = _identity(self.batch)
         return ProducerStamp(producer_id, epoch, base_sequence) if producer_id else None
+
+    def message_ids(self) -> list[str | None] | None:
+        """The ids of its rows, None for a batch without any, of which only the header is read."""
+        header = stored_header(self.batch)
+        if not header.flags & HAS_MESSAGE_IDS:
+            return None
+        return stored_batch(self.batch, header).message_ids()
 
 
 @dataclass(frozen=True, slots=True)

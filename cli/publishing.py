@@ -54,7 +54,7 @@ class Publisher:
                 key=message.key,
                 headers=dict(message.headers) or None,
                 partition=message.partition,
-                lane=message.priority or "normal",
+                priority=message.priority or "normal",
             )
         except UnknownTopic:
             # a server that creates topics does so on the first publish; another says it's unknown

@@ -1,7 +1,8 @@
 """The client library of GoQueue.
 
-`Client` blocks, `AsyncClient` awaits; both have topics, publishing and reading. `Producer` (from
-`client.producer()`) batches, compresses and repeats safely. `goqueue.errors` has every error.
+`Client` blocks, `AsyncClient` awaits; both have topics, publishing, reading, and queues: groups
+that receive and settle, delays, schedules, dead letters. `Producer` (from `client.producer()`)
+batches, compresses and repeats safely. `goqueue.errors` has every error.
 
 Names are imported when first used, so that `goqueue.wire` costs a broker nothing of the client.
 """
@@ -12,9 +13,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from goqueue.blocking import BlockingProducer, Client
+    from goqueue.blocking import Client
+    from goqueue.blocking_producer import BlockingProducer
+    from goqueue.blocking_queue import BlockingReceived
     from goqueue.client import AsyncClient
-    from goqueue.errors import GoQueueError, PublishFailed
+    from goqueue.dead_letters import DeadFilter, Redrive
+    from goqueue.errors import GoQueueError, PublishFailed, SettleFailed
+    from goqueue.groups import Group, GroupPartition
     from goqueue.http import RetryPolicy
     from goqueue.models import (
         Cluster,
@@ -29,15 +34,24 @@ if TYPE_CHECKING:
         Topic,
     )
     from goqueue.producer import Producer
+    from goqueue.queued import DeadLetter, QueuedMessage, Received
+    from goqueue.schedules import Delayed, Schedule
+    from goqueue.settling import Settle, Settled
 
 __all__ = [
     "AsyncClient",
     "BlockingProducer",
+    "BlockingReceived",
     "Client",
     "Cluster",
     "ClusterHealth",
     "ClusterNode",
+    "DeadFilter",
+    "DeadLetter",
+    "Delayed",
     "GoQueueError",
+    "Group",
+    "GroupPartition",
     "Message",
     "OutgoingMessage",
     "Page",
@@ -46,18 +60,31 @@ __all__ = [
     "ProducerIdentity",
     "PublishFailed",
     "Published",
+    "QueuedMessage",
+    "Received",
+    "Redrive",
     "RetryPolicy",
+    "Schedule",
+    "Settle",
+    "SettleFailed",
+    "Settled",
     "Topic",
 ]
 
 _HOMES = {
     "AsyncClient": "goqueue.client",
-    "BlockingProducer": "goqueue.blocking",
+    "BlockingProducer": "goqueue.blocking_producer",
+    "BlockingReceived": "goqueue.blocking_queue",
     "Client": "goqueue.blocking",
     "Cluster": "goqueue.models",
     "ClusterHealth": "goqueue.models",
     "ClusterNode": "goqueue.models",
+    "DeadFilter": "goqueue.dead_letters",
+    "DeadLetter": "goqueue.queued",
+    "Delayed": "goqueue.schedules",
     "GoQueueError": "goqueue.errors",
+    "Group": "goqueue.groups",
+    "GroupPartition": "goqueue.groups",
     "Message": "goqueue.models",
     "OutgoingMessage": "goqueue.models",
     "Page": "goqueue.models",
@@ -66,7 +93,14 @@ _HOMES = {
     "ProducerIdentity": "goqueue.models",
     "PublishFailed": "goqueue.errors",
     "Published": "goqueue.models",
+    "QueuedMessage": "goqueue.queued",
+    "Received": "goqueue.queued",
+    "Redrive": "goqueue.dead_letters",
     "RetryPolicy": "goqueue.http",
+    "Schedule": "goqueue.schedules",
+    "Settle": "goqueue.settling",
+    "SettleFailed": "goqueue.errors",
+    "Settled": "goqueue.settling",
     "Topic": "goqueue.models",
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from goqueue.models import Published
@@ -25,6 +26,8 @@ class Accepted:
     lane: int
     timestamp_ms: int
     message_id: str | None
+    deliver_at_ms: int | None
+    expires_at_ms: int | None
     delivery: asyncio.Future[Published]
     size_bytes: int = field(init=False)
 
@@ -75,6 +78,8 @@ class Batch:
                 timestamps_ms=[row.timestamp_ms for row in rows],
                 lanes=lanes if any(lane != LANE_NORMAL for lane in lanes) else LANE_NORMAL,
                 headers=headers if any(headers) else None,
+                deliver_at_ms=[row.deliver_at_ms for row in rows],
+                expires_at_ms=[row.expires_at_ms for row in rows],
                 message_ids=[row.message_id for row in rows],
                 codec=codec,
                 level=level,
@@ -95,11 +100,11 @@ class Batch:
                 half.add(message)
         return first, second
 
-    def deliver(self, topic: str, partition: int, offset: int, duplicate: bool) -> None:
+    def deliver(self, published: Sequence[Published]) -> None:
         """Tell every message where it stands."""
-        for row, message in enumerate(self.accepted):
+        for message, result in zip(self.accepted, published, strict=True):
             if not message.delivery.done():  # its caller may have given up
-                message.delivery.set_result(Published(topic, partition, offset + row, duplicate))
+                message.delivery.set_result(result)
 
     def fail(self, error: Exception) -> None:
         """Tell every message that it is not known to be stored."""

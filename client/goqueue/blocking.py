@@ -1,22 +1,22 @@
-"""The blocking client and producer: the same calls, for programs without an event loop.
+"""The blocking client: the same calls, for programs without an event loop.
 
-They run the asynchronous ones on a loop in a thread of their own. Calls may come from any thread.
+It runs the asynchronous ones on a loop in a thread of its own. Calls may come from any thread.
 """
 
 from __future__ import annotations
 
-import asyncio
 import ssl
-import threading
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
+from goqueue.blocking_producer import BlockingProducer
+from goqueue.blocking_queue import BlockingQueue
 from goqueue.client import AsyncClient
-from goqueue.errors import Closed, GoQueueError
+from goqueue.errors import Closed
 from goqueue.http import DEFAULT_SERVER, RetryPolicy
+from goqueue.loop_thread import LoopThread, anext_or_none
 from goqueue.models import (
     Cluster,
     ClusterHealth,
@@ -30,61 +30,10 @@ from goqueue.models import (
     Topic,
 )
 from goqueue.outgoing import Text
-from goqueue.producer import Producer
-from goqueue.reading import Time
-
-CANCEL_S_MAX = 1.0
-
-T = TypeVar("T")
+from goqueue.times import Duration, Time
 
 
-class LoopThread:
-    """An event loop in a daemon thread, started when first needed."""
-
-    def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
-        self._closed = False
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The coroutine's result; interrupting the wait cancels it and waits for its end."""
-        loop, ended = self._started(work), threading.Event()
-        future = asyncio.run_coroutine_threadsafe(_telling(work, ended), loop)
-        try:
-            return future.result()
-        except BaseException:
-            if future.cancel():
-                ended.wait(CANCEL_S_MAX)
-            raise
-
-    def stop(self) -> None:
-        """End the loop and its thread. Idempotent."""
-        with self._lock:
-            self._closed = True
-            loop, thread = self._loop, self._thread
-            self._loop = self._thread = None
-        if loop is not None and thread is not None:
-            asyncio.run_coroutine_threadsafe(_end_tasks(), loop).result()
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
-            loop.close()
-
-    def _started(self, work: Coroutine[Any, Any, object]) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._closed:
-                work.close()
-                raise Closed("the client is closed")
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=self._loop.run_forever, name="goqueue-client", daemon=True
-                )
-                self._thread.start()
-            return self._loop
-
-
-class Client:
+class Client(BlockingQueue):
     """As `AsyncClient`, blocking. Use as `with`, or `close` it in the end."""
 
     def __init__(
@@ -197,8 +146,11 @@ class Client:
         key: Text | None = None,
         headers: Mapping[str, Text] | None = None,
         partition: int | None = None,
-        lane: int | str = "normal",
+        priority: int | str = "normal",
         message_id: str | None = None,
+        delay: Duration | None = None,
+        deliver_at: Time | None = None,
+        ttl: Duration | None = None,
     ) -> Published:
         """Publish one message and return where it stands, durably. See `AsyncClient.publish`."""
         return self._thread.run(
@@ -208,8 +160,11 @@ class Client:
                 key=key,
                 headers=headers,
                 partition=partition,
-                lane=lane,
+                priority=priority,
                 message_id=message_id,
+                delay=delay,
+                deliver_at=deliver_at,
+                ttl=ttl,
             )
         )
 
@@ -268,7 +223,7 @@ class Client:
             topic, partition, offset, from_time=from_time, to_time=to_time, follow=follow
         )
         try:
-            while (run := self._thread.run(_next(runs))) is not None:
+            while (run := self._thread.run(anext_or_none(runs))) is not None:
                 yield from run
         finally:
             with suppress(Closed):
@@ -299,128 +254,3 @@ class Client:
     def stats(self) -> dict[str, Any]:
         """`/stats` of the node that answers."""
         return self._thread.run(self._client.stats())
-
-
-class BlockingProducer:
-    """As `Producer`, blocking; from `Client.producer`."""
-
-    def __init__(self, thread: LoopThread, producer: Producer) -> None:
-        self._thread = thread
-        self._producer = producer
-
-    def __enter__(self) -> BlockingProducer:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            self.close()
-        except GoQueueError:
-            if error is None:
-                raise
-
-    def send(
-        self,
-        topic: str,
-        value: Text,
-        *,
-        key: Text | None = None,
-        headers: Mapping[str, Text] | None = None,
-        partition: int | None = None,
-        lane: int | str = "normal",
-        message_id: str | None = None,
-    ) -> Future[Published]:
-        """Accept one message; blocks while the buffer is full. The future tells where it stands."""
-        accepted: Future[Published] = Future()
-        self._thread.run(
-            self._accept(
-                accepted,
-                topic,
-                value,
-                {
-                    "key": key,
-                    "headers": headers,
-                    "partition": partition,
-                    "lane": lane,
-                    "message_id": message_id,
-                },
-            )
-        )
-        return accepted
-
-    def send_many(self, topic: str, messages: Iterable[OutgoingMessage | Text]) -> None:
-        """Accept messages in their order: much cheaper than `send` for each. `flush` tells
-        whether all were stored."""
-        chunk: list[OutgoingMessage] = []
-        for message in messages:
-            chunk.append(
-                message if isinstance(message, OutgoingMessage) else OutgoingMessage(message)
-            )
-            if len(chunk) == _CHUNK_MESSAGES:
-                self._thread.run(self._accept_many(topic, chunk))
-                chunk = []
-        if chunk:
-            self._thread.run(self._accept_many(topic, chunk))
-
-    def flush(self) -> None:
-        """Wait until all accepted messages are stored; raises the first failure."""
-        self._thread.run(self._producer.flush())
-
-    def close(self) -> None:
-        """Flush, then stop. Idempotent."""
-        self._thread.run(self._producer.close())
-
-    async def _accept(
-        self, accepted: Future[Published], topic: str, value: Text, options: dict[str, Any]
-    ) -> None:
-        delivery = await self._producer.send(topic, value, **options)
-
-        def tell(delivery: asyncio.Future[Published]) -> None:
-            error = None if delivery.cancelled() else delivery.exception()
-            if delivery.cancelled():
-                accepted.cancel()
-            elif error is not None:
-                accepted.set_exception(error)
-            else:
-                accepted.set_result(delivery.result())
-
-        delivery.add_done_callback(tell)
-
-    async def _accept_many(self, topic: str, messages: Sequence[OutgoingMessage]) -> None:
-        for message in messages:
-            await self._producer.send(
-                topic,
-                message.value,
-                key=message.key,
-                headers=message.headers,
-                partition=message.partition,
-                lane=message.lane,
-                message_id=message.message_id,
-            )
-
-
-_CHUNK_MESSAGES = 500
-
-
-async def _telling(work: Coroutine[Any, Any, T], ended: threading.Event) -> T:
-    try:
-        return await work
-    finally:
-        ended.set()
-
-
-async def _next(runs: AsyncGenerator[list[Message], None]) -> list[Message] | None:
-    return await anext(runs, None)
-
-
-async def _end_tasks() -> None:
-    """Nothing is left half done on a loop that stops: an iteration that nobody finished, say."""
-    tasks = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    await asyncio.get_running_loop().shutdown_asyncgens()

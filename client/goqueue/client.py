@@ -7,11 +7,14 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
-from goqueue.errors import GoQueueError, PublishFailed, ServerError, UnknownTopic
+from goqueue.calls import JSON, decode, given
+from goqueue.dead_letters import DeadLetters
+from goqueue.errors import GoQueueError, PublishFailed, UnknownTopic
+from goqueue.groups import Groups
 from goqueue.http import DEFAULT_SERVER, RetryPolicy, Transport, join
 from goqueue.metadata import PartitionCounts
 from goqueue.models import (
@@ -26,27 +29,23 @@ from goqueue.models import (
     Published,
     Topic,
 )
-from goqueue.outgoing import Text, to_lane
+from goqueue.outgoing import Text
 from goqueue.producer import Producer
 from goqueue.publishing import Publishing
 from goqueue.reading import (
     PAGE_LIMIT,
-    Time,
     decode_page,
     interleaved,
     merged,
     partition_pages,
-    time_ms,
-    time_text,
 )
+from goqueue.receiving import Receiving
+from goqueue.schedules import Schedules
+from goqueue.times import Duration, Time, time_ms, time_text
 from goqueue.wire.batch import BATCH_MEDIA_TYPE
 
-T = TypeVar("T")
 
-JSON = {"Content-Type": "application/json"}
-
-
-class AsyncClient:
+class AsyncClient(Receiving, Groups, DeadLetters, Schedules):
     """A connection to one cluster. Use as `async with`, or `close` it in the end.
 
     Name several servers for failover: any of them serves any request. Every call raises a
@@ -132,7 +131,7 @@ class AsyncClient:
             "labels": labels,
         }
         self._counts.forget(name)
-        return await self._send("POST", join("topics"), _given(settings), Topic)
+        return await self._send("POST", join("topics"), given(settings), Topic)
 
     async def list_topics(self) -> list[str]:
         """The names of all topics, sorted."""
@@ -145,7 +144,7 @@ class AsyncClient:
     async def alter_topic(self, name: str, **changes: object) -> Topic:
         """Change settings, by the names that `create_topic` has; None leaves one as it is."""
         self._counts.forget(name)
-        return await self._send("PATCH", join("topics", name), _given(changes), Topic)
+        return await self._send("PATCH", join("topics", name), given(changes), Topic)
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic with all its messages. Raises `UnknownTopic`."""
@@ -170,17 +169,33 @@ class AsyncClient:
         key: Text | None = None,
         headers: Mapping[str, Text] | None = None,
         partition: int | None = None,
-        lane: int | str = "normal",
+        priority: int | str = "normal",
         message_id: str | None = None,
+        delay: Duration | None = None,
+        deliver_at: Time | None = None,
+        ttl: Duration | None = None,
     ) -> Published:
         """Publish one message and return where it stands, durably.
 
-        A call whose outcome is unknown is not repeated, so nothing is stored twice; a `Producer`
-        repeats safely, and is faster for more than a few messages. Messages with the same key go to
-        the same partition, in order; without key and partition they go round.
+        Messages with the same key go to the same partition, in order; without key and partition
+        they go by `message_id`, or round. Groups receive it after `delay`, or from `deliver_at` on,
+        and no longer once `ttl` has passed; a number is seconds.
+
+        A call whose outcome is unknown is repeated only with a `message_id`: its topic remembers
+        the id for a while (5 minutes, unless configured otherwise), and a publish with the same one
+        is answered with the first one's place and `duplicate`. A `Producer` repeats safely without
+        ids, and is faster for more than a few messages.
         """
         message = OutgoingMessage(
-            value, key, dict(headers) if headers else None, to_lane(lane), partition, message_id
+            value,
+            key,
+            dict(headers) if headers else None,
+            priority,
+            partition,
+            message_id,
+            delay,
+            deliver_at,
+            ttl,
         )
         (result,) = await self._publishing.publish(topic, [message])
         if isinstance(result, GoQueueError):
@@ -223,7 +238,7 @@ class AsyncClient:
             repeatable=True,  # an id too many costs nothing
             timeout_s=timeout_s,
         )
-        return _decode(answer.body, ProducerIdentity)
+        return decode(answer.body, ProducerIdentity)
 
     def producer(self, **options: Any) -> Producer:
         """A `Producer` over this client, with its options; use it as `async with`."""
@@ -387,16 +402,6 @@ class AsyncClient:
             raise UnknownTopic(topic)
         return count
 
-    async def _get(self, path: str, shape: type[T]) -> T:
-        answer = await self._transport.request("GET", path, repeatable=True)
-        return _decode(answer.body, shape)
-
-    async def _send(self, method: str, path: str, body: object, shape: type[T]) -> T:
-        answer = await self._transport.request(
-            method, path, body=msgspec.json.encode(body), headers=JSON, repeatable=False
-        )
-        return _decode(answer.body, shape)
-
 
 class _TopicNames(msgspec.Struct):
     topics: list[str]
@@ -408,17 +413,6 @@ class _Partitions(msgspec.Struct):
 
 class _Nodes(msgspec.Struct):
     nodes: list[ClusterNode]
-
-
-def _given(settings: Mapping[str, object]) -> dict[str, object]:
-    return {name: value for name, value in settings.items() if value is not None}
-
-
-def _decode(body: bytes, shape: type[T]) -> T:
-    try:
-        return msgspec.json.decode(body, type=shape)
-    except msgspec.DecodeError as error:
-        raise ServerError(f"an answer that is not understood: {error}") from None
 
 
 def _now_ms() -> int:

@@ -6,28 +6,38 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from goqueue.wire.errors import (
+    AlreadyDue,
     BadName,
+    BadReceipt,
     BadRequest,
     BatchError,
     Busy,
+    Conflict,
     ConnectionFailed,
     Corrupt,
+    DelayTooLong,
     DiskFull,
     Forbidden,
     GoQueueError,
+    GroupHalted,
     NoQuorum,
     NotFound,
+    NotInFlight,
     NotLeader,
     OffsetOutOfRange,
     OutcomeUnknown,
     OutOfOrder,
     PayloadTooLarge,
     ProducerFenced,
+    ReceiptExpired,
     ServerError,
     Timeout,
+    TooManyDelayed,
+    TooManyInFlight,
     TopicExists,
     Unauthorized,
     Unavailable,
+    UnknownGroup,
     UnknownPartition,
     UnknownTopic,
     UnsupportedMediaType,
@@ -35,20 +45,27 @@ from goqueue.wire.errors import (
 
 if TYPE_CHECKING:
     from goqueue.models import Published
+    from goqueue.settling import Settled
 
 __all__ = [
+    "AlreadyDue",
     "BadName",
+    "BadReceipt",
     "BadRequest",
     "BatchError",
     "Busy",
     "Closed",
+    "Conflict",
     "ConnectionFailed",
     "Corrupt",
+    "DelayTooLong",
     "DiskFull",
     "Forbidden",
     "GoQueueError",
+    "GroupHalted",
     "NoQuorum",
     "NotFound",
+    "NotInFlight",
     "NotLeader",
     "OffsetOutOfRange",
     "OutOfOrder",
@@ -56,11 +73,16 @@ __all__ = [
     "PayloadTooLarge",
     "ProducerFenced",
     "PublishFailed",
+    "ReceiptExpired",
     "ServerError",
+    "SettleFailed",
     "Timeout",
+    "TooManyDelayed",
+    "TooManyInFlight",
     "TopicExists",
     "Unauthorized",
     "Unavailable",
+    "UnknownGroup",
     "UnknownPartition",
     "UnknownTopic",
     "UnsupportedMediaType",
@@ -89,6 +111,27 @@ class PublishFailed(GoQueueError):
         unknown = any(error.outcome == "unknown" for error in errors)
         super().__init__(
             f"{len(errors)} of {len(self.results)} messages not published{first}",
+            outcome="unknown" if unknown else "none",
+            retriable=all(error.retriable for error in errors),
+        )
+
+
+class SettleFailed(GoQueueError):
+    """Some messages of an `ack`, `nack`, `reject` or `extend` were not settled.
+
+    `results` has one entry a message, in the order given: what became of it, or its error.
+    `outcome` is `unknown` if that of any message is.
+    """
+
+    code, http_status = "settle_failed", 409
+
+    def __init__(self, results: Sequence[Settled | GoQueueError]) -> None:
+        self.results = list(results)
+        errors = [result for result in self.results if isinstance(result, GoQueueError)]
+        first = f": {errors[0].message}" if errors else ""
+        unknown = any(error.outcome == "unknown" for error in errors)
+        super().__init__(
+            f"{len(errors)} of {len(self.results)} messages not settled{first}",
             outcome="unknown" if unknown else "none",
             retriable=all(error.retriable for error in errors),
         )

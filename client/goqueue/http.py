@@ -12,7 +12,7 @@ import asyncio
 import random
 import ssl
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import quote
 
 import aiohttp
@@ -58,6 +58,8 @@ class Answer:
     status: int
     headers: Mapping[str, str]
     body: bytes
+    is_repeat: bool = False
+    """An earlier attempt of the same request may have happened: its effects are in the answer."""
 
     @property
     def media_type(self) -> str:
@@ -125,7 +127,8 @@ class Transport:
             is_cut_short = left_s < self.attempt_timeout_s + wait_s
             try:
                 attempt_s = min(left_s, self.attempt_timeout_s + wait_s)
-                return await self._ask(method, path, params, body, headers, attempt_s)
+                answer = await self._ask(method, path, params, body, headers, attempt_s)
+                return replace(answer, is_repeat=True) if maybe_happened else answer
             except GoQueueError as error:
                 maybe_happened |= error.outcome == "unknown"
                 pause_s = self._pause_s(error, attempt)

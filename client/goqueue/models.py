@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from goqueue.times import Duration, Time
 from goqueue.wire.layout import LANE_NORMAL, LANES
 from goqueue.wire.records import Headers
 
@@ -16,7 +17,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     """One stored message.
 
     `timestamp_ms` is the log's time, which never goes back within a partition; `published_ms` is
-    what the producer's clock said, 0 if it did not say.
+    what the producer's clock said, 0 if it did not say. Groups receive a message from
+    `deliver_at_ms` on, and no longer once `expires_at_ms` has passed.
     """
 
     topic: str
@@ -29,6 +31,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     lane: int = LANE_NORMAL
     published_ms: int = 0
     message_id: str | None = None
+    deliver_at_ms: int | None = None
+    expires_at_ms: int | None = None
 
     @property
     def id(self) -> str:
@@ -84,13 +88,15 @@ class Page(msgspec.Struct, frozen=True):
 class Published(msgspec.Struct, frozen=True, gc=False):
     """Where a message stands. It is as durable as its topic promises.
 
-    `duplicate`: an earlier attempt had already stored it, here.
+    `duplicate`: it had been stored before, here, by an earlier attempt or under the same message
+    id. `deliver_at_ms`: groups receive it from then on; None for at once.
     """
 
     topic: str
     partition: int
     offset: int
     duplicate: bool = False
+    deliver_at_ms: int | None = None
 
     @property
     def id(self) -> str:
@@ -101,15 +107,20 @@ class Published(msgspec.Struct, frozen=True, gc=False):
 class OutgoingMessage(msgspec.Struct, frozen=True):
     """One message for `publish_many`. Text is stored as UTF-8.
 
-    Without a `partition`, a key decides it; without a key, messages go round.
+    Without a `partition`, a key decides it; without a key, the message id; else messages go round.
+    `priority` is a lane's name or number. Groups receive the message after `delay`, or from
+    `deliver_at` on, and no longer once `ttl` has passed since it was stored.
     """
 
     value: bytes | str
     key: bytes | str | None = None
     headers: dict[str, bytes | str] | None = None
-    lane: int = LANE_NORMAL
+    priority: int | str = LANE_NORMAL
     partition: int | None = None
     message_id: str | None = None
+    delay: Duration | None = None
+    deliver_at: Time | None = None
+    ttl: Duration | None = None
 
 
 class Partition(msgspec.Struct, frozen=True):

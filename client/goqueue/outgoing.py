@@ -8,8 +8,9 @@ from typing import Any
 
 from goqueue.errors import BadRequest
 from goqueue.models import OutgoingMessage
+from goqueue.times import Duration, Time, duration_ms, moment_ms
 from goqueue.wire.encoding import encode_columns
-from goqueue.wire.layout import LANE_NORMAL, LANES
+from goqueue.wire.layout import LANE_NORMAL, LANES, RELATIVE_BELOW
 from goqueue.wire.records import Headers
 
 Text = bytes | str
@@ -32,11 +33,31 @@ def to_lane(lane: int | str) -> int:
     """A lane's number, from its number or name. Raises BadRequest."""
     if isinstance(lane, str):
         if lane not in LANES:
-            raise BadRequest(f"unknown lane {lane!r}: want one of {', '.join(LANES)}")
+            raise BadRequest(f"unknown priority {lane!r}: want one of {', '.join(LANES)}")
         return LANES.index(lane)
     if not 0 <= lane < len(LANES):
-        raise BadRequest(f"a lane is a number from 0 to {len(LANES) - 1}, or a name")
+        raise BadRequest(f"a priority is a number from 0 to {len(LANES) - 1}, or a name")
     return lane
+
+
+def to_deliver_at(delay: Duration | None, deliver_at: Time | None) -> int | None:
+    """The cell of a batch's deliver-at column: a delay stays relative, so that it counts from the
+    moment the message is stored, whatever this machine's clock says. Raises BadRequest."""
+    if deliver_at is None:
+        return None if delay is None else duration_ms(delay, "delay") or None
+    if delay is not None:
+        raise BadRequest("delay and deliver_at exclude each other")
+    return moment_ms(deliver_at, "deliver_at")
+
+
+def to_expiry(ttl: Duration | None) -> int | None:
+    """The cell of a batch's expires-at column, relative as well. Raises BadRequest."""
+    if ttl is None:
+        return None
+    expiry = duration_ms(ttl, "ttl")
+    if expiry == 0:
+        raise BadRequest("a ttl of nothing: the message would never be received")
+    return expiry
 
 
 def encode_messages(
@@ -47,8 +68,10 @@ def encode_messages(
         [to_bytes(message.value) for message in messages],
         [None if message.key is None else to_bytes(message.key) for message in messages],
         timestamps_ms=now_ms,
-        lanes=[message.lane for message in messages],
+        lanes=[to_lane(message.priority) for message in messages],
         headers=[to_headers(message.headers) for message in messages],
+        deliver_at_ms=[to_deliver_at(message.delay, message.deliver_at) for message in messages],
+        expires_at_ms=[to_expiry(message.ttl) for message in messages],
         message_ids=[message.message_id for message in messages],
         codec=codec,
         level=level,
@@ -73,12 +96,18 @@ def json_message(message: OutgoingMessage) -> dict[str, Any]:
             }
         except UnicodeDecodeError:
             raise BadRequest("a header that is not UTF-8 can't be told in JSON") from None
-    if message.lane != LANE_NORMAL:
-        body["priority"] = LANES[message.lane]
+    lane = to_lane(message.priority)
+    if lane != LANE_NORMAL:
+        body["priority"] = LANES[lane]
     if message.partition is not None:
         body["partition"] = message.partition
     if message.message_id is not None:
         body["message_id"] = message.message_id
+    due = to_deliver_at(message.delay, message.deliver_at)
+    if due is not None:
+        body.update({"delay": f"{due}ms"} if due < RELATIVE_BELOW else {"deliver_at": due})
+    if (expiry := to_expiry(message.ttl)) is not None:
+        body["ttl"] = f"{expiry}ms"
     return body
 
 

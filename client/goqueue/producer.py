@@ -24,8 +24,9 @@ from goqueue.errors import (
     UnknownTopic,
 )
 from goqueue.models import Published
-from goqueue.outgoing import Text, to_bytes, to_headers, to_lane
+from goqueue.outgoing import Text, to_bytes, to_deliver_at, to_expiry, to_headers, to_lane
 from goqueue.sender import PartitionSender, SendOptions
+from goqueue.times import Duration, Time
 from goqueue.wire.compression import Codec
 from goqueue.wire.layout import DEFAULT_LIMITS
 from goqueue.wire.partitioner import partition_for
@@ -113,8 +114,11 @@ class Producer:
         key: Text | None = None,
         headers: Mapping[str, Text] | None = None,
         partition: int | None = None,
-        lane: int | str = "normal",
+        priority: int | str = "normal",
         message_id: str | None = None,
+        delay: Duration | None = None,
+        deliver_at: Time | None = None,
+        ttl: Duration | None = None,
     ) -> asyncio.Future[Published]:
         """Accept one message; waits while the buffer is full. Await the result to know where the
         message stands, or `flush` to know that all are stored.
@@ -128,9 +132,11 @@ class Producer:
             to_bytes(value),
             None if key is None else to_bytes(key),
             to_headers(headers),
-            to_lane(lane),
+            to_lane(priority),
             _now_ms(),
             message_id,
+            to_deliver_at(delay, deliver_at),
+            to_expiry(ttl),
             asyncio.get_running_loop().create_future(),
         )
         _check(message)
@@ -140,15 +146,37 @@ class Producer:
             self._budget.give(message.size_bytes)
             raise Closed("the producer is closed")
         if partition is None:
-            partition = self._choose(topic, message.key, count)
+            partition = self._choose(topic, message, count)
         self._add(topic, partition, message)
         return message.delivery
 
     async def publish(
-        self, topic: str, value: Text, *, key: Text | None = None, partition: int | None = None
+        self,
+        topic: str,
+        value: Text,
+        *,
+        key: Text | None = None,
+        headers: Mapping[str, Text] | None = None,
+        partition: int | None = None,
+        priority: int | str = "normal",
+        message_id: str | None = None,
+        delay: Duration | None = None,
+        deliver_at: Time | None = None,
+        ttl: Duration | None = None,
     ) -> Published:
-        """`send` and wait for the result: safe to repeat, unlike the client's `publish`."""
-        delivery = await self.send(topic, value, key=key, partition=partition)
+        """`send` and wait for the result: repeated safely, unlike the client's `publish`."""
+        delivery = await self.send(
+            topic,
+            value,
+            key=key,
+            headers=headers,
+            partition=partition,
+            priority=priority,
+            message_id=message_id,
+            delay=delay,
+            deliver_at=deliver_at,
+            ttl=ttl,
+        )
         return await delivery
 
     async def identify(self) -> None:
@@ -199,8 +227,12 @@ class Producer:
             await self._client.create_topic(topic)
         return await counts.get(topic)
 
-    def _choose(self, topic: str, key: bytes | None, count: int) -> int:
-        """By key; else one partition until its batch closes, which makes batches large."""
+    def _choose(self, topic: str, message: Accepted, count: int) -> int:
+        """By key, or by message id, so that its repeat is found where the first one is; else one
+        partition until its batch closes, which makes batches large."""
+        key = message.key
+        if key is None and message.message_id is not None:
+            key = message.message_id.encode()
         if key is not None:
             return partition_for(key, count)
         return self._turns.setdefault(topic, 0) % count

@@ -13,8 +13,10 @@ from goqueue.errors import BatchError, GoQueueError, ServerError, UnknownPartiti
 from goqueue.http import Answer, Transport, join
 from goqueue.metadata import PartitionCounts
 from goqueue.models import OutgoingMessage, Published
-from goqueue.outgoing import encode_messages, json_message, to_bytes
-from goqueue.wire.batch import BATCH_MEDIA_TYPE
+from goqueue.outgoing import encode_messages, json_message, to_bytes, to_deliver_at
+from goqueue.times import time_ms
+from goqueue.wire.batch import BATCH_MEDIA_TYPE, resolve_ms
+from goqueue.wire.layout import RELATIVE_BELOW
 from goqueue.wire.partitioner import partition_for
 
 Result = Published | GoQueueError
@@ -26,8 +28,41 @@ class BatchResult(msgspec.Struct, frozen=True):
 
     partition: int
     offset: int
-    duplicate: bool
-    failure: GoQueueError | None
+    duplicate: bool = False
+    failure: GoQueueError | None = None
+    time_ms: int = 0
+    """The log's time of it, where the server tells it."""
+    deliver_at_ms: int | None = None
+    rows: list[RowResult] | None = None
+    """Each row's own place, where some of a batch's rows had been stored before."""
+
+    def published(self, topic: str, partition: int, due: Sequence[int | None]) -> list[Published]:
+        """One result a row of the batch; `due` is its deliver-at column."""
+        rows = self.rows
+        if rows is None and not any(due):
+            return [
+                Published(topic, partition, self.offset + row, self.duplicate)
+                for row in range(len(due))
+            ]
+        if rows is None or len(rows) != len(due):
+            rows = [RowResult(self.offset + row, self.duplicate) for row in range(len(due))]
+        return [
+            Published(topic, partition, row.offset, row.duplicate, self._due_ms(cell))
+            for row, cell in zip(rows, due, strict=True)
+        ]
+
+    def _due_ms(self, cell: int | None) -> int | None:
+        if self.deliver_at_ms is not None:
+            return self.deliver_at_ms
+        is_known = self.time_ms > 0 or (cell is not None and cell >= RELATIVE_BELOW)
+        return resolve_ms(cell, self.time_ms) if is_known else None
+
+
+class RowResult(msgspec.Struct, frozen=True):
+    """Where one row of a batch stands."""
+
+    offset: int
+    duplicate: bool = False
 
 
 class _Results(msgspec.Struct):
@@ -47,15 +82,25 @@ def decode_results(answer: Answer, expected: int) -> list[BatchResult]:
 
 def _result(told: dict[str, Any]) -> BatchResult:
     if told.get("error"):
-        return BatchResult(-1, -1, False, GoQueueError.from_body(told))
+        return BatchResult(-1, -1, failure=GoQueueError.from_body(told))
     partition, offset = told.get("partition"), told.get("offset")
     if not isinstance(partition, int) or not isinstance(offset, int):
         raise ServerError("a result without partition and offset")
-    return BatchResult(partition, offset, told.get("duplicate") is True, None)
+    stamp = told.get("timestamp_ms")
+    rows, due = told.get("rows"), told.get("deliverAt")
+    return BatchResult(
+        partition,
+        offset,
+        told.get("duplicate") is True,
+        time_ms=stamp if isinstance(stamp, int) else 0,
+        deliver_at_ms=time_ms(due) if isinstance(due, str) else None,
+        rows=msgspec.convert(rows, list[RowResult]) if isinstance(rows, list) else None,
+    )
 
 
 class Publishing:
-    """Publishes without identity: a call whose outcome is unknown is not repeated."""
+    """Publishes without a producer's identity: what may have been stored is repeated only where
+    every message has an id of its own, by which its topic knows it again."""
 
     def __init__(
         self,
@@ -85,16 +130,15 @@ class Publishing:
         turn = next(self._turn)
         for row, message in enumerate(messages):
             groups.setdefault(_partition(message, partitions, turn), []).append(row)
+        picked = {partition: [messages[row] for row in rows] for partition, rows in groups.items()}
         bodies = {
-            partition: encode_messages(
-                [messages[row] for row in rows], self._now_ms(), self._codec, self._level
-            )
-            for partition, rows in groups.items()
+            partition: encode_messages(chosen, self._now_ms(), self._codec, self._level)
+            for partition, chosen in picked.items()
         }
         answers = await asyncio.gather(
             *(
-                self._send(topic, partition, bodies[partition], len(rows))
-                for partition, rows in groups.items()
+                self._send(topic, partition, bodies[partition], chosen)
+                for partition, chosen in picked.items()
             )
         )
         results: list[Result] = [Published(topic, -1, -1)] * len(messages)
@@ -111,34 +155,43 @@ class Publishing:
             join("topics", topic, "messages"),
             body=body,
             headers={"Content-Type": "application/json"},
-            repeatable=False,
+            repeatable=_are_named(messages),
         )
         return [
-            result.failure or Published(topic, result.partition, result.offset, result.duplicate)
-            for result in decode_results(answer, len(messages))
+            result.failure or result.published(topic, result.partition, [due])[0]
+            for result, due in zip(
+                decode_results(answer, len(messages)), _due(messages), strict=True
+            )
         ]
 
-    async def _send(self, topic: str, partition: int, batch: bytes, rows: int) -> list[Result]:
+    async def _send(
+        self, topic: str, partition: int, batch: bytes, messages: Sequence[OutgoingMessage]
+    ) -> list[Result]:
         try:
             answer = await self._transport.request(
                 "POST",
                 join("topics", topic, "partitions", partition, "messages"),
                 body=batch,
                 headers=BATCH,
-                repeatable=False,
+                repeatable=_are_named(messages),
             )
             (result,) = decode_results(answer, 1)
             if result.failure is not None:
                 raise result.failure
         except (UnknownPartition, UnknownTopic) as error:
             self._counts.forget(topic)
-            return [error] * rows
+            return [error] * len(messages)
         except GoQueueError as error:
-            return [error] * rows
-        return [
-            Published(topic, partition, result.offset + row, result.duplicate)
-            for row in range(rows)
-        ]
+            return [error] * len(messages)
+        return list[Result](result.published(topic, partition, _due(messages)))
+
+
+def _are_named(messages: Sequence[OutgoingMessage]) -> bool:
+    return all(message.message_id is not None for message in messages)
+
+
+def _due(messages: Sequence[OutgoingMessage]) -> list[int | None]:
+    return [to_deliver_at(message.delay, message.deliver_at) for message in messages]
 
 
 def _partition(message: OutgoingMessage, partitions: int, turn: int) -> int:
@@ -148,4 +201,6 @@ def _partition(message: OutgoingMessage, partitions: int, turn: int) -> int:
         return message.partition
     if message.key is not None:
         return partition_for(to_bytes(message.key), partitions)
+    if message.message_id is not None:
+        return partition_for(message.message_id.encode(), partitions)
     return turn % partitions

@@ -6,14 +6,13 @@ import asyncio
 import heapq
 from bisect import bisect_right
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from datetime import datetime
 from itertools import repeat
 from operator import attrgetter
 
 from goqueue.errors import GoQueueError, ServerError
 from goqueue.http import Answer
 from goqueue.models import Message, Page
-from goqueue.wire.batch import BATCH_MEDIA_TYPE, RecordBatch
+from goqueue.wire.batch import BATCH_MEDIA_TYPE, RecordBatch, resolve_ms
 from goqueue.wire.stream import (
     END_OFFSET_HEADER,
     LOG_START_HEADER,
@@ -22,7 +21,6 @@ from goqueue.wire.stream import (
     decode_frames,
 )
 
-Time = datetime | int | str
 FOLLOW_WAIT_S = 5.0
 """How long one long poll waits for more."""
 PAGE_LIMIT = 1000
@@ -33,22 +31,6 @@ ReadPage = Callable[[int, float], Awaitable[Page]]
 """Reads a page from an offset, waiting up to some seconds for one."""
 
 _timestamp_ms = attrgetter("timestamp_ms")
-
-
-def time_text(time: Time) -> str:
-    """A time as the servers take it; a datetime without a zone is local time, as in Python."""
-    return time.astimezone().isoformat() if isinstance(time, datetime) else str(time)
-
-
-def time_ms(time: Time) -> int:
-    """Unix milliseconds of a time. Raises ValueError on text that is no ISO 8601 time."""
-    if isinstance(time, int):
-        return time
-    if isinstance(time, str):
-        if time.isdigit():
-            return int(time)
-        time = datetime.fromisoformat(time)
-    return int(time.timestamp() * 1000)
 
 
 def decode_page(answer: Answer, topic: str, partition: int, offset: int, limit: int) -> Page:
@@ -93,6 +75,8 @@ def _messages(
             batch.lanes()[rows],
             batch.timestamps_ms()[rows],
             batch.message_ids()[rows],
+            [resolve_ms(time_ms, frame.time_ms) for time_ms in batch.deliver_at()[rows]],
+            [resolve_ms(time_ms, frame.time_ms) for time_ms in batch.expires_at()[rows]],
         )
     )
 

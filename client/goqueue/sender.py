@@ -124,7 +124,8 @@ class PartitionSender:
                 return self._failed(batch, result.failure)
             self._queue.popleft()
             self._cause = None
-            batch.deliver(self._topic, self._partition, result.offset, result.duplicate)
+            due = [message.deliver_at_ms for message in batch.accepted]
+            batch.deliver(result.published(self._topic, self._partition, due))
             self._on_done(batch, None)
         return True
 

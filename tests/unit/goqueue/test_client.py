@@ -89,7 +89,7 @@ async def test_a_message_is_published_whole(client: AsyncClient, cluster: FakeCl
         b"\xff\x00",
         key="k1",
         headers={"trace": b"\x01", "who": "me"},
-        lane="high",
+        priority="high",
         message_id="m-1",
     )
 
@@ -146,7 +146,7 @@ async def test_json_carries_what_the_server_needs(
 ) -> None:
     cluster.create("orders", 2)
     message = OutgoingMessage(
-        b"\xff", key=b"\xfe", headers={"h": "1"}, lane=0, partition=1, message_id="m"
+        b"\xff", key=b"\xfe", headers={"h": "1"}, priority=0, partition=1, message_id="m"
     )
 
     (result,) = await client.publish_many("orders", [message], json=True)

@@ -115,7 +115,7 @@ async def test_headers_lanes_ids_and_compression_reach_the_log(
     async with client.producer(compression="zstd") as producer:
         for n in range(50):
             await producer.send(
-                "orders", b"same " * 20, headers={"n": str(n)}, lane="low", message_id=f"m{n}"
+                "orders", b"same " * 20, headers={"n": str(n)}, priority="low", message_id=f"m{n}"
             )
 
     (batch,) = batches(cluster.bodies[0])
@@ -316,8 +316,8 @@ async def test_a_message_too_large_for_the_topic_fails_alone(
         ({"message_id": "x" * 257}, PayloadTooLarge),
         ({"message_id": ""}, BadRequest),
         ({"headers": {"": "x"}}, BatchError),
-        ({"lane": "urgent"}, BadRequest),
-        ({"lane": 5}, BadRequest),
+        ({"priority": "urgent"}, BadRequest),
+        ({"priority": 5}, BadRequest),
     ],
     ids=["key", "headers", "id", "empty id", "no header name", "lane", "lane number"],
 )

@@ -1,0 +1,153 @@
+"""Consumer groups: their settings, and where they stand."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from goqueue.calls import Calls, given
+from goqueue.http import join
+from goqueue.times import Duration, duration_text
+
+
+class GroupPartition(msgspec.Struct, frozen=True):
+    """A group in one partition.
+
+    All below `committed_offset` is settled, and `end_offset` is where the partition ends. `ready`
+    messages may be received now, `in_flight` are leased, `waiting` for their next attempt, `dead`
+    given up; the rest counts what has happened. `lane_pending` and `lane_wait_ms` are of each lane,
+    from critical to background: how many are ready, and how long the first of them has been.
+    """
+
+    topic: str
+    partition: int
+    committed_offset: int = 0
+    end_offset: int = 0
+    ready: int = 0
+    in_flight: int = 0
+    waiting: int = 0
+    dead: int = 0
+    delivered: int = 0
+    redelivered: int = 0
+    acked: int = 0
+    nacked: int = 0
+    rejected: int = 0
+    expired: int = 0
+    fallen: int = 0
+    halted: str = ""
+    lane_pending: list[int] = []
+    lane_wait_ms: list[int] = []
+    lane_wait_ms_max: list[int] = []
+
+
+class Group(msgspec.Struct, frozen=True):
+    """A group; `settings` has its configuration under the names that `put_group` takes."""
+
+    name: str
+    settings: dict[str, Any] = {}
+    created_at: datetime | None = None
+    partitions: list[GroupPartition] = []
+
+
+class ParkedKey(msgspec.Struct, frozen=True):
+    """A key whose messages are withheld, and how many wait."""
+
+    topic: str
+    partition: int
+    key: str
+    waiting: int = 0
+
+
+class Groups(Calls):
+    """The part of the client that knows groups."""
+
+    async def list_groups(self) -> list[Group]:
+        """All groups by name, without their partitions."""
+        return (await self._get(join("groups"), _Groups)).details
+
+    async def group(self, name: str, topic: str | None = None) -> Group:
+        """A group with where it stands in each partition, of one topic or all. Raises
+        `UnknownGroup`."""
+        params = None if topic is None else {"topic": topic}
+        return await self._get(join("groups", name), Group, params)
+
+    async def put_group(
+        self,
+        name: str,
+        *,
+        visibility_timeout: Duration | None = None,
+        max_attempts: int | None = None,
+        ordering: str | None = None,
+        start: str | None = None,
+        backoff: Duration | None = None,
+        backoff_max: Duration | None = None,
+        on_poison: str | None = None,
+        lane_max_wait: Duration | None = None,
+        lane_share: int | None = None,
+        halt_percent: int | None = None,
+        halt_window: int | None = None,
+        redrives_max: int | None = None,
+        in_flight_max: int | None = None,
+    ) -> Group:
+        """Create a group, or change what is given of it.
+
+        `ordering="key"` delivers a key's next message when its previous one is settled;
+        `on_poison="park"` then withholds a key whose message failed `max_attempts` times, instead
+        of giving the message up. `start` is `earliest` or `latest`.
+        """
+        settings = given(
+            {
+                "visibility_timeout": _text(visibility_timeout, "visibility_timeout"),
+                "max_attempts": max_attempts,
+                "ordering": ordering,
+                "start": start,
+                "backoff": _text(backoff, "backoff"),
+                "backoff_max": _text(backoff_max, "backoff_max"),
+                "on_poison": on_poison,
+                "lane_max_wait": _text(lane_max_wait, "lane_max_wait"),
+                "lane_share": lane_share,
+                "halt_percent": halt_percent,
+                "halt_window": halt_window,
+                "redrives_max": redrives_max,
+                "in_flight_max": in_flight_max,
+            }
+        )
+        return await self._send("PUT", join("groups", name), settings, Group, repeatable=True)
+
+    async def delete_group(self, name: str) -> None:
+        """Delete a group with its progress and dead letters. Raises `UnknownGroup`."""
+        await self._transport.request("DELETE", join("groups", name), repeatable=False)
+
+    async def resume_group(self, name: str, topic: str | None = None) -> None:
+        """Let a halted group go on, in one topic or all."""
+        body = given({"topic": topic})
+        await self._post("POST", join("groups", name, "resume"), body, repeatable=True)
+
+    async def park_key(self, name: str, topic: str, key: str) -> None:
+        """Withhold a key's messages from an `ordering="key"` group until it is released."""
+        body = {"topic": topic, "key": key}
+        await self._post("POST", join("groups", name, "keys", "park"), body, repeatable=True)
+
+    async def release_key(self, name: str, topic: str, key: str) -> None:
+        """Let a parked key's messages flow again, from its first one."""
+        body = {"topic": topic, "key": key}
+        await self._post("POST", join("groups", name, "keys", "release"), body, repeatable=True)
+
+    async def parked_keys(self, name: str, topic: str) -> list[ParkedKey]:
+        """The keys that are withheld from the group."""
+        path = join("groups", name, "keys", "parked")
+        return (await self._get(path, _Parked, {"topic": topic})).keys
+
+
+class _Groups(msgspec.Struct):
+    details: list[Group] = []
+
+
+class _Parked(msgspec.Struct):
+    keys: list[ParkedKey] = []
+
+
+def _text(duration: Duration | None, what: str) -> str | None:
+    return None if duration is None else duration_text(duration, what)

@@ -1,0 +1,273 @@
+"""Taking messages from a group, and settling them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from goqueue.calls import Calls, decode, given
+from goqueue.errors import BadRequest, GoQueueError, SettleFailed
+from goqueue.http import join
+from goqueue.queued import (
+    Leased,
+    MessageBody,
+    QueuedMessage,
+    Received,
+    queued_message,
+    received_message,
+)
+from goqueue.settling import ACTIONS, SETTLES_MAX, Settle, Settled, decode_settles
+from goqueue.times import Duration, Time, duration_ms, duration_text, time_text
+
+WAIT_S = 20.0
+"""How long one receive of `receiving` waits for something."""
+
+
+class Receiving(Calls):
+    """The part of the client that works a queue."""
+
+    async def receive(
+        self,
+        group: str,
+        topics: str | Sequence[str],
+        *,
+        limit: int = 10,
+        wait: Duration = 0.0,
+        visibility: Duration | None = None,
+        partitions: Sequence[int] | None = None,
+        member: str | None = None,
+    ) -> list[Received]:
+        """Take up to `limit` messages of the group, leased for `visibility` (the group's if not
+        given); with none ready, waits up to `wait` for the first.
+
+        A group that does not exist is created. A receive whose answer may have been lost is not
+        repeated: what it took comes back when its visibility timeout is over, at the price of one
+        attempt, and the error's outcome is `unknown`. Just receive again. `member` names this
+        consumer in traces. Raises `UnknownTopic`, `GroupHalted`.
+        """
+        wait_ms = duration_ms(wait, "wait")
+        answer = await self._post(
+            "POST",
+            join("groups", group, "receive"),
+            given(
+                {
+                    **_topics(topics),
+                    "limit": limit,
+                    "wait": f"{wait_ms}ms",
+                    "visibility": _text(visibility, "visibility"),
+                    "partitions": partitions,
+                    "member": member,
+                }
+            ),
+            wait_s=wait_ms / 1000,
+        )
+        bodies = decode(answer.body, _Messages).messages
+        return [received_message(body, group, self) for body in bodies]
+
+    async def receiving(
+        self,
+        group: str,
+        topics: str | Sequence[str],
+        *,
+        limit: int = 1,
+        wait: Duration = WAIT_S,
+        visibility: Duration | None = None,
+        partitions: Sequence[int] | None = None,
+        member: str | None = None,
+    ) -> AsyncGenerator[Received, None]:
+        """Receive for ever, message by message; settle each before its time is over.
+
+        At most `limit` are held: the ones behind wait while their leases run. Goes on over lost
+        answers, elections and servers that died. Closing it gives back what was not yet yielded.
+        """
+        held: list[Received] = []
+        failures = 0
+        try:
+            while True:
+                try:
+                    held = await self.receive(
+                        group,
+                        topics,
+                        limit=limit,
+                        wait=wait,
+                        visibility=visibility,
+                        partitions=partitions,
+                        member=member,
+                    )
+                except GoQueueError as error:
+                    if not error.retriable:
+                        raise
+                    failures += 1
+                    pause_s = self._transport.retry.pause_s(failures, random.random())
+                    await asyncio.sleep(pause_s)
+                    continue
+                failures = 0
+                while held:
+                    yield held.pop(0)
+        finally:
+            if held:
+                with suppress(GoQueueError):
+                    await self._settle_all(held, "release")
+
+    async def peek(
+        self,
+        group: str,
+        topics: str | Sequence[str],
+        *,
+        limit: int = 10,
+        partitions: Sequence[int] | None = None,
+    ) -> list[QueuedMessage]:
+        """What the group would receive next, without taking it."""
+        body = given({**_topics(topics), "limit": limit, "partitions": partitions})
+        found = await self._send(
+            "POST", join("groups", group, "peek"), body, _Messages, repeatable=True
+        )
+        return [queued_message(message) for message in found.messages]
+
+    # settling
+
+    async def settle(self, group: str, settles: Iterable[Settle]) -> list[Settled | GoQueueError]:
+        """Settle many receipts at once, each on its own; the results are in their order.
+
+        Repeats itself where an answer was lost, which is safe: see `goqueue.settling`. Raises
+        `BadRequest` on what can't be meant, before anything is sent.
+        """
+        todo = list(settles)
+        for settle in todo:
+            if settle.action not in ACTIONS:
+                raise BadRequest(f"action {settle.action!r}: want one of {', '.join(ACTIONS)}")
+        bodies = [settle.to_body() for settle in todo]
+        results: list[Settled | GoQueueError] = []
+        for at in range(0, len(todo), SETTLES_MAX):
+            end = at + SETTLES_MAX
+            results += await self._settle_part(group, todo[at:end], bodies[at:end])
+        return results
+
+    async def ack(self, messages: Leased | Iterable[Leased]) -> list[Settled]:
+        """Done with these. Raises `SettleFailed`, with each message's result, if any was not."""
+        return await self._settle_all(messages, "ack")
+
+    async def nack(
+        self,
+        messages: Leased | Iterable[Leased],
+        reason: str = "",
+        *,
+        delay: Duration | None = None,
+        position: str | None = None,
+    ) -> list[Settled]:
+        """These failed: see `Received.nack`. Raises as `ack` does."""
+        return await self._settle_all(
+            messages, "nack", reason=reason, delay=delay, position=position
+        )
+
+    async def reject(self, messages: Leased | Iterable[Leased], reason: str = "") -> list[Settled]:
+        """These can't succeed: they are dead at once. Raises as `ack` does."""
+        return await self._settle_all(messages, "reject", reason=reason)
+
+    async def extend(
+        self, messages: Leased | Iterable[Leased], visibility: Duration
+    ) -> list[Settled]:
+        """These need longer: see `Received.extend`. Raises as `ack` does."""
+        return await self._settle_all(messages, "extend", visibility=visibility)
+
+    async def release(self, messages: Leased | Iterable[Leased]) -> list[Settled]:
+        """Give these back as if they had not been delivered. Raises as `ack` does."""
+        return await self._settle_all(messages, "release")
+
+    async def settle_one(
+        self,
+        message: Leased,
+        action: str,
+        *,
+        reason: str = "",
+        delay: Duration | None = None,
+        position: str | None = None,
+        visibility: Duration | None = None,
+    ) -> Settled:
+        """What a received message's own methods do. Raises its error."""
+        settle = Settle(message.receipt, action, reason, delay, position, visibility)
+        (result,) = await self.settle(message.group, [settle])
+        if isinstance(result, GoQueueError):
+            raise result
+        return result
+
+    # positions
+
+    async def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> dict[int, int]:
+        """Settle all below each partition's offset; the partitions' committed offsets after it."""
+        body = {"topic": topic, "offsets": {str(p): offset for p, offset in offsets.items()}}
+        path = join("groups", group, "commit")
+        return (await self._send("POST", path, body, _Offsets, repeatable=True)).offsets
+
+    async def seek(
+        self, group: str, topic: str, to: Time, *, partition: int | None = None
+    ) -> dict[int, int]:
+        """Replay, or skip: the group goes on at an offset (a number), a time, `earliest` or
+        `latest`, in one partition or all; where it stands in each after it.
+
+        Leases end and attempts are forgotten; dead letters stay.
+        """
+        body = {"topic": topic, "to": to if isinstance(to, int) else time_text(to)}
+        if partition is not None:
+            body["partition"] = partition
+        return (await self._send("POST", join("groups", group, "seek"), body, _Offsets)).offsets
+
+    # beneath
+
+    async def _settle_all(
+        self,
+        messages: Leased | Iterable[Leased],
+        action: str,
+        *,
+        reason: str = "",
+        delay: Duration | None = None,
+        position: str | None = None,
+        visibility: Duration | None = None,
+    ) -> list[Settled]:
+        given_ones = [messages] if isinstance(messages, Leased) else list(messages)
+        by_group: dict[str, list[int]] = {}
+        for row, message in enumerate(given_ones):
+            by_group.setdefault(message.group, []).append(row)
+        found: dict[int, Settled | GoQueueError] = {}
+        for group, rows in by_group.items():
+            settles = [
+                Settle(given_ones[row].receipt, action, reason, delay, position, visibility)
+                for row in rows
+            ]
+            found.update(zip(rows, await self.settle(group, settles), strict=True))
+        results = [found[row] for row in range(len(given_ones))]
+        settled = [result for result in results if isinstance(result, Settled)]
+        if len(settled) < len(results):
+            raise SettleFailed(results)
+        return settled
+
+    async def _settle_part(
+        self, group: str, settles: Sequence[Settle], bodies: Sequence[dict[str, object]]
+    ) -> list[Settled | GoQueueError]:
+        try:
+            answer = await self._post(
+                "POST", join("groups", group, "settle"), {"settles": bodies}, repeatable=True
+            )
+            return decode_settles(answer, settles)
+        except GoQueueError as error:
+            return [error] * len(settles)
+
+
+class _Messages(msgspec.Struct):
+    messages: list[MessageBody]
+
+
+class _Offsets(msgspec.Struct):
+    offsets: dict[int, int]
+
+
+def _topics(topics: str | Sequence[str]) -> dict[str, object]:
+    return {"topic": topics} if isinstance(topics, str) else {"topics": list(topics)}
+
+
+def _text(duration: Duration | None, what: str) -> str | None:
+    return None if duration is None else duration_text(duration, what)

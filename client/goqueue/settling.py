@@ -1,0 +1,126 @@
+"""What is to become of received messages, and what became of each.
+
+A settle is safe to repeat: the second one finds the lease ended and changes nothing. So a call
+whose answer was lost repeats itself. Where the repeat then finds a message `not_in_flight`, most
+likely the lost attempt settled it; as this can't be known for certain, the error says so with the
+outcome `unknown`. A worker that acked may take it for done, and must do so at the latest when the
+message does not come again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from goqueue.errors import GoQueueError, NotInFlight, ServerError
+from goqueue.http import Answer
+from goqueue.times import Duration, datetime_ms, duration_text
+
+ACTIONS = ("ack", "nack", "reject", "extend", "release")
+SETTLES_MAX = 1000
+"""In one request; more are sent in several."""
+
+
+class Settle(msgspec.Struct, frozen=True):
+    """One receipt and what is to become of it.
+
+    `action` is ack, nack, reject, extend or release; `reason` is for nack and reject, `delay` and
+    `position` (front, back) for nack, `visibility` for extend.
+    """
+
+    receipt: str
+    action: str = "ack"
+    reason: str = ""
+    delay: Duration | None = None
+    position: str | None = None
+    visibility: Duration | None = None
+
+    def to_body(self) -> dict[str, object]:
+        """As it travels. Raises BadRequest on what is no duration."""
+        body: dict[str, object] = {"receipt": self.receipt, "action": self.action}
+        if self.reason:
+            body["reason"] = self.reason
+        if self.delay is not None:
+            body["delay"] = duration_text(self.delay, "delay")
+        if self.position is not None:
+            body["position"] = self.position
+        if self.visibility is not None:
+            body["visibility"] = duration_text(self.visibility, "visibility")
+        return body
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """What became of one receipt.
+
+    `action` is what happened: acked, requeued, dead, parked, halted, extended or released.
+    `visible_at_ms` is when the message may be delivered again, or an extended lease ends. All of
+    the partition below `committed_offset` is settled; `in_flight` of its messages are leased.
+    """
+
+    receipt: str
+    action: str
+    topic: str
+    partition: int
+    offset: int
+    attempts: int = 0
+    visible_at_ms: int | None = None
+    committed_offset: int = 0
+    in_flight: int = 0
+
+    @property
+    def id(self) -> str:
+        """`topic:partition:offset`"""
+        return f"{self.topic}:{self.partition}:{self.offset}"
+
+
+class _Body(msgspec.Struct):
+    receipt: str
+    action: str
+    topic: str
+    partition: int
+    offset: int
+    attempts: int = 0
+    visible_at: datetime | None = None
+    committed_offset: int = 0
+    in_flight: int = 0
+
+
+class _Results(msgspec.Struct):
+    results: list[dict[str, Any]]
+
+
+def decode_settles(answer: Answer, settles: Sequence[Settle]) -> list[Settled | GoQueueError]:
+    """One result a receipt, in their order. Raises ServerError."""
+    try:
+        results = msgspec.json.decode(answer.body, type=_Results).results
+    except msgspec.DecodeError as error:
+        raise ServerError(f"an answer that is not understood: {error}") from None
+    if len(results) != len(settles):
+        raise ServerError(f"{len(results)} results where {len(settles)} were due")
+    return [_result(told, is_repeat=answer.is_repeat) for told in results]
+
+
+def _result(told: dict[str, Any], *, is_repeat: bool) -> Settled | GoQueueError:
+    if told.get("error"):
+        error = GoQueueError.from_body(told)
+        if is_repeat and isinstance(error, NotInFlight):
+            error.outcome = "unknown"
+        return error
+    try:
+        body = msgspec.convert(told, _Body)
+    except msgspec.ValidationError as error:
+        raise ServerError(f"a result that is not understood: {error}") from None
+    return Settled(
+        body.receipt,
+        body.action,
+        body.topic,
+        body.partition,
+        body.offset,
+        body.attempts,
+        None if body.visible_at is None else datetime_ms(body.visible_at),
+        body.committed_offset,
+        body.in_flight,
+    )

@@ -2,13 +2,20 @@
 
 It looks at what is applied and at what is in flight. An appender belongs to one leadership: what
 it counts as in flight is void when the term ends, and so is the appender.
+
+A batch is known by one thing: by its producer's sequence, where it has one, else by the request
+that it came with, else row by row by message ids. A sequence decides alone, for the whole batch: to
+leave out a row, or not to store a batch at all, would break the run of numbers that the producer's
+next batch continues. The ids of such a batch are remembered nonetheless, for those that come
+without a sequence.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+from delivery.flights import NOT_PROPOSED, Flights, Pending
 from delivery.partition import PartitionState
 from delivery.producers import (
     History,
@@ -18,70 +25,69 @@ from delivery.producers import (
     find_duplicate,
     newest_first,
 )
-from goqueue.wire.batch import RecordBatch
-from goqueue.wire.errors import OutOfOrder, PayloadTooLarge
+from delivery.repeats import Repeats, Verify, find_repeats
+from goqueue.wire.batch import RecordBatch, resolve_ms
+from goqueue.wire.errors import DelayTooLong, OutOfOrder, PayloadTooLarge, TooManyDelayed
+from goqueue.wire.layout import HAS_DELIVER_AT, HAS_MESSAGE_IDS
 from goqueue.wire.types import Index, Offset
 
-NOT_PROPOSED = Index(0)
-"""The pending index of a duplicate whose original was admitted, but not yet proposed."""
+__all__ = ["NOT_PROPOSED", "Admitted", "Appender", "Duplicate", "Rows"]
+
+Rows = tuple[tuple[Offset, bool], ...]
+"""(offset, duplicate) of each row as it was sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The batch is new: append it, in the order of admission, at this offset."""
+    """The batch is new: append it, in the order of admission, at this offset.
+
+    Where some of its rows are stored already, `kept` is what is to be appended instead, of `count`
+    rows, and `rows` tells of all that were sent.
+    """
 
     base_offset: Offset
     count: int
+    kept: RecordBatch | None = None
+    rows: Rows | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
     """The batch is stored, or on its way: answer with this offset once its original has applied.
 
-    `pending_index` is the original's entry; None where it has applied; `NOT_PROPOSED` where it
-    goes into the next entry that is proposed.
+    `pending_index` is the original's entry, the last one if there are several; None where all have
+    applied; `NOT_PROPOSED` where one goes into the next entry that is proposed. `rows` is None
+    where the originals follow each other from `base_offset` on.
     """
 
     base_offset: Offset
     count: int
     pending_index: Index | None
-
-
-@dataclass(slots=True)
-class _Flight:
-    """Batches of one producer or request that are in one entry to come."""
-
-    index: Index
-    producers: list[int] = field(default_factory=list[int])
-    requests: list[int] = field(default_factory=list[int])
-
-
-@dataclass(slots=True)
-class _Pending:
-    """A batch in flight, and the flight that carries it."""
-
-    stored: StoredSequence
-    epoch: int
-    flight: _Flight
+    rows: Rows | None = None
 
 
 class Appender:
     """Made when a leader has applied its own no-op; loop thread only.
 
     For each entry: `admit` its batches, propose them, then tell `proposed`, or `withdraw` where
-    the proposal was refused.
+    the proposal was refused. `verify` reads what is stored, to tell a message id from another one
+    of the same hash; without it hashes are believed.
     """
 
-    def __init__(self, state: PartitionState, *, max_message_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        state: PartitionState,
+        *,
+        max_message_bytes: int | None = None,
+        verify: Verify | None = None,
+    ) -> None:
         self._state = state
         self._next = state.next_offset
         self._max_message_bytes = max_message_bytes
-        self._producers: dict[int, deque[_Pending]] = {}
-        self._requests: dict[int, tuple[Offset, _Flight]] = {}
-        self._boarding = _Flight(NOT_PROPOSED)
+        self._verify = verify or _believe
+        self._flights = Flights()
         self._boarded_from = self._next
         """The first offset of the entry to come."""
-        self._flights: deque[_Flight] = deque()
 
     @property
     def next_offset(self) -> Offset:
@@ -98,37 +104,36 @@ class Appender:
     ) -> Admitted | Duplicate:
         """Judge a validated batch; what is admitted must be proposed next, in this order.
 
-        Raises OutOfOrder, ProducerFenced, PayloadTooLarge: then nothing has changed. `now_ms`
-        is not needed to judge: memory ends by log time, when entries are applied.
+        Raises OutOfOrder, ProducerFenced, PayloadTooLarge, DelayTooLong, TooManyDelayed, and what
+        `verify` raises: then nothing has changed. `now_ms` is log time, against which delays are
+        judged; memory ends by log time as well, when entries are applied.
         """
         self._land()
         if self._max_message_bytes is not None:
             self._check_size(batch, self._max_message_bytes)
+        repeats = None
         if batch.producer_id:
             known = self._judge_sequence(batch)
         else:
             known = self._judge_request(batch, request_id) if request_id else None
+            if self._has_ids(batch):
+                repeats = self._judge_ids(batch)
+                if known is not None:
+                    return _of_request(known, batch, repeats)
         if known is not None:
             return known
-        return self._board(batch, request_id)
+        if repeats:
+            return self._board_rest(batch, request_id, now_ms, repeats)
+        return self._board(batch, request_id, now_ms)
 
     def proposed(self, index: Index) -> None:
         """All that was admitted since the last call is in this entry."""
-        self._boarding.index = index
-        self._flights.append(self._boarding)
-        self._boarding = _Flight(NOT_PROPOSED)
+        self._flights.depart(index)
         self._boarded_from = self._next
 
     def withdraw(self) -> None:
         """All that was admitted since the last `proposed` is in no entry: as if never admitted."""
-        for producer_id in self._boarding.producers:
-            pending = self._producers[producer_id]
-            pending.pop()
-            if not pending:
-                del self._producers[producer_id]
-        for request_id in self._boarding.requests:
-            del self._requests[request_id]
-        self._boarding = _Flight(NOT_PROPOSED)
+        self._flights.cancel()
         self._next = self._boarded_from
 
     # judging
@@ -136,7 +141,7 @@ class Appender:
     def _judge_sequence(self, batch: RecordBatch) -> Duplicate | None:
         producer_id, sequence = batch.producer_id, batch.base_sequence
         applied = self._state.producers.history(producer_id)
-        pending = self._producers.get(producer_id)
+        pending = self._flights.producers.get(producer_id)
         epoch = pending[-1].epoch if pending else (applied.epoch if applied else 0)
         check_epoch(producer_id, epoch, batch.producer_epoch)
         if batch.producer_epoch > epoch:
@@ -158,11 +163,19 @@ class Appender:
         raise OutOfOrder(expected, sequence)
 
     def _judge_request(self, batch: RecordBatch, request_id: int) -> Duplicate | None:
-        flying = self._requests.get(request_id)
+        flying = self._flights.requests.get(request_id)
         if flying is not None:
             return Duplicate(flying[0], batch.count, flying[1].index)
         base_offset = self._state.requests.offset_of(request_id)
         return None if base_offset is None else Duplicate(base_offset, batch.count, None)
+
+    def _judge_ids(self, batch: RecordBatch) -> Repeats:
+        return find_repeats(
+            batch.message_ids(), self._state.message_ids, self._flights, self._verify
+        )
+
+    def _has_ids(self, batch: RecordBatch) -> bool:
+        return bool(batch.header.flags & HAS_MESSAGE_IDS) and self._state.message_ids.is_on
 
     @staticmethod
     def _check_size(batch: RecordBatch, bytes_max: int) -> None:
@@ -177,37 +190,85 @@ class Appender:
                     limit=bytes_max,
                 )
 
+    def _count_delayed(self, batch: RecordBatch, now_ms: int) -> int:
+        """Messages of the batch that are not due; none of them too far away, or one too many."""
+        queue = self._state.queue
+        config = queue.config
+        times = [resolve_ms(time_ms, now_ms) for time_ms in batch.deliver_at()]
+        waits = [time_ms - now_ms for time_ms in times if time_ms is not None and time_ms > now_ms]
+        if not waits:
+            return 0
+        if max(waits) > config.delay_ms_max:
+            raise DelayTooLong(
+                f"a delay of {max(waits)} ms: the topic takes at most {config.delay_ms_max}",
+                limit_ms=config.delay_ms_max,
+            )
+        waiting = len(queue.hidden) + self._flights.delayed
+        if waiting + len(waits) > config.delayed_max:
+            raise TooManyDelayed(
+                f"{waiting} messages are delayed: the topic takes {config.delayed_max} a partition",
+                limit=config.delayed_max,
+                delayed=waiting,
+            )
+        return len(waits)
+
     # in flight
 
-    def _board(self, batch: RecordBatch, request_id: int) -> Admitted:
-        base_offset, flight = self._next, self._boarding
+    def _board_rest(
+        self, batch: RecordBatch, request_id: int, now_ms: int, repeats: Repeats
+    ) -> Admitted | Duplicate:
+        """Board the rows that are new, if there are any."""
+        kept = repeats.new_rows(batch.count)
+        if not kept:
+            rows = repeats.rows(kept, self._next)
+            return Duplicate(rows[0][0], batch.count, repeats.pending_index, rows)
+        rest = batch.select(kept)
+        boarded = self._board(rest, request_id, now_ms)
+        rows = repeats.rows(kept, boarded.base_offset)
+        return Admitted(boarded.base_offset, boarded.count, rest, rows)
+
+    def _board(self, batch: RecordBatch, request_id: int, now_ms: int) -> Admitted:
+        base_offset, flights = self._next, self._flights
+        if batch.header.flags & HAS_DELIVER_AT:
+            flights.board_delayed(self._count_delayed(batch, now_ms))
         if batch.producer_id:
             stored = StoredSequence(batch.base_sequence, batch.count, base_offset)
-            pending = self._producers.setdefault(batch.producer_id, deque())
-            pending.append(_Pending(stored, batch.producer_epoch, flight))
-            flight.producers.append(batch.producer_id)
+            flights.board_producer(batch.producer_id, batch.producer_epoch, stored)
         elif request_id:
-            self._requests[request_id] = (base_offset, flight)
-            flight.requests.append(request_id)
+            flights.board_request(request_id, base_offset)
+        if self._has_ids(batch):
+            flights.board_ids(batch.message_ids(), base_offset)
         self._next = Offset(base_offset + batch.count)
         return Admitted(base_offset, batch.count)
 
     def _land(self) -> None:
-        """What has applied is in the state; it need not be remembered here."""
-        applied = self._state.applied_index
-        while self._flights and self._flights[0].index <= applied:
-            flight = self._flights.popleft()
-            for producer_id in flight.producers:
-                pending = self._producers[producer_id]
-                pending.popleft()
-                if not pending:
-                    del self._producers[producer_id]
-            for request_id in flight.requests:
-                del self._requests[request_id]
+        self._flights.land(self._state.applied_index)
 
 
-def _expected(pending: deque[_Pending] | None, applied: History | None) -> int:
+def _of_request(known: Duplicate, batch: RecordBatch, repeats: Repeats) -> Duplicate:
+    """A repeated request whose first time may have left rows out: where each of them stands.
+
+    Rows that were new then stand one after the other from the request's offset on. A row with an
+    id was among them if its original stands where the next of them does.
+    """
+    following = known.base_offset
+    rows: list[tuple[Offset, bool]] = []
+    for row in range(batch.count):
+        offset = repeats.originals.get(row, following)
+        if row in repeats.twins:  # its original is forgotten, as is the id of its twin
+            offset = rows[repeats.twins[row]][0]
+        if offset == following and row not in repeats.twins:
+            following = Offset(following + 1)
+        rows.append((offset, True))
+    return Duplicate(rows[0][0], known.count, known.pending_index, tuple(rows))
+
+
+def _expected(pending: Sequence[Pending] | None, applied: History | None) -> int:
     if pending:
         newest = pending[-1].stored
         return newest.base_sequence + newest.count
     return applied.next_sequence if applied is not None else 0
+
+
+def _believe(_offset: Offset, _message_id: str) -> bool:
+    return True

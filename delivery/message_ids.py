@@ -76,6 +76,11 @@ class MessageIds:
         return self._count
 
     @property
+    def is_on(self) -> bool:
+        """Whether any id is remembered."""
+        return self._window_ms > 0 and self._count_max > 0
+
+    @property
     def held(self) -> int:
         """Ids in memory: those remembered, and those forgotten and not yet swept out."""
         return self._held
@@ -83,14 +88,14 @@ class MessageIds:
     def configure(self, window_ms: int, count_max: int) -> None:
         """The window and the bound from now on; 0 for either remembers nothing."""
         self._window_ms, self._count_max = window_ms, count_max
-        if not (window_ms and count_max):
+        if not self.is_on:
             self._buckets = []
             self._count = 0
             self._clear()
 
     def stored(self, ids: Sequence[str | None], base_offset: Offset, time_ms: int) -> None:
         """Note the ids of one batch of an applied entry, the first row at `base_offset`."""
-        if not (self._window_ms and self._count_max):
+        if not self.is_on:
             return
         for row, message_id in enumerate(ids):
             if message_id is not None:

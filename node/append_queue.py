@@ -14,10 +14,11 @@ from dataclasses import dataclass
 
 import structlog
 
-from delivery.appender import Admitted, Appender, Duplicate
+from delivery.appender import NOT_PROPOSED, Admitted, Appender, Duplicate, Rows
 from delivery.records import AppendBatch, encode_records
 from goqueue.wire.batch import RecordBatch
 from goqueue.wire.errors import Busy, GoQueueError, NotLeader, OutcomeUnknown, ServerError
+from goqueue.wire.layout import HAS_DELIVER_AT
 from goqueue.wire.types import Index, Offset
 from log.entry import EntryKind
 from node.http.broker import AppendResult
@@ -25,6 +26,7 @@ from node.metrics import Metrics
 from raft.errors import Outcome
 from raft.group import RaftGroup
 
+_UNPLACED = Offset(0)
 OFF_LOOP_BYTES = 256 << 10
 """Batches above this are validated on a worker thread: decompression would stall the loop."""
 
@@ -44,15 +46,32 @@ class ByteBudget:
 
 @dataclass(slots=True)
 class _Request:
-    """One batch that waits: for validation, then for its entry."""
+    """One batch that waits: for validation, then for its entry.
+
+    `batch` is what is to be appended: without the rows that are stored already, once judged.
+    `count` and `size` are of what came.
+    """
 
     batch: RecordBatch
     request_id: int
     future: asyncio.Future[AppendResult]
     arrived_s: float
     checked: bool
-    base_offset: Offset
+    count: int
+    size: int
+    base_offset: Offset = _UNPLACED
     duplicate: bool = False
+    rows: Rows | None = None
+
+
+@dataclass(slots=True)
+class _Flight:
+    """One entry's requests, and those that wait for it because their originals are in it."""
+
+    requests: list[_Request]
+    twins: list[_Request]
+    index: Index = NOT_PROPOSED
+    ended: bool = False
 
 
 class AppendQueue:
@@ -82,11 +101,13 @@ class AppendQueue:
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[_Request] = deque()
         self._scheduled = False
-        self._twins: dict[Offset, list[_Request]] = {}
+        self._flying: dict[Index, _Flight] = {}
+        self._boarding_twins: list[_Request] = []
         self._metrics = metrics
         self._messages = metrics.published_messages.labels(topic)
         self._bytes = metrics.published_bytes.labels(topic)
         self._duplicates = metrics.duplicates.labels(topic)
+        self._duplicate_messages = metrics.duplicate_messages.labels(topic)
 
     def open(self) -> None:
         """This node leads: what it decides from now on starts from what is applied."""
@@ -123,7 +144,9 @@ class AppendQueue:
         if not validated and not off_loop:
             batch.validate()
         future: asyncio.Future[AppendResult] = self._loop.create_future()
-        request = _Request(batch, request_id, future, self._loop.time(), not off_loop, Offset(0))
+        request = _Request(
+            batch, request_id, future, self._loop.time(), not off_loop, batch.count, size
+        )
         self._own.used += size
         self._budget.used += size
         self._waiting.append(request)
@@ -156,8 +179,7 @@ class AppendQueue:
             if request.future.done():  # refused by validation, or its caller gave up: not proposed
                 self._release(request)
                 continue
-            length = len(request.batch.buffer)
-            if entry and size + length > self._entry_bytes:
+            if entry and size + request.size > self._entry_bytes:
                 proposed, entry, size = self._propose(entry), [], 0
                 if not proposed:
                     self._waiting.appendleft(request)
@@ -165,20 +187,23 @@ class AppendQueue:
                     return
             if self._admit(request):
                 entry.append(request)
-                size += length
+                size += request.size
         if entry and not self._propose(entry):
             self._refuse_waiting(None)
 
     def _admit(self, request: _Request) -> bool:
         """Give the batch its offset. False where it is answered, or will be, without an entry."""
         assert self._appender is not None
+        delayed = request.batch.header.flags & HAS_DELIVER_AT
+        now_ms = self._group.log_time_ms() if delayed else 0
         try:
-            verdict = self._appender.admit(request.batch, request_id=request.request_id)
+            verdict = self._appender.admit(request.batch, request.request_id, now_ms)
         except GoQueueError as error:
             self._fail(request, error)
             return False
-        request.base_offset = verdict.base_offset
+        request.base_offset, request.rows = verdict.base_offset, verdict.rows
         if isinstance(verdict, Admitted):
+            request.batch = verdict.kept or request.batch
             return True
         self._await_original(request, verdict)
         return False
@@ -191,8 +216,12 @@ class AppendQueue:
             except GoQueueError:  # stored, and unreadable here
                 time_ms = 0
             self._answer(request, time_ms)
-        else:
-            self._twins.setdefault(verdict.base_offset, []).append(request)
+        elif verdict.pending_index == NOT_PROPOSED:
+            self._boarding_twins.append(request)
+        elif verdict.pending_index in self._flying:
+            self._flying[verdict.pending_index].twins.append(request)
+        else:  # its end was told, and it has not applied
+            self._fail(request, OutcomeUnknown())
 
     def _propose(self, requests: list[_Request]) -> bool:
         """Whether the entry is on its way; if not, its requests are refused, and it leaves no gap:
@@ -206,8 +235,11 @@ class AppendQueue:
             [AppendBatch.of(request.batch, request.request_id) for request in requests]
         )
 
+        flight = _Flight(requests, self._boarding_twins)
+        self._boarding_twins = []
+
         def done(outcome: Outcome, _result: object, _index: Index) -> None:
-            self._applied(requests, outcome, time_ms)
+            self._ended(flight, outcome, time_ms)
 
         try:
             index = self._group.propose(
@@ -224,14 +256,19 @@ class AppendQueue:
                 _log.exception("entry_refused", group=str(self._group.id))
                 refusal = ServerError(f"the entry was refused: {error}")
             appender.withdraw()
-            for request in self._with_twins(requests):
+            for request in (*requests, *flight.twins):
                 self._fail(request, refusal)
             return False
         appender.proposed(index)
+        if not flight.ended:
+            flight.index = index
+            self._flying[index] = flight
         return True
 
-    def _applied(self, requests: list[_Request], outcome: Outcome, time_ms: int) -> None:
-        for request in self._with_twins(requests):
+    def _ended(self, flight: _Flight, outcome: Outcome, time_ms: int) -> None:
+        flight.ended = True
+        self._flying.pop(flight.index, None)
+        for request in (*flight.requests, *flight.twins):
             if outcome is Outcome.APPLIED:
                 self._answer(request, time_ms)
             elif outcome is Outcome.UNKNOWN:
@@ -239,25 +276,27 @@ class AppendQueue:
             else:
                 self._fail(request, NotLeader(self._group.leader))
 
-    def _with_twins(self, requests: list[_Request]) -> list[_Request]:
-        """The requests of an entry, and those that turned out to be the same again."""
-        if not self._twins:
-            return requests
-        found = [self._twins.pop(request.base_offset, []) for request in requests]
-        return [*requests, *(twin for twins in found for twin in twins)]
-
     def _answer(self, request: _Request, time_ms: int) -> None:
         self._release(request)
-        batch = request.batch
+        batch, rows = request.batch, request.rows
         if request.duplicate:
             self._duplicates.inc()
+            self._duplicate_messages.inc(request.count)
         else:
+            if rows is not None:
+                self._duplicate_messages.inc(request.count - batch.count)
             self._messages.inc(batch.count)
             self._bytes.inc(len(batch.buffer))
             self._metrics.append_latency.observe(self._loop.time() - request.arrived_s)
         if not request.future.done():
             request.future.set_result(
-                AppendResult(request.base_offset, batch.count, request.duplicate, time_ms)
+                AppendResult(
+                    rows[0][0] if rows else request.base_offset,
+                    request.count,
+                    request.duplicate,
+                    time_ms,
+                    rows=rows,
+                )
             )
 
     def _fail(self, request: _Request, error: GoQueueError) -> None:
@@ -267,6 +306,5 @@ class AppendQueue:
             request.future.set_exception(error)
 
     def _release(self, request: _Request) -> None:
-        size = len(request.batch.buffer)
-        self._own.used -= size
-        self._budget.used -= size
+        self._own.used -= request.size
+        self._budget.used -= request.size

@@ -60,6 +60,9 @@ class Metrics:
         self.duplicates = counter(
             "duplicate_batches", "Batches answered with their original offset", topic
         )
+        self.duplicate_messages = counter(
+            "duplicate_messages", "Messages that were stored already, by whatever told so", topic
+        )
         self.read_messages = counter("read_messages", "Messages read from this replica", topic)
         self.read_bytes = counter("read_bytes", "Bytes of batches read here", topic)
         self.refused = counter("refused_requests", "Appends refused, by error code", ("code",))
@@ -100,8 +103,58 @@ class Metrics:
         self.wal_durable_lsn = gauge("wal_durable_lsn", "Write-ahead log position on disk")
         self.up = gauge("up", "1 while the node serves")
 
+        self._declare_queue()
         self._declare_http()
         self._before_render: list[Callable[[], None]] = []
+
+    def _declare_queue(self) -> None:
+        """Counters begin anew with each leader; what they count is kept in the log."""
+        registry, topic = self.registry, ("topic",)
+
+        def counter(name: str, text: str, labels: tuple[str, ...] = topic) -> Counter:
+            return Counter(f"goqueue_{name}", text, labels, registry=registry)
+
+        def gauge(name: str, text: str, labels: tuple[str, ...] = topic) -> Gauge:
+            return Gauge(f"goqueue_{name}", text, labels, registry=registry)
+
+        self.delivered_messages = counter("delivered_messages", "Messages leased to consumers")
+        self.redelivered_messages = counter(
+            "redelivered_messages", "Deliveries of messages that had failed before"
+        )
+        self.settled_messages = counter(
+            "settled_messages", "Receipts settled, by action", ("topic", "action")
+        )
+        self.expired_leases = counter("expired_leases", "Leases whose visibility timeout ran out")
+        self.died_messages = counter("died_messages", "Messages that became dead letters")
+        self.withdrawn_messages = counter(
+            "withdrawn_messages", "Messages of a group cancelled or expired before it settled them"
+        )
+        self.fallen_messages = counter(
+            "fallen_messages", "Messages of a group taken by retention before it settled them"
+        )
+        self.in_flight_messages = gauge(
+            "in_flight_messages", "Messages leased and not settled", ("topic", "group")
+        )
+        self.dead_letters = gauge("dead_letters", "Dead letters", ("topic", "group"))
+        self.delayed_messages = gauge("delayed_messages", "Delayed messages that are not due")
+        self.ready_messages = gauge(
+            "ready_messages", "Messages ready to be delivered, over all groups", ("topic", "lane")
+        )
+        self.lane_head_wait_seconds = gauge(
+            "lane_head_wait_seconds", "How long the oldest ready message waits", ("topic", "lane")
+        )
+        self.lane_longest_wait_seconds = gauge(
+            "lane_longest_wait_seconds", "The longest wait so far for delivery", ("topic", "lane")
+        )
+        self.delay_lateness = Histogram(
+            "goqueue_delay_lateness_seconds",
+            "How late the first due message of an entry became ready",
+            registry=registry,
+            buckets=LATENCY_BUCKETS_S,
+        )
+        self.waiting_receives = Gauge(
+            "goqueue_waiting_receives", "Long polls that wait on this node", registry=registry
+        )
 
     def _declare_http(self) -> None:
         registry = self.registry

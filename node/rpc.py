@@ -141,12 +141,22 @@ def decode_append(payload: bytes) -> tuple[GroupId, int, bool, bytes]:
 
 
 def encode_appended(result: AppendResult) -> bytes:
-    return _APPENDED.pack(result.base_offset, result.count, result.time_ms, result.duplicate)
+    """A fixed header, then a number a row where they don't follow each other: its offset, doubled,
+    and one more for a duplicate."""
+    head = _APPENDED.pack(result.base_offset, result.count, result.time_ms, result.duplicate)
+    if result.rows is None:
+        return head
+    numbers = [2 * offset + duplicate for offset, duplicate in result.rows]
+    return head + struct.pack(f"<{len(numbers)}Q", *numbers)
 
 
 def decode_appended(payload: bytes) -> AppendResult:
-    base_offset, count, time_ms, duplicate = _APPENDED.unpack(payload)
-    return AppendResult(Offset(base_offset), count, bool(duplicate), time_ms)
+    base_offset, count, time_ms, duplicate = _APPENDED.unpack_from(payload)
+    rows = None
+    if len(payload) > _APPENDED.size:
+        numbers = struct.unpack_from(f"<{count}Q", payload, _APPENDED.size)
+        rows = tuple((Offset(number >> 1), bool(number & 1)) for number in numbers)
+    return AppendResult(Offset(base_offset), count, bool(duplicate), time_ms, rows=rows)
 
 
 def encode_slice(slice_: Slice) -> bytes:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from goqueue.wire.types import Offset
+from node.http.queue_broker import QueueBroker
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,9 @@ class AppendResult:
 
     It is durable there as `durability` says: `majority` (fsynced by a majority) or `relaxed`. A
     duplicate carries the offset of the original. `time_ms` is the log time of the entry, which is
-    the `timestamp` of its messages.
+    the `timestamp` of its messages. `duplicate` says that nothing was stored: all of it was there.
+    `rows` is given where message ids decided: (offset, duplicate) of each message in turn. Where it
+    is None they follow each other from `base_offset` on.
     """
 
     base_offset: Offset
@@ -56,6 +59,7 @@ class AppendResult:
     duplicate: bool
     time_ms: int
     durability: str = "majority"
+    rows: tuple[tuple[Offset, bool], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +187,7 @@ class VersionView:
     build_time: str = ""
 
 
-class Broker(Protocol):
+class Broker(QueueBroker, Protocol):
     """One node of the cluster. Any node serves any request, forwarding where it must.
 
     All coroutines run on the node's event loop. A call that is cancelled after it sent something
@@ -218,6 +222,10 @@ class Broker(Protocol):
         """Bound on key + value + headers of one message; raises `UnknownTopic`."""
         ...
 
+    def delay_ms_max(self, topic: str) -> int:
+        """Bound on how far ahead a message may be delayed; raises `UnknownTopic`."""
+        ...
+
     async def ensure_topic(self, name: str) -> None:
         """Create the topic with defaults where auto-creation is on and it is missing; concurrent
         calls agree. Raises `UnknownTopic` where auto-creation is off."""
@@ -239,7 +247,7 @@ class Broker(Protocol):
         `validated`: every column of this batch was checked, or the batch was encoded, by this
         process. Batches of one caller to one partition are appended in the order of the calls.
         Raises `UnknownTopic`, `UnknownPartition`, `OutOfOrder`, `ProducerFenced`, `NoQuorum`,
-        `DiskFull`, `Busy`, `PayloadTooLarge`; `Timeout` and `OutcomeUnknown` when it may or may
+        `DiskFull`, `Busy`, `PayloadTooLarge`, `DelayTooLong`, `TooManyDelayed`; `Timeout` and `OutcomeUnknown` when it may or may
         not have happened.
         """
         ...

@@ -31,7 +31,7 @@ class _ForgetsRequests(Appender):
     """What is stored is forgotten: a repeat that comes after its original is stored again."""
 
     def _judge_request(self, batch: RecordBatch, request_id: int) -> Duplicate | None:
-        flying = self._requests.get(request_id)
+        flying = self._flights.requests.get(request_id)
         return None if flying is None else Duplicate(flying[0], batch.count, flying[1].index)
 
 

@@ -37,13 +37,13 @@ class _Op(msgspec.Struct, array_like=True, frozen=True):
     request_id: ClassVar[int] = 0
 
 
-class Configure(_Op, tag=1):
+class Configure(_Op, array_like=True, frozen=True, tag=1):
     """The partition's settings are these from now on."""
 
     config: QueueConfig
 
 
-class OpenGroup(_Op, tag=2):
+class OpenGroup(_Op, array_like=True, frozen=True, tag=2):
     """A group begins here, or its settings have changed (`version` is newer).
 
     A new group begins at `offset`: everything below it is settled for it.
@@ -56,17 +56,17 @@ class OpenGroup(_Op, tag=2):
     offset: int = 0
 
 
-class DropGroup(_Op, tag=3):
+class DropGroup(_Op, array_like=True, frozen=True, tag=3):
     """The group was deleted: nothing of it is left."""
 
     group: int
 
 
-class Tick(_Op, tag=4):
+class Tick(_Op, array_like=True, frozen=True, tag=4):
     """Time has come to something: whatever is due by the entry's time happens now."""
 
 
-class Delivered(_Op, tag=5):
+class Delivered(_Op, array_like=True, frozen=True, tag=5):
     """Messages are leased to a member, as far as each may be when this applies.
 
     Results in `Granted`. A request id that is known results in what was granted first.
@@ -79,7 +79,7 @@ class Delivered(_Op, tag=5):
     request: int = 0
 
 
-class Settled(_Op, tag=6):
+class Settled(_Op, array_like=True, frozen=True, tag=6):
     """Leases end, or are extended. `deliveries` is (delivery, its offsets).
 
     NACK: `delay_ms` -1 means the group's backoff; `to_back` puts the message behind what is ready
@@ -97,21 +97,21 @@ class Settled(_Op, tag=6):
     request: int = 0
 
 
-class Expired(_Op, tag=7):
+class Expired(_Op, array_like=True, frozen=True, tag=7):
     """Leases whose deadline has passed end: each message is redelivered, or dead."""
 
     group: int
     deliveries: list[tuple[int, list[int]]]
 
 
-class Committed(_Op, tag=8):
+class Committed(_Op, array_like=True, frozen=True, tag=8):
     """All below the offset is settled for the group, leased or not."""
 
     group: int
     offset: int
 
 
-class Sought(_Op, tag=9):
+class Sought(_Op, array_like=True, frozen=True, tag=9):
     """The group begins anew at the offset: what it has settled at and above it comes again.
 
     Leases end, attempts are forgotten; dead letters stay.
@@ -121,20 +121,20 @@ class Sought(_Op, tag=9):
     offset: int
 
 
-class Cancelled(_Op, tag=10):
+class Cancelled(_Op, array_like=True, frozen=True, tag=10):
     """Delayed messages that are not due are never delivered. Results in a code for each offset."""
 
     offsets: list[int]
 
 
-class Purged(_Op, tag=11):
+class Purged(_Op, array_like=True, frozen=True, tag=11):
     """Dead letters of the group are forgotten: settled. Results in how many there were."""
 
     group: int
     offsets: list[int]
 
 
-class Redriven(_Op, tag=12):
+class Redriven(_Op, array_like=True, frozen=True, tag=12):
     """Dead letters of the group become ready again, with no attempts. Results in how many did."""
 
     group: int
@@ -143,28 +143,28 @@ class Redriven(_Op, tag=12):
     force: bool = False
 
 
-class Parked(_Op, tag=13):
+class Parked(_Op, array_like=True, frozen=True, tag=13):
     """Messages of this key are withheld from the group until it is released."""
 
     group: int
     key: bytes
 
 
-class Unparked(_Op, tag=14):
+class Unparked(_Op, array_like=True, frozen=True, tag=14):
     """The key's messages flow again, from its first one."""
 
     group: int
     key: bytes
 
 
-class Halted(_Op, tag=15):
+class Halted(_Op, array_like=True, frozen=True, tag=15):
     """Nothing is delivered to the group until it is resumed."""
 
     group: int
     reason: str
 
 
-class Resumed(_Op, tag=16):
+class Resumed(_Op, array_like=True, frozen=True, tag=16):
     """Deliveries go on; the window of outcomes begins anew."""
 
     group: int
@@ -199,7 +199,7 @@ class Grant(msgspec.Struct, array_like=True, frozen=True, gc=False):
     redrives: int = 0
 
 
-class Granted(msgspec.Struct, array_like=True, frozen=True):
+class Granted(msgspec.Struct, array_like=True, frozen=True, tag=1):
     """What a `Delivered` came to; `delivery` names it in receipts."""
 
     delivery: int
@@ -221,7 +221,7 @@ class Settle(msgspec.Struct, array_like=True, frozen=True, gc=False):
     visible_at_ms: int = 0
 
 
-class SettledResult(msgspec.Struct, array_like=True, frozen=True):
+class SettledResult(msgspec.Struct, array_like=True, frozen=True, tag=2):
     """Of a `Settled`: each receipt's, in order; the group's floor after, whether it advanced."""
 
     settles: list[Settle]
@@ -230,13 +230,13 @@ class SettledResult(msgspec.Struct, array_like=True, frozen=True):
     in_flight: int
 
 
-class CodesResult(msgspec.Struct, array_like=True, frozen=True):
+class CodesResult(msgspec.Struct, array_like=True, frozen=True, tag=3):
     """Of a `Cancelled`."""
 
     codes: list[int]
 
 
-class CountResult(msgspec.Struct, array_like=True, frozen=True):
+class CountResult(msgspec.Struct, array_like=True, frozen=True, tag=4):
     """Of a `Committed`, `Sought`, `Purged`, `Redriven`, `Parked` or `Unparked`: how many messages
     it changed. `refused` counts dead letters that would go in a loop."""
 
@@ -244,7 +244,7 @@ class CountResult(msgspec.Struct, array_like=True, frozen=True):
     refused: int = 0
 
 
-class UnknownGroup(msgspec.Struct, array_like=True, frozen=True):
+class UnknownGroup(msgspec.Struct, array_like=True, frozen=True, tag=5):
     """The group is not open in this partition: nothing happened."""
 
     group: int

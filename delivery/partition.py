@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
+from delivery.carried import decode_carried
+from delivery.columns import stored_header
 from delivery.errors import Diverged, SnapshotUnreadable, UnknownKind
 from delivery.message_ids import MessageIds
+from delivery.ops import Configure, Result, decode_ops
 from delivery.producers import ProducerRecord, Producers, StoredSequence
+from delivery.queue import QueueState
+from delivery.queue_snapshot import QueueRecord, dump_queue, load_queue
 from delivery.records import decode_records, decode_trim
 from delivery.requests import Requests, RequestsRecord
 from goqueue.wire.types import Index, Offset
@@ -32,6 +39,7 @@ class _Snapshot(msgspec.Struct, array_like=True, frozen=True):
     producers: list[ProducerRecord]
     requests: RequestsRecord
     message_ids: bytes
+    queue: QueueRecord
 
 
 _decoder = msgspec.msgpack.Decoder(_Snapshot)
@@ -50,22 +58,21 @@ class PartitionState:
         self.producers = Producers()
         self.requests = Requests()
         self.message_ids = MessageIds()
+        self.queue = QueueState()
 
-    def apply(self, entry: Entry) -> list[PublishResult] | None:
-        """Take the next committed entry; for records, where each of its batches is stored.
+    def apply(self, entry: Entry) -> list[PublishResult] | list[Result] | None:
+        """Take the next committed entry: where each of its batches is stored, or what each of its
+        operations resulted in.
 
         Entries of Raft's own may be left out. Raises Diverged where the entry does not follow,
         UnknownKind for one of a newer version: the replica must stop then, nothing has changed.
         """
         if entry.index <= self.applied_index:
             raise Diverged(f"entry {entry.index} after entry {self.applied_index}")
-        results = None
-        if entry.kind == EntryKind.RECORDS:
-            results = self._apply_records(entry)
-        elif entry.kind == EntryKind.TRIM:
-            self._apply_trim(entry)
-        elif entry.kind not in (EntryKind.NOOP, EntryKind.VOTERS):
+        apply = _APPLY.get(entry.kind)
+        if apply is None:
             raise UnknownKind(f"entry {entry.index} has the unknown kind {entry.kind}")
+        results = apply(self, entry)
         self.applied_index = entry.index
         self.time_ms = entry.time_ms
         return results
@@ -83,6 +90,7 @@ class PartitionState:
                 self.producers.dump(),
                 self.requests.dump(),
                 self.message_ids.dump(),
+                dump_queue(self.queue),
             )
         )
 
@@ -102,6 +110,8 @@ class PartitionState:
         self.producers.load(found.producers)
         self.requests.load(found.requests)
         self.message_ids = message_ids
+        self.queue = load_queue(found.queue)
+        self._remember_ids()
 
     def _apply_records(self, entry: Entry) -> list[PublishResult]:
         if entry.base_offset != self.next_offset:
@@ -112,7 +122,9 @@ class PartitionState:
         if sum(batch.count for batch in batches) != entry.record_count:
             raise Diverged(f"entry {entry.index} does not hold {entry.record_count} records")
         requests: list[tuple[int, Offset]] = []
+        self.queue.advance(entry.time_ms)
         for batch in batches:
+            self.queue.stored(batch, stored_header(batch.batch), entry.time_ms)
             if batch.request_id:
                 requests.append((batch.request_id, batch.base_offset))
             stamp = batch.stamp()
@@ -129,12 +141,48 @@ class PartitionState:
         self.next_offset = Offset(entry.base_offset + entry.record_count)
         return [PublishResult(batch.base_offset, batch.count) for batch in batches]
 
+    def _apply_queue(self, entry: Entry) -> list[Result]:
+        try:
+            ops = decode_ops(entry.body)
+        except msgspec.DecodeError as error:
+            raise UnknownKind(f"entry {entry.index} has an unknown operation: {error}") from error
+        self.queue.advance(entry.time_ms)
+        results = self.queue.apply(ops, entry.index, entry.time_ms)
+        if any(isinstance(op, Configure) for op in ops):
+            self._remember_ids()
+        return results
+
+    def _apply_carried(self, entry: Entry) -> None:
+        self.queue.advance(entry.time_ms)
+        for carried in decode_carried(entry.body):
+            self.queue.carry(carried.offsets, entry.index)
+
     def _apply_trim(self, entry: Entry) -> None:
+        """The log begins later, unless something would be lost that must be kept."""
         trim = decode_trim(entry.body)
-        self.log_start_index = Index(max(self.log_start_index, min(trim.index, entry.index)))
-        self.log_start_offset = Offset(
-            max(self.log_start_offset, min(trim.offset, self.next_offset))
-        )
+        self.queue.advance(entry.time_ms)
+        index = Index(max(self.log_start_index, min(trim.index, entry.index)))
+        offset = Offset(max(self.log_start_offset, min(trim.offset, self.next_offset)))
+        if self.queue.may_trim(index, offset):
+            self.queue.trim(index, offset)
+            self.log_start_index, self.log_start_offset = index, offset
+
+    def _remember_ids(self) -> None:
+        config = self.queue.config
+        self.message_ids.configure(config.dedup_window_ms, config.dedup_max)
+
+    def _nothing(self, _entry: Entry) -> None:
+        return None
+
+
+_APPLY: dict[int, Callable[[PartitionState, Entry], list[PublishResult] | list[Result] | None]] = {
+    EntryKind.NOOP: PartitionState._nothing,
+    EntryKind.VOTERS: PartitionState._nothing,
+    EntryKind.RECORDS: PartitionState._apply_records,
+    EntryKind.TRIM: PartitionState._apply_trim,
+    EntryKind.QUEUE: PartitionState._apply_queue,
+    EntryKind.CARRIED: PartitionState._apply_carried,
+}
 
 
 def _decode_snapshot(state: bytes) -> _Snapshot:

@@ -1,0 +1,409 @@
+"""The operations of one consumer group in one partition, applied in the order of the log."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+
+from delivery.bitmaps import BitMap64, remove_below, span
+from delivery.config import GroupConfig
+from delivery.failures import DeadLetter, Failures
+from delivery.group_messages import GroupMessages
+from delivery.key_order import KeyOrder
+from delivery.keys import key_hash
+from delivery.lanes import ReadyLanes
+from delivery.leases import Leases
+from delivery.ops import (
+    ACK,
+    EXTEND,
+    LEASE_EXPIRED,
+    NACK,
+    NOT_FOUND,
+    OK,
+    REJECT,
+    CountResult,
+    Delivered,
+    Expired,
+    Grant,
+    Granted,
+    Redriven,
+    Settle,
+    Settled,
+    SettledResult,
+)
+
+TIMED_OUT = "visibility timeout"
+HALTED_BY_FAILURES = "too many of its messages fail"
+HALTED_BY_DEAD = "too many dead letters"
+
+_ACKED = Settle(OK, "acked", 1)
+_REFUSED = {code: Settle(code) for code in (NOT_FOUND, LEASE_EXPIRED)}
+
+
+class GroupState(GroupMessages):
+    """What entries do to a group. Nothing fails on what an operation asks: it is judged."""
+
+    # -- operations
+
+    def deliver(self, op: Delivered, delivery: int, now_ms: int) -> Granted:
+        """Lease what of it is ready; the rest is left out."""
+        deadline_ms = now_ms + op.visibility_ms
+        if self.halted:
+            return Granted(delivery, deadline_ms, [])
+        self.look()
+        room = self.config.in_flight_max - len(self.leases)
+        taken = self.ready.take(BitMap64(op.offsets[: max(0, room)]))
+        granted = op.offsets
+        if len(taken) < len(granted):
+            granted = list(dict.fromkeys(filter(taken.__contains__, granted)))
+        if not granted:
+            return Granted(delivery, deadline_ms, [])
+        self._note_waits(taken, now_ms)
+        self.turn = (self.turn + len(granted)) % self.config.lane_share
+        self.leases.open(delivery, deadline_ms, op.member, granted)
+        self.tally.delivered += len(granted)
+        if self.failures:
+            self.tally.redelivered += sum(map(bool, map(self.failures.count, granted)))
+        return Granted(delivery, deadline_ms, self.grants(granted))
+
+    def grants(self, offsets: list[int]) -> list[Grant]:
+        """What is told of deliveries."""
+        failures, redrives = self.failures, self.redrives
+        if not failures and not redrives:
+            return [Grant(offset, 1) for offset in offsets]
+        found = []
+        for offset in offsets:
+            failed = failures.count(offset)
+            reason = failures.last_reason(offset) if failed else ""
+            found.append(Grant(offset, failed + 1, reason, redrives.get(offset, 0)))
+        return found
+
+    def settle(self, op: Settled, now_ms: int) -> SettledResult:
+        """End or extend leases; a receipt that is not one, or no longer, changes nothing."""
+        self.look()
+        before = self.floor
+        settles: list[Settle] = []
+        for delivery, offsets in op.deliveries:
+            if op.action == ACK:
+                settles += self._ack(delivery, offsets)
+            elif op.action == EXTEND:
+                settles += self._extend(op, delivery, offsets, now_ms)
+            else:
+                settles += [self._give_back(op, delivery, offset, now_ms) for offset in offsets]
+        self._advance()
+        return SettledResult(settles, self.floor, self.floor > before, len(self.leases))
+
+    def expire(self, op: Expired, now_ms: int) -> CountResult:
+        """End leases that are over; each message is ready again, or has failed for good."""
+        self.look()
+        count = 0
+        for delivery, offsets in op.deliveries:
+            for offset in offsets:
+                lease = self.leases.get(offset)
+                over = lease is not None and lease.deadline_ms <= now_ms
+                if lease is None or lease.delivery != delivery or not over:
+                    continue
+                self.leases.end(offset)
+                self.tally.expired += 1
+                self._fail(offset, TIMED_OUT, now_ms, delay_ms=-1, to_back=False)
+                count += 1
+        self._advance()
+        return CountResult(count)
+
+    def commit(self, offset: int) -> CountResult:
+        """Settle everything below the offset, in flight or not."""
+        self.look()
+        offset = min(offset, self._stored.next_offset)
+        gone = self._drop_below(offset)
+        self.tally.acked += len(gone)
+        self.base = max(self.base, offset)
+        self._raise_floor(offset)
+        return CountResult(len(gone))
+
+    def seek(self, offset: int) -> CountResult:
+        """Begin anew at the offset: all that is stored from there on is ready again."""
+        stored = self._stored
+        self.ready, self.leases, self.failures = ReadyLanes(), Leases(), Failures()
+        self.waiting, self.wakes, self.since = {}, [], {}
+        if self.order is not None:
+            parked = self.order.parked
+            self.order = KeyOrder(parked=parked)
+            for found in parked.values():
+                found.head = None
+        self.base = self.floor = self.seen = min(offset, stored.next_offset)
+        self.done = BitMap64(stored.withdrawn) | BitMap64(self.dead)
+        remove_below(self.done, self.floor)
+        self.redrives = {o: n for o, n in self.redrives.items() if o in self.dead}
+        self.look()
+        self._advance()
+        return CountResult(len(self.ready))
+
+    def purge(self, offsets: list[int]) -> CountResult:
+        """Forget dead letters: nothing brings them back."""
+        count = 0
+        for offset in offsets:
+            if self._forget_dead(offset):
+                self.redrives.pop(offset, None)
+                count += 1
+        return CountResult(count)
+
+    def redrive(self, op: Redriven, now_ms: int) -> CountResult:
+        """Make dead letters ready again, with no attempts, for this group only."""
+        self.look()
+        count = refused = 0
+        for offset in op.offsets:
+            if offset not in self.dead:
+                continue
+            redrives = self.redrives.get(offset, 0)
+            looping = redrives >= self.config.redrives_max and not op.force
+            if looping or offset in self._stored.withdrawn:
+                refused += 1
+                continue
+            self._forget_dead(offset)
+            self.redrives[offset] = redrives + 1
+            self.done.discard(offset)
+            self.since[offset] = now_ms
+            self._admit(offset)
+            count += 1
+        return CountResult(count, refused)
+
+    def park(self, key: bytes) -> CountResult:
+        """Withhold a key; what of it is in flight stays so until it is settled."""
+        if self.order is None:
+            return CountResult(0)
+        self.look()
+        hashed = key_hash(key)
+        head = self.order.park(hashed, key)
+        if head is not None:
+            self.ready.discard(head)
+        return CountResult(self.order.behind(hashed))
+
+    def release(self, key: bytes, now_ms: int) -> CountResult:
+        """Let a parked key flow again."""
+        if self.order is None:
+            return CountResult(0)
+        self.look()
+        hashed = key_hash(key)
+        head = self.order.release(hashed)
+        if head is not None and head not in self.leases and head not in self.waiting:
+            self._make_ready(head, now_ms)
+        return CountResult(self.order.behind(hashed))
+
+    def halt(self, reason: str) -> None:
+        self.halted = reason
+
+    def resume(self) -> None:
+        self.halted = ""
+        self.outcomes.clear()
+
+    def configure(self, version: int, config: GroupConfig) -> None:
+        """Newer settings; how a group is ordered does not change in its life."""
+        self.version = version
+        if config.halt_window != self.config.halt_window:
+            self.outcomes = deque(self.outcomes, maxlen=config.halt_window)
+        self.config = config
+
+    # -- what time and the partition bring
+
+    def release_due(self, offset: int, due_ms: int) -> None:
+        """A delayed message that this group has not settled is due."""
+        if offset >= self.base and offset not in self.done:
+            self.since[offset] = max(due_ms, self.opened_ms)
+            self._admit(offset)
+
+    def wake(self, now_ms: int) -> None:
+        """Messages whose backoff is over are ready again."""
+        self.look()
+        while self.wakes and self.wakes[0][0] <= now_ms:
+            due_ms, offset = heapq.heappop(self.wakes)
+            found = self.waiting.get(offset)
+            if found is not None and found[0] == due_ms:
+                del self.waiting[offset]
+                if found[1]:
+                    self._behind(offset, due_ms)
+                else:
+                    self._make_ready(offset, due_ms)
+
+    def withdraw(self, gone: BitMap64) -> None:
+        """Messages that are never delivered any more: cancelled, or expired. Leases stand."""
+        self.look()
+        ended = self._drop(gone)
+        self.tally.withdrawn += len(ended)
+        unseen = gone - ended
+        if self.leases:
+            unseen -= BitMap64(self.leases.offsets())
+        remove_below(unseen, self.floor)
+        self.done |= unseen
+        self._advance()
+
+    def trim(self, below: int, kept: BitMap64) -> None:
+        """The log begins at `below`, but for what is kept: what is pending of the rest falls."""
+        self.look()
+        gone = span(0, below) - kept
+        fallen = self._drop(gone)
+        for offset in [o for o in self.leases.offsets() if o in gone]:
+            self.leases.end(offset)
+            self._finish(offset)
+            fallen.add(offset)
+        for offset in [o for o in self.dead if o in gone]:
+            self._forget_dead(offset)
+        self.tally.fallen += len(fallen)
+        self._raise_floor(max(self.floor, below))
+
+    def bury_old(self, died_before_ms: int) -> None:
+        """Dead letters that died before this are forgotten; they stand in the order of death."""
+        while self.dead:
+            offset, letter = next(iter(self.dead.items()))
+            if letter.died_ms >= died_before_ms:
+                return
+            self.purge([offset])
+
+    # -- settling
+
+    def _lease_of(self, delivery: int, offset: int) -> Settle | None:
+        """None where the lease stands; else why not."""
+        lease = self.leases.get(offset)
+        if lease is not None and lease.delivery == delivery:
+            return None
+        if lease is not None or offset in self.waiting or offset in self.ready:
+            return _REFUSED[LEASE_EXPIRED]
+        if self._is_parked(offset) and self.failures.last_reason(offset):
+            return _REFUSED[LEASE_EXPIRED]
+        if offset in self.dead and self.dead[offset].reason == TIMED_OUT:
+            return _REFUSED[LEASE_EXPIRED]
+        return _REFUSED[NOT_FOUND]
+
+    def _ack(self, delivery: int, offsets: list[int]) -> list[Settle]:
+        settles: list[Settle] = []
+        leases, failures = self.leases, self.failures
+        acked: list[int] = []
+        for offset in offsets:
+            refused = self._lease_of(delivery, offset)
+            if refused is not None:
+                settles.append(refused)
+                continue
+            leases.end(offset)
+            failed = failures.count(offset) if failures else 0
+            settles.append(Settle(OK, "acked", failed + 1) if failed else _ACKED)
+            acked.append(offset)
+        self.tally.acked += len(acked)
+        if self.config.halt_percent:
+            self.outcomes.extend([False] * len(acked))
+        self._finish_all(acked)
+        return settles
+
+    def _extend(self, op: Settled, delivery: int, offsets: list[int], now_ms: int) -> list[Settle]:
+        settles: list[Settle] = []
+        deadline_ms = now_ms + op.visibility_ms
+        moved: list[int] = []
+        member = ""
+        for offset in offsets:
+            refused = self._lease_of(delivery, offset)
+            lease = self.leases.get(offset)
+            if refused is not None or lease is None:
+                settles.append(refused or _REFUSED[NOT_FOUND])
+                continue
+            member = lease.member
+            self.leases.end(offset)
+            moved.append(offset)
+            attempts = self.failures.count(offset) + 1
+            settles.append(Settle(OK, "extended", attempts, deadline_ms))
+        if moved:
+            self.leases.open(delivery, deadline_ms, member, moved)
+            self.tally.extended += len(moved)
+        return settles
+
+    def _give_back(self, op: Settled, delivery: int, offset: int, now_ms: int) -> Settle:
+        """A nack, a reject or a release."""
+        refused = self._lease_of(delivery, offset)
+        if refused is not None:
+            return refused
+        self.leases.end(offset)
+        attempts = self.failures.count(offset) + 1
+        if op.action == REJECT:
+            self.tally.rejected += 1
+            self.failures.add(offset, now_ms, op.reason)
+            return Settle(OK, self._kill(offset, op.reason, now_ms), attempts)
+        if op.action == NACK:
+            self.tally.nacked += 1
+            outcome, visible_ms = self._fail(offset, op.reason, now_ms, op.delay_ms, op.to_back)
+            return Settle(OK, outcome, attempts, visible_ms)
+        self.tally.delivered -= 1
+        if offset in self._stored.withdrawn:
+            self._finish(offset)
+        else:
+            self._make_ready(offset, now_ms)
+        return Settle(OK, "released", attempts - 1, now_ms)
+
+    def _fail(
+        self, offset: int, reason: str, now_ms: int, delay_ms: int, to_back: bool
+    ) -> tuple[str, int]:
+        """One more failed attempt: (what becomes of the message, when it may come again)."""
+        if offset in self._stored.withdrawn:
+            self.tally.withdrawn += 1
+            self._finish(offset)
+            return "expired", 0
+        failed = self.failures.add(offset, now_ms, reason)
+        if 0 < self.config.max_attempts <= failed:
+            return self._kill(offset, reason, now_ms), 0
+        self._come_back(
+            offset, now_ms, self._backoff(failed) if delay_ms < 0 else delay_ms, to_back
+        )
+        waits = self.waiting.get(offset)
+        return "requeued", now_ms if waits is None else waits[0]
+
+    def _backoff(self, failed: int) -> int:
+        config = self.config
+        return min(config.backoff_ms << min(failed - 1, 30), config.backoff_ms_max)
+
+    def _come_back(self, offset: int, now_ms: int, delay_ms: int, to_back: bool) -> None:
+        if delay_ms > 0:
+            due_ms = now_ms + delay_ms
+            self.waiting[offset] = (due_ms, to_back)
+            heapq.heappush(self.wakes, (due_ms, offset))
+        elif to_back:
+            self._behind(offset, now_ms)
+        else:
+            self._make_ready(offset, now_ms)
+
+    def _kill(self, offset: int, reason: str, now_ms: int) -> str:
+        """The message has failed for good: dead, unless its key is parked or the group halts."""
+        hashed = self._stored.keys.of(offset)
+        if self.order is not None and self.config.on_poison == "park" and hashed:
+            self.order.park(hashed, b"")
+            self.failures.forgive(offset)
+            return "parked"
+        if self._halts():
+            self._make_ready(offset, now_ms)
+            return "halted"
+        failure = self.failures.take(offset)
+        self.dead[offset] = DeadLetter(
+            now_ms, failure.count, reason, failure.history, self.redrives.get(offset, 0)
+        )
+        self.dead_by_reason[reason] = self.dead_by_reason.get(reason, 0) + 1
+        self.tally.dead += 1
+        if self.config.halt_percent:
+            self.outcomes.append(True)
+        self._finish(offset, redrives=False)
+        return "dead"
+
+    def _halts(self) -> bool:
+        config, outcomes = self.config, self.outcomes
+        if len(self.dead) >= config.dead_max:
+            self.halted = HALTED_BY_DEAD
+        elif config.halt_percent and len(outcomes) == config.halt_window:
+            deaths = sum(outcomes) - outcomes[0] + 1
+            if deaths * 100 > config.halt_percent * config.halt_window:
+                self.halted = HALTED_BY_FAILURES
+        return bool(self.halted)
+
+    def _forget_dead(self, offset: int) -> bool:
+        letter = self.dead.pop(offset, None)
+        if letter is None:
+            return False
+        left = self.dead_by_reason[letter.reason] - 1
+        if left:
+            self.dead_by_reason[letter.reason] = left
+        else:
+            del self.dead_by_reason[letter.reason]
+        return True

@@ -1,0 +1,261 @@
+"""Where each message of a group is in one partition, and how it gets from one place to another.
+
+A message is in exactly one place: ready, leased, waiting (for its backoff), behind another of its
+key, parked, dead, or settled. Settled is below `floor` or in `done`; a dead letter counts as
+settled, and a redriven one is ready again whatever the floor says.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Protocol
+
+from delivery.bitmaps import BitMap64, first_missing, remove_below, span
+from delivery.config import GroupConfig
+from delivery.failures import DeadLetter, Failures
+from delivery.key_order import KeyOrder
+from delivery.keys import KeyHashes
+from delivery.lanes import Fairness, ReadyLanes
+from delivery.leases import Leases
+from delivery.store_times import StoreTimes
+from delivery.tally import Tally
+
+
+class Stored(Protocol):
+    """What a group looks at in its partition."""
+
+    next_offset: int
+    lanes: list[BitMap64]
+    """Offsets stored in each lane."""
+    hidden: BitMap64
+    """Delayed, and not due."""
+    withdrawn: BitMap64
+    """Cancelled or expired: never delivered any more."""
+    keys: KeyHashes
+    times: StoreTimes
+
+    def lane_of(self, offset: int) -> int: ...
+
+
+class GroupMessages:
+    """The messages of one group, as of the applied entries. The same on every replica."""
+
+    def __init__(
+        self,
+        id: int,
+        name: str,
+        version: int,
+        config: GroupConfig,
+        base: int,
+        opened_ms: int,
+        stored: Stored,
+    ) -> None:
+        self.id = id
+        self.name = name
+        self.version = version
+        self.config = config
+        self.base = base
+        """Nothing below is ever delivered."""
+        self.opened_ms = opened_ms
+        self.floor = base
+        self.seen = base
+        """Up to here what is stored has been looked at; the rest is when it is needed."""
+        self.halted = ""
+        self.done = BitMap64()
+        self.ready = ReadyLanes()
+        self.leases = Leases()
+        self.waiting: dict[int, tuple[int, bool]] = {}
+        """Offset -> (when it is ready again, whether behind the others)."""
+        self.wakes: list[tuple[int, int]] = []
+        self.since: dict[int, int] = {}
+        """When a message became ready, of those that were not from the moment they were stored."""
+        self.failures = Failures()
+        self.dead: dict[int, DeadLetter] = {}
+        self.dead_by_reason: dict[str, int] = {}
+        self.redrives: dict[int, int] = {}
+        self.order = KeyOrder() if config.ordering == "key" else None
+        self.outcomes: deque[bool] = deque(maxlen=config.halt_window)
+        """Whether each of the last final outcomes was a death."""
+        self.turn = 0
+        self.tally = Tally()
+        self._stored = stored
+
+    # -- what a leader asks
+
+    def select(self, limit: int, now_ms: int) -> list[int]:
+        """Offsets that may be delivered next, in order."""
+        if self.halted:
+            return []
+        self.look()
+        room = min(limit, self.config.in_flight_max - len(self.leases))
+        return self.peek(room, now_ms)
+
+    def peek(self, limit: int, now_ms: int) -> list[int]:
+        """The same, whatever is in flight."""
+        self.look()
+        config = self.config
+        fairness = Fairness(
+            now_ms, config.lane_max_wait_ms, config.lane_share, self.turn, self.ready_since
+        )
+        return self.ready.select(limit, fairness)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.leases) >= self.config.in_flight_max
+
+    def ready_since(self, offset: int) -> int:
+        """Since when a ready message could have been delivered, no later than in truth."""
+        known = self.since.get(offset)
+        return max(self._stored.times.at(offset), self.opened_ms) if known is None else known
+
+    def ready_count(self) -> int:
+        self.look()
+        return len(self.ready)
+
+    def lane_heads(self, now_ms: int) -> list[int]:
+        """How long each lane's head has been ready, in ms; 0 for an empty lane."""
+        self.look()
+        return [
+            0 if head is None else max(0, now_ms - self.ready_since(head))
+            for head in self.ready.heads()
+        ]
+
+    def next_deadline_ms(self) -> int | None:
+        """When the first lease is over."""
+        return self.leases.next_deadline_ms()
+
+    def next_wake_ms(self) -> int | None:
+        """When the first message that waits is ready again."""
+        return self.wakes[0][0] if self.wakes else None
+
+    def parked(self) -> list[tuple[bytes, int, int | None]]:
+        """(key, how many of its messages wait, the first of them).
+
+        A key that was parked by its poisoned message is told as empty: that message has it.
+        """
+        if self.order is None:
+            return []
+        behind, parked = self.order.behind, self.order.parked
+        return [(found.key, behind(key), found.head) for key, found in parked.items()]
+
+    def attempts(self, offset: int) -> int:
+        """How often a message has been delivered, the delivery in flight included."""
+        return self.failures.count(offset) + (offset in self.leases)
+
+    def look(self) -> None:
+        """Take note of what was stored since; what it comes to does not depend on when."""
+        stored, seen = self._stored, self.seen
+        if seen >= stored.next_offset:
+            return
+        self.seen = stored.next_offset
+        fresh = span(seen, stored.next_offset)
+        for gone in (stored.hidden, stored.withdrawn):
+            if gone:
+                fresh -= gone
+        for lane, offsets in enumerate(stored.lanes):
+            if offsets and self.order is None:
+                self.ready.add_all(lane, (offsets & fresh) - self.done)
+        if self.order is not None:
+            self._admit_in_order(fresh)
+
+    # -- becoming ready, for the operations
+
+    def _admit_in_order(self, fresh: BitMap64) -> None:
+        """A key's first message is the one of the lowest offset, whatever its lane."""
+        stored = BitMap64()
+        for offsets in self._stored.lanes:
+            stored |= offsets & fresh
+        for offset in stored - self.done:
+            self._admit(offset)
+
+    def _admit(self, offset: int) -> None:
+        if self.order is None or self.order.admit(self._stored.keys.of(offset), offset):
+            self.ready.add(self._stored.lane_of(offset), offset)
+
+    def _make_ready(self, offset: int, since_ms: int) -> None:
+        """First in its lane, unless its key is parked."""
+        if not self._is_parked(offset):
+            self.since[offset] = since_ms
+            self.ready.add(self._stored.lane_of(offset), offset)
+
+    def _behind(self, offset: int, since_ms: int) -> None:
+        if not self._is_parked(offset):
+            self.since[offset] = since_ms
+            end = self._stored.next_offset
+            self.ready.add_behind(self._stored.lane_of(offset), offset, end)
+
+    def _is_parked(self, offset: int) -> bool:
+        return self.order is not None and self._stored.keys.of(offset) in self.order.parked
+
+    def _note_waits(self, taken: BitMap64, now_ms: int) -> None:
+        """The longest wait of a delivery in each lane: its lowest offset's."""
+        for lane, offsets in enumerate(self._stored.lanes):
+            hit = taken & offsets
+            if hit:
+                self.tally.waited(lane, now_ms - self.ready_since(hit.min()))
+        if self.since:
+            for offset in taken:
+                self.since.pop(offset, None)
+
+    # -- being done
+
+    def _finish_all(self, offsets: list[int]) -> None:
+        if self.failures or self.redrives or self.order is not None:
+            for offset in offsets:
+                self._finish(offset)
+        elif offsets:
+            self.done.update(offsets)
+            if min(offsets) < self.floor:
+                remove_below(self.done, self.floor)
+
+    def _finish(self, offset: int, *, redrives: bool = True) -> None:
+        self.failures.discard(offset)
+        if redrives:
+            self.redrives.pop(offset, None)
+        if offset >= self.floor:
+            self.done.add(offset)
+        if self.order is not None:
+            self._follow(offset)
+
+    def _follow(self, offset: int) -> None:
+        """What waited for a key's message to be settled is ready."""
+        assert self.order is not None
+        following = self.order.finish(self._stored.keys.of(offset), offset)
+        if following is not None:
+            self.ready.add(self._stored.lane_of(following), following)
+
+    def _advance(self) -> None:
+        if self.floor in self.done:
+            self._raise_floor(first_missing(self.done, self.floor))
+
+    def _raise_floor(self, floor: int) -> None:
+        self.floor = max(self.floor, floor)
+        if self.floor in self.done:
+            self.floor = first_missing(self.done, self.floor)
+        remove_below(self.done, self.floor)
+
+    def _drop_below(self, offset: int) -> BitMap64:
+        return self._drop(span(0, offset), leased=True)
+
+    def _drop(self, gone: BitMap64, *, leased: bool = False) -> BitMap64:
+        """Take these out of wherever they wait, and settle them; those that were waiting."""
+        found = self.ready.take(gone)
+        found.update(offset for offset in self.waiting if offset in gone)
+        if leased:
+            flying = [offset for offset in self.leases.offsets() if offset in gone]
+            for offset in flying:
+                self.leases.end(offset)
+            found.update(flying)
+        if self.order is not None:
+            chained = [o for chain in self.order.chains.values() for o in chain if o in gone]
+            found.update(self.order.drop(chained))
+            found.update(
+                p.head
+                for p in self.order.parked.values()
+                if p.head is not None and p.head in gone and p.head not in self.leases
+            )
+        for offset in found if self.waiting or self.since else ():
+            self.waiting.pop(offset, None)
+            self.since.pop(offset, None)
+        self._finish_all(list(found))
+        return found

@@ -1,0 +1,92 @@
+"""Messages in flight: each leased to a member until it is settled, given back, or too late."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+OpenLease = tuple[int, int, str, list[int]]
+"""(delivery, deadline in ms, member, offsets): one lease in a snapshot."""
+
+
+@dataclass(slots=True, eq=False)
+class Lease:
+    """Messages of one delivery that have one deadline; `left` of them are still in flight."""
+
+    delivery: int
+    deadline_ms: int
+    member: str
+    offsets: Sequence[int]
+    left: int
+
+
+class Leases:
+    """The leases of one group in one partition, by offset."""
+
+    def __init__(self) -> None:
+        self._by_offset: dict[int, Lease] = {}
+        self._by_deadline: list[tuple[int, int, Lease]] = []
+        self._made = 0
+
+    def __len__(self) -> int:
+        return len(self._by_offset)
+
+    def __contains__(self, offset: int) -> bool:
+        return offset in self._by_offset
+
+    def get(self, offset: int) -> Lease | None:
+        return self._by_offset.get(offset)
+
+    def offsets(self) -> list[int]:
+        return list(self._by_offset)
+
+    def of_delivery(self, delivery: int) -> list[int]:
+        """What is still in flight of a delivery."""
+        return [o for o, lease in self._by_offset.items() if lease.delivery == delivery]
+
+    def open(self, delivery: int, deadline_ms: int, member: str, offsets: Sequence[int]) -> None:
+        """Lease these messages, none of which is leased."""
+        lease = Lease(delivery, deadline_ms, member, offsets, len(offsets))
+        self._by_offset.update(dict.fromkeys(offsets, lease))
+        self._made += 1
+        heapq.heappush(self._by_deadline, (deadline_ms, self._made, lease))
+
+    def end(self, offset: int) -> None:
+        """The message is in flight no longer."""
+        self._by_offset.pop(offset).left -= 1
+
+    def next_deadline_ms(self) -> int | None:
+        """When the first lease is over."""
+        heap = self._by_deadline
+        while heap and not heap[0][2].left:
+            heapq.heappop(heap)
+        return heap[0][0] if heap else None
+
+    def overdue(self, now_ms: int, limit: int) -> list[tuple[int, list[int]]]:
+        """(delivery, offsets) of leases whose deadline has passed."""
+        first = self.next_deadline_ms()
+        if first is None or first > now_ms:
+            return []
+        found: list[tuple[int, list[int]]] = []
+        for _, _, lease in sorted(item for item in self._by_deadline if item[0] <= now_ms):
+            offsets = [o for o in lease.offsets if self._by_offset.get(o) is lease][:limit]
+            if offsets:
+                found.append((lease.delivery, offsets))
+                limit -= len(offsets)
+            if limit <= 0:
+                break
+        return found
+
+    def dump(self) -> list[OpenLease]:
+        """For a snapshot: equal wherever the same messages are leased."""
+        merged: dict[tuple[int, int, str], list[int]] = {}
+        for offset, lease in self._by_offset.items():
+            merged.setdefault((lease.delivery, lease.deadline_ms, lease.member), []).append(offset)
+        return [(*key, sorted(merged[key])) for key in sorted(merged)]
+
+    def load(self, leases: Sequence[OpenLease]) -> None:
+        """Replace everything by what `dump` told."""
+        self.__init__()  # type: ignore[misc]
+        for delivery, deadline_ms, member, offsets in leases:
+            self.open(delivery, deadline_ms, member, offsets)

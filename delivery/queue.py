@@ -1,0 +1,372 @@
+"""The queue in a partition: lanes, delays, expiry and groups, as its applied entries add up.
+
+Whatever falls due by an entry's log time happens before the entry itself: delayed messages become
+ready, expired ones are withdrawn, backoffs end. Nothing happens between entries, so all replicas
+agree; a leader that has something due makes an entry for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from delivery.bitmaps import BitMap64, lane_rows, remove_below, span
+from delivery.columns import stored_batch, stored_lanes
+from delivery.config import LANES_COUNT, QueueConfig
+from delivery.due import DueTimes
+from delivery.group import GroupState
+from delivery.keys import KeyHashes
+from delivery.ops import (
+    NOT_FOUND,
+    OK,
+    TOO_LATE,
+    Cancelled,
+    CodesResult,
+    Committed,
+    Configure,
+    CountResult,
+    Delivered,
+    DropGroup,
+    Expired,
+    Halted,
+    Op,
+    OpenGroup,
+    Parked,
+    Purged,
+    Redriven,
+    Result,
+    Resumed,
+    Settled,
+    Sought,
+    Tick,
+    UnknownGroup,
+    Unparked,
+)
+from delivery.records import AppendedBatch
+from delivery.results import Results
+from delivery.store_times import StoreTimes
+from goqueue.wire.batch import resolve_ms
+from goqueue.wire.layout import HAS_DELIVER_AT, HAS_EXPIRES_AT, Header
+
+_FOLDED = bytes((1, 1, 2, 3, 3))
+"""Lanes of a topic with three: critical counts as high, background as low."""
+
+
+class QueueState:
+    """Implements `Stored` for its groups."""
+
+    def __init__(self) -> None:
+        self.config = QueueConfig()
+        self.next_offset = 0
+        self.lanes = [BitMap64() for _ in range(LANES_COUNT)]
+        self.hidden = BitMap64()
+        self.withdrawn = BitMap64()
+        self.cancelled = BitMap64()
+        """Those of `withdrawn` that were cancelled; the others have expired."""
+        self.delayed_ever = BitMap64()
+        """Stored with a delay, and still in the log."""
+        self.late = BitMap64()
+        """Were delayed and are due, for no longer than retention keeps a message."""
+        self.delays = DueTimes()
+        self.expiries = DueTimes()
+        self.late_until = DueTimes()
+        self.keys = KeyHashes()
+        self.times = StoreTimes()
+        self.groups: dict[int, GroupState] = {}
+        self.carried: dict[int, int] = {}
+        """Offset below the log start -> index of the entry that holds it now."""
+        self.results = Results()
+        self.stored_by_lane = [0] * LANES_COUNT
+        self.scheduled = self.released = self.cancelled_count = self.expired_count = 0
+
+    # -- what a leader asks
+
+    def group_by_name(self, name: str) -> GroupState | None:
+        return next((group for group in self.groups.values() if group.name == name), None)
+
+    def next_due_ms(self) -> int | None:
+        """When the next delay or backoff is over. Expiry waits for any entry."""
+        due = [self.delays.next_ms(), *(group.next_wake_ms() for group in self.groups.values())]
+        return min((time_ms for time_ms in due if time_ms is not None), default=None)
+
+    def pending_delays(self, limit: int, skip: int) -> list[tuple[int, int]]:
+        """(when due, offset) of delayed messages, soonest first."""
+        found: list[tuple[int, int]] = []
+        for time_ms, offset, _ in self.delays.runs():
+            if offset in self.hidden:
+                if skip:
+                    skip -= 1
+                    continue
+                if len(found) == limit:
+                    break
+                found.append((time_ms, offset))
+        return found
+
+    def state_of(self, offset: int) -> str:
+        """`pending`, `due`, `cancelled`, `expired`, or `plain` for one without a delay."""
+        if offset in self.hidden:
+            return "pending"
+        if offset in self.withdrawn:
+            return "cancelled" if offset in self.cancelled else "expired"
+        return "due" if offset in self.delayed_ever else "plain"
+
+    def lane_of(self, offset: int) -> int:
+        return next((n for n, offsets in enumerate(self.lanes) if offset in offsets), 2)
+
+    def needed_below(self, offset: int) -> list[int]:
+        """Messages below the offset that must outlive the log before it: delayed ones, those that
+        were due not long ago and are not settled, and dead letters."""
+        needed = set(self._must_keep(offset))
+        for late in self.late:
+            if late >= offset:
+                break
+            if any(late >= g.floor and late not in g.done for g in self.groups.values()) or (
+                not self.groups
+            ):
+                needed.add(late)
+        return sorted(needed)
+
+    # -- entries
+
+    def advance(self, now_ms: int) -> None:
+        """Everything that is due by this log time happens."""
+        delayed = self.delays.pop(now_ms)
+        if delayed:
+            self._release([(t, o) for t, o, _ in delayed if o in self.hidden])
+        expired = self.expiries.pop(now_ms)
+        if expired:
+            gone = BitMap64()
+            for _, first, count in expired:
+                gone |= span(first, first + count)
+            self._expire(gone)
+        for group in self.groups.values():
+            if group.wakes and group.wakes[0][0] <= now_ms:
+                group.wake(now_ms)
+            if group.dead and self.config.dead_retention_ms >= 0:
+                group.bury_old(now_ms - self.config.dead_retention_ms)
+        for _, offset, _ in self.late_until.pop(now_ms):
+            self.late.discard(offset)
+        self.results.forget(now_ms)
+
+    def stored(self, batch: AppendedBatch, header: Header, time_ms: int) -> None:
+        """A batch of an applied records entry."""
+        base, count = batch.base_offset, batch.count
+        assert base == self.next_offset, "batches follow each other"
+        lanes = stored_lanes(batch.batch, header)
+        if self.config.lanes < LANES_COUNT:
+            lanes = lanes.translate(_FOLDED + bytes(range(LANES_COUNT, 256)))
+        if lanes.count(lanes[0]) == count:
+            self.lanes[lanes[0]].add_range(base, base + count)
+            self.stored_by_lane[lanes[0]] += count
+        else:
+            for lane in set(lanes):
+                self.lanes[lane].update(lane_rows(lanes, lane, base))
+                self.stored_by_lane[lane] += lanes.count(lane)
+        timed = header.flags & (HAS_DELIVER_AT | HAS_EXPIRES_AT)
+        if header.keys_bytes or timed:
+            columns = stored_batch(batch.batch, header)
+            if header.keys_bytes:
+                self.keys.stored(base, columns.keys())
+            if header.flags & HAS_DELIVER_AT:
+                self._hide(base, columns.deliver_at(), time_ms)
+            if header.flags & HAS_EXPIRES_AT:
+                self._note_expiries(base, columns.expires_at(), time_ms)
+        if self.config.ttl_ms and not header.flags & HAS_EXPIRES_AT:
+            self.expiries.add(time_ms + self.config.ttl_ms, base, count)
+        if self.groups:
+            self.times.stored(base, time_ms)
+        self.next_offset = base + count
+
+    def apply(self, ops: list[Op], index: int, time_ms: int) -> list[Result]:
+        """Each operation's result, in order."""
+        return [self._apply(op, index, time_ms) for op in ops]
+
+    def carry(self, offsets: Sequence[int], index: int) -> None:
+        """These messages stand in this entry from now on."""
+        self.carried.update(dict.fromkeys(offsets, index))
+
+    def may_trim(self, index: int, offset: int) -> bool:
+        """Whether the log may begin here: what must be kept stands elsewhere."""
+        return all(self.carried.get(needed, 0) >= index for needed in self._must_keep(offset)) and (
+            all(at >= index or not self._keeps(carried) for carried, at in self.carried.items())
+        )
+
+    def trim(self, index: int, offset: int) -> None:
+        """The log begins here; what is carried stays."""
+        self.carried = {o: at for o, at in self.carried.items() if at >= index}
+        kept = BitMap64(self.carried)
+        for group in self.groups.values():
+            group.trim(offset, kept)
+        for offsets in (*self.lanes, self.withdrawn, self.cancelled, self.delayed_ever, self.late):
+            low = offsets & kept if kept else None
+            remove_below(offsets, offset)
+            if low:
+                offsets |= low
+        self.keys.forget_below(offset, list(self.carried))
+        floor = min((group.floor for group in self.groups.values()), default=offset)
+        self.times.forget_below(min(floor, offset))
+
+    # -- private
+
+    def _apply(self, op: Op, index: int, time_ms: int) -> Result:
+        request = op.request if isinstance(op, Delivered | Settled) else 0
+        if request:
+            known = self.results.of(request)
+            if known is not None:
+                return known
+        result = _APPLY[type(op)](self, op, index, time_ms)
+        if request and not isinstance(result, UnknownGroup):
+            self.results.remember(request, time_ms, result)
+        return result
+
+    def _group(self, op: Any) -> GroupState | None:
+        return self.groups.get(op.group)
+
+    def _configure(self, op: Configure, _index: int, _time_ms: int) -> Result:
+        self.config = op.config
+        return None
+
+    def _open(self, op: OpenGroup, _index: int, time_ms: int) -> Result:
+        group = self.groups.get(op.group)
+        if group is not None:
+            if op.version > group.version:
+                group.configure(op.version, op.config)
+            return None
+        for other in [g for g in self.groups.values() if g.name == op.name]:
+            if other.id > op.group:
+                return None
+            del self.groups[other.id]
+        base = min(op.offset, self.next_offset)
+        self.groups[op.group] = GroupState(
+            op.group, op.name, op.version, op.config, base, time_ms, self
+        )
+        return None
+
+    def _drop(self, op: DropGroup, _index: int, _time_ms: int) -> Result:
+        self.groups.pop(op.group, None)
+        return None
+
+    def _tick(self, _op: Tick, _index: int, _time_ms: int) -> Result:
+        return None
+
+    def _cancel(self, op: Cancelled, _index: int, _time_ms: int) -> Result:
+        codes = [self._cancel_code(offset) for offset in op.offsets]
+        gone = BitMap64(o for o in op.offsets if o in self.hidden)
+        if gone:
+            for group in self.groups.values():
+                group.look()
+            self.hidden -= gone
+            self.withdrawn |= gone
+            self.cancelled |= gone
+            self.cancelled_count += len(gone)
+            for group in self.groups.values():
+                group.withdraw(gone)
+        return CodesResult(codes)
+
+    def _cancel_code(self, offset: int) -> int:
+        if offset in self.hidden or offset in self.cancelled:
+            return OK
+        return TOO_LATE if offset in self.delayed_ever else NOT_FOUND
+
+    def _hide(self, base: int, deliver_at: list[int | None], time_ms: int) -> None:
+        for row, given in enumerate(deliver_at):
+            due_ms = resolve_ms(given, time_ms)
+            if due_ms is not None and due_ms > time_ms:
+                self.hidden.add(base + row)
+                self.delayed_ever.add(base + row)
+                self.delays.add(due_ms, base + row)
+                self.scheduled += 1
+
+    def _note_expiries(self, base: int, expires_at: list[int | None], time_ms: int) -> None:
+        run_at: int | None = None
+        first = base
+        default = time_ms + self.config.ttl_ms if self.config.ttl_ms else None
+        for row, given in enumerate([*expires_at, None]):
+            expires = resolve_ms(given, time_ms) or default
+            ended = row == len(expires_at)
+            if run_at is not None and (ended or expires != run_at):
+                self.expiries.add(run_at, first, base + row - first)
+            if ended:
+                return
+            if row == 0 or expires != run_at:
+                run_at, first = expires, base + row
+
+    def _release(self, due: list[tuple[int, int]]) -> None:
+        for group in self.groups.values():
+            group.look()
+        self.hidden -= BitMap64(offset for _, offset in due)
+        self.released += len(due)
+        for group in self.groups.values():
+            for time_ms, offset in due:
+                group.release_due(offset, time_ms)
+        if self.config.retention_ms >= 0:
+            for time_ms, offset in due:
+                self.late.add(offset)
+                self.late_until.add(time_ms + self.config.retention_ms, offset)
+
+    def _expire(self, gone: BitMap64) -> None:
+        for group in self.groups.values():
+            group.look()
+        stored = BitMap64()
+        for offsets in self.lanes:
+            stored |= offsets & gone
+        gone = stored - self.withdrawn
+        self.hidden -= gone
+        self.withdrawn |= gone
+        self.expired_count += len(gone)
+        for group in self.groups.values():
+            group.withdraw(gone)
+
+    def _keeps(self, offset: int) -> bool:
+        return offset in self.hidden or any(offset in g.dead for g in self.groups.values())
+
+    def _must_keep(self, below: int) -> list[int]:
+        needed: set[int] = set()
+        for offset in self.hidden:
+            if offset >= below:
+                break
+            needed.add(offset)
+        for group in self.groups.values():
+            needed.update(offset for offset in group.dead if offset < below)
+        return sorted(needed)
+
+
+def _of_group(
+    change: Callable[[GroupState, Any, int, int], Result],
+) -> Callable[[QueueState, Any, int, int], Result]:
+    def apply(queue: QueueState, op: Any, index: int, time_ms: int) -> Result:
+        group = queue.groups.get(op.group)
+        return UnknownGroup(op.group) if group is None else change(group, op, index, time_ms)
+
+    return apply
+
+
+def _resume(group: GroupState, _op: Resumed, _index: int, _time_ms: int) -> Result:
+    halted = bool(group.halted)
+    group.resume()
+    return CountResult(int(halted))
+
+
+def _halt(group: GroupState, op: Halted, _index: int, _time_ms: int) -> Result:
+    group.halt(op.reason)
+    return CountResult(1)
+
+
+_APPLY: dict[type, Callable[[QueueState, Any, int, int], Result]] = {
+    Configure: QueueState._configure,
+    OpenGroup: QueueState._open,
+    DropGroup: QueueState._drop,
+    Tick: QueueState._tick,
+    Cancelled: QueueState._cancel,
+    Delivered: _of_group(lambda group, op, index, time_ms: group.deliver(op, index, time_ms)),
+    Settled: _of_group(lambda group, op, _index, time_ms: group.settle(op, time_ms)),
+    Expired: _of_group(lambda group, op, _index, time_ms: group.expire(op, time_ms)),
+    Committed: _of_group(lambda group, op, _index, _time_ms: group.commit(op.offset)),
+    Sought: _of_group(lambda group, op, _index, _time_ms: group.seek(op.offset)),
+    Purged: _of_group(lambda group, op, _index, _time_ms: group.purge(op.offsets)),
+    Redriven: _of_group(lambda group, op, _index, time_ms: group.redrive(op, time_ms)),
+    Parked: _of_group(lambda group, op, _index, _time_ms: group.park(op.key)),
+    Unparked: _of_group(lambda group, op, _index, time_ms: group.release(op.key, time_ms)),
+    Halted: _of_group(_halt),
+    Resumed: _of_group(_resume),
+}

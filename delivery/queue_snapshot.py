@@ -1,0 +1,171 @@
+"""The queue in a snapshot: equal bytes wherever the same entries were applied."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgspec
+
+from delivery.bitmaps import BitMap64, canonical
+from delivery.config import GroupConfig, QueueConfig
+from delivery.failures import DeadLetter, Reason
+from delivery.group import GroupState
+from delivery.key_order import KeyOrder
+from delivery.leases import OpenLease
+from delivery.ops import Result
+from delivery.queue import QueueState
+from delivery.tally import Tally
+
+
+class OrderRecord(msgspec.Struct, array_like=True, frozen=True):
+    """Keys of an `ordering: key` group."""
+
+    heads: list[tuple[int, int]]
+    chains: list[tuple[int, list[int]]]
+    parked: list[tuple[int, bytes, int | None]]
+
+
+class GroupRecord(msgspec.Struct, array_like=True, frozen=True):
+    """One group."""
+
+    id: int
+    name: str
+    version: int
+    config: GroupConfig
+    base: int
+    opened_ms: int
+    floor: int
+    halted: str
+    done: bytes
+    ready: tuple[list[bytes], list[list[tuple[int, int]]]]
+    leases: list[OpenLease]
+    waiting: list[tuple[int, int, bool]]
+    since: list[tuple[int, int]]
+    failures: list[tuple[int, int, list[Reason]]]
+    dead: list[tuple[int, int, int, str, list[Reason], int]]
+    redrives: list[tuple[int, int]]
+    order: OrderRecord | None
+    outcomes: list[bool]
+    turn: int
+    tally: Tally
+
+
+class QueueRecord(msgspec.Struct, array_like=True, frozen=True):
+    """The whole queue of a partition."""
+
+    config: QueueConfig
+    next_offset: int
+    lanes: list[bytes]
+    bitmaps: list[bytes]
+    """hidden, withdrawn, cancelled, delayed ever, late."""
+    due: list[bytes]
+    """delays, expiries, late until."""
+    keys: list[tuple[int, bytes]]
+    times: tuple[bytes, bytes]
+    carried: list[tuple[int, int]]
+    results: list[tuple[int, int, Result]]
+    counters: list[int]
+    stored_by_lane: list[int]
+    groups: list[GroupRecord]
+
+
+def dump_queue(queue: QueueState) -> QueueRecord:
+    """The queue as a record."""
+    for group in queue.groups.values():
+        group.look()
+    return QueueRecord(
+        queue.config,
+        queue.next_offset,
+        [canonical(offsets) for offsets in queue.lanes],
+        [canonical(offsets) for offsets in _bitmaps(queue)],
+        [queue.delays.dump(), queue.expiries.dump(), queue.late_until.dump()],
+        queue.keys.dump(),
+        queue.times.dump(),
+        sorted(queue.carried.items()),
+        queue.results.dump(),
+        [queue.scheduled, queue.released, queue.cancelled_count, queue.expired_count],
+        list(queue.stored_by_lane),
+        [_dump_group(queue.groups[id_]) for id_ in sorted(queue.groups)],
+    )
+
+
+def load_queue(record: QueueRecord) -> QueueState:
+    """The queue of a record."""
+    queue = QueueState()
+    queue.config = record.config
+    queue.next_offset = record.next_offset
+    queue.lanes = [BitMap64.deserialize(offsets) for offsets in record.lanes]
+    hidden, withdrawn, cancelled, ever, late = map(BitMap64.deserialize, record.bitmaps)
+    queue.hidden, queue.withdrawn, queue.cancelled = hidden, withdrawn, cancelled
+    queue.delayed_ever, queue.late = ever, late
+    for due, data in zip((queue.delays, queue.expiries, queue.late_until), record.due, strict=True):
+        due.load(data)
+    queue.keys.load(record.keys)
+    queue.times.load(record.times)
+    queue.carried = dict(record.carried)
+    queue.results.load(record.results)
+    queue.scheduled, queue.released, queue.cancelled_count, queue.expired_count = record.counters
+    queue.stored_by_lane = list(record.stored_by_lane)
+    queue.groups = {found.id: _load_group(found, queue) for found in record.groups}
+    return queue
+
+
+def _bitmaps(queue: QueueState) -> tuple[BitMap64, ...]:
+    return queue.hidden, queue.withdrawn, queue.cancelled, queue.delayed_ever, queue.late
+
+
+def _dump_group(group: GroupState) -> GroupRecord:
+    order = None if group.order is None else OrderRecord(*group.order.dump())
+    return GroupRecord(
+        group.id,
+        group.name,
+        group.version,
+        group.config,
+        group.base,
+        group.opened_ms,
+        group.floor,
+        group.halted,
+        canonical(group.done),
+        group.ready.dump(),
+        group.leases.dump(),
+        [(offset, *group.waiting[offset]) for offset in sorted(group.waiting)],
+        sorted(group.since.items()),
+        group.failures.dump(),
+        [_dump_dead(offset, letter) for offset, letter in group.dead.items()],
+        sorted(group.redrives.items()),
+        order,
+        list(group.outcomes),
+        group.turn,
+        group.tally,
+    )
+
+
+def _dump_dead(offset: int, letter: DeadLetter) -> tuple[int, int, int, str, list[Reason], int]:
+    history = list(letter.history)
+    return offset, letter.died_ms, letter.attempts, letter.reason, history, letter.redrives
+
+
+def _load_group(record: GroupRecord, queue: QueueState) -> GroupState:
+    config = record.config
+    group = GroupState(
+        record.id, record.name, record.version, config, record.base, record.opened_ms, queue
+    )
+    group.floor, group.seen, group.halted = record.floor, queue.next_offset, record.halted
+    group.done = BitMap64.deserialize(record.done)
+    group.ready.load(record.ready)
+    group.leases.load(record.leases)
+    group.waiting = {offset: (due_ms, back) for offset, due_ms, back in record.waiting}
+    group.wakes = sorted((due_ms, offset) for offset, due_ms, _ in record.waiting)
+    group.since = dict(record.since)
+    group.failures.load(record.failures)
+    for offset, died_ms, attempts, reason, history, redrives in record.dead:
+        group.dead[offset] = DeadLetter(died_ms, attempts, reason, history, redrives)
+        group.dead_by_reason[reason] = group.dead_by_reason.get(reason, 0) + 1
+    group.redrives = dict(record.redrives)
+    if record.order is not None:
+        order = record.order
+        group.order = KeyOrder.load(order.heads, order.chains, order.parked)
+    group.outcomes = deque(record.outcomes, maxlen=config.halt_window)
+    group.turn = record.turn
+    group.tally = record.tally
+    return group

@@ -1,0 +1,69 @@
+"""Results of operations that may be sent again: a repeat results in what the first one did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from delivery.ops import Granted, Result, SettledResult
+
+REMEMBERED_MS = 10 * 60 * 1000
+"""By log time: far longer than any node repeats a request."""
+REQUESTS_MAX = 16_384
+MESSAGES_MAX = 65_536
+"""Messages that all remembered results speak of: what bounds their memory."""
+
+Remembered = tuple[int, int, Result]
+"""(request id, log time, result): one in a snapshot."""
+
+
+class Results:
+    """Of one partition, the newest; oldest first."""
+
+    def __init__(self) -> None:
+        self._results: dict[int, tuple[int, Result]] = {}
+        self._messages = 0
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    def of(self, request: int) -> Result | None:
+        """What a request resulted in, None where it is not known."""
+        found = self._results.get(request)
+        return None if found is None else found[1]
+
+    def remember(self, request: int, time_ms: int, result: Result) -> None:
+        """Keep the first result of a request."""
+        if not request or request in self._results:
+            return
+        self._results[request] = (time_ms, result)
+        self._messages += _messages(result)
+        while len(self._results) > REQUESTS_MAX or self._messages > MESSAGES_MAX:
+            self._drop_oldest()
+
+    def forget(self, now_ms: int) -> None:
+        """Let go of what is too old."""
+        while self._results:
+            time_ms, _ = next(iter(self._results.values()))
+            if time_ms + REMEMBERED_MS >= now_ms:
+                return
+            self._drop_oldest()
+
+    def dump(self) -> list[Remembered]:
+        """For a snapshot."""
+        return [(request, *found) for request, found in self._results.items()]
+
+    def load(self, results: Sequence[Remembered]) -> None:
+        """Replace everything by what `dump` told."""
+        self._results, self._messages = {}, 0
+        for request, time_ms, result in results:
+            self.remember(request, time_ms, result)
+
+    def _drop_oldest(self) -> None:
+        request = next(iter(self._results))
+        self._messages -= _messages(self._results.pop(request)[1])
+
+
+def _messages(result: Result) -> int:
+    if isinstance(result, Granted):
+        return 1 + len(result.grants)
+    return 1 + len(result.settles) if isinstance(result, SettledResult) else 1

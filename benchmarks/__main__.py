@@ -9,12 +9,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import bare, one_node, peers, three_nodes
+from benchmarks import bare, one_node, peers, queue_rows, three_nodes
 from benchmarks.processes import ROOT
 from benchmarks.publish import percentile
 from benchmarks.report import Report, Row
 
 FULL_S, QUICK_S = 4.0, 1.0
+PARTS = ("bare", "peers", "one", "three", "queue")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +33,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one second a row, fewer messages")
     parser.add_argument("--no-peers", action="store_true", help="leave out RabbitMQ and Redis")
-    parser.add_argument("--only", choices=("bare", "peers", "one", "three"), action="append")
+    parser.add_argument("--only", choices=PARTS, action="append")
     parser.add_argument("--data", type=Path, default=ROOT / ".benchmarks", help="scratch folder")
     parser.add_argument("--write", type=Path, default=ROOT / "docs" / "benchmarks.md")
     given = parser.parse_args()
     if sys.platform != "linux":
         parser.error("the CPU and memory of processes are read from /proc, which only Linux has")
-    parts = given.only or ["bare", "peers", "one", "three"]
+    parts = given.only or list(PARTS)
     run = Run(Report(), QUICK_S if given.quick else FULL_S, given.data.resolve(), given.quick)
     began = time.monotonic()
     asyncio.run(measure(run, parts, with_peers=not given.no_peers))
@@ -60,6 +61,10 @@ async def measure(run: Run, parts: list[str], *, with_peers: bool) -> None:
         await one_node.measure(run.report, run.folder, run.seconds, quick=run.quick)
     if "three" in parts:
         await three_nodes.measure(run.report, run.folder, run.seconds, quick=run.quick)
+    if "queue" in parts:
+        await queue_rows.measure(
+            run.report, run.folder, run.seconds, quick=run.quick, with_peers=with_peers
+        )
 
 
 async def measure_bare(run: Run) -> None:

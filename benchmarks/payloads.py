@@ -45,6 +45,12 @@ def sample(size: int, count: int) -> list[bytes]:
     return [(text[(n * step) % (len(text) - size) :][:size]).encode("ascii") for n in range(count)]
 
 
+def numbered(size: int, count: int) -> list[bytes]:
+    """`count` values of `size` bytes that begin with their number, 12 digits: no two are equal."""
+    endings = sample(size - 12, 32)
+    return [b"%012d" % number + endings[number % 32] for number in range(count)]
+
+
 def json_bodies(topic: str, size: int, batch: int) -> list[Body]:
     """Requests of `batch` messages in JSON, values of `size` bytes."""
     bodies = []

@@ -11,10 +11,11 @@ import subprocess
 import time
 from pathlib import Path
 
-from benchmarks.amqp import Publisher, request_of
-from benchmarks.payloads import sample
+from benchmarks.amqp import Consumer, Publisher, request_of
+from benchmarks.payloads import numbered, sample
 from benchmarks.processes import cpu_seconds, family, free_ports
 from benchmarks.publish import Load
+from benchmarks.settling import WAIT_S, Settled, work_until
 
 START_DEADLINE_S = 90.0
 SCRIPTS = Path("/usr/lib/rabbitmq/bin")
@@ -92,6 +93,39 @@ class RabbitMq:
         if stored != len(times):
             raise RuntimeError(f"rabbitmq confirmed {len(times)} messages and has {stored}")
         return Load(len(times), took, cpu, 0, times)
+
+    async def settle(
+        self, consumers: int, prefetch: int, size: int, count: int, seconds: float
+    ) -> Load:
+        """Messages of one quorum queue of three, `prefetch` of them acked by one frame."""
+        queue = f"bench-{next(self._queues)}"
+        publisher = await Publisher.open(self.ports[0], queue, quorum=NODES)
+        await publisher.fill([request_of(queue, value) for value in numbered(size, count)])
+        opened = [
+            await Consumer.open(self.ports[n % NODES], queue, quorum=NODES, prefetch=prefetch)
+            for n in range(consumers)
+        ]
+        settled = Settled(count)
+
+        async def turn(consumer: Consumer) -> int:
+            bodies = await consumer.receive(prefetch, WAIT_S)
+            if bodies:
+                consumer.ack()
+                settled.add(int(body[:12]) for body in bodies)
+            return len(bodies)
+
+        async def begin(consumer: Consumer) -> None:
+            await consumer.start(queue)
+
+        load = await work_until(opened, begin, turn, self.pids(), seconds)
+        for consumer in opened:
+            await consumer.stop()
+            consumer.close()
+        stored = await self._stored(publisher, queue, count - load.count)
+        publisher.close()
+        if stored != count - load.count:
+            raise RuntimeError(f"rabbitmq: {load.count} of {count} acked, and {stored} are left")
+        return load
 
     async def _stored(self, publisher: Publisher, queue: str, expected: int) -> int:
         """The count that RabbitMQ tells is some seconds old; wait for it to be exact."""

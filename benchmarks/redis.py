@@ -6,12 +6,17 @@ import asyncio
 import shutil
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.payloads import sample
+from benchmarks.payloads import numbered, sample
 from benchmarks.processes import cpu_seconds, free_ports
 from benchmarks.publish import Load
+from benchmarks.settling import Settled, work_until
 
+FILL_BATCH = 1000
+LINES_OF_A_MESSAGE = 8
+"""Of a message in an answer to XREADGROUP: *2, $, its id, *2, $1, v, $, its value."""
 START_DEADLINE_S = 10.0
 
 
@@ -77,6 +82,38 @@ class Redis:
             raise RuntimeError(f"redis acknowledged {len(times)} messages and has {stored}")
         return Load(len(times), took, cpu, 0, times)
 
+    async def settle(
+        self, consumers: int, limit: int, size: int, count: int, seconds: float
+    ) -> Load:
+        """XREADGROUP up to `limit` messages and XACK them, on each of the connections."""
+        assert self._process is not None
+        stream = b"q%d-%d" % (limit, consumers)
+        links = [Link(*await self._open()) for _ in range(consumers + 1)]
+        control = links.pop()
+        await control.fill([_xadd(value, stream) for value in numbered(size, count)])
+        await control.ask(b"XGROUP", b"CREATE", stream, b"g", b"0")
+        settled = Settled(count)
+
+        async def begin(_: Link) -> None:
+            return
+
+        async def turn(link: Link) -> int:
+            ids, values = await link.read_group(stream, limit)
+            if ids:
+                done = await link.ask(b"XACK", stream, b"g", *ids)
+                if done != b":%d" % len(ids):
+                    raise RuntimeError(f"redis acked {done!r} of {len(ids)}")
+                settled.add(int(value[:12]) for value in values)
+            return len(ids)
+
+        load = await work_until(links, begin, turn, [self._process.pid], seconds)
+        pending = await control.pending(stream)
+        for link in (*links, control):
+            link.close()
+        if pending:
+            raise RuntimeError(f"redis: {load.count} messages acked, and {pending} pending")
+        return load
+
     async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         deadline = time.monotonic() + START_DEADLINE_S
         while True:
@@ -88,7 +125,58 @@ class Redis:
                 await asyncio.sleep(0.05)
 
 
-def _xadd(value: bytes) -> bytes:
-    words = (b"XADD", b"s", b"*", b"v", value)
+class Link:
+    """One connection that reads a stream for the group `g`, as a consumer of its own."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._name = b"c%d" % id(self)
+
+    async def fill(self, commands: list[bytes]) -> None:
+        """Commands whose answer is one bulk string, many at a time."""
+        for first in range(0, len(commands), FILL_BATCH):
+            batch = commands[first : first + FILL_BATCH]
+            self._writer.write(b"".join(batch))
+            await self._lines(2 * len(batch))
+
+    async def ask(self, *words: bytes) -> bytes:
+        """A command whose answer is one line."""
+        self._writer.write(_command(words))
+        (line,) = await self._lines(1)
+        if line.startswith(b"-"):
+            raise RuntimeError(f"redis said {line!r}")
+        return line
+
+    async def pending(self, stream: bytes) -> int:
+        """How many messages the group was given and has not acked."""
+        self._writer.write(_command((b"XPENDING", stream, b"g")))
+        found = await self._lines(2)
+        return int(found[1][1:])
+
+    async def read_group(self, stream: bytes, limit: int) -> tuple[list[bytes], list[bytes]]:
+        """Ids and values of the next messages."""
+        words = (b"XREADGROUP", b"GROUP", b"g", self._name, b"COUNT", b"%d" % limit)
+        self._writer.write(_command((*words, b"STREAMS", stream, b">")))
+        (head,) = await self._lines(1)
+        if head == b"*-1":
+            return [], []
+        count = int((await self._lines(4))[3][1:])
+        found = await self._lines(LINES_OF_A_MESSAGE * count)
+        return found[2::LINES_OF_A_MESSAGE], found[7::LINES_OF_A_MESSAGE]
+
+    def close(self) -> None:
+        self._writer.close()
+
+    async def _lines(self, count: int) -> list[bytes]:
+        """The next lines of the answer; no value of the bench holds a line break."""
+        return [(await self._reader.readline())[:-2] for _ in range(count)]
+
+
+def _xadd(value: bytes, stream: bytes = b"s") -> bytes:
+    return _command((b"XADD", stream, b"*", b"v", value))
+
+
+def _command(words: Sequence[bytes]) -> bytes:
     parts = [b"*%d\r\n" % len(words)] + [b"$%d\r\n%s\r\n" % (len(word), word) for word in words]
     return b"".join(parts)

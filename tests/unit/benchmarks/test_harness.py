@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.connection import BadAnswer, Connection, get
-from benchmarks.payloads import batch_bodies, fingerprint, json_bodies, sample
+from benchmarks.payloads import batch_bodies, fingerprint, json_bodies, numbered, sample
 from benchmarks.processes import DevCluster
 from benchmarks.publish import Load, check, create_topic, percentile, publish
 from benchmarks.read import check_json, read_back
 from benchmarks.report import Report, Row, Target
+from benchmarks.settling import Settled, work_until
 from node.http.app import HttpFront
 from node.http.fake import FakeBroker
 
@@ -97,6 +98,40 @@ async def test_a_broken_connection_fails_the_run() -> None:
     with pytest.raises(BadAnswer, match="broke"):
         await connection.ask(get("/"))
     server.close()
+
+
+def test_a_message_received_twice_fails_the_run() -> None:
+    settled = Settled(3)
+    settled.add([0, 2])
+
+    with pytest.raises(BadAnswer, match="message 2 came twice"):
+        settled.add([1, 2])
+    assert settled.numbers == [0, 1, 2]
+
+
+async def test_a_queue_that_ran_empty_does_not_slow_its_figure() -> None:
+    left = [10] * 5
+
+    async def begin(_: str) -> None:
+        return
+
+    async def turn(_: str) -> int:
+        if left:
+            return left.pop()
+        await asyncio.sleep(0.2)
+        return 0
+
+    load = await work_until(["a", "b"], begin, turn, [os.getpid()], 30.0)
+
+    assert load.count == 50
+    assert load.seconds < 0.2
+
+
+def test_numbered_values_are_all_different() -> None:
+    values = numbered(100, 1000)
+
+    assert {len(value) for value in values} == {100}
+    assert [int(value[:12]) for value in values] == list(range(1000))
 
 
 def test_values_have_their_exact_size_and_the_fingerprint_ignores_order() -> None:

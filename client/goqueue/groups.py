@@ -9,6 +9,7 @@ import msgspec
 
 from goqueue.calls import Calls, given
 from goqueue.http import join
+from goqueue.queued import blob
 from goqueue.times import Duration, duration_text
 
 
@@ -56,7 +57,7 @@ class ParkedKey(msgspec.Struct, frozen=True):
 
     topic: str
     partition: int
-    key: str
+    key: bytes
     waiting: int = 0
 
 
@@ -138,15 +139,27 @@ class Groups(Calls):
     async def parked_keys(self, name: str, topic: str) -> list[ParkedKey]:
         """The keys that are withheld from the group."""
         path = join("groups", name, "keys", "parked")
-        return (await self._get(path, _Parked, {"topic": topic})).keys
+        found = (await self._get(path, _Parked, {"topic": topic})).parked
+        return [
+            ParkedKey(one.topic, one.partition, blob(one.key, one.key_encoding), one.waiting)
+            for one in found
+        ]
 
 
 class _Groups(msgspec.Struct):
     details: list[Group] = []
 
 
+class _ParkedBody(msgspec.Struct):
+    topic: str
+    partition: int
+    key: str
+    waiting: int = 0
+    key_encoding: str | None = None
+
+
 class _Parked(msgspec.Struct):
-    keys: list[ParkedKey] = []
+    parked: list[_ParkedBody]
 
 
 def _text(duration: Duration | None, what: str) -> str | None:

@@ -193,9 +193,9 @@ def _fields(body: MessageBody) -> dict[str, Any]:
         "partition": body.partition,
         "offset": body.offset,
         "timestamp_ms": datetime_ms(body.timestamp),
-        "value": _blob(body.value, body.value_encoding),
-        "key": None if body.key is None else _blob(body.key, body.key_encoding),
-        "headers": tuple((name, _blob(text, encodings.get(name))) for name, text in headers),
+        "value": blob(body.value, body.value_encoding),
+        "key": None if body.key is None else blob(body.key, body.key_encoding),
+        "headers": tuple((name, blob(text, encodings.get(name))) for name, text in headers),
         "lane": LANES.index(body.priority) if body.priority in LANES else LANES.index("normal"),
         "message_id": body.message_id,
         "deliver_at_ms": _ms(body.deliver_at),
@@ -211,7 +211,8 @@ def _attempt(body: MessageBody) -> dict[str, Any]:
     }
 
 
-def _blob(text: str, encoding: str | None) -> bytes:
+def blob(text: str, encoding: str | None) -> bytes:
+    """The bytes of a JSON field. Raises ServerError on bad base64."""
     if encoding != "base64":
         return text.encode()
     try:

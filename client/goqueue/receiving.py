@@ -10,7 +10,7 @@ from contextlib import suppress
 import msgspec
 
 from goqueue.calls import Calls, decode, given
-from goqueue.errors import BadRequest, GoQueueError, SettleFailed
+from goqueue.errors import BadRequest, GoQueueError, NotInFlight, SettleFailed
 from goqueue.http import join
 from goqueue.queued import (
     Leased,
@@ -20,7 +20,7 @@ from goqueue.queued import (
     queued_message,
     received_message,
 )
-from goqueue.settling import ACTIONS, SETTLES_MAX, Settle, Settled, decode_settles
+from goqueue.settling import ACTIONS, SETTLES_MAX, Settle, Settled, SettleResult, decode_settles
 from goqueue.times import Duration, Time, duration_ms, duration_text, time_text
 
 WAIT_S = 20.0
@@ -130,7 +130,7 @@ class Receiving(Calls):
 
     # settling
 
-    async def settle(self, group: str, settles: Iterable[Settle]) -> list[Settled | GoQueueError]:
+    async def settle(self, group: str, settles: Iterable[Settle]) -> list[SettleResult]:
         """Settle many receipts at once, each on its own; the results are in their order.
 
         Repeats itself where an answer was lost, which is safe: see `goqueue.settling`. Raises
@@ -141,10 +141,9 @@ class Receiving(Calls):
             if settle.action not in ACTIONS:
                 raise BadRequest(f"action {settle.action!r}: want one of {', '.join(ACTIONS)}")
         bodies = [settle.to_body() for settle in todo]
-        results: list[Settled | GoQueueError] = []
+        results: list[SettleResult] = []
         for at in range(0, len(todo), SETTLES_MAX):
-            end = at + SETTLES_MAX
-            results += await self._settle_part(group, todo[at:end], bodies[at:end])
+            results += await self._settle_part(group, bodies[at : at + SETTLES_MAX])
         return results
 
     async def ack(self, messages: Leased | Iterable[Leased]) -> list[Settled]:
@@ -207,7 +206,7 @@ class Receiving(Calls):
         self, group: str, topic: str, to: Time, *, partition: int | None = None
     ) -> dict[int, int]:
         """Replay, or skip: the group goes on at an offset (a number), a time, `earliest` or
-        `latest`, in one partition or all; where it stands in each after it.
+        `latest`, in one partition or all. Returns where it stands in each partition after it.
 
         Leases end and attempts are forgotten; dead letters stay.
         """
@@ -232,7 +231,7 @@ class Receiving(Calls):
         by_group: dict[str, list[int]] = {}
         for row, message in enumerate(given_ones):
             by_group.setdefault(message.group, []).append(row)
-        found: dict[int, Settled | GoQueueError] = {}
+        found: dict[int, SettleResult] = {}
         for group, rows in by_group.items():
             settles = [
                 Settle(given_ones[row].receipt, action, reason, delay, position, visibility)
@@ -246,15 +245,37 @@ class Receiving(Calls):
         return settled
 
     async def _settle_part(
-        self, group: str, settles: Sequence[Settle], bodies: Sequence[dict[str, object]]
-    ) -> list[Settled | GoQueueError]:
+        self, group: str, bodies: Sequence[dict[str, object]]
+    ) -> list[SettleResult]:
+        """Repeats what failed for now, such as the part of one partition without a leader."""
+        loop, transport = asyncio.get_running_loop(), self._transport
+        deadline = loop.time() + transport.timeout_s
+        results = await self._settle_once(group, bodies)
+        doubtful: set[int] = set()
+        for attempt in range(1, transport.retry.attempts_max):
+            failed = [row for row, found in enumerate(results) if _may_succeed(found)]
+            pause_s = transport.retry.pause_s(attempt, random.random())
+            if not failed or len(failed) == len(bodies) or loop.time() + pause_s >= deadline:
+                break
+            doubtful.update(row for row in failed if _is_unknown(results[row]))
+            await asyncio.sleep(pause_s)
+            again = await self._settle_once(group, [bodies[row] for row in failed])
+            for row, found in zip(failed, again, strict=True):
+                if isinstance(found, NotInFlight) and row in doubtful:
+                    found.outcome = "unknown"
+                results[row] = found
+        return results
+
+    async def _settle_once(
+        self, group: str, bodies: Sequence[dict[str, object]]
+    ) -> list[SettleResult]:
         try:
             answer = await self._post(
                 "POST", join("groups", group, "settle"), {"settles": bodies}, repeatable=True
             )
-            return decode_settles(answer, settles)
+            return decode_settles(answer, len(bodies))
         except GoQueueError as error:
-            return [error] * len(settles)
+            return [error] * len(bodies)
 
 
 class _Messages(msgspec.Struct):
@@ -263,6 +284,14 @@ class _Messages(msgspec.Struct):
 
 class _Offsets(msgspec.Struct):
     offsets: dict[int, int]
+
+
+def _may_succeed(result: SettleResult) -> bool:
+    return isinstance(result, GoQueueError) and result.retriable
+
+
+def _is_unknown(result: SettleResult) -> bool:
+    return isinstance(result, GoQueueError) and result.outcome == "unknown"
 
 
 def _topics(topics: str | Sequence[str]) -> dict[str, object]:

@@ -1,15 +1,14 @@
 """What is to become of received messages, and what became of each.
 
 A settle is safe to repeat: the second one finds the lease ended and changes nothing. So a call
-whose answer was lost repeats itself. Where the repeat then finds a message `not_in_flight`, most
-likely the lost attempt settled it; as this can't be known for certain, the error says so with the
-outcome `unknown`. A worker that acked may take it for done, and must do so at the latest when the
-message does not come again.
+whose answer was lost repeats itself, and repeats the part that no leader could settle. Where the
+repeat then finds a message `not_in_flight`, most likely the lost attempt settled it; as that can't
+be known for certain, the error says so with the outcome `unknown`. Whoever acked may take it for
+done: if it was not, the message comes again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -55,13 +54,14 @@ class Settle(msgspec.Struct, frozen=True):
 class Settled(msgspec.Struct, frozen=True):
     """What became of one receipt.
 
-    `action` is what happened: acked, requeued, dead, parked, halted, extended or released.
-    `visible_at_ms` is when the message may be delivered again, or an extended lease ends. All of
-    the partition below `committed_offset` is settled; `in_flight` of its messages are leased.
+    `state` is acked, requeued, dead, parked, halted, extended or released. `visible_at_ms` is when
+    the message may be delivered again, or an extended lease ends. All of the partition below
+    `committed_offset` is settled; `in_flight` of its messages are leased.
     """
 
     receipt: str
     action: str
+    state: str
     topic: str
     partition: int
     offset: int
@@ -79,6 +79,7 @@ class Settled(msgspec.Struct, frozen=True):
 class _Body(msgspec.Struct):
     receipt: str
     action: str
+    state: str
     topic: str
     partition: int
     offset: int
@@ -92,18 +93,21 @@ class _Results(msgspec.Struct):
     results: list[dict[str, Any]]
 
 
-def decode_settles(answer: Answer, settles: Sequence[Settle]) -> list[Settled | GoQueueError]:
-    """One result a receipt, in their order. Raises ServerError."""
+SettleResult = Settled | GoQueueError
+
+
+def decode_settles(answer: Answer, expected: int) -> list[SettleResult]:
+    """One result for each of the `expected` receipts, in their order. Raises ServerError."""
     try:
         results = msgspec.json.decode(answer.body, type=_Results).results
     except msgspec.DecodeError as error:
         raise ServerError(f"an answer that is not understood: {error}") from None
-    if len(results) != len(settles):
-        raise ServerError(f"{len(results)} results where {len(settles)} were due")
+    if len(results) != expected:
+        raise ServerError(f"{len(results)} results where {expected} were due")
     return [_result(told, is_repeat=answer.is_repeat) for told in results]
 
 
-def _result(told: dict[str, Any], *, is_repeat: bool) -> Settled | GoQueueError:
+def _result(told: dict[str, Any], *, is_repeat: bool) -> SettleResult:
     if told.get("error"):
         error = GoQueueError.from_body(told)
         if is_repeat and isinstance(error, NotInFlight):
@@ -116,6 +120,7 @@ def _result(told: dict[str, Any], *, is_repeat: bool) -> Settled | GoQueueError:
     return Settled(
         body.receipt,
         body.action,
+        body.state,
         body.topic,
         body.partition,
         body.offset,

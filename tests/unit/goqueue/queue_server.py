@@ -101,12 +101,13 @@ def received(offset: int = 0, **more: object) -> dict[str, object]:
     }
 
 
-def settled(offset: int = 0, action: str = "acked", **more: object) -> dict[str, object]:
+def settled(offset: int = 0, state: str = "acked", **more: object) -> dict[str, object]:
     """One result of a settle's answer."""
     return {
         "receipt": f"r{offset}",
         "success": True,
-        "action": action,
+        "action": "ack",
+        "state": state,
         "topic": "orders",
         "partition": 0,
         "offset": offset,

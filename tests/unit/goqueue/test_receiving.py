@@ -118,7 +118,7 @@ async def test_a_message_settles_itself(scripted: ScriptedServer, client: AsyncC
     scripted.script("POST", SETTLE, {"results": [settled(4)], "settled": 1})
     (message,) = await client.receive("billing", "orders")
 
-    assert await message.ack() == Settled("r4", "acked", "orders", 0, 4, 1, None, 5, 0)
+    assert await message.ack() == Settled("r4", "ack", "acked", "orders", 0, 4, 1, None, 5, 0)
     assert scripted.last.body == {"settles": [{"receipt": "r4", "action": "ack"}]}
 
     for work, body in (
@@ -181,7 +181,7 @@ async def test_a_repeated_settle_that_is_answered_is_simply_done(
     scripted.script("POST", SETTLE, Cut.NOW, {"results": [settled()]})
     (message,) = await client.receive("billing", "orders")
 
-    assert (await message.ack()).action == "acked"
+    assert (await message.ack()).state == "acked"
 
 
 async def test_many_settle_at_once_each_with_its_own_result(
@@ -212,6 +212,21 @@ async def test_acking_many_raises_what_failed_with_all_results(
 
     assert [result.offset for result in await client.ack(messages)] == [0, 1]
     assert len(scripted.last.body["settles"]) == 2
+
+
+async def test_what_no_leader_could_settle_is_repeated_and_nothing_else(
+    scripted: ScriptedServer, client: AsyncClient
+) -> None:
+    first = {"results": [settled(0), NoQuorum().to_body(), OutcomeUnknown().to_body()]}
+    gone = NotInFlight().to_body()
+    scripted.script("POST", SETTLE, first, {"results": [settled(1), gone]})
+
+    results = await client.settle("billing", [Settle(f"r{n}") for n in range(3)])
+
+    assert [getattr(result, "offset", None) for result in results] == [0, 1, None]
+    assert isinstance(results[2], NotInFlight)
+    assert results[2].outcome == "unknown"
+    assert [one["receipt"] for one in scripted.last.body["settles"]] == ["r1", "r2"]
 
 
 async def test_settles_beyond_a_request_go_in_several(
@@ -347,7 +362,7 @@ async def test_the_blocking_client_receives_and_settles(
         with Client(url, retry=QUICK) as client:
             (message,) = client.receive("billing", "orders")
             assert (message.id, message.text, message.attempt) == ("orders:0:0", "v0", 1)
-            assert message.ack().action == "acked"
+            assert message.ack().state == "acked"
             message.nack("later", delay=5)
             assert scripted.last.body["settles"][0]["delay"] == "5000ms"
             assert [done.offset for done in client.ack([message])] == [0]

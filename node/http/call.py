@@ -11,8 +11,8 @@ from urllib.parse import unquote_plus
 import msgspec
 from aiohttp import web
 
-from goqueue.wire.errors import BadRequest, UnknownPartition, UnknownTopic
-from goqueue.wire.ids import PARTITIONS_MAX, is_name, validate_topic_name
+from goqueue.wire.errors import BadName, BadRequest, UnknownPartition, UnknownTopic
+from goqueue.wire.ids import OFFSET_MAX, PARTITIONS_MAX, is_name, validate_topic_name
 from node.http import json
 from node.http.body import HeldBody
 from node.http.broker import Broker
@@ -95,15 +95,23 @@ class Call:
         name = self.params["topic"]
         return name if is_name(name) else validate_topic_name(name)
 
+    def group(self) -> str:
+        """The group in the path. Raises BadName."""
+        return validate_group_name(self.params["group"])
+
     def partition(self) -> int:
         """The partition in the path; whether the topic has it is the broker's to say."""
-        text = self.params["partition"]
-        if not (text.isascii() and text.isdigit() and len(text) <= 10):
-            raise BadRequest(f"bad partition {text[:40]!r}: want a number from 0")
-        number = int(text)
+        number = self.number("partition")
         if number > PARTITIONS_MAX:
-            raise UnknownPartition(self.topic(), number)
+            raise UnknownPartition(self.params["topic"], number)
         return number
+
+    def number(self, name: str) -> int:
+        """A whole number in the path, at most `OFFSET_MAX`. Raises BadRequest."""
+        text = self.params[name]
+        if not (text.isascii() and text.isdigit() and len(text) <= 19) or int(text) > OFFSET_MAX:
+            raise BadRequest(f"bad {name} {text[:40]!r}: want a number from 0")
+        return int(text)
 
     async def partition_count(self, topic: str) -> int:
         """The topic's partitions; the topic is created first where that is allowed."""
@@ -143,12 +151,24 @@ class Call:
         bound = self.limits.body_bytes_max if bytes_max is None else bytes_max
         return HeldBody(self.request, self.limits, self.shared.budget, bound)
 
-    async def document(self, decoder: msgspec.json.Decoder[T], empty: bytes = b"") -> T:
+    async def document(
+        self, decoder: msgspec.json.Decoder[T], empty: bytes = b"", bytes_max: int | None = None
+    ) -> T:
         """A small JSON body as its type; an absent body reads as `empty`. Raises BadRequest."""
-        async with self.body(self.limits.document_bytes_max) as body:
+        async with self.body(bytes_max or self.limits.document_bytes_max) as body:
             if body:
                 json.require_json(self.request)
             return json.decode(body or empty, decoder)
+
+
+def validate_group_name(name: str) -> str:
+    """The name itself. Raises BadName."""
+    if not is_name(name):
+        raise BadName(
+            f"bad group name {name[:64]!r}: names match [A-Za-z0-9][A-Za-z0-9._-]{{0,248}}",
+            name=name[:64],
+        )
+    return name
 
 
 def parse_query(raw_path: str) -> dict[str, str]:

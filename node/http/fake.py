@@ -41,6 +41,7 @@ from node.http.broker import (
     VersionView,
 )
 from node.http.fake_partition import FakePartition
+from node.http.fake_queue import FakeQueue
 
 PARTITIONS_MAX = 1024
 BATCHES_KEPT = 100_000
@@ -53,6 +54,7 @@ DEFAULTS: dict[str, object] = {
     "flush_interval_ms": 50,
     "lanes": 5,
     "max_message_bytes": 2**20,
+    "delay_ms_max": 168 * 3600 * 1000,
     "labels": {},
 }
 
@@ -64,7 +66,7 @@ class _Topic:
     partitions: list[FakePartition]
 
 
-class FakeBroker:
+class FakeBroker(FakeQueue):
     """Implements `Broker` in memory. Tests set `append_error` and `not_alive` to inject faults."""
 
     def __init__(
@@ -75,13 +77,13 @@ class FakeBroker:
         batches_kept: int = BATCHES_KEPT,
         clock_ms: Callable[[], int] = lambda: int(time.time() * 1000),
     ) -> None:
+        super().__init__(clock_ms)
         self.node_id = node_id
         self.append_error: GoQueueError | None = None
         self.not_alive: str | None = None
         self.not_ready: str | None = None
         self._auto_create = auto_create
         self._batches_kept = batches_kept
-        self._clock_ms = clock_ms
         self._topics: dict[str, _Topic] = {}
         self._transactional: dict[str, tuple[int, int]] = {}
         self._next_producer = 1
@@ -134,6 +136,14 @@ class FakeBroker:
         bound = self._topic(topic).config["max_message_bytes"]
         assert isinstance(bound, int)
         return bound
+
+    def delay_ms_max(self, topic: str) -> int:
+        bound = self._topic(topic).config["delay_ms_max"]
+        assert isinstance(bound, int)
+        return bound
+
+    def topic_id(self, topic: str) -> str:
+        return self._topic(topic).id
 
     async def ensure_topic(self, name: str) -> None:
         if name not in self._topics:

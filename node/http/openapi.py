@@ -23,6 +23,10 @@ _TEXT = {
     "partition": "a partition's number, from 0",
     "id": "topic:partition:offset",
     "producer": "a producer id",
+    "group": "a group's name",
+    "offset": "a message's offset",
+    "job": "a redrive's number",
+    "schedule": "a schedule's name",
 }
 
 

@@ -287,7 +287,13 @@ class QueueBroker(Protocol):
         ...
 
     async def seek(
-        self, group: str, topic: str, partition: int | None, *, offset: int | None, time_ms: int | None
+        self,
+        group: str,
+        topic: str,
+        partition: int | None,
+        *,
+        offset: int | None,
+        time_ms: int | None,
     ) -> dict[int, int]:
         """Replay (or skip): the group goes on at the offset or time; -1 is earliest, -2 the end."""
         ...
@@ -303,7 +309,13 @@ class QueueBroker(Protocol):
     # dead letters
 
     async def dead_letters(
-        self, group: str, topic: str, which: DeadFilter, *, after: tuple[int, int] | None, limit: int
+        self,
+        group: str,
+        topic: str,
+        which: DeadFilter,
+        *,
+        after: tuple[int, int] | None,
+        limit: int,
     ) -> DeadPage: ...
 
     async def dead_groups(self, topic: str) -> dict[str, dict[str, int]]:

@@ -17,12 +17,13 @@ PATH_BYTES_MAX = 4096
 
 
 class _Node:
-    __slots__ = ("children", "parameter", "routes")
+    __slots__ = ("children", "names", "parameter", "routes")
 
     def __init__(self) -> None:
         self.children: dict[str, _Node] = {}
-        self.parameter: tuple[str, _Node] | None = None
+        self.parameter: _Node | None = None
         self.routes: dict[str, Route] = {}
+        self.names: list[str] = []
 
 
 class Router:
@@ -32,7 +33,10 @@ class Router:
         self._root = _Node()
         for route in routes:
             for path in (route.path, f"/{PREFIX}{route.path}"):
-                self._place(path).routes[route.method] = route
+                node, names = self._place(path)
+                assert not node.routes or node.names == names, f"two names in one place of {path}"
+                node.routes[route.method] = route
+                node.names = names
 
     def match(self, method: str, raw_path: str) -> tuple[Route, dict[str, str]]:
         """The route and its path's parameters, decoded.
@@ -55,30 +59,31 @@ class Router:
         if path[:1] != "/":
             path = _of_absolute(path)
         node = self._root
-        params: dict[str, str] = {}
+        values: list[str] = []
         for segment in path[1:].removesuffix("/").split("/"):
             following = node.children.get(segment)
             if following is None:
                 if node.parameter is None or not segment:
                     raise NotFound(f"no such route: {path[:200]}")
-                name, following = node.parameter
-                params[name] = _decode(segment) if "%" in segment else segment
+                following = node.parameter
+                values.append(_decode(segment) if "%" in segment else segment)
             node = following
         if not node.routes:
             raise NotFound(f"no such route: {path[:200]}")
-        return node.routes, params
+        return node.routes, dict(zip(node.names, values, strict=True))
 
-    def _place(self, path: str) -> _Node:
+    def _place(self, path: str) -> tuple[_Node, list[str]]:
         node = self._root
+        names: list[str] = []
         for segment in path[1:].split("/"):
             if segment[:1] == "{":
+                names.append(segment[1:-1])
                 if node.parameter is None:
-                    node.parameter = (segment[1:-1], _Node())
-                name, node = node.parameter
-                assert name == segment[1:-1], f"two names for one segment of {path}"
+                    node.parameter = _Node()
+                node = node.parameter
             else:
                 node = node.children.setdefault(segment, _Node())
-        return node
+        return node, names
 
 
 def _decode(segment: str) -> str:

@@ -15,13 +15,18 @@ from aiohttp import web
 from node.http import (
     batches,
     cluster,
+    goqueue_settle,
+    groups,
     health,
     messages,
     openapi,
+    positions,
     producers,
     publish,
     read,
+    receive,
     render,
+    settle,
     topics,
 )
 from node.http.call import Call
@@ -72,6 +77,8 @@ _TOPIC = "/topics/{topic}"
 _MESSAGES = "/topics/{topic}/messages"
 _PARTITION_MESSAGES = "/topics/{topic}/partitions/{partition}/messages"
 _PARTITION = Query("partition", "integer", "where record batches go")
+_GROUP = "/groups/{group}"
+_OF_TOPIC = Query("topic", "string", "of this topic only")
 
 ROUTES: tuple[Route, ...] = (
     Route("POST", "/topics", topics.create, "createTopic", "Create a topic",
@@ -114,6 +121,54 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/producers/{producer}/heartbeat", producers.heartbeat, "producerHeartbeat",
           "Ask whether an identity still holds", producers.ProducerBeat,
           producers.ProducerAlive),
+    Route("POST", "/messages/ack", goqueue_settle.ack, "ackMessage", "Ack one message",
+          goqueue_settle.AckBody, goqueue_settle.AckAnswer),
+    Route("POST", "/messages/nack", goqueue_settle.nack, "nackMessage",
+          "Have one message delivered again", goqueue_settle.NackBody, goqueue_settle.NackAnswer),
+    Route("POST", "/messages/reject", goqueue_settle.reject, "rejectMessage",
+          "Make one message a dead letter", goqueue_settle.RejectBody,
+          goqueue_settle.RejectAnswer),
+    Route("POST", "/messages/visibility", goqueue_settle.visibility, "extendVisibility",
+          "Keep one message longer", goqueue_settle.VisibilityBody,
+          goqueue_settle.VisibilityAnswer),
+    Route("GET", "/groups", groups.list_groups, "listGroups", "Name all groups",
+          response=groups.GroupsAnswer),
+    Route("GET", _GROUP, groups.describe, "describeGroup", "Describe a group",
+          response=groups.GroupAnswer, query=(_OF_TOPIC,)),
+    Route("PUT", _GROUP, groups.put, "putGroup", "Create a group, or change its settings",
+          groups.GroupSettings, groups.GroupAnswer),
+    Route("PATCH", _GROUP, groups.change, "changeGroup", "Change a group's settings",
+          groups.GroupSettings, groups.GroupAnswer),
+    Route("DELETE", _GROUP, groups.delete, "deleteGroup", "Delete a group",
+          response=groups.GroupDeleted),
+    Route("POST", _GROUP + "/receive", receive.receive, "receive", "Lease messages",
+          receive.ReceiveBody, receive.ReceivedAnswer),
+    Route("POST", _GROUP + "/peek", receive.peek, "peek", "Look at what would be received next",
+          receive.Sources, receive.ReceivedAnswer),
+    Route("POST", _GROUP + "/settle", settle.settle, "settle", "Settle receipts, each its own way",
+          settle.SettleBody, settle.SettleAnswer),
+    *(
+        Route("POST", f"{_GROUP}/{action}", settle.settle_as(action), f"{action}Receipts",
+              summary, settle.SettleSomeBody, settle.SettleAnswer)
+        for action, summary in (
+            ("ack", "Ack receipts"),
+            ("nack", "Have messages delivered again"),
+            ("reject", "Make messages dead letters"),
+            ("extend", "Keep messages longer"),
+        )
+    ),
+    Route("POST", _GROUP + "/commit", positions.commit, "commit", "Settle all below an offset",
+          positions.CommitBody, positions.OffsetsAnswer),
+    Route("POST", _GROUP + "/seek", positions.seek, "seek", "Go on elsewhere: replay or skip",
+          positions.SeekBody, positions.OffsetsAnswer),
+    Route("POST", _GROUP + "/resume", positions.resume, "resume", "Let a halted group go on",
+          positions.ResumeBody, positions.ResumedAnswer),
+    Route("POST", _GROUP + "/keys/park", positions.park, "parkKey", "Withhold a key's messages",
+          positions.KeyBody, positions.KeyAnswer),
+    Route("POST", _GROUP + "/keys/release", positions.release, "releaseKey",
+          "Let a parked key flow", positions.KeyBody, positions.KeyAnswer),
+    Route("GET", _GROUP + "/keys/parked", positions.parked, "listParkedKeys",
+          "Name the parked keys", response=positions.ParkedAnswer, query=(_OF_TOPIC,)),
     Route("GET", "/cluster", cluster.info, "getCluster", "The cluster in short",
           response=cluster.ClusterAnswer),
     Route("GET", "/cluster/info", cluster.info, "getClusterInfo", "The cluster in short",

@@ -27,7 +27,7 @@ _REASONS = {408: "Request Timeout", 503: "Service Unavailable"}
 class Connection(RequestHandler):
     """One client connection, with what its deadlines need to know."""
 
-    __slots__ = ("address", "headers_since_s", "stalled_since_s")
+    __slots__ = ("_hung_up", "address", "headers_since_s", "stalled_since_s")
 
     def __init__(self, server: FrontServer, limits: HttpLimits) -> None:
         super().__init__(
@@ -45,10 +45,24 @@ class Connection(RequestHandler):
         self.address = ""
         self.headers_since_s = 0.0
         self.stalled_since_s = 0.0
+        self._hung_up: asyncio.Future[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self.headers_since_s = self._loop.time()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        super().connection_lost(exc)
+        if self._hung_up is not None and not self._hung_up.done():
+            self._hung_up.set_result(None)
+
+    def hung_up(self) -> asyncio.Future[None]:
+        """Done once the client is gone. It is shared: don't cancel it."""
+        if self._hung_up is None:
+            self._hung_up = self._loop.create_future()
+            if self.transport is None:
+                self._hung_up.set_result(None)
+        return self._hung_up
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)

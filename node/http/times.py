@@ -67,6 +67,14 @@ def format_time(time_ms: int) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{ms:03d}Z"
 
 
+def format_duration(ms: int) -> str:
+    """In the largest unit that gives a whole number: `90s`, `12h`, `250ms`."""
+    for unit in ("d", "h", "m", "s"):
+        if ms and ms % int(_UNITS_MS[unit]) == 0:
+            return f"{ms // int(_UNITS_MS[unit])}{unit}"
+    return f"{ms}ms" if ms else "0s"
+
+
 def format_uptime(seconds: float) -> str:
     """As Go prints a duration: `1h2m3.5s`."""
     whole, rest = divmod(seconds, 60)

@@ -14,6 +14,16 @@ from node.http.routes import ROUTES
 JSON = {"Content-Type": "application/json"}
 MESSAGES = "/topics/orders/messages"
 DEEP = 100_000
+PARAMETERS = {
+    "topic": "orders",
+    "partition": 0,
+    "offset": 0,
+    "id": "orders:0:0",
+    "producer": 1,
+    "group": "workers",
+    "job": 1,
+    "schedule": "nightly",
+}
 
 BAD_BODIES = {
     "empty": b"",
@@ -289,7 +299,7 @@ async def test_paths_that_lead_nowhere_are_404(client, path):
 
 async def test_every_route_survives_every_hostile_body(client, orders):
     for route in ROUTES:
-        path = route.path.format(topic="orders", partition=0, id="orders:0:0", producer=1)
+        path = route.path.format(**PARAMETERS)
         for body in (b"", b"[" * DEEP, b"\xff" * 100, b'{"a":NaN}', b'"x"'):
             answer = await client(route.method, path, data=body, headers=JSON)
             assert answer.status < 500, (route.operation, body[:20])

@@ -2,17 +2,48 @@
 
 from __future__ import annotations
 
+import json
+from uuid import uuid4
+
 import msgspec
 
 from node.http.openapi import ErrorAnswer, document
 from node.http.routes import ROUTES
 
-PARAMETERS = {"topic": "orders", "partition": 0, "id": "orders:0:0", "producer": 1}
+PARAMETERS = {
+    "topic": "orders",
+    "partition": 0,
+    "offset": 0,
+    "id": "orders:0:0",
+    "producer": 1,
+    "group": "workers",
+    "job": 1,
+    "schedule": "nightly",
+}
+RECEIPT = "a fresh receipt"
 BODIES = {
     "createTopic": {"name": "new"},
     "alterTopic": {"retention_hours": 1},
     "replaceTopic": {"retention_hours": 1},
     "producerHeartbeat": {"epoch": 0},
+    "ackMessage": {"receipt_handle": RECEIPT},
+    "nackMessage": {"receipt_handle": RECEIPT},
+    "rejectMessage": {"receipt_handle": RECEIPT},
+    "extendVisibility": {"receipt_handle": RECEIPT, "timeout": "60s"},
+    "putGroup": {"visibility_timeout": "60s"},
+    "changeGroup": {"max_attempts": 5, "ordering": "key"},
+    "receive": {"topic": "orders"},
+    "peek": {"topic": "orders"},
+    "settle": {"settles": [{"receipt": RECEIPT, "action": "nack"}, {"receipt": "?"}]},
+    "ackReceipts": {"receipts": [RECEIPT, "?"]},
+    "nackReceipts": {"receipts": [RECEIPT], "delay": "1s"},
+    "rejectReceipts": {"receipt": RECEIPT, "reason": "bad"},
+    "extendReceipts": {"receipts": [RECEIPT]},
+    "commit": {"topic": "orders", "offsets": {"0": 1}},
+    "seek": {"topic": "orders", "to": "earliest"},
+    "parkKey": {"topic": "orders", "key": "k"},
+    "releaseKey": {"topic": "orders", "key": "k"},
+    "resume": {},
 }
 
 
@@ -53,6 +84,12 @@ async def test_every_answer_fits_its_schema(client, orders):
         if route.response is None or route.operation == "publishRecordBatches":
             continue
         body = BODIES.get(route.operation, {"value": "dg=="} if route.method == "POST" else None)
+        if RECEIPT in str(body):
+            await client.post("/topics/orders/messages", {"value": "v", "key": str(uuid4())})
+            taken = await client.post("/groups/workers/receive", {"topic": "orders", "limit": 1})
+            body = json.loads(
+                json.dumps(body).replace(RECEIPT, taken.json["messages"][0]["receipt"])
+            )
         path = route.path.format(**PARAMETERS)
 
         answer = await client(route.method, path + ("?verbose" if route.query else ""), body)

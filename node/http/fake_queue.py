@@ -1,0 +1,449 @@
+"""The queue of the fake broker: groups, leases, dead letters, delays and schedules in memory.
+
+It keeps the contract of `QueueBroker`, with one node and no log: what it holds dies with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from delivery.config import GroupConfig, QueueConfig
+from goqueue.wire.errors import (
+    BadRequest,
+    GoQueueError,
+    GroupHalted,
+    NotFound,
+    TooManyInFlight,
+    UnknownGroup,
+)
+from goqueue.wire.ids import MessageId
+from goqueue.wire.types import GroupId, Offset, TopicId
+from node.http.fake_delays import FakeDelays
+from node.http.fake_group import FakeDead, FakeGroup
+from node.http.fake_log import FakeRecord
+from node.http.queue_broker import (
+    DeadFilter,
+    DeadMessage,
+    DeadPage,
+    GroupView,
+    PartitionQueueStats,
+    QueuedMessage,
+    RedriveView,
+    SettleRequest,
+    SettleView,
+)
+from node.receipt import decode_receipt, encode_receipt
+
+LOOK_AGAIN_S = 0.005
+
+Place = tuple[str, int]
+
+
+@dataclass(slots=True)
+class _Named:
+    """A group of the cluster, with its place in each partition that it has seen."""
+
+    id: int
+    config: GroupConfig
+    created_ms: int
+    places: dict[Place, FakeGroup] = field(default_factory=dict[Place, FakeGroup])
+    jobs: list[RedriveView] = field(default_factory=list[RedriveView])
+
+
+class FakeQueue(FakeDelays):
+    """The queue's half of `FakeBroker`, which says where the partitions are."""
+
+    def __init__(self, clock_ms: Callable[[], int]) -> None:
+        super().__init__(clock_ms)
+        self._groups: dict[str, _Named] = {}
+        self._deliveries = 0
+        self._group_ids = 0
+
+    # groups
+
+    async def put_group(self, name: str, settings: Mapping[str, object]) -> GroupView:
+        named = self._groups.get(name)
+        before = GroupConfig() if named is None else named.config
+        known = {setting: value for setting, value in settings.items() if hasattr(before, setting)}
+        unknown = sorted(settings.keys() - known.keys())
+        if unknown:
+            raise BadRequest(f"unknown settings: {', '.join(unknown)}")
+        config = msgspec.structs.replace(before, **known)
+        if named is None:
+            self._group_ids += 1
+            named = self._groups[name] = _Named(self._group_ids, config, self._clock_ms())
+        named.config = config
+        for place in named.places.values():
+            place.config = config
+        return self._view(name, named)
+
+    async def list_groups(self) -> list[GroupView]:
+        return [self._view(name, self._groups[name]) for name in sorted(self._groups)]
+
+    async def group(self, name: str, topic: str | None = None) -> GroupView:
+        named = self._group(name)
+        if topic is not None:
+            self.partition_count(topic)
+        views = [
+            place.view(*where)
+            for where, place in sorted(self._live(named))
+            if topic in (None, where[0])
+        ]
+        return replace(self._view(name, named), partitions=views)
+
+    async def delete_group(self, name: str) -> None:
+        self._group(name)
+        del self._groups[name]
+
+    # taking and settling
+
+    async def receive(
+        self,
+        group: str,
+        topics: Sequence[str],
+        *,
+        member: str,
+        limit: int,
+        wait_s: float,
+        visibility_ms: int | None,
+        partitions: Sequence[int] | None = None,
+    ) -> list[QueuedMessage]:
+        self._check(topics, partitions)
+        if group not in self._groups:
+            await self.put_group(group, {})
+        ends_s = time.monotonic() + wait_s
+        while True:
+            found = self._take(self._group(group), topics, partitions, limit, member, visibility_ms)
+            left_s = ends_s - time.monotonic()
+            if found or left_s <= 0:
+                return found
+            await asyncio.sleep(min(left_s, LOOK_AGAIN_S))
+
+    async def peek(
+        self, group: str, topics: Sequence[str], *, limit: int, partitions: Sequence[int] | None
+    ) -> list[QueuedMessage]:
+        self._check(topics, partitions)
+        named = self._group(group)
+        found: list[QueuedMessage] = []
+        for topic, partition, place in self._places(named, topics, partitions):
+            for record in place.select(limit - len(found)):
+                message = record.message(topic, partition)
+                attempt, reason = (
+                    place.attempts(record.offset) + 1,
+                    place.last_reason(record.offset),
+                )
+                redrives = place.redrives[record.offset]
+                found.append(replace(message, attempt=attempt, reason=reason, redrives=redrives))
+        return found
+
+    async def settle(
+        self, requests: Sequence[SettleRequest], group: str | None = None
+    ) -> list[SettleView | GoQueueError]:
+        outcomes: list[SettleView | GoQueueError] = []
+        for request in requests:
+            try:
+                outcomes.append(self._settle(request, group))
+            except GoQueueError as error:
+                outcomes.append(error)
+        return outcomes
+
+    async def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> dict[int, int]:
+        self._check([topic], list(offsets))
+        named = await self._ensured(group)
+        places = {p: self._place(named, topic, p) for p in offsets}
+        for partition, place in places.items():
+            place.commit(offsets[partition])
+        return {partition: place.floor for partition, place in places.items()}
+
+    async def seek(
+        self,
+        group: str,
+        topic: str,
+        partition: int | None,
+        *,
+        offset: int | None,
+        time_ms: int | None,
+    ) -> dict[int, int]:
+        self._check([topic], None if partition is None else [partition])
+        named = await self._ensured(group)
+        floors: dict[int, int] = {}
+        for number in range(self.partition_count(topic)) if partition is None else [partition]:
+            place = self._place(named, topic, number)
+            log = place.log.partition
+            if offset is None:
+                later = (r.offset for r in place.log.records() if r.time_ms >= (time_ms or 0))
+                to = next(later, log.next)
+            else:
+                to = log.start if offset == -1 else log.next if offset == -2 else offset
+            place.seek(min(max(to, log.start), log.next))
+            floors[number] = place.floor
+        return floors
+
+    async def resume(self, group: str, topic: str | None) -> int:
+        halted = [
+            place
+            for where, place in self._live(self._group(group))
+            if topic in (None, where[0]) and place.halted
+        ]
+        for place in halted:
+            place.halted = ""
+        return len(halted)
+
+    async def park(self, group: str, topic: str, key: bytes, *, release: bool) -> int:
+        self._check([topic], None)
+        waiting = 0
+        named = self._group(group)
+        if not release and named.config.ordering != "key":
+            raise BadRequest("keys are parked in groups of ordering key")
+        for _, _, place in self._places(named, [topic], None):
+            waiting += sum(record.key == key for record in place.log.records(place.floor))
+            (place.parked.discard if release else place.parked.add)(key)
+        return waiting
+
+    # dead letters
+
+    async def dead_letters(
+        self,
+        group: str,
+        topic: str,
+        which: DeadFilter,
+        *,
+        after: tuple[int, int] | None,
+        limit: int,
+    ) -> DeadPage:
+        found = list(self._dead(group, topic, which))
+        by_reason: dict[str, int] = {}
+        for message in found:
+            by_reason[message.reason] = by_reason.get(message.reason, 0) + 1
+        rest = [m for m in found if after is None or _place_of(m) > after]
+        following = _place_of(rest[limit - 1]) if len(rest) > limit else None
+        return DeadPage(rest[:limit], following, len(found), by_reason)
+
+    async def dead_groups(self, topic: str) -> dict[str, dict[str, int]]:
+        self._check([topic], None)
+        found: dict[str, dict[str, int]] = {}
+        for name in self._groups:
+            for message in self._dead(name, topic, DeadFilter()):
+                reasons = found.setdefault(name, {})
+                reasons[message.reason] = reasons.get(message.reason, 0) + 1
+        return found
+
+    async def redrive(
+        self,
+        group: str,
+        topic: str,
+        which: DeadFilter,
+        *,
+        rate: float,
+        dry_run: bool,
+        force: bool,
+    ) -> RedriveView:
+        named, matched = self._group(group), list(self._dead(group, topic, which))
+        job = RedriveView(0, group, topic, "done", len(matched), 0, 0, rate, self._clock_ms())
+        if dry_run:
+            return job
+        looping = [m for m in matched if m.redrives >= named.config.redrives_max and not force]
+        for letter in matched:
+            if letter not in looping:
+                place = self._place(named, topic, letter.message.partition)
+                place.revive(letter.message.offset)
+        moved = len(matched) - len(looping)
+        job = replace(job, id=len(named.jobs) + 1, moved=moved, refused=len(looping))
+        named.jobs.append(job)
+        return job
+
+    async def redrives(self, group: str) -> list[RedriveView]:
+        return list(self._group(group).jobs)
+
+    async def stop_redrive(self, group: str, job: int) -> RedriveView:
+        for known in self._group(group).jobs:
+            if known.id == job:
+                return known
+        raise NotFound(f"no redrive {job} of group {group}", group=group, job=job)
+
+    async def purge(self, group: str, topic: str, which: DeadFilter, *, dry_run: bool) -> int:
+        letters = list(self._dead(group, topic, which))
+        for letter in () if dry_run else letters:
+            place = self._place(self._group(group), topic, letter.message.partition)
+            place.purge(letter.message.offset)
+        return len(letters)
+
+    # figures
+
+    async def queue_stats(self, topic: str | None = None) -> list[PartitionQueueStats]:
+        topics = self.list_topics() if topic is None else [topic]
+        return [self._stats(t, p) for t in topics for p in range(self.partition_count(t))]
+
+    # how
+
+    def _stats(self, topic: str, partition: int) -> PartitionQueueStats:
+        stored = [0] * QueueConfig().lanes
+        for record in self._log(topic, partition).records():
+            stored[record.lane] += 1
+        delayed = [view for view in self._delayed(topic) if view.partition == partition]
+        states = [view.state for view in delayed]
+        due_ms = [view.deliver_at_ms for view in delayed if view.state == "pending"]
+        groups = {
+            name: named.places[topic, partition].view(topic, partition)
+            for name, named in self._groups.items()
+            if (topic, partition) in named.places
+        }
+        return PartitionQueueStats(
+            topic=topic,
+            partition=partition,
+            stored_by_lane=stored,
+            delayed=len(due_ms),
+            delayed_next_ms=min(due_ms, default=0),
+            scheduled=len(states),
+            released=states.count("delivered"),
+            cancelled=states.count("cancelled"),
+            expired=states.count("expired"),
+            dedup_tracked=0,
+            dedup_hits=0,
+            groups=groups,
+        )
+
+    def _take(
+        self,
+        named: _Named,
+        topics: Sequence[str],
+        partitions: Sequence[int] | None,
+        limit: int,
+        member: str,
+        visibility_ms: int | None,
+    ) -> list[QueuedMessage]:
+        found: list[QueuedMessage] = []
+        for topic, partition, place in self._places(named, topics, partitions):
+            if place.halted:
+                raise GroupHalted(reason=place.halted)
+            records = place.select(limit - len(found))
+            if not records:
+                continue
+            if len(place.leases) + len(records) > named.config.in_flight_max:
+                raise TooManyInFlight(limit=named.config.in_flight_max)
+            self._deliveries += 1
+            ms = named.config.visibility_ms if visibility_ms is None else visibility_ms
+            deadline_ms = place.lease(records, self._deliveries, member, ms)
+            group_id = GroupId(TopicId.parse(self.topic_id(topic)), partition).pack()
+            for record in records:
+                offset = record.offset
+                found.append(
+                    replace(
+                        record.message(topic, partition),
+                        receipt=encode_receipt(group_id, named.id, self._deliveries, offset),
+                        attempt=place.attempts(offset),
+                        reason=place.last_reason(offset),
+                        redrives=place.redrives[offset],
+                        deadline_ms=deadline_ms,
+                    )
+                )
+        return found
+
+    def _settle(self, request: SettleRequest, group: str | None) -> SettleView:
+        receipt = decode_receipt(request.receipt)
+        by_id = {named.id: name for name, named in self._groups.items()}
+        name = by_id.get(receipt.group)
+        if name is None or group not in (None, name):
+            raise NotFound("the receipt is of another group")
+        named, topic_id = self._groups[name], str(receipt.partition.topic)
+        for (topic, partition), place in self._live(named):
+            if self.topic_id(topic) == topic_id and partition == receipt.partition.partition:
+                done = place.settle(receipt.offset, receipt.delivery, request)
+                return SettleView(
+                    name,
+                    topic,
+                    partition,
+                    receipt.offset,
+                    done.outcome,
+                    done.attempts,
+                    done.visible_at_ms,
+                    Offset(place.floor),
+                    done.advanced,
+                    len(place.leases),
+                )
+        raise NotFound("the receipt's topic is gone")
+
+    def _dead(self, group: str, topic: str, which: DeadFilter) -> Iterator[DeadMessage]:
+        self._check([topic], None)
+        for (name, partition), place in sorted(self._live(self._group(group)), key=_where):
+            if name != topic:
+                continue
+            place.expire()
+            for offset, dead in sorted(place.dead.items()):
+                record = place.log.record(offset)
+                if record is not None and _matches(which, topic, partition, record, dead):
+                    message = record.message(topic, partition)
+                    yield DeadMessage(
+                        replace(message, attempt=dead.attempts, redrives=dead.redrives),
+                        group,
+                        dead.died_ms,
+                        dead.attempts,
+                        dead.reason,
+                        dead.history,
+                        dead.redrives,
+                    )
+
+    def _places(
+        self, named: _Named, topics: Sequence[str], partitions: Sequence[int] | None
+    ) -> Iterator[tuple[str, int, FakeGroup]]:
+        for topic in topics:
+            for partition in partitions or range(self.partition_count(topic)):
+                yield topic, partition, self._place(named, topic, partition)
+
+    def _place(self, named: _Named, topic: str, partition: int) -> FakeGroup:
+        log = self._log(topic, partition)
+        place = named.places.get((topic, partition))
+        if place is None or place.log is not log:
+            place = FakeGroup(log, named.config, self._clock_ms)
+            named.places[topic, partition] = place
+        return place
+
+    def _live(self, named: _Named) -> list[tuple[Place, FakeGroup]]:
+        """Places in topics that are still there, and still the same."""
+        topics = set(self.list_topics())
+        return [
+            (where, place)
+            for where, place in named.places.items()
+            if where[0] in topics and place.log is self._log(*where)
+        ]
+
+    def _group(self, name: str) -> _Named:
+        if name not in self._groups:
+            raise UnknownGroup(name)
+        return self._groups[name]
+
+    async def _ensured(self, name: str) -> _Named:
+        if name not in self._groups:
+            await self.put_group(name, {})
+        return self._groups[name]
+
+    def _view(self, name: str, named: _Named) -> GroupView:
+        return GroupView(name, named.id, msgspec.structs.asdict(named.config), named.created_ms)
+
+
+def _matches(
+    which: DeadFilter, topic: str, partition: int, record: FakeRecord, dead: FakeDead
+) -> bool:
+    headers = {name: value.decode("utf-8", "replace") for name, value in record.headers}
+    return (
+        (which.reason is None or which.reason in dead.reason)
+        and (which.from_ms is None or dead.died_ms >= which.from_ms)
+        and (which.to_ms is None or dead.died_ms < which.to_ms)
+        and (which.key is None or record.key == which.key)
+        and which.headers.items() <= headers.items()
+        and (which.partition is None or partition == which.partition)
+        and (not which.ids or str(MessageId(topic, partition, Offset(record.offset))) in which.ids)
+    )
+
+
+def _place_of(letter: DeadMessage) -> tuple[int, int]:
+    return letter.message.partition, letter.message.offset
+
+
+def _where(found: tuple[Place, FakeGroup]) -> Place:
+    return found[0]

@@ -1,0 +1,43 @@
+"""Waiting on behalf of a client: no longer than it listens, and not past the front's own stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from node.http.call import Call
+from node.http.slow import Connection
+
+WITHDRAW_S = 5.0
+"""How long work that was cancelled may take to give back what it held."""
+
+T = TypeVar("T")
+
+
+async def long_poll(call: Call, work: Coroutine[Any, Any, T]) -> T | None:
+    """What the work returns; None if the client hangs up or the front stops before.
+
+    Then the work is cancelled, and has ended when this returns (or `WITHDRAW_S` have passed).
+    """
+    working = asyncio.ensure_future(work)
+    stopping = asyncio.ensure_future(call.shared.stopping.wait())
+    ends: list[asyncio.Future[Any]] = [working, stopping]
+    connection = call.request.protocol
+    if isinstance(connection, Connection):
+        ends.append(connection.hung_up())
+    try:
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+        if not working.done():
+            working.cancel()
+            await asyncio.wait((working,), timeout=WITHDRAW_S)
+    if not working.done() or working.cancelled():
+        return None
+    return working.result()
+
+
+def has_hung_up(call: Call) -> bool:
+    """Whether the client is known to be gone: nobody will read the answer."""
+    return call.request.transport is None

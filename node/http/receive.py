@@ -1,0 +1,145 @@
+"""Taking messages for a group: receive leases them, peek only looks.
+
+A receive waits for its first message, up to 60 s. What was granted to a client that hung up before
+it could read the answer is given back as if it had not been delivered.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+import msgspec
+from aiohttp import web
+from msgspec import Meta, Struct
+
+from delivery.config import VISIBILITY_MS_MAX
+from goqueue.wire.errors import BadRequest
+from goqueue.wire.ids import validate_topic_name
+from node.http.body import off_loop
+from node.http.call import Call, answer
+from node.http.long_poll import has_hung_up, long_poll
+from node.http.queue_broker import QueuedMessage, SettleRequest
+from node.http.queued import QueuedView, queued_views
+from node.http.times import parse_duration_ms
+
+LIMIT_DEFAULT = 10
+LIMIT_MAX = 1000
+TOPICS_MAX = 100
+MEMBER_CHARACTERS_MAX = 256
+
+Duration = str | int | float
+_Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX)]
+_Partition = Annotated[int, Meta(ge=0, lt=2**31)]
+
+
+class Sources(Struct):
+    """Where messages come from: `topic` or `topics`, all partitions or some."""
+
+    topic: str | None = None
+    topics: Annotated[list[str], Meta(max_length=TOPICS_MAX)] | None = None
+    partitions: Annotated[list[_Partition], Meta(max_length=100_000)] | None = None
+    limit: _Limit | None = None
+    max_messages: _Limit | None = None
+
+
+class ReceiveBody(Sources):
+    """`wait` (or `timeout`) is at most 60 s; `visibility` is 0 s to 12 h, the group's if absent."""
+
+    wait: Duration | None = None
+    timeout: Duration | None = None
+    visibility: Duration | None = None
+    visibility_timeout: Duration | None = None
+    member: Annotated[str, Meta(max_length=MEMBER_CHARACTERS_MAX)] | None = None
+
+
+class ReceivedAnswer(Struct):
+    group: str
+    messages: list[QueuedView]
+
+
+_RECEIVE = msgspec.json.Decoder(ReceiveBody)
+_PEEK = msgspec.json.Decoder(Sources)
+
+
+async def receive(call: Call) -> web.Response:
+    group = call.group()
+    wanted = await call.document(_RECEIVE)
+    wait_ms = duration_ms(either(wanted.wait, wanted.timeout, "wait", "timeout"), "wait") or 0
+    visibility = either(
+        wanted.visibility, wanted.visibility_timeout, "visibility", "visibility_timeout"
+    )
+    stopping = call.shared.stopping.is_set()
+    wait_s = 0.0 if stopping else min(wait_ms / 1000, call.limits.long_poll_s_max)
+    receiving = call.broker.receive(
+        group,
+        topics_of(wanted),
+        member=wanted.member or "",
+        limit=limit_of(wanted),
+        wait_s=wait_s,
+        visibility_ms=visibility_ms(visibility),
+        partitions=wanted.partitions,
+    )
+    found = await (long_poll(call, receiving) if wait_s else receiving)
+    if found and has_hung_up(call):
+        await call.broker.settle([SettleRequest(m.receipt, "release") for m in found], group)
+    return await off_loop(_size(found), _answer, group, found or [])
+
+
+async def peek(call: Call) -> web.Response:
+    group = call.group()
+    wanted = await call.document(_PEEK)
+    found = await call.broker.peek(
+        group, topics_of(wanted), limit=limit_of(wanted), partitions=wanted.partitions
+    )
+    return await off_loop(_size(found), _answer, group, found)
+
+
+def topics_of(wanted: Sources) -> list[str]:
+    """Each named once. Raises BadRequest, BadName."""
+    if wanted.topic is not None and wanted.topics is not None:
+        raise BadRequest("give topic or topics, not both")
+    names = [wanted.topic] if wanted.topic is not None else wanted.topics
+    if not names:
+        raise BadRequest("topic is required")
+    return list(dict.fromkeys(map(validate_topic_name, names)))
+
+
+def limit_of(wanted: Sources) -> int:
+    return int(either(wanted.limit, wanted.max_messages, "limit", "max_messages") or LIMIT_DEFAULT)
+
+
+def visibility_ms(given: Duration | None, name: str = "visibility") -> int | None:
+    """0 s to 12 h, None where nothing was given. Raises BadRequest."""
+    found = duration_ms(given, name)
+    if found is not None and found > VISIBILITY_MS_MAX:
+        raise BadRequest(f"{name}: longer than {VISIBILITY_MS_MAX // 3_600_000} hours")
+    return found
+
+
+def duration_ms(given: Duration | None, name: str) -> int | None:
+    """A duration as text or as a number of milliseconds. Raises BadRequest."""
+    if given is None:
+        return None
+    if isinstance(given, float):
+        if not 0 <= given < 2**53:
+            raise BadRequest(f"{name}: {given} is not a duration")
+        return parse_duration_ms(str(math.ceil(given)), name)
+    return parse_duration_ms(str(given)[:100], name)
+
+
+def either(
+    first: Duration | None, second: Duration | None, first_name: str, second_name: str
+) -> Duration | None:
+    """The one that was given, of two names for one thing. Raises BadRequest if they differ."""
+    if first is not None and second is not None and first != second:
+        raise BadRequest(f"{first_name} and {second_name} are given with different values")
+    return second if first is None else first
+
+
+def _answer(group: str, found: list[QueuedMessage]) -> web.Response:
+    return answer(ReceivedAnswer(group, queued_views(found)))
+
+
+def _size(found: list[QueuedMessage] | None) -> int:
+    return sum(len(message.value) for message in found or ())

@@ -12,7 +12,7 @@ from delivery.appender import Appender
 from delivery.partition import PartitionState
 from delivery.records import decode_records
 from goqueue.wire.batch import Record, encode_batch
-from goqueue.wire.errors import BatchError, Busy, NotLeader, OutcomeUnknown
+from goqueue.wire.errors import BatchError, Busy, DelayTooLong, NotLeader, OutcomeUnknown
 from goqueue.wire.types import Index, Offset
 from log.entry import Entry, make_entry
 from node.append_queue import OFF_LOOP_BYTES, AppendQueue, ByteBudget
@@ -106,8 +106,9 @@ async def make() -> AsyncIterator[Callable[..., Scene]]:
     workers.shutdown()
 
 
-def batch(*values: str, producer: int = 0, sequence: int = 0) -> bytes:
-    records = [Record(value.encode(), None) for value in values]
+def batch(*values: str, producer: int = 0, sequence: int = 0, ids: bool = False) -> bytes:
+    """With `ids`, each value is its own message id."""
+    records = [Record(value.encode(), message_id=value if ids else None) for value in values]
     return encode_batch(records, producer_id=producer, producer_epoch=0, base_sequence=sequence)
 
 
@@ -273,3 +274,93 @@ async def test_a_large_batch_is_checked_off_the_loop_and_keeps_its_place(
             await asyncio.sleep(0.001)
 
     assert [value[:5] for value in scene.values(0)] == [b"LLLLL", b"after"]
+
+
+# message ids
+
+
+async def test_rows_of_a_known_id_are_not_stored_and_told_with_their_originals(
+    make: Callable[..., Scene],
+) -> None:
+    scene = make()
+    first = scene.append(batch("a", "b", ids=True))
+    await turn()
+    scene.group.finish(0)
+
+    again = scene.append(batch("c", "b", "a", "d", ids=True))
+    await turn()
+    scene.group.finish(1)
+
+    assert (await first).rows is None  # type: ignore[attr-defined]
+    result = await again
+    assert scene.values(1) == [b"c", b"d"]
+    assert result.rows == ((2, False), (1, True), (0, True), (3, False))  # type: ignore[attr-defined]
+    assert (result.base_offset, result.count, result.duplicate) == (2, 4, False)  # type: ignore[attr-defined]
+    assert scene.budget.used == 0
+
+
+async def test_an_entry_without_new_rows_is_not_proposed(make: Callable[..., Scene]) -> None:
+    scene = make()
+    scene.append(batch("a", ids=True))
+    await turn()
+    scene.group.finish(0)
+
+    again = scene.append(batch("a", ids=True))
+    await turn()
+
+    assert len(scene.group.entries) == 1
+    result = again.result()
+    assert (result.duplicate, result.rows, result.time_ms) == (True, ((0, True),), 7)  # type: ignore[attr-defined]
+
+
+async def test_a_message_in_flight_twice_is_answered_when_the_first_has_applied(
+    make: Callable[..., Scene],
+) -> None:
+    scene = make()
+    one_turn = [scene.append(batch("a", ids=True)), scene.append(batch("a", ids=True))]
+    await turn()
+    scene.append(batch("b", ids=True))
+    await turn()
+    later = scene.append(batch("b", "a", ids=True))
+    await turn()
+
+    scene.group.finish(0)
+    assert [future.result().duplicate for future in one_turn] == [False, True]  # type: ignore[attr-defined]
+    assert not later.done()
+
+    scene.group.finish(1)
+    assert later.result().rows == ((1, True), (0, True))  # type: ignore[attr-defined]
+    assert scene.budget.used == 0
+
+
+async def test_a_duplicate_whose_original_is_in_doubt_is_in_doubt(
+    make: Callable[..., Scene],
+) -> None:
+    scene = make()
+    scene.append(batch("a", ids=True))
+    await turn()
+    again = scene.append(batch("a", ids=True))
+    await turn()
+
+    scene.group.finish(0, Outcome.UNKNOWN)
+
+    with pytest.raises(OutcomeUnknown):
+        await again
+    after = scene.append(batch("a", ids=True))
+    await turn()
+    with pytest.raises(OutcomeUnknown):
+        await after
+    assert scene.budget.used == 0
+
+
+async def test_a_delay_is_judged_by_log_time(make: Callable[..., Scene]) -> None:
+    scene = make()
+    horizon_ms = scene.state.queue.config.delay_ms_max
+    far = encode_batch([Record(b"v", deliver_at_ms=horizon_ms + 1)])
+
+    future = scene.append(far)
+    await turn()
+
+    with pytest.raises(DelayTooLong):
+        await future
+    assert not scene.group.entries

@@ -1,5 +1,7 @@
 """The cluster's own state machine: brokers, topics, placement. Pure: no I/O, clock or randomness.
 
-`commands` is what the cluster group replicates, `state` what every node applies, `topics` what may
-be configured, `placement` who gets which replicas, `formation` how empty nodes become one cluster.
+`commands` and `queue_commands` are what the cluster group replicates, `state` is what every node
+applies, `topics` what may be configured, `groups`, `schedules` and `redrives` what the queue knows
+cluster-wide, `schedule_times` when schedules run, `placement` who gets which replicas, `formation`
+how empty nodes become one cluster.
 """

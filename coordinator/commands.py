@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from coordinator.errors import CommandUnreadable
+from coordinator.queue_commands import QueueCommand, QueueResult
 
 
 class RegisterBroker(msgspec.Struct, frozen=True, tag="register_broker", omit_defaults=True):
@@ -56,7 +57,7 @@ class AllocateProducer(msgspec.Struct, frozen=True, tag="allocate_producer", omi
     transactional_id: str | None = None
 
 
-Command = RegisterBroker | CreateTopic | AlterTopic | DeleteTopic | AllocateProducer
+Command = RegisterBroker | CreateTopic | AlterTopic | DeleteTopic | AllocateProducer | QueueCommand
 
 
 class BrokerRegistered(msgspec.Struct, frozen=True, tag="broker_registered"):
@@ -82,7 +83,7 @@ class ProducerAllocated(msgspec.Struct, frozen=True, tag="producer"):
     epoch: int
 
 
-Result = BrokerRegistered | TopicResult | ProducerAllocated
+Result = BrokerRegistered | TopicResult | ProducerAllocated | QueueResult
 
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
 _commands: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from goqueue.wire.errors import BadRequest, Busy, GoQueueError
+from goqueue.wire.errors import BadRequest, Busy, Conflict, GoQueueError, NotFound
 
 
 class BadConfig(BadRequest):
-    """Settings of a topic that are out of range; all of them are named in `problems`."""
+    """Settings of a topic, group or schedule that won't do; all of them are named in `problems`."""
 
     code = "invalid_config"
 
@@ -31,6 +31,30 @@ class ClusterFull(Busy):
     """A bound on what the cluster group remembers is reached."""
 
     code, retriable = "cluster_full", False
+
+
+class UnknownSchedule(NotFound):
+    """There is no schedule of this name, or it is another one by now."""
+
+    code = "unknown_schedule"
+
+    def __init__(self, schedule: str) -> None:
+        super().__init__(f"schedule not found: {schedule}", schedule=schedule)
+
+
+class UnknownRedrive(NotFound):
+    """There is no such redrive job, or it is forgotten."""
+
+    code = "unknown_redrive"
+
+    def __init__(self, job: int) -> None:
+        super().__init__(f"redrive job not found: {job}", job=job)
+
+
+class Overtaken(Conflict):
+    """A schedule or job is not where the command expects it: another leader has gone on."""
+
+    code, text = "overtaken", "this was done before, or something else has happened since"
 
 
 class CoordinatorError(Exception):

@@ -22,10 +22,29 @@ from coordinator.commands import (
     TopicResult,
 )
 from coordinator.errors import BrokerWiped, ClusterFull, SnapshotUnreadable
+from coordinator.groups import Group, Groups
 from coordinator.placement import Candidate, place
 from coordinator.producers import ProducerIds, ProducerIdsRecord
+from coordinator.queue_commands import (
+    BeginRun,
+    DeleteGroup,
+    DeleteSchedule,
+    EndRun,
+    GroupResult,
+    PauseSchedule,
+    PlanRun,
+    PutGroup,
+    PutSchedule,
+    RedriveResult,
+    RedriveStep,
+    ScheduleResult,
+    StartRedrive,
+    StopRedrive,
+)
+from coordinator.redrives import Redrive, Redrives
+from coordinator.schedules import Schedule, Schedules
 from coordinator.topics import TopicConfig, alter_config, config_warnings, create_config
-from goqueue.wire.errors import BadName, GoQueueError, TopicExists, UnknownTopic
+from goqueue.wire.errors import BadName, GoQueueError, TopicExists, UnknownGroup, UnknownTopic
 from goqueue.wire.ids import is_name, validate_topic_name
 from goqueue.wire.types import GroupId, Incarnation, Index, NodeId, TopicId, Voter
 
@@ -37,7 +56,9 @@ __all__ = [
     "TopicConfig",
 ]
 
-SNAPSHOT_VERSION = 1
+SNAPSHOT_VERSION = 2
+SNAPSHOTS_READ = (1, 2)
+"""Version 1 knew no groups, schedules and redrive jobs."""
 TOPICS_MAX = 10_000
 PARTITIONS_TOTAL_MAX = 20_000
 """Over all topics: every one is a Raft group."""
@@ -101,6 +122,9 @@ class _Snapshot(msgspec.Struct, array_like=True, frozen=True):
     topics: list[Topic]
     deleted: list[tuple[TopicId, str]]
     producers: ProducerIdsRecord
+    groups: list[Group] = []
+    schedules: list[Schedule] = []
+    redrives: list[Redrive] = []
 
 
 class ClusterState:
@@ -115,6 +139,9 @@ class ClusterState:
         """The newest deleted ids, with the names they had."""
         self._by_id: dict[TopicId, Topic] = {}
         self._producers = ProducerIds()
+        self._groups = Groups()
+        self._schedules = Schedules()
+        self._redrives = Redrives()
 
     def apply(self, index: Index, time_ms: int, command: Command) -> Result | GoQueueError:
         """The command's result, or the error that refused it: then nothing has changed.
@@ -128,6 +155,21 @@ class ClusterState:
             return error
 
     # looking up
+
+    @property
+    def groups(self) -> Mapping[str, Group]:
+        """All groups by name."""
+        return self._groups.by_name
+
+    @property
+    def schedules(self) -> Mapping[str, Schedule]:
+        """All schedules by name."""
+        return self._schedules.by_name
+
+    @property
+    def redrives(self) -> Mapping[int, Redrive]:
+        """The redrive jobs by id, oldest first."""
+        return self._redrives.by_id
 
     def placement(self, group: GroupId) -> PartitionPlacement | None:
         """Where a partition's replicas are; None for a topic that is not alive."""
@@ -239,11 +281,62 @@ class ClusterState:
         self.deleted[topic.id] = topic.name
         while len(self.deleted) > TOMBSTONES_MAX:
             del self.deleted[next(iter(self.deleted))]
+        self._redrives.topic_deleted(topic.id)
         return TopicResult(topic.name, str(topic.id), len(topic.partitions))
 
     def _allocate(self, _index: Index, time_ms: int, command: AllocateProducer) -> Result:
         producer_id, epoch = self._producers.allocate(command.transactional_id, time_ms)
         return ProducerAllocated(producer_id, epoch)
+
+    # groups, schedules, redrive jobs
+
+    def _put_group(self, index: Index, time_ms: int, command: PutGroup) -> GroupResult:
+        return self._groups.put(index, time_ms, command)
+
+    def _delete_group(self, _index: Index, _time_ms: int, command: DeleteGroup) -> GroupResult:
+        deleted = self._groups.delete(command)
+        self._redrives.group_deleted(deleted.id)
+        return deleted
+
+    def _put_schedule(self, index: Index, time_ms: int, command: PutSchedule) -> ScheduleResult:
+        topic = self._named(command.topic)
+        return self._schedules.put(
+            index, time_ms, command, topic.id, len(topic.partitions), self._new_producer
+        )
+
+    def _pause_schedule(self, _index: Index, time_ms: int, command: PauseSchedule) -> Result:
+        return self._schedules.pause(time_ms, command)
+
+    def _delete_schedule(self, _index: Index, _time_ms: int, command: DeleteSchedule) -> Result:
+        return self._schedules.delete(command)
+
+    def _plan_run(self, _index: Index, _time_ms: int, command: PlanRun) -> ScheduleResult:
+        return self._schedules.plan(command)
+
+    def _begin_run(self, _index: Index, time_ms: int, command: BeginRun) -> ScheduleResult:
+        topic = self._named(self._schedules.named(command.name, command.id).topic)
+        return self._schedules.begin(
+            time_ms, command, topic.id, len(topic.partitions), self._new_producer
+        )
+
+    def _end_run(self, _index: Index, _time_ms: int, command: EndRun) -> ScheduleResult:
+        return self._schedules.end(command, self._new_producer)
+
+    def _new_producer(self) -> int:
+        return self._producers.allocate(None, 0)[0]
+
+    def _start_redrive(self, index: Index, time_ms: int, command: StartRedrive) -> RedriveResult:
+        topic = self._named(command.topic)
+        group = self._groups.named(command.group)
+        if group.id != command.group_id:
+            raise UnknownGroup(command.group)
+        return self._redrives.start(index, time_ms, command, topic.id)
+
+    def _redrive_step(self, _index: Index, _time_ms: int, command: RedriveStep) -> RedriveResult:
+        return self._redrives.step(command)
+
+    def _stop_redrive(self, _index: Index, _time_ms: int, command: StopRedrive) -> RedriveResult:
+        return self._redrives.stop(command)
 
     def _named(self, name: str) -> Topic:
         topic = self.topics.get(name)
@@ -267,6 +360,9 @@ class ClusterState:
             list(self.topics.values()),
             list(self.deleted.items()),
             self._producers.dump(),
+            list(self.groups.values()),
+            list(self.schedules.values()),
+            list(self.redrives.values()),
         )
         return msgspec.msgpack.encode(snapshot, order="deterministic")
 
@@ -275,7 +371,7 @@ class ClusterState:
         """The state of a snapshot. Raises SnapshotUnreadable."""
         try:
             version = msgspec.msgpack.decode(state, type=list[msgspec.Raw])[0]
-            if msgspec.msgpack.decode(version) != SNAPSHOT_VERSION:
+            if msgspec.msgpack.decode(version) not in SNAPSHOTS_READ:
                 raise SnapshotUnreadable("a cluster snapshot of another version")
             found = msgspec.msgpack.decode(state, type=_Snapshot)
         except (msgspec.MsgspecError, IndexError) as error:
@@ -287,6 +383,9 @@ class ClusterState:
         restored.deleted = dict(found.deleted)
         restored._by_id = {topic.id: topic for topic in found.topics}
         restored._producers.load(found.producers)
+        restored._groups = Groups(found.groups)
+        restored._schedules = Schedules(found.schedules)
+        restored._redrives = Redrives(found.redrives)
         return restored
 
 
@@ -296,4 +395,15 @@ _APPLY: Mapping[type, Callable[[ClusterState, Index, int, Any], Result]] = {
     AlterTopic: ClusterState._alter,
     DeleteTopic: ClusterState._delete,
     AllocateProducer: ClusterState._allocate,
+    PutGroup: ClusterState._put_group,
+    DeleteGroup: ClusterState._delete_group,
+    PutSchedule: ClusterState._put_schedule,
+    PauseSchedule: ClusterState._pause_schedule,
+    DeleteSchedule: ClusterState._delete_schedule,
+    PlanRun: ClusterState._plan_run,
+    BeginRun: ClusterState._begin_run,
+    EndRun: ClusterState._end_run,
+    StartRedrive: ClusterState._start_redrive,
+    RedriveStep: ClusterState._redrive_step,
+    StopRedrive: ClusterState._stop_redrive,
 }

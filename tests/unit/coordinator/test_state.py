@@ -9,7 +9,6 @@ from coordinator.commands import (
     AllocateProducer,
     AlterTopic,
     BrokerRegistered,
-    Command,
     CreateTopic,
     DeleteTopic,
     ProducerAllocated,
@@ -28,58 +27,17 @@ from coordinator.errors import (
     SnapshotUnreadable,
     TooFewBrokers,
 )
-from coordinator.state import ClusterState, Topic
+from coordinator.state import ClusterState
 from goqueue.wire.errors import (
     BadName,
     BadRequest,
-    GoQueueError,
     NotFound,
     ProducerFenced,
     TopicExists,
     UnknownTopic,
 )
 from goqueue.wire.types import GroupId, Incarnation, Index, NodeId, TopicId, Voter
-
-START_MS = 1_700_000_000_000
-CLUSTER = 0xC1
-
-
-class Cluster:
-    """A state fed with commands as entries would bring them."""
-
-    def __init__(self, brokers: int = 3) -> None:
-        self.state = ClusterState(CLUSTER)
-        self.index = 1
-        for number in range(brokers):
-            self.do(broker(f"n{number}"))
-
-    def do(self, command: Command) -> object:
-        """Apply a command that went through the wire; its result, or the error returned."""
-        self.index += 1
-        sent = decode_command(encode_command(command))
-        return self.state.apply(Index(self.index), START_MS + self.index, sent)
-
-    def refuses(self, command: Command, error: type[GoQueueError]) -> GoQueueError:
-        """The command must be refused, and change nothing but the applied index."""
-        before = _content(self.state)
-        found = self.do(command)
-        assert isinstance(found, error), found
-        assert _content(self.state) == before
-        return found
-
-    def topic(self, name: str) -> Topic:
-        return self.state.topics[name]
-
-
-def _content(found: ClusterState) -> bytes:
-    copy = ClusterState.restore(found.snapshot())
-    copy.applied_index = Index(0)
-    return copy.snapshot()
-
-
-def broker(name: str, incarnation: int = 7, **more: str) -> RegisterBroker:
-    return RegisterBroker(name, incarnation, f"{name}:7000", f"http://{name}:8080", **more)
-
+from tests.unit.coordinator.cluster import CLUSTER, START_MS, Cluster, broker
 
 # brokers
 

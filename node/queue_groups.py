@@ -1,0 +1,94 @@
+"""Groups as the front asks for them: made, listed, changed and deleted in the cluster group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from coordinator.groups import Group
+from coordinator.queue_commands import DeleteGroup, PutGroup
+from delivery.config import GroupConfig
+from goqueue.wire.errors import BadName, Unavailable, UnknownGroup
+from goqueue.wire.ids import NAME_CHARACTERS_MAX, is_name
+from node.cluster import ClusterHost
+from node.http.queue_broker import GroupView
+
+COMMAND_DEADLINE_S = 15.0
+
+
+class GroupsBroker:
+    """The part of `QueueBroker` that concerns groups as such; partitions are not looked at.
+
+    `defaults` are this node's settings of groups whose creator doesn't say.
+    """
+
+    def __init__(self, cluster: ClusterHost, defaults: Mapping[str, object]) -> None:
+        self._cluster = cluster
+        self._defaults = dict(defaults)
+
+    async def put_group(self, name: str, settings: Mapping[str, object]) -> GroupView:
+        """Create the group, or change the settings that are named; names are `GroupConfig`'s.
+
+        Raises BadName, BadConfig with every problem.
+        """
+        _check_name(name)
+        command = PutGroup(name, dict(settings), self._defaults)
+        await self._cluster.command(command, COMMAND_DEADLINE_S)
+        return group_view(await self.find(name))
+
+    async def ensure_group(self, name: str) -> Group:
+        """The group; created with defaults where there is none."""
+        known = self._cluster.state.groups.get(name)
+        if known is not None:
+            return known
+        _check_name(name)
+        command = PutGroup(name, {}, self._defaults, ensure=True)
+        await self._cluster.command(command, COMMAND_DEADLINE_S)
+        return await self.find(name)
+
+    async def list_groups(self) -> list[GroupView]:
+        """All groups, without partitions, by name."""
+        await self._cluster.refresh()
+        groups = self._cluster.state.groups
+        return [group_view(groups[name]) for name in sorted(groups)]
+
+    async def find(self, name: str) -> Group:
+        """A group; where none of this name is known here, this node first catches up.
+
+        Raises UnknownGroup, or Unavailable where nobody can say.
+        """
+        known = self._cluster.state.groups.get(name)
+        if known is not None:
+            return known
+        is_current = await self._cluster.refresh()
+        known = self._cluster.state.groups.get(name)
+        if known is not None:
+            return known
+        if is_current:
+            raise UnknownGroup(name[:NAME_CHARACTERS_MAX])
+        problem = self._cluster.not_ready() or "the cluster group's leader does not answer"
+        raise Unavailable(f"group {name[:64]} is not known here: {problem}", group=name[:64])
+
+    async def delete_group(self, name: str) -> None:
+        """Raises UnknownGroup. Its partitions drop what they hold of it as they learn of it."""
+        group = await self.find(name)
+        try:
+            await self._cluster.command(DeleteGroup(name, group.id), COMMAND_DEADLINE_S)
+        except UnknownGroup as error:
+            if error.outcome == "none":  # else this very call may have deleted it, earlier
+                raise
+
+
+def group_config(group: Group) -> GroupConfig:
+    """What the group's partitions obey."""
+    return GroupConfig(**asdict(group.settings))
+
+
+def group_view(group: Group) -> GroupView:
+    """The group as the front shows it, without partitions."""
+    return GroupView(group.name, group.id, asdict(group.settings), group.created_ms)
+
+
+def _check_name(name: str) -> None:
+    if not is_name(name):
+        raise BadName(f"bad group name {name[:64]!r}", name=name[:64])

@@ -1,0 +1,341 @@
+"""The leader's side of the queue: requests wait here until they share an entry.
+
+A dispatcher belongs to one leadership, and decides without I/O or clock; whoever owns it proposes
+the entries and tells it how they ended. Deliveries go out one entry at a time, because what an
+entry grants depends on the one before; everything else goes at once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from delivery.config import GroupConfig, QueueConfig
+from delivery.group import GroupState
+from delivery.ops import (
+    RELEASE,
+    Configure,
+    Delivered,
+    DropGroup,
+    Expired,
+    Granted,
+    Op,
+    OpenGroup,
+    Result,
+    Settled,
+    Tick,
+    UnknownGroup,
+)
+from delivery.partition import PartitionState
+from goqueue.wire.errors import GoQueueError, GroupHalted, TooManyInFlight
+
+T = TypeVar("T")
+
+EXPIRED_MAX = 5000
+"""Leases that one entry ends."""
+DELIVERED_MAX = 10_000
+"""Messages that one entry delivers."""
+OPS_MAX = 1000
+"""Operations of one entry."""
+IDLE_TICK_MS = 100
+"""How late delays and backoffs may be noted while nobody waits for messages."""
+EXPIRY_TICK_MS = 5000
+"""How late expired messages are counted while nothing else happens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """A receive: up to `limit` messages for a member; `visibility_ms` None is the group's own."""
+
+    group: int
+    member: str
+    limit: int
+    visibility_ms: int | None
+    request: int
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting(Generic[T]):
+    want: Want
+    ticket: T
+    wait: bool
+    held: bool = False
+    """Whether it was kept once, though it does not wait, for what an entry may bring."""
+    gone: bool = False
+    """Whether its caller has left."""
+
+
+@dataclass(slots=True)
+class _Sent(Generic[T]):
+    """An operation on its way; `waiting` if it is a receive's."""
+
+    op: Op
+    ticket: T | None
+    waiting: _Waiting[T] | None = None
+
+
+@dataclass(slots=True)
+class Proposal(Generic[T]):
+    """An entry to be proposed, if it has operations; `answers` are due now, whatever becomes of
+    it."""
+
+    sent: list[_Sent[T]] = field(default_factory=list["_Sent[T]"])
+    answers: list[tuple[T, Granted | UnknownGroup | GoQueueError]] = field(
+        default_factory=list["tuple[T, Granted | UnknownGroup | GoQueueError]"]
+    )
+
+    @property
+    def ops(self) -> list[Op]:
+        return [sent.op for sent in self.sent]
+
+
+class Dispatcher(Generic[T]):
+    """What a leader still has to put into the log. Tickets are the owner's own, told apart by
+    identity."""
+
+    def __init__(self, state: PartitionState) -> None:
+        self._state = state
+        self._submitted: deque[_Sent[T]] = deque()
+        self._waiting: dict[int, deque[_Waiting[T]]] = {}
+        self._config: QueueConfig | None = None
+        self._openings: dict[int, OpenGroup] = {}
+        self._in_flight: dict[str, int] = {}
+        """Entries on their way that hold deliveries, expiries, ticks, settings or openings."""
+        self._flying: list[_Waiting[T]] = []
+        """Receives in entries on their way."""
+
+    # -- requests
+
+    def configure(self, config: QueueConfig) -> None:
+        """The partition's settings, to be put into the log where they differ from it."""
+        self._config = config
+
+    def open_group(
+        self, id: int, name: str, version: int, config: GroupConfig, offset: int
+    ) -> None:
+        """A group is wanted here, with these settings; one that is not open begins at `offset`."""
+        group = self._state.queue.groups.get(id)
+        if group is None or group.version < version:
+            self._openings[id] = OpenGroup(id, name, version, config, offset)
+
+    def drop_group(self, id: int) -> None:
+        """The group was deleted."""
+        self._openings.pop(id, None)
+        if id in self._state.queue.groups:
+            self.submit(DropGroup(id), None)
+
+    def receive(self, want: Want, ticket: T, *, wait: bool) -> None:
+        """Let a receive wait for messages; without `wait`, until what is ready now is known."""
+        self._waiting.setdefault(want.group, deque()).append(_Waiting(want, ticket, wait))
+
+    def submit(self, op: Op, ticket: T | None) -> None:
+        """Put an operation into the next entry."""
+        self._submitted.append(_Sent(op, ticket))
+
+    def withdraw(self, ticket: T) -> None:
+        """The caller has left: its receive is forgotten; what it is granted yet is released."""
+        for queued in self._waiting.values():
+            for waiting in queued:
+                if waiting.ticket is ticket:
+                    queued.remove(waiting)
+                    return
+        for waiting in self._flying:
+            if waiting.ticket is ticket:
+                waiting.gone = True
+
+    def tickets(self) -> list[T]:
+        """Everyone who waits and is in no entry: what to fail when leadership is lost."""
+        waiting = [w.ticket for queued in self._waiting.values() for w in queued]
+        return waiting + [sent.ticket for sent in self._submitted if sent.ticket is not None]
+
+    # -- entries
+
+    def collect(self, now_ms: int) -> Proposal[T] | None:
+        """What is to be proposed and answered at this log time; None where nothing is."""
+        proposal: Proposal[T] = Proposal()
+        self._add_settings(proposal)
+        while self._submitted and len(proposal.sent) < OPS_MAX:
+            proposal.sent.append(self._submitted.popleft())
+        self._add_expired(proposal, now_ms)
+        if self._is_tick_due(now_ms):
+            self._add(proposal, Tick(), "tick")
+        if not self._in_flight.get("delivered"):
+            self._add_deliveries(proposal, now_ms)
+        return proposal if proposal.sent or proposal.answers else None
+
+    def landed(self, proposal: Proposal[T], results: list[Result]) -> list[tuple[T, Result]]:
+        """The entry has applied: who is to be told what. Receives that got nothing may go on
+        waiting."""
+        self._end_flight(proposal)
+        told: list[tuple[T, Result]] = []
+        for sent, result in zip(proposal.sent, results, strict=True):
+            if sent.waiting is not None:
+                told += self._landed_receive(sent, sent.waiting, result)
+            elif sent.ticket is not None:
+                told.append((sent.ticket, result))
+        return told
+
+    def failed(self, proposal: Proposal[T]) -> list[T]:
+        """The entry has not applied, or nobody knows: who is to be told so."""
+        self._end_flight(proposal)
+        left = [sent for sent in proposal.sent if sent.waiting is None or not sent.waiting.gone]
+        return [sent.ticket for sent in left if sent.ticket is not None]
+
+    def next_wake_ms(self, now_ms: int) -> int | None:
+        """The log time at which `collect` will have something to do, if nothing else happens."""
+        queue = self._state.queue
+        wakes: list[int | None] = []
+        if not self._in_flight.get("expired"):
+            wakes += [group.next_deadline_ms() for group in queue.groups.values()]
+        if not self._in_flight.get("tick"):
+            wakes.append(self._tick_ms())
+        found = min((wake for wake in wakes if wake is not None), default=None)
+        return None if found is None else max(found, now_ms)
+
+    def is_ready(self, group: int, now_ms: int) -> bool:
+        """Whether a receive of the group would find something now."""
+        found = self._state.queue.groups.get(group)
+        return found is None or bool(found.halted) or bool(found.select(1, now_ms))
+
+    # -- collecting
+
+    def _add(self, proposal: Proposal[T], op: Op, kind: str) -> None:
+        proposal.sent.append(_Sent(op, None))
+        self._in_flight[kind] = self._in_flight.get(kind, 0) + 1
+
+    def _add_settings(self, proposal: Proposal[T]) -> None:
+        config = self._config
+        differs = config is not None and config != self._state.queue.config
+        if config is not None and differs and not self._in_flight.get("settings"):
+            self._add(proposal, Configure(config), "settings")
+        if self._openings and not self._in_flight.get("opening"):
+            for opening in self._openings.values():
+                group = self._state.queue.groups.get(opening.group)
+                if group is None or group.version < opening.version:
+                    self._add(proposal, opening, "opening")
+            self._openings = {}
+
+    def _add_expired(self, proposal: Proposal[T], now_ms: int) -> None:
+        if self._in_flight.get("expired"):
+            return
+        for group in self._state.queue.groups.values():
+            deadline_ms = group.next_deadline_ms()
+            if deadline_ms is not None and deadline_ms <= now_ms:
+                overdue = group.leases.overdue(now_ms, EXPIRED_MAX)
+                if overdue:
+                    self._add(proposal, Expired(group.id, overdue), "expired")
+
+    def _tick_ms(self) -> int | None:
+        """When an entry is wanted for what falls due."""
+        due_ms, expiry_ms = self._state.queue.next_due_ms(), self._state.queue.expiries.next_ms()
+        if due_ms is not None and not self._has_waiting():
+            due_ms += IDLE_TICK_MS
+        if expiry_ms is not None:
+            expiry_ms += EXPIRY_TICK_MS
+        return min((at for at in (due_ms, expiry_ms) if at is not None), default=None)
+
+    def _is_tick_due(self, now_ms: int) -> bool:
+        tick_ms = self._tick_ms()
+        return tick_ms is not None and tick_ms <= now_ms and not self._in_flight.get("tick")
+
+    def _add_deliveries(self, proposal: Proposal[T], now_ms: int) -> None:
+        coming = any(map(self._in_flight.get, ("tick", "expired", "opening")))
+        for id_, queued in list(self._waiting.items()):
+            group = self._state.queue.groups.get(id_)
+            if group is not None and queued:
+                self._deliver(proposal, group, queued, now_ms)
+            elif group is None and not self._in_flight.get("opening"):
+                proposal.answers += [(w.ticket, UnknownGroup(id_)) for w in queued]
+                queued.clear()
+            for waiting in [w for w in queued if not w.wait]:
+                if coming and not waiting.held:
+                    waiting.held = True
+                else:
+                    queued.remove(waiting)
+                    proposal.answers.append((waiting.ticket, Granted(0, now_ms, [])))
+            if not queued:
+                del self._waiting[id_]
+
+    def _deliver(
+        self,
+        proposal: Proposal[T],
+        group: GroupState,
+        queued: deque[_Waiting[T]],
+        now_ms: int,
+    ) -> None:
+        refusal = _refusal(group)
+        if refusal is not None:
+            self._refuse(proposal, queued, refusal)
+            return
+        wanted = sum(waiting.want.limit for waiting in queued)
+        offsets = group.select(min(wanted, DELIVERED_MAX), now_ms)
+        at = 0
+        while queued and at < len(offsets):
+            waiting = queued.popleft()
+            want = waiting.want
+            visibility_ms = want.visibility_ms
+            if visibility_ms is None:
+                visibility_ms = group.config.visibility_ms
+            share = offsets[at : at + want.limit]
+            at += len(share)
+            op = Delivered(group.id, want.member, visibility_ms, share, want.request)
+            proposal.sent.append(_Sent(op, waiting.ticket, waiting))
+            self._flying.append(waiting)
+            self._in_flight["delivered"] = self._in_flight.get("delivered", 0) + 1
+
+    @staticmethod
+    def _refuse(proposal: Proposal[T], queued: deque[_Waiting[T]], refusal: GoQueueError) -> None:
+        """Halted groups tell all who ask; full ones only those who do not wait."""
+        for waiting in list(queued):
+            if isinstance(refusal, GroupHalted) or not waiting.wait:
+                queued.remove(waiting)
+                proposal.answers.append((waiting.ticket, refusal))
+
+    # -- landing
+
+    def _end_flight(self, proposal: Proposal[T]) -> None:
+        for sent in proposal.sent:
+            if sent.waiting is not None:
+                self._flying.remove(sent.waiting)
+            kind = _KINDS.get(type(sent.op))
+            if kind is not None and self._in_flight.get(kind):
+                self._in_flight[kind] -= 1
+
+    def _landed_receive(
+        self, sent: _Sent[T], waiting: _Waiting[T], result: Result
+    ) -> list[tuple[T, Result]]:
+        granted = isinstance(result, Granted) and bool(result.grants)
+        if waiting.gone:
+            if isinstance(result, Granted) and result.grants:
+                offsets = [grant.offset for grant in result.grants]
+                deliveries = [(result.delivery, offsets)]
+                self.submit(Settled(waiting.want.group, RELEASE, deliveries), None)
+            return []
+        if granted or isinstance(result, UnknownGroup):
+            return [(waiting.ticket, result)]
+        self._waiting.setdefault(waiting.want.group, deque()).appendleft(waiting)
+        return []
+
+    def _has_waiting(self) -> bool:
+        return any(self._waiting.values())
+
+
+def _refusal(group: GroupState) -> GoQueueError | None:
+    if group.halted:
+        return GroupHalted(f"group {group.name} is halted: {group.halted}", group=group.name)
+    if group.is_full:
+        return TooManyInFlight(
+            f"group {group.name} has {len(group.leases)} messages in flight in this partition",
+            limit=group.config.in_flight_max,
+        )
+    return None
+
+
+_KINDS: dict[type, str] = {
+    Configure: "settings",
+    OpenGroup: "opening",
+    Expired: "expired",
+    Tick: "tick",
+    Delivered: "delivered",
+}

@@ -318,7 +318,7 @@ class Dispatcher(Generic[T]):
         return []
 
     def _has_waiting(self) -> bool:
-        return any(self._waiting.values())
+        return self.watched or any(self._waiting.values())
 
 
 def _refusal(group: GroupState) -> GoQueueError | None:

@@ -108,6 +108,8 @@ class AppendQueue:
         self._bytes = metrics.published_bytes.labels(topic)
         self._duplicates = metrics.duplicates.labels(topic)
         self._duplicate_messages = metrics.duplicate_messages.labels(topic)
+        self.duplicates = 0
+        """Messages that were answered with the offset of their original."""
 
     def open(self) -> None:
         """This node leads: what it decides from now on starts from what is applied."""
@@ -279,12 +281,13 @@ class AppendQueue:
     def _answer(self, request: _Request, time_ms: int) -> None:
         self._release(request)
         batch, rows = request.batch, request.rows
+        known = request.count if request.duplicate else request.count - batch.count
+        if known:
+            self.duplicates += known
+            self._duplicate_messages.inc(known)
         if request.duplicate:
             self._duplicates.inc()
-            self._duplicate_messages.inc(request.count)
         else:
-            if rows is not None:
-                self._duplicate_messages.inc(request.count - batch.count)
             self._messages.inc(batch.count)
             self._bytes.inc(len(batch.buffer))
             self._metrics.append_latency.observe(self._loop.time() - request.arrived_s)

@@ -22,6 +22,7 @@ from node.append_queue import AppendQueue, ByteBudget
 from node.http.broker import AppendResult, Slice
 from node.metrics import Metrics
 from node.partition_reader import Bounds, PartitionReader
+from node.stored_ids import StoredIds
 from raft.errors import Outcome
 from raft.group import RaftGroup
 from raft.interfaces import SnapshotWork
@@ -222,6 +223,11 @@ class PartitionHost:
             raise Busy("the disk is behind", retry_after_s=1, passing=True)
         return self._queue.append(batch, request_id=request_id, validated=validated)
 
+    @property
+    def duplicates(self) -> int:
+        """Messages that this node, as leader, answered with the offset of their original."""
+        return 0 if self._queue is None else self._queue.duplicates
+
     # reading
 
     @property
@@ -285,7 +291,11 @@ class PartitionHost:
     # private
 
     def _make_appender(self) -> Appender:
-        return Appender(self.state, max_message_bytes=self.config.max_message_bytes)
+        return Appender(
+            self.state,
+            max_message_bytes=self.config.max_message_bytes,
+            verify=StoredIds(self.reader.entry_at).verify,
+        )
 
     def _bounds(self) -> Bounds:
         return Bounds(self.state.log_start_offset, self.state.next_offset, self._applied)

@@ -1,0 +1,48 @@
+"""Message ids as they are stored: proof that a hash which is known belongs to the same id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from goqueue.wire.batch import RecordBatch
+from goqueue.wire.errors import GoQueueError, Unavailable
+from goqueue.wire.types import Offset
+from log.entry import Entry
+from log.errors import LogError
+from node.partition_reader import stored_batches
+
+
+class StoredIds:
+    """Of one replica. Neighbours share a batch, of which the last one is kept. Loop thread only."""
+
+    def __init__(self, entry_at: Callable[[Offset], Entry | None]) -> None:
+        self._entry_at = entry_at
+        self._base = Offset(0)
+        self._ids: list[str | None] = []
+
+    def verify(self, offset: Offset, message_id: str) -> bool:
+        """Whether the message at the offset has this id; False for one that is no longer stored.
+
+        Raises `Unavailable` where it can't be read: nobody knows then.
+        """
+        if not 0 <= offset - self._base < len(self._ids):
+            try:
+                self._load(offset)
+            except (LogError, GoQueueError) as error:
+                raise Unavailable(
+                    f"message id {message_id[:64]!r} may be stored at offset {offset}, "
+                    "which can't be read here now",
+                    offset=offset,
+                ) from error
+        row = offset - self._base
+        return 0 <= row < len(self._ids) and self._ids[row] == message_id
+
+    def _load(self, offset: Offset) -> None:
+        entry = self._entry_at(offset)
+        self._ids = []
+        if entry is None:
+            return
+        for base, count, stored in stored_batches(entry):
+            if base <= offset < base + count:
+                self._base, self._ids = base, RecordBatch.parse(stored).message_ids()
+                return

@@ -104,6 +104,8 @@ class Dispatcher(Generic[T]):
         """Entries on their way that hold deliveries, expiries, ticks, settings or openings."""
         self._flying: list[_Waiting[T]] = []
         """Receives in entries on their way."""
+        self.watched = False
+        """Whether somebody waits elsewhere to be told that something is ready."""
 
     # -- requests
 

@@ -16,11 +16,15 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import BinaryIO
 
 import msgspec
 
 from cli.errors import EXIT_USAGE, CliError
+from goqueue.errors import BadRequest
+from goqueue.outgoing import to_deliver_at, to_expiry
+from goqueue.times import Duration, Time
 
 PRIORITIES = ("critical", "high", "normal", "low", "background")
 LINE_BYTES_MAX = 16 << 20
@@ -37,10 +41,15 @@ class Message:
     headers: tuple[tuple[str, bytes], ...] = ()
     partition: int | None = None
     priority: str | None = None
+    message_id: str | None = None
+    delay: Duration | None = None
+    deliver_at: Time | None = None
+    ttl: Duration | None = None
 
 
 class Envelope(msgspec.Struct, forbid_unknown_fields=True):
-    """The fields of an envelope. What `consume` prints is one, so topics can be piped."""
+    """The fields of an envelope. What `consume` prints is one, so topics can be piped: fields that
+    only say what became of a message are taken and say nothing."""
 
     value: msgspec.Raw
     key: str | None = None
@@ -53,8 +62,19 @@ class Envelope(msgspec.Struct, forbid_unknown_fields=True):
     offset: int | None = None
     timestamp: str | None = None
     id: str | None = None
+    message_id: str | None = None
+    header_encodings: dict[str, str] | None = None
     delay: str | int | float | None = None
     deliverAt: str | int | None = None
+    deliver_at: str | int | None = None
+    ttl: str | int | float | None = None
+    expires_at: str | None = None
+    receipt: str | None = None
+    receipt_handle: str | None = None
+    attempt: int | None = None
+    last_reason: str | None = None
+    redrives: int | None = None
+    visible_until: str | None = None
 
 
 _ENVELOPE = msgspec.json.Decoder(Envelope)
@@ -123,17 +143,31 @@ def parse(line: bytes) -> Message:
         envelope = _ENVELOPE.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return Message(line)
-    if envelope.delay or envelope.deliverAt:
-        raise CliError("delayed messages can't be published yet: remove delay and deliverAt")
     if envelope.priority is not None and envelope.priority not in PRIORITIES:
         raise CliError(f"priority {envelope.priority!r} is none of {', '.join(PRIORITIES)}")
+    deliver_at = envelope.deliver_at if envelope.deliverAt is None else envelope.deliverAt
+    delay, ttl = _duration(envelope.delay), _duration(envelope.ttl)
+    check_times(delay, deliver_at, ttl)
     return Message(
         value=_value(bytes(envelope.value), envelope.value_encoding),
         key=_key(envelope.key, envelope.key_encoding),
-        headers=tuple((name, text.encode()) for name, text in (envelope.headers or {}).items()),
+        headers=_headers(envelope),
         partition=envelope.partition,
         priority=envelope.priority,
+        message_id=envelope.message_id,
+        delay=delay,
+        deliver_at=deliver_at,
+        ttl=ttl,
     )
+
+
+def check_times(delay: Duration | None, deliver_at: Time | None, ttl: Duration | None) -> None:
+    """Raises `CliError` where a message can't have these."""
+    try:
+        to_deliver_at(delay, deliver_at)
+        to_expiry(ttl)
+    except BadRequest as error:
+        raise CliError(error.message, exit_code=EXIT_USAGE) from None
 
 
 def compact(text: bytes) -> bytes:
@@ -148,6 +182,19 @@ def _value(raw: bytes, encoding: str | None) -> bytes:
         raise CliError("the value is null", hint='an empty message is "value": ""')
     _ANY.decode(raw)
     return compact(raw)
+
+
+def _headers(envelope: Envelope) -> tuple[tuple[str, bytes], ...]:
+    encodings = envelope.header_encodings or {}
+    headers = (envelope.headers or {}).items()
+    return tuple((name, _decoded(text, encodings.get(name))) for name, text in headers)
+
+
+def _duration(given: str | int | float | None) -> Duration | None:
+    """As a publish over HTTP has it: a bare number is milliseconds."""
+    if isinstance(given, str):
+        return timedelta(milliseconds=int(given)) if given.isdigit() else given
+    return None if given is None else timedelta(milliseconds=given)
 
 
 def _key(text: str | None, encoding: str | None) -> bytes | None:

@@ -16,7 +16,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from cli.errors import EXIT_INTERRUPTED, explain, print_report
+from cli.errors import EXIT_INTERRUPTED, EXIT_USAGE, CliError, explain, print_report
 from cli.output import Format
 from cli.session import GlobalOptions, Session
 
@@ -104,6 +104,26 @@ def command(
         return run
 
     return register
+
+
+def pairs(option: str, given: list[str] | None) -> tuple[tuple[str, bytes], ...]:
+    """NAME=VALUE options as they were given. Raises `CliError`."""
+    found: list[tuple[str, bytes]] = []
+    for pair in given or ():
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise CliError(f"{option} takes NAME=VALUE, not {pair!r}", exit_code=EXIT_USAGE)
+        found.append((name, value.encode()))
+    return tuple(found)
+
+
+def confirm(session: Session, question: str, *, yes: bool, needs: str) -> None:
+    """Go on if a person says so, or `--yes` did. Raises `CliError` where nobody is there to ask."""
+    if yes:
+        return
+    if not session.can_ask():
+        raise CliError(f"{needs} needs --yes", exit_code=EXIT_USAGE)
+    typer.confirm(question, abort=True, err=True)
 
 
 def finish(work: Callable[[], None]) -> None:

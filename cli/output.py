@@ -12,6 +12,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TextIO
 
@@ -176,6 +177,12 @@ def duration_text(milliseconds: float) -> str:
             if whole % size == 0:
                 return f"{whole // size}{unit}"
     return f"{milliseconds / 1000:g}s" if milliseconds >= 1000 else f"{milliseconds:g}ms"
+
+
+def time_of(time_ms: int) -> str:
+    """`2025-01-15T10:30:00.000Z`, as the servers write times."""
+    stamp = datetime.fromtimestamp(time_ms / 1000, UTC)
+    return stamp.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def count_text(count: int, noun: str) -> str:

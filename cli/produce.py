@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from cli.errors import EXIT_USAGE, CliError, note
-from cli.lines import PRIORITIES, LineSplitter, Message, parse, read_blocks
-from cli.options import command
-from cli.output import Column, Row, count_text
+from cli.lines import PRIORITIES, LineSplitter, Message, check_times, parse, read_blocks
+from cli.options import command, pairs
+from cli.output import Column, Row, count_text, time_of
 from cli.publishing import Publisher, publish_few
 from cli.session import Session
 from goqueue import Published
@@ -38,6 +38,8 @@ class Tally:
     began_s: float = 0.0
     last_s: float = 0.0
     count: int = 0
+    duplicates: int = 0
+    last: Published | None = None
     ranges: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
 
     def add(self, receipt: Published) -> None:
@@ -46,6 +48,8 @@ class Tally:
         found[1] = min(found[1], receipt.offset)
         found[2] = max(found[2], receipt.offset)
         self.count += 1
+        self.duplicates += receipt.duplicate
+        self.last = receipt
         self.last_s = time.monotonic()
 
     def rows(self) -> list[Row]:
@@ -75,21 +79,45 @@ async def produce(
         int | None, typer.Option("--partition", "-p", min=0, help="Instead of the key's.")
     ] = None,
     priority: Annotated[str | None, typer.Option(help=f"One of {', '.join(PRIORITIES)}.")] = None,
+    delay: Annotated[
+        str | None, typer.Option("--delay", "-d", help="Groups receive it so much later, as 90s.")
+    ] = None,
+    deliver_at: Annotated[
+        str | None, typer.Option(help="Groups receive it from this time on: RFC 3339, or ms.")
+    ] = None,
+    ttl: Annotated[
+        str | None, typer.Option(help="Groups receive it no longer after so much time, as 1h.")
+    ] = None,
+    message_id: Annotated[
+        str | None, typer.Option(help="Its own id: published again, it is not stored again.")
+    ] = None,
     plain: Annotated[
         bool, typer.Option("--plain", help="Every line is a value as it stands, JSON or not.")
     ] = False,
 ) -> None:
     """Publish messages: -m, --file, or standard input, a message a line.
 
-    A line {"value": ..., "key": ..., "headers": {...}, "partition": N, "priority": ...} is a
-    message with these fields; any other line is a value as it stands. Empty lines are skipped.
+    A line {"value": ..., "key": ..., "headers": {...}, "partition": N, "priority": ..., "delay":
+    ..., "deliver_at": ..., "ttl": ..., "message_id": ...} is a message with these fields; any other
+    line is a value as it stands. Empty lines are skipped.
     Messages of one key keep their order. Repeats of a lost answer are recognised: nothing is
     stored twice.
     """
-    given = Message(b"", _bytes(key), _headers(header), partition, _priority(priority))
+    given = Message(
+        b"",
+        _bytes(key),
+        pairs("--header", header),
+        partition,
+        _priority(priority),
+        message_id,
+        delay,
+        deliver_at,
+        ttl,
+    )
     values = [text.encode("utf-8", "surrogateescape") for text in message or ()]
     if values and file is not None:
         raise CliError("-m and --file exclude each other", exit_code=EXIT_USAGE)
+    _check(given, len(values))
     tally = Tally()
     async with session:
         try:
@@ -129,39 +157,65 @@ def _summary(session: Session, topic: str, tally: Tally) -> None:
     seconds = tally.last_s - tally.began_s
     rate = tally.count / seconds if seconds > 0 else 0.0
     rows = tally.rows()
-    record = {
+    record: Row = {
         "topic": topic,
         "count": tally.count,
+        **({"duplicates": tally.duplicates} if tally.duplicates else {}),
         "seconds": round(seconds, 6),
         "rate": round(rate, 1),
         "partitions": rows,
     }
-    if tally.count == 1:
-        row = rows[0]
-        where = f"partition {row['partition']} offset {row['first_offset']}"
-        identity = f"{topic}:{row['partition']}:{row['first_offset']}"
-        session.output.success(
-            f"Published to {topic} {where} (id {identity})", {**record, "id": identity}
-        )
+    if tally.count == 1 and tally.last is not None:
+        _summary_of_one(session, tally.last, record)
         return
+    known = f", {tally.duplicates} of them there before" if tally.duplicates else ""
     session.output.success(
         f"Published {count_text(tally.count, 'message')} to {topic} "
-        f"in {seconds:.3f} s ({rate:,.0f} messages/s)",
+        f"in {seconds:.3f} s ({rate:,.0f} messages/s){known}",
         record,
     )
     if session.output.is_table and rows:
         session.output.table(RANGE_COLUMNS, rows)
 
 
+def _summary_of_one(session: Session, stored: Published, record: Row) -> None:
+    where = f"{stored.topic} partition {stored.partition} offset {stored.offset}"
+    text = f"Published to {where} (id {stored.id})"
+    details: dict[str, object] = {**record, "id": stored.id}
+    if stored.duplicate:
+        text = f"Nothing stored: published before to {where} (id {stored.id})"
+        details["duplicate"] = True
+    elif stored.deliver_at_ms is not None:
+        details["deliver_at"] = time_of(stored.deliver_at_ms)
+        text += f", delivered from {details['deliver_at']} on"
+    session.output.success(text, details)
+
+
 def _merged(message: Message, given: Message) -> Message:
     """The line's own fields win over the options."""
+    is_timed = message.delay is not None or message.deliver_at is not None
     return Message(
         value=message.value,
         key=given.key if message.key is None else message.key,
         headers=message.headers + given.headers,
         partition=given.partition if message.partition is None else message.partition,
         priority=message.priority or given.priority,
+        message_id=message.message_id,
+        delay=message.delay if is_timed else given.delay,
+        deliver_at=message.deliver_at if is_timed else given.deliver_at,
+        ttl=given.ttl if message.ttl is None else message.ttl,
     )
+
+
+def _check(given: Message, values: int) -> None:
+    """What no message could have, said before anything is sent. Raises `CliError`."""
+    if given.message_id is not None and values != 1:
+        raise CliError(
+            "--message-id is for one message",
+            hint='give one -m, or lines with a "message_id" of their own',
+            exit_code=EXIT_USAGE,
+        )
+    check_times(given.delay, given.deliver_at, given.ttl)
 
 
 @contextmanager
@@ -201,16 +255,6 @@ class _Progress:
     def __call__(self, size: int, count: int) -> None:
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, advance=size, count=count_text(count, "message"))
-
-
-def _headers(pairs: list[str] | None) -> tuple[tuple[str, bytes], ...]:
-    headers: list[tuple[str, bytes]] = []
-    for pair in pairs or ():
-        name, equals, value = pair.partition("=")
-        if not equals or not name:
-            raise CliError(f"--header takes NAME=VALUE, not {pair!r}", exit_code=EXIT_USAGE)
-        headers.append((name, value.encode()))
-    return tuple(headers)
 
 
 def _priority(text: str | None) -> str | None:

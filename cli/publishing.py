@@ -11,7 +11,6 @@ from cli.lines import Message
 from cli.session import Session
 from goqueue import AsyncClient, GoQueueError, OutgoingMessage, Published, PublishFailed
 from goqueue.errors import UnknownTopic
-from goqueue.wire.batch import LANES
 
 LINGER_MS = 5.0
 Acked = Callable[[Published], None]
@@ -55,6 +54,10 @@ class Publisher:
                 headers=dict(message.headers) or None,
                 partition=message.partition,
                 priority=message.priority or "normal",
+                message_id=message.message_id,
+                delay=message.delay,
+                deliver_at=message.deliver_at,
+                ttl=message.ttl,
             )
         except UnknownTopic:
             # a server that creates topics does so on the first publish; another says it's unknown
@@ -70,7 +73,8 @@ class Publisher:
 async def publish_few(
     client: AsyncClient, topic: str, messages: Sequence[Message], acked: Acked
 ) -> None:
-    """Publish without a producer's identity: sooner, and not repeated where it may have happened.
+    """Publish without a producer's identity: sooner, and not repeated where it may have happened,
+    unless every message has an id of its own.
 
     Calls `acked` for what is stored, then raises the first error, if any.
     """
@@ -79,8 +83,12 @@ async def publish_few(
             message.value,
             message.key,
             dict(message.headers) or None,
-            LANES.index(message.priority or "normal"),
+            message.priority or "normal",
             message.partition,
+            message.message_id,
+            message.delay,
+            message.deliver_at,
+            message.ttl,
         )
         for message in messages
     ]

@@ -17,15 +17,16 @@ class GroupPartition(msgspec.Struct, frozen=True):
     """A group in one partition.
 
     All below `committed_offset` is settled, and `end_offset` is where the partition ends. `ready`
-    messages may be received now, `in_flight` are leased, `waiting` for their next attempt, `dead`
-    given up; the rest counts what has happened. `lane_pending` and `lane_wait_ms` are of each lane,
-    from critical to background: how many are ready, and how long the first of them has been.
+    messages may be received now, `in_flight` are leased, `waiting` for their next attempt, and
+    `lag` is all three; `dead` are given up; the rest counts what has happened. `lane_pending` and
+    `lane_wait_ms` say by lane how many are ready, and how long the first of them has been.
     """
 
     topic: str
     partition: int
     committed_offset: int = 0
     end_offset: int = 0
+    lag: int = 0
     ready: int = 0
     in_flight: int = 0
     waiting: int = 0
@@ -37,10 +38,11 @@ class GroupPartition(msgspec.Struct, frozen=True):
     rejected: int = 0
     expired: int = 0
     fallen: int = 0
-    halted: str = ""
-    lane_pending: list[int] = []
-    lane_wait_ms: list[int] = []
-    lane_wait_ms_max: list[int] = []
+    halted: bool = False
+    halt_reason: str = ""
+    lane_pending: dict[str, int] = {}
+    lane_wait_ms: dict[str, int] = {}
+    lane_wait_ms_max: dict[str, int] = {}
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -48,6 +50,7 @@ class Group(msgspec.Struct, frozen=True):
 
     name: str
     settings: dict[str, Any] = {}
+    topics: list[str] = []
     created_at: datetime | None = None
     partitions: list[GroupPartition] = []
 
@@ -91,6 +94,7 @@ class Groups(Calls):
         halt_window: int | None = None,
         redrives_max: int | None = None,
         in_flight_max: int | None = None,
+        dead_max: int | None = None,
     ) -> Group:
         """Create a group, or change what is given of it.
 
@@ -113,6 +117,7 @@ class Groups(Calls):
                 "halt_window": halt_window,
                 "redrives_max": redrives_max,
                 "in_flight_max": in_flight_max,
+                "dead_max": dead_max,
             }
         )
         return await self._send("PUT", join("groups", name), settings, Group, repeatable=True)

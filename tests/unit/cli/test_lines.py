@@ -71,8 +71,10 @@ def test_base64_values_become_bytes() -> None:
         (b'{"value": "x", "priority": "urgent"}', "urgent"),
         (b'{"value": "!", "value_encoding": "base64"}', "base64"),
         (b'{"value": "x", "value_encoding": "rot13"}', "rot13"),
-        (b'{"value": "x", "delay": "5s"}', "delayed"),
-        (b'{"value": "x", "deliverAt": "2030-01-01T00:00:00Z"}', "delayed"),
+        (b'{"value": "x", "delay": "soon"}', "delay: 'soon' is not a duration"),
+        (b'{"value": "x", "deliverAt": "tomorrow"}', "deliver_at: 'tomorrow' is not a time"),
+        (b'{"value": "x", "delay": "1s", "deliver_at": "2030-01-01T00:00:00Z"}', "exclude each"),
+        (b'{"value": "x", "ttl": 0}', "a ttl of nothing"),
     ],
 )
 def test_an_envelope_that_cant_be_meant_is_refused(line: bytes, problem: str) -> None:

@@ -31,6 +31,12 @@ class _Bucket:
         self.counts.append(count)
         self.next_ms = min(self.next_ms, time_ms)
 
+    def copy(self) -> _Bucket:
+        found = _Bucket()
+        found.times, found.firsts, found.counts = self.times[:], self.firsts[:], self.counts[:]
+        found.next_ms = self.next_ms
+        return found
+
     def runs(self) -> Iterator[Run]:
         return zip(self.times, self.firsts, self.counts, strict=True)
 
@@ -96,6 +102,14 @@ class DueTimes:
                 if first <= offset < first + count:
                     return time_ms
         return None
+
+    def copy(self) -> DueTimes:
+        """The same runs, which go their own way."""
+        found = DueTimes()
+        found._near, found._near_until = list(self._near), self._near_until
+        found._far = {number: bucket.copy() for number, bucket in self._far.items()}
+        found._far_order, found._count = list(self._far_order), self._count
+        return found
 
     def dump(self) -> bytes:
         """All runs as 24 bytes each, in order: equal wherever the same runs wait."""

@@ -71,7 +71,7 @@ class Failures:
     def dump(self) -> list[tuple[int, int, list[Reason]]]:
         """For a snapshot: equal wherever the same failures are known."""
         found = self._failures
-        return [(offset, found[offset].count, found[offset].history) for offset in sorted(found)]
+        return [(o, found[o].count, list(found[o].history)) for o in sorted(found)]
 
     def load(self, failures: Sequence[tuple[int, int, list[Reason]]]) -> None:
         """Replace everything by what `dump` told."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from delivery.bitmaps import BitMap64, canonical, remove_below
+from delivery.bitmaps import BitMap64, remove_below
 from delivery.config import LANES_COUNT
 
 
@@ -121,9 +121,9 @@ class ReadyLanes:
             return list(islice(self._in_order(lanes[0]), limit)) if lanes and limit > 0 else []
         return _Selection([self._in_order(lane) for lane in lanes], fairness).take(limit)
 
-    def dump(self) -> tuple[list[bytes], list[list[tuple[int, int]]]]:
-        """For a snapshot."""
-        return [canonical(front) for front in self._front], [list(back) for back in self._back]
+    def dump(self) -> tuple[list[BitMap64], list[list[tuple[int, int]]]]:
+        """For a snapshot: what is ready in offset order in each lane, and what comes behind."""
+        return [front.copy() for front in self._front], [list(back) for back in self._back]
 
     def load(self, data: tuple[list[bytes], list[list[tuple[int, int]]]]) -> None:
         """Replace everything by what `dump` told."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -13,7 +14,7 @@ from delivery.message_ids import MessageIds
 from delivery.ops import Configure, Result, decode_ops
 from delivery.producers import ProducerRecord, Producers, StoredSequence
 from delivery.queue import QueueState
-from delivery.queue_snapshot import QueueRecord, dump_queue, load_queue
+from delivery.queue_snapshot import QueueRecord, dump_queue, encode_bitmaps, load_queue
 from delivery.records import decode_records, decode_trim
 from delivery.requests import Requests, RequestsRecord
 from goqueue.wire.types import Index, Offset
@@ -79,20 +80,23 @@ class PartitionState:
 
     def snapshot(self) -> bytes:
         """The whole state; equal bytes on replicas that applied the same entries."""
-        return msgspec.msgpack.encode(
-            _Snapshot(
-                SNAPSHOT_VERSION,
-                self.applied_index,
-                self.time_ms,
-                self.next_offset,
-                self.log_start_index,
-                self.log_start_offset,
-                self.producers.dump(),
-                self.requests.dump(),
-                self.message_ids.dump(),
-                dump_queue(self.queue),
-            )
+        return self.freeze()()
+
+    def freeze(self) -> Callable[[], bytes]:
+        """The state as of now, copied; the call, on any thread, encodes it as `snapshot` does."""
+        frozen = _Snapshot(
+            SNAPSHOT_VERSION,
+            self.applied_index,
+            self.time_ms,
+            self.next_offset,
+            self.log_start_index,
+            self.log_start_offset,
+            self.producers.dump(),
+            self.requests.dump(),
+            self.message_ids.dump(),
+            dump_queue(self.queue),
         )
+        return partial(msgspec.msgpack.Encoder(enc_hook=encode_bitmaps).encode, frozen)
 
     def restore(self, state: bytes) -> None:
         """Replace everything by a snapshot. Raises SnapshotUnreadable, changing nothing."""

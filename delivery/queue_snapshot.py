@@ -1,13 +1,19 @@
-"""The queue in a snapshot: equal bytes wherever the same entries were applied."""
+"""The queue in a snapshot: equal bytes wherever the same entries were applied.
+
+A record holds copies of the bitmaps; `encode_bitmaps` turns them into bytes when the record is
+encoded, which takes long for a deep queue and may happen on any thread.
+"""
 
 from __future__ import annotations
 
 from collections import deque
+from typing import cast
 
 import msgspec
 
 from delivery.bitmaps import BitMap64, canonical
 from delivery.config import GroupConfig, QueueConfig
+from delivery.due import DueTimes
 from delivery.failures import DeadLetter, Reason
 from delivery.group import GroupState
 from delivery.key_order import KeyOrder
@@ -69,6 +75,19 @@ class QueueRecord(msgspec.Struct, array_like=True, frozen=True):
     groups: list[GroupRecord]
 
 
+def encode_bitmaps(found: object) -> bytes:
+    """What the encoder of a snapshot calls for what msgpack does not know."""
+    if isinstance(found, BitMap64):
+        return canonical(found)
+    assert isinstance(found, DueTimes), type(found)
+    return found.dump()
+
+
+def _later(found: BitMap64 | DueTimes) -> bytes:
+    """Stands in a record for its bytes."""
+    return cast(bytes, found.copy())
+
+
 def dump_queue(queue: QueueState) -> QueueRecord:
     """The queue as a record."""
     for group in queue.groups.values():
@@ -76,9 +95,9 @@ def dump_queue(queue: QueueState) -> QueueRecord:
     return QueueRecord(
         queue.config,
         queue.next_offset,
-        [canonical(offsets) for offsets in queue.lanes],
-        [canonical(offsets) for offsets in _bitmaps(queue)],
-        [queue.delays.dump(), queue.expiries.dump(), queue.late_until.dump()],
+        [_later(offsets) for offsets in queue.lanes],
+        [_later(offsets) for offsets in _bitmaps(queue)],
+        [_later(due) for due in (queue.delays, queue.expiries, queue.late_until)],
         queue.keys.dump(),
         queue.times.dump(),
         sorted(queue.carried.items()),
@@ -125,8 +144,8 @@ def _dump_group(group: GroupState) -> GroupRecord:
         group.opened_ms,
         group.floor,
         group.halted,
-        canonical(group.done),
-        group.ready.dump(),
+        _later(group.done),
+        cast(tuple[list[bytes], list[list[tuple[int, int]]]], group.ready.dump()),
         group.leases.dump(),
         [(offset, *group.waiting[offset]) for offset in sorted(group.waiting)],
         sorted(group.since.items()),
@@ -136,7 +155,7 @@ def _dump_group(group: GroupState) -> GroupRecord:
         order,
         list(group.outcomes),
         group.turn,
-        group.tally,
+        group.tally.copy(),
     )
 
 

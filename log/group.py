@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Protocol
@@ -360,8 +360,8 @@ class GroupLog:
 
     # -- snapshots
 
-    def save_snapshot(self, index: Index, state: bytes) -> SnapshotJob:
-        """A job that writes the state machine's state as of this entry.
+    def save_snapshot(self, index: Index, state: bytes | Callable[[], bytes]) -> SnapshotJob:
+        """A job that writes the state machine's state as of this entry, which the job may encode.
 
         It counts for `trim_to` and `latest_snapshot` only while the log holds that entry.
         """

@@ -35,7 +35,8 @@ class SnapshotJob:
     group: GroupId
     created_lsn: int
     index: Index
-    state: bytes
+    state: bytes | Callable[[], bytes]
+    """Or what encodes it, called once, when the job runs."""
     kept: int
     on_saved: Callable[[list[int]], None]
     """Told, on that thread, the indexes of the snapshots now kept."""
@@ -44,13 +45,14 @@ class SnapshotJob:
         """Raises OSError, and then the snapshots there were are all still there."""
         disk = self.disk
         disk.make_directories(self.directory)
+        state = self.state if isinstance(self.state, bytes) else self.state()
         path = snapshot_path(self.directory, self.index)
         handle = disk.open(path + _TEMPORARY, write=True, create=True)
         try:
             disk.truncate(handle, 0)
             disk.pwritev(
                 handle,
-                (_header(self.group, self.created_lsn, self.index, self.state), self.state),
+                (_header(self.group, self.created_lsn, self.index, state), state),
                 0,
             )
             disk.fdatasync(handle)

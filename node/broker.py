@@ -142,6 +142,9 @@ class NodeBroker:
     def max_message_bytes(self, topic: str) -> int:
         return self._cluster.topic(topic).config.max_message_bytes
 
+    def delay_ms_max(self, topic: str) -> int:
+        return self._cluster.topic(topic).config.delay_ms_max
+
     async def ensure_topic(self, name: str) -> None:
         if name in self._cluster.state.topics:
             return

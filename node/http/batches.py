@@ -26,6 +26,7 @@ from node.http.broker import AppendResult, Slice
 from node.http.call import Call, answer
 from node.http.errors import error_answer, result_of
 from node.http.limits import MIB
+from node.http.results import RowResult
 
 BATCHES_MAX = 1024
 PLAIN_BYTES_MAX = 64 * MIB
@@ -71,6 +72,8 @@ def slice_answer(found: Slice) -> web.Response:
 
 async def _publish(call: Call, partition: int) -> web.Response:
     topic = call.topic()
+    if "Idempotency-Key" in call.request.headers:
+        raise BadRequest("Idempotency-Key is of one message in JSON: batches hold message ids")
     async with call.body() as body:
         batches = await _checked(body)
         if partition >= await call.partition_count(topic):
@@ -156,6 +159,8 @@ def _answer(
                 "timestamp_ms": outcome.time_ms,
                 "durability": outcome.durability,
             }
+            if outcome.rows is not None:
+                result["rows"] = [RowResult(offset, known) for offset, known in outcome.rows]
         elif isinstance(outcome, GoQueueError):
             failed.append(outcome)
             result = {**result_of(outcome, partition), "count": batch.count}

@@ -247,8 +247,8 @@ class Broker(QueueBroker, Protocol):
         `validated`: every column of this batch was checked, or the batch was encoded, by this
         process. Batches of one caller to one partition are appended in the order of the calls.
         Raises `UnknownTopic`, `UnknownPartition`, `OutOfOrder`, `ProducerFenced`, `NoQuorum`,
-        `DiskFull`, `Busy`, `PayloadTooLarge`, `DelayTooLong`, `TooManyDelayed`; `Timeout` and `OutcomeUnknown` when it may or may
-        not have happened.
+        `DiskFull`, `Busy`, `PayloadTooLarge`, `DelayTooLong`, `TooManyDelayed`; `Timeout` and
+        `OutcomeUnknown` when it may or may not have happened.
         """
         ...
 

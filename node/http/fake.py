@@ -1,7 +1,8 @@
 """A broker in memory, for testing the front alone and for developing clients without a cluster.
 
 It keeps the contract of `Broker` (dense offsets, log time never back, duplicates by producer
-sequence) and nothing survives it. `python -m node.http.fake --port 8080` serves one.
+sequence, and by message id for ever) and nothing survives it.
+`python -m node.http.fake --port 8080` serves one.
 """
 
 from __future__ import annotations

@@ -32,13 +32,48 @@ class FakePartition:
         self.bases: list[int] = []
         self.times_ms: list[int] = []
         self.producers: dict[int, _Producer] = {}
+        self.message_ids: dict[str, Offset] = {}
         self.waiters: set[asyncio.Future[None]] = set()
 
     def append(self, buffer: bytes, parsed: RecordBatch, now_ms: int) -> AppendResult:
         original = self._admit(parsed)
         if original is not None:
-            at = max(0, bisect_right(self.bases, original) - 1)
-            return AppendResult(Offset(original), parsed.count, True, self.times_ms[at])
+            return AppendResult(Offset(original), parsed.count, True, self._time_ms(original))
+        rows = self._place(parsed)
+        if rows is not None:
+            kept = [row for row, (_, duplicate) in enumerate(rows) if not duplicate]
+            if not kept:
+                return AppendResult(
+                    rows[0][0], parsed.count, True, self._time_ms(rows[0][0]), rows=rows
+                )
+            rest = parsed.select(kept)
+            time_ms = self._store(rest.buffer, rest, now_ms)
+            return AppendResult(rows[0][0], parsed.count, False, time_ms, rows=rows)
+        base = Offset(self.next)
+        time_ms = self._store(buffer, parsed, now_ms)
+        return AppendResult(base, parsed.count, False, time_ms)
+
+    def _place(self, parsed: RecordBatch) -> tuple[tuple[Offset, bool], ...] | None:
+        """(offset, duplicate) of each row, None where no id of the batch is known."""
+        following, is_known = Offset(self.next), False
+        rows: list[tuple[Offset, bool]] = []
+        for message_id in parsed.message_ids():
+            known = self.message_ids.get(message_id) if message_id is not None else None
+            if known is None or parsed.producer_id:
+                if message_id is not None:
+                    self.message_ids[message_id] = following
+                rows.append((following, False))
+                following = Offset(following + 1)
+            else:
+                is_known = True
+                rows.append((known, True))
+        return tuple(rows) if is_known else None
+
+    def _time_ms(self, offset: int) -> int:
+        return self.times_ms[max(0, bisect_right(self.bases, offset) - 1)]
+
+    def _store(self, buffer: bytes, parsed: RecordBatch, now_ms: int) -> int:
+        """The log time of it."""
         base = self.next
         time_ms = max(now_ms, self.times_ms[-1] if self.times_ms else 0)
         self.size_bytes += len(buffer)
@@ -55,7 +90,7 @@ class FakePartition:
         for waiter in self.waiters:
             if not waiter.done():
                 waiter.set_result(None)
-        return AppendResult(Offset(base), parsed.count, False, time_ms)
+        return time_ms
 
     def read(
         self, offset: int, max_records: int, max_bytes: int, to_time_ms: int | None

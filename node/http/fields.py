@@ -12,8 +12,9 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from goqueue.wire.batch import DEFAULT, LANE_NORMAL, LANES, Headers
+from goqueue.wire.layout import RELATIVE_BELOW
 from node.http import json
-from node.http.errors import BadMessage, NotSupported
+from node.http.errors import BadMessage
 from node.http.times import parse_duration_ms, parse_time_ms
 
 NUMBER_BYTES_MAX = 1024
@@ -97,22 +98,50 @@ def lane_of(priority: str | int | None) -> int | None:
     return lane
 
 
-def check_id(message: Message) -> None:
-    if message.message_id is None:
-        return
-    size = len(message.message_id.encode())
+def id_of(message: Message) -> str | None:
+    if message.message_id is not None:
+        check_id(message.message_id)
+    return message.message_id
+
+
+def check_id(message_id: str) -> None:
+    try:
+        size = len(message_id.encode())
+    except UnicodeEncodeError:
+        raise BadMessage("message_id is not UTF-8") from None
     if not 0 < size <= DEFAULT.message_id_bytes_max:
         raise BadMessage(f"message_id of {size} bytes: 1 to {DEFAULT.message_id_bytes_max}")
 
 
-def refuse_unsupported(message: Message) -> None:
-    """Delays and expiry would be silently lost if they were taken; the form is checked first."""
-    for name, text in (("delay", message.delay), ("ttl", message.ttl)):
-        if text not in (None, "", 0, "0", "0s") and parse_duration_ms(str(text), name) >= 0:
-            raise NotSupported(f"{name} is not supported by this version")
-    for moment in (message.deliverAt, message.deliver_at):
-        if moment not in (None, "") and parse_time_ms(str(moment), "deliverAt") >= 0:
-            raise NotSupported("deliverAt is not supported by this version")
+def deliver_at_of(message: Message) -> int | None:
+    """The deliver-at cell: a delay as it is, to be counted from log time; or a moment.
+
+    None for at once. A moment so long past that its number would read as a delay is at once too.
+    """
+    delay = _given(message.delay)
+    moments = [m for m in (_given(message.deliverAt), _given(message.deliver_at)) if m is not None]
+    if delay is not None:
+        if moments:
+            raise BadMessage("delay and deliverAt exclude each other")
+        return parse_duration_ms(delay, "delay") or None
+    if not moments:
+        return None
+    times_ms = {parse_time_ms(moment, "deliverAt") for moment in moments}
+    if len(times_ms) > 1:
+        raise BadMessage("deliverAt and deliver_at differ")
+    time_ms = times_ms.pop()
+    return time_ms if time_ms >= RELATIVE_BELOW else None
+
+
+def expires_at_of(message: Message) -> int | None:
+    """The expires-at cell: the time to live, to be counted from log time; None for no end."""
+    ttl = _given(message.ttl)
+    return None if ttl is None else parse_duration_ms(ttl, "ttl") or None
+
+
+def _given(cell: str | float | None) -> str | None:
+    """A field's text; GoQueue's clients also send null or nothing at all for what they leave."""
+    return None if cell is None or cell == "" else str(cell)
 
 
 def lane_name(lane: int | None) -> str:

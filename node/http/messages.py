@@ -15,7 +15,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from goqueue.wire.batch import DEFAULT, Headers
-from goqueue.wire.errors import BadRequest, GoQueueError, PayloadTooLarge
+from goqueue.wire.errors import BadRequest, DelayTooLong, GoQueueError, PayloadTooLarge
+from goqueue.wire.layout import RELATIVE_BELOW
 from node.http import fields, json
 from node.http.errors import BadMessage
 from node.http.fields import Message
@@ -72,6 +73,8 @@ class Rows:
     headers: list[Headers] | None = None
     lanes: list[int | None] | None = None
     message_ids: list[str | None] | None = None
+    deliver_at: list[int | None] | None = None
+    expires_at: list[int | None] | None = None
     sequences: list[int | None] | None = None
     errors: dict[int, GoQueueError] = field(default_factory=dict[int, GoQueueError])
     producer_id: int = 0
@@ -92,6 +95,36 @@ def decode_rows(body: bytes, base64_values: bool, messages_max: int) -> Rows:
     if len(rows) > messages_max:
         raise PayloadTooLarge(f"more than {messages_max} messages", limit=messages_max)
     return rows
+
+
+def identify_single(rows: Rows, message_id: str) -> None:
+    """Take the request's `Idempotency-Key` as the id of its only message. Raises BadRequest."""
+    if len(rows) > 1:
+        raise BadRequest("Idempotency-Key is of one message: give each a message_id")
+    own = rows.message_ids[0] if rows.message_ids else None
+    if own is not None and own != message_id:
+        raise BadRequest("Idempotency-Key and message_id differ")
+    fields.check_id(message_id)
+    rows.message_ids = [message_id]
+
+
+def check_delays(rows: Rows, delay_ms_max: int, now_ms: int) -> None:
+    """Give an error to each row whose delay is beyond the topic's horizon, or its own life."""
+    for row, cell in enumerate(rows.deliver_at or ()):
+        if cell is None:
+            continue
+        delay_ms = cell if cell < RELATIVE_BELOW else cell - now_ms
+        ttl_ms = rows.expires_at[row] if rows.expires_at else None
+        if delay_ms > delay_ms_max:
+            error: GoQueueError = DelayTooLong(
+                f"a delay of {delay_ms} ms: the topic takes at most {delay_ms_max}",
+                limit_ms=delay_ms_max,
+            )
+        elif ttl_ms is not None and ttl_ms <= delay_ms:
+            error = BadMessage("the message would expire before it is due: ttl ends first")
+        else:
+            continue
+        rows.errors.setdefault(row, error)
 
 
 def check_sizes(rows: Rows, message_bytes_max: int) -> None:
@@ -182,18 +215,20 @@ def _columns(given: Sequence[Message | GoQueueError], base64_values: bool) -> Ro
     headers: list[Headers] = []
     messages: list[Message] = []
     lanes: list[int | None] = []
+    deliver_at: list[int | None] = []
+    expires_at: list[int | None] = []
     nothing = Message()
     for row, message in enumerate(given):
-        value, key, lane = b"", None, None
+        value, key, lane, due, end = b"", None, None, None, None
         header: Headers = ()
         if isinstance(message, Message):
             try:
-                fields.refuse_unsupported(message)
                 value = fields.value_of(message, base64_values)
                 key = fields.key_of(message)
                 header = fields.headers_of(message)
                 lane = fields.lane_of(message.priority)
-                fields.check_id(message)
+                fields.id_of(message)
+                due, end = fields.deliver_at_of(message), fields.expires_at_of(message)
             except GoQueueError as error:
                 rows.errors[row] = error
             messages.append(message)
@@ -204,9 +239,12 @@ def _columns(given: Sequence[Message | GoQueueError], base64_values: bool) -> Ro
         keys.append(key)
         headers.append(header)
         lanes.append(lane)
+        deliver_at.append(due)
+        expires_at.append(end)
     rows.keys = keys if any(keys) else None
     rows.headers = headers if any(headers) else None
-    rows.lanes = lanes if lanes.count(None) != len(lanes) else None
+    rows.lanes = _column(lanes)
+    rows.deliver_at, rows.expires_at = _column(deliver_at), _column(expires_at)
     rows.partitions = _column([message.partition for message in messages])
     rows.message_ids = _column([message.message_id for message in messages])
     rows.sequences = _column([message.sequence for message in messages])

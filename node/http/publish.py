@@ -28,7 +28,7 @@ from node.http.body import off_loop
 from node.http.broker import Broker
 from node.http.call import Call
 from node.http.errors import error_answer
-from node.http.messages import Rows, check_sizes, decode_rows
+from node.http.messages import Rows, check_delays, check_sizes, decode_rows, identify_single
 from node.http.results import Group, publish_answer, refused_results
 
 log = logging.getLogger(__name__)
@@ -55,9 +55,12 @@ async def _publish(call: Call, *, base64_values: bool) -> web.Response:
         size = len(body)
         messages_max = call.limits.messages_max
         rows = await off_loop(size, decode_rows, body, base64_values, messages_max)
+        _identify(call, rows)
         count = await call.partition_count(topic)
         bound = call.broker.max_message_bytes(topic)
         turn = call.shared.next_turn() % count
+        if rows.deliver_at is not None:
+            check_delays(rows, call.broker.delay_ms_max(topic), _now_ms())
         groups = await off_loop(size, _group, rows, topic, count, bound, turn)
         if rows.producer_id and rows.errors:
             error = BadRequest("a producer's messages must all be valid: nothing appended")
@@ -65,6 +68,14 @@ async def _publish(call: Call, *, base64_values: bool) -> web.Response:
         encoded = await off_loop(size, _encode_all, rows, groups)
         await _append_all(call, topic, groups, encoded)
     return await off_loop(size, publish_answer, topic, rows, groups)
+
+
+def _identify(call: Call, rows: Rows) -> None:
+    keys = call.request.headers.getall("Idempotency-Key", ())
+    if len(keys) > 1:
+        raise BadRequest("more than one Idempotency-Key")
+    if keys:
+        identify_single(rows, keys[0])
 
 
 def _group(rows: Rows, topic: str, count: int, message_bytes_max: int, turn: int) -> list[Group]:
@@ -108,7 +119,7 @@ def _partition(rows: Rows, row: int, count: int, turn: int) -> int:
 
 
 def _encode_all(rows: Rows, groups: list[Group]) -> list[bytes]:
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = _now_ms()
     return [_encode(rows, group, now_ms, len(groups)) for group in groups]
 
 
@@ -150,6 +161,8 @@ def _encode(rows: Rows, group: Group, now_ms: int, groups: int) -> bytes:
         timestamps_ms=now_ms,
         lanes=lanes,
         headers=None if rows.headers is None else _pick(rows.headers, group.rows),
+        deliver_at_ms=None if rows.deliver_at is None else _pick(rows.deliver_at, group.rows),
+        expires_at_ms=None if rows.expires_at is None else _pick(rows.expires_at, group.rows),
         message_ids=None if rows.message_ids is None else _pick(rows.message_ids, group.rows),
         producer_id=rows.producer_id,
         producer_epoch=rows.producer_epoch,
@@ -186,3 +199,7 @@ def _pick(column: list[T], rows: Sequence[int] | None) -> list[T]:
     if len(rows) == 1:
         return [column[rows[0]]]
     return list(itemgetter(*rows)(column))
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -12,9 +12,10 @@ from itertools import repeat
 
 import msgspec
 
-from goqueue.wire.batch import LANE_NORMAL, LANES, Headers, RecordBatch
+from goqueue.wire.batch import LANE_NORMAL, LANES, Headers, RecordBatch, resolve_ms
+from goqueue.wire.layout import HAS_DELIVER_AT, HAS_EXPIRES_AT
 from node.http.broker import Slice, StoredBatch
-from node.http.times import format_time
+from node.http.times import TIME_MS_MAX, format_time
 
 
 class MessageView(msgspec.Struct, omit_defaults=True, gc=False):
@@ -27,6 +28,8 @@ class MessageView(msgspec.Struct, omit_defaults=True, gc=False):
     key: str | None = None
     headers: dict[str, str] | None = None
     message_id: str | None = None
+    deliver_at: str | None = None
+    expires_at: str | None = None
     value_encoding: str | None = None
     key_encoding: str | None = None
     header_encodings: dict[str, str] | None = None
@@ -87,7 +90,8 @@ def _render_cut(cut: Cut) -> Iterator[MessageView]:
         if lanes.count(LANE_NORMAL) == len(lanes)
         else map(LANES.__getitem__, lanes)
     )
-    plain = not any(header_column) and ids.count(None) == len(ids)
+    timed = batch.header.flags & (HAS_DELIVER_AT | HAS_EXPIRES_AT)
+    plain = not timed and not any(header_column) and ids.count(None) == len(ids)
     try:
         values = list(map(bytes.decode, blobs))
         texts = [None if key is None else key.decode() for key in keys]
@@ -98,7 +102,23 @@ def _render_cut(cut: Cut) -> Iterator[MessageView]:
         if keys.count(None) == len(keys):
             return map(MessageView, offsets, timestamp, values, names)
         return map(MessageView, offsets, timestamp, values, names, texts)
-    return map(_render_row, offsets, timestamp, blobs, names, keys, header_column, ids)
+    views = map(_render_row, offsets, timestamp, blobs, names, keys, header_column, ids)
+    return _timed(views, cut) if timed else views
+
+
+def _timed(views: Iterator[MessageView], cut: Cut) -> Iterator[MessageView]:
+    """The views with the moments that their batch gives, resolved by its log time."""
+    rows, time_ms = slice(cut.first, cut.last), cut.stored.time_ms
+    columns = zip(views, cut.batch.deliver_at()[rows], cut.batch.expires_at()[rows], strict=True)
+    for view, deliver_at, expires_at in columns:
+        view.deliver_at = _moment(deliver_at, time_ms)
+        view.expires_at = _moment(expires_at, time_ms)
+        yield view
+
+
+def _moment(cell: int | None, log_time_ms: int) -> str | None:
+    time_ms = resolve_ms(cell, log_time_ms)
+    return None if time_ms is None else format_time(min(time_ms, TIME_MS_MAX))
 
 
 def _render_row(

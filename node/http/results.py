@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from aiohttp import web
 from msgspec import UNSET, Struct, UnsetType
 
+from goqueue.wire.batch import resolve_ms
 from goqueue.wire.errors import GoQueueError
 from node.http.broker import AppendResult
 from node.http.call import answer, answer_bytes
@@ -15,6 +16,15 @@ from node.http.errors import encode_error, error_answer, result_of
 from node.http.fields import lane_name
 from node.http.messages import Rows
 from node.http.times import format_time
+
+_DUPLICATE = ',"duplicate":true}'
+
+
+class RowResult(Struct, omit_defaults=True):
+    """One row of a record batch, of which some rows were stored already."""
+
+    offset: int
+    duplicate: bool = False
 
 
 class Result(Struct):
@@ -25,6 +35,9 @@ class Result(Struct):
     count: int | UnsetType = UNSET
     duplicate: bool | UnsetType = UNSET
     priority: str | UnsetType = UNSET
+    delayed: bool | UnsetType = UNSET
+    deliverAt: str | UnsetType = UNSET
+    rows: list[RowResult] | UnsetType = UNSET
     timestamp_ms: int | UnsetType = UNSET
     durability: str | UnsetType = UNSET
     error: str | UnsetType = UNSET
@@ -45,6 +58,8 @@ class PublishAnswer(Struct):
     timestamp: str | UnsetType = UNSET
     duplicate: bool | UnsetType = UNSET
     priority: str | UnsetType = UNSET
+    delayed: bool | UnsetType = UNSET
+    deliverAt: str | UnsetType = UNSET
     durability: str | UnsetType = UNSET
 
 
@@ -84,6 +99,9 @@ def _answer_single(topic: str, rows: Rows, groups: list[Group]) -> web.Response:
     result = Result(partition, offset, duplicate=outcome.duplicate)
     if rows.lanes is not None:
         result.priority = lane_name(rows.lanes[0])
+    due_ms = _due_ms(rows, 0, outcome, 0)
+    if due_ms is not None:
+        result.delayed, result.deliverAt = True, format_time(due_ms)
     return answer(
         PublishAnswer(
             [result],
@@ -94,6 +112,8 @@ def _answer_single(topic: str, rows: Rows, groups: list[Group]) -> web.Response:
             timestamp=format_time(outcome.time_ms),
             duplicate=outcome.duplicate,
             priority=result.priority,
+            delayed=result.delayed,
+            deliverAt=result.deliverAt,
             durability=outcome.durability,
         )
     )
@@ -101,7 +121,8 @@ def _answer_single(topic: str, rows: Rows, groups: list[Group]) -> web.Response:
 
 def _render(rows: Rows, groups: list[Group]) -> list[str]:
     """One JSON object a message, in order."""
-    if len(groups) == 1 and groups[0].rows is None and rows.lanes is None:
+    plain = rows.lanes is None and rows.deliver_at is None
+    if plain and len(groups) == 1 and groups[0].rows is None:
         return _render_run(groups[0], len(rows))
     texts = [""] * len(rows)
     for row, error in rows.errors.items():
@@ -109,7 +130,11 @@ def _render(rows: Rows, groups: list[Group]) -> list[str]:
         texts[row] = encode_error(result_of(error, -1 if partition is None else partition)).decode()
     for group in groups:
         picked = range(len(rows)) if group.rows is None else group.rows
-        for row, text in zip(picked, _render_run(group, len(picked)), strict=True):
+        for at, text in enumerate(_render_run(group, len(picked))):
+            row = picked[at]
+            due_ms = _due_ms(rows, row, group.outcome, at)
+            if due_ms is not None:
+                text = f'{text[:-1]},"delayed":true,"deliverAt":"{format_time(due_ms)}"}}'
             texts[row] = text
     if rows.lanes is not None:
         for row, lane in enumerate(rows.lanes):
@@ -124,9 +149,27 @@ def _render_run(group: Group, count: int) -> list[str]:
         return [encode_error(result_of(outcome, group.partition)).decode()] * count
     assert outcome is not None
     head = f'{{"partition":{group.partition},"offset":'
-    tail = ',"duplicate":true}' if outcome.duplicate else "}"
+    if outcome.rows is not None:
+        return [f"{head}{offset}{_DUPLICATE if known else '}'}" for offset, known in outcome.rows]
+    tail = _DUPLICATE if outcome.duplicate else "}"
     base = outcome.base_offset
     return [f"{head}{offset}{tail}" for offset in range(base, base + count)]
+
+
+def _due_ms(
+    rows: Rows, row: int, outcome: AppendResult | GoQueueError | None, at: int
+) -> int | None:
+    """When a delayed message is due that was stored as row `at` of its append; None for others.
+
+    A message that had the same id before has its own time, which this request doesn't know.
+    """
+    cell = rows.deliver_at[row] if rows.deliver_at else None
+    if cell is None or not isinstance(outcome, AppendResult):
+        return None
+    if outcome.rows is not None and outcome.rows[at][1]:
+        return None
+    due_ms = resolve_ms(cell, outcome.time_ms)
+    return due_ms if due_ms is not None and due_ms > outcome.time_ms else None
 
 
 def refused_results(rows: Rows) -> list[dict[str, object]]:

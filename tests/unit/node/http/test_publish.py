@@ -66,7 +66,7 @@ async def test_a_message_id_without_a_key_chooses_the_partition(client, orders, 
     again = (await client.post(MESSAGES, {"messages": [message]})).json["results"][0]
 
     assert first["partition"] == again["partition"] == partition_for(b"m-1", 3)
-    assert [record.message_id for record in await all_records(broker)] == ["m-1", "m-1"]
+    assert [record.message_id for record in await all_records(broker)] == ["m-1"]
 
 
 async def test_lane_headers_and_key_are_stored(client, orders, broker):
@@ -165,11 +165,12 @@ async def test_bad_messages_have_their_own_errors_and_cost_their_neighbours_noth
         ({"value": "v", "priority": {}}, "bad_message"),
         ({"value": "v", "message_id": ""}, "bad_message"),
         ({"value": "v", "message_id": "m" * 257}, "bad_message"),
-        ({"value": "v", "delay": "5m"}, "not_supported"),
         ({"value": "v", "delay": "soon"}, "bad_request"),
-        ({"value": "v", "deliverAt": "2030-01-01T00:00:00Z"}, "not_supported"),
+        ({"value": "v", "delay": "-5s"}, "bad_request"),
+        ({"value": "v", "delay": True}, "bad_message"),
         ({"value": "v", "deliverAt": "tomorrow"}, "bad_request"),
-        ({"value": "v", "ttl": 1000}, "not_supported"),
+        ({"value": "v", "deliverAt": -1}, "bad_request"),
+        ({"value": "v", "ttl": "eternal"}, "bad_request"),
         ({"key": "no value"}, "bad_message"),
         ({"value": None}, "bad_message"),
         (5, "bad_message"),
@@ -191,7 +192,7 @@ async def test_bad_messages_have_their_own_errors_and_cost_their_neighbours_noth
 
 
 async def test_each_bad_message_alone_is_refused_too(client, orders, broker):
-    for message in ({"value": "v", "priority": "urgent"}, {"value": "v", "delay": "1s"}, {"a": 1}):
+    for message in ({"value": "v", "priority": "urgent"}, {"value": "v", "delay": "1 s"}, {"a": 1}):
         answer = await client.post(MESSAGES, message)
         assert answer.status == 400, message
 

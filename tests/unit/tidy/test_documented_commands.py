@@ -6,26 +6,28 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import click
 import pytest
 import typer
 
 from cli.main import app
 from tests.unit.tidy.test_tidy import tracked
 
-COMMANDS = typer.main.get_command(app)
+COMMANDS: Any = typer.main.get_command(app)
 ENDS = {"|", "||", "&&", ";", ">", "2>", "&", "<"}
 
 
 def shown() -> Iterator[tuple[Path, str]]:
-    """Each line of a fenced block that runs the command line, without comment."""
+    """Each line of a fenced block, and each piece of inline code, that runs the command line."""
     for document in tracked("*.md"):
-        for block in re.findall(r"```(?:sh|bash|console)?\n(.*?)```", document.read_text(), re.S):
+        text = document.read_text()
+        for block in re.findall(r"```(?:sh|bash|console)?\n(.*?)```", text, re.S):
             for line in block.replace("\\\n", " ").splitlines():
-                found = re.search(r"goqueue-cli\s+(.*)", line)
-                if found:
+                if found := re.search(r"goqueue-cli\s+(.*)", line):
                     yield document, found[1]
+        for found in re.finditer(r"`[^`\n]*goqueue-cli\s+([^`\n]+)`", text):
+            yield document, found[1]
 
 
 def words_of(line: str) -> list[str]:
@@ -39,39 +41,37 @@ def words_of(line: str) -> list[str]:
 def test_every_command_in_the_documents_exists(document: Path, line: str) -> None:
     """Options are checked by name; values are not."""
     words = words_of(line)
-    if "..." in line or "…" in line:
-        pytest.fail(f"{document}: write the command out: {line}")
-    command: click.Command = COMMANDS
-    context = click.Context(COMMANDS, resilient_parsing=True)
+    command = COMMANDS
     while True:
-        known = {name: option for option in command.params for name in option.opts}
-        known |= {name: option for option in command.params for name in option.secondary_opts}
-        subcommand = _take(words, known, command, f"{document.name}: {line}")
-        if subcommand is None:
+        known = {
+            name: option
+            for option in command.params
+            for name in (*option.opts, *option.secondary_opts)
+        }
+        subcommands = getattr(command, "commands", None)
+        chosen = _take(words, known, subcommands is not None, f"{document.name}: {line}")
+        if chosen is None:
             return
-        assert isinstance(command, click.Group)
-        found = command.get_command(context, subcommand)
-        assert found is not None, f"{document.name}: no command {subcommand!r} in {line!r}"
-        command = found
+        assert chosen in subcommands, f"{document.name}: no command {chosen!r} in {line!r}"
+        command = subcommands[chosen]
 
 
-def _take(
-    words: list[str], known: dict[str, click.Parameter], command: click.Command, where: str
-) -> str | None:
-    """Drop the options of one level; the next word, if the command is a group."""
+def _take(words: list[str], known: dict[str, Any], has_commands: bool, where: str) -> str | None:
+    """Drop one level's options and arguments; the next word, where it must be a command."""
     while words:
         word = words.pop(0)
         if not word.startswith("-") or word == "-":
-            if isinstance(command, click.Group):
+            if has_commands:
                 return word
             continue
         if word in ("--help", "-h", "--"):
             return None
-        name = word.split("=")[0]
-        if name not in known and not word.startswith("--") and word[:2] in known:
-            continue  # a short option with its value
+        if word in ("--install-completion", "--show-completion"):
+            continue
+        name = word.partition("=")[0]
+        if not word.startswith("--") and word not in known:
+            name = word[:2]
         assert name in known, f"{where}: no option {name}"
-        option = known[name]
-        if isinstance(option, click.Option) and not option.is_flag and "=" not in word and words:
+        if not getattr(known[name], "is_flag", False) and name == word and words:
             words.pop(0)
     return None

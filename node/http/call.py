@@ -17,7 +17,7 @@ from node.http import json
 from node.http.body import HeldBody
 from node.http.broker import Broker
 from node.http.limits import ByteBudget, HttpLimits
-from node.http.times import parse_duration_ms
+from node.http.times import Duration, parse_duration_ms
 
 QUERY_FIELDS_MAX = 64
 JSON_HEADERS = {"Content-Type": "application/json"}
@@ -169,6 +169,15 @@ def validate_group_name(name: str) -> str:
             name=name[:64],
         )
     return name
+
+
+def either(
+    first: Duration | None, second: Duration | None, first_name: str, second_name: str
+) -> Duration | None:
+    """The one that was given, of two names for one thing. Raises BadRequest if they differ."""
+    if first is not None and second is not None and first != second:
+        raise BadRequest(f"{first_name} and {second_name} are given with different values")
+    return second if first is None else first
 
 
 def parse_query(raw_path: str) -> dict[str, str]:

@@ -40,6 +40,7 @@ from node.http.broker import (
     TopicView,
     TraceEvent,
     VersionView,
+    Visibility,
 )
 from node.http.fake_partition import FakePartition
 from node.http.fake_queue import FakeQueue
@@ -55,7 +56,12 @@ DEFAULTS: dict[str, object] = {
     "flush_interval_ms": 50,
     "lanes": 5,
     "max_message_bytes": 2**20,
+    "ttl_ms": 0,
     "delay_ms_max": 168 * 3600 * 1000,
+    "delayed_max": 100_000,
+    "dedup_window_ms": 300_000,
+    "dedup_max": 1_000_000,
+    "dead_retention_ms": 14 * 24 * 3600 * 1000,
     "labels": {},
 }
 
@@ -181,6 +187,7 @@ class FakeBroker(FakeQueue):
         max_bytes: int,
         wait_s: float,
         to_time_ms: int | None = None,
+        visible: bool = False,
     ) -> Slice:
         log = self._partition(topic, partition)
         start = max(int(offset), log.start)
@@ -189,7 +196,13 @@ class FakeBroker(FakeQueue):
         if start == log.next and wait_s > 0:
             await log.wait(wait_s)
         found, following = log.read(start, max_records, max_bytes, to_time_ms)
-        return Slice(found, Offset(following), Offset(log.start), Offset(log.next))
+        seen = None
+        if visible:
+            ttl_ms = self._topic(topic).config.get("ttl_ms", 0)
+            assert isinstance(ttl_ms, int)
+            cancelled = sorted(self._log(topic, partition).cancelled)
+            seen = Visibility(self._clock_ms(), ttl_ms, cancelled)
+        return Slice(found, Offset(following), Offset(log.start), Offset(log.next), seen)
 
     async def offset_at(self, topic: str, partition: int, time_ms: int) -> Offset:
         log = self._partition(topic, partition)

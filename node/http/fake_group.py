@@ -57,6 +57,7 @@ class FakeGroup:
         self.parked: set[bytes] = set()
         self.redrives: Counter[int] = Counter()
         self.counters: Counter[str] = Counter()
+        self.waited_ms, self.waits = [0] * len(LANES), [0] * len(LANES)
         self._clock_ms = clock_ms
         self._settled: set[int] = set()
         self._attempts: Counter[int] = Counter()
@@ -87,6 +88,8 @@ class FakeGroup:
         for record in records:
             self.leases[record.offset] = FakeLease(delivery, deadline_ms, member)
             self._attempts[record.offset] += 1
+            self.waited_ms[record.lane] += self._ready_for_ms(record)
+            self.waits[record.lane] += 1
             self.counters["delivered"] += 1
             if self._attempts[record.offset] > 1:
                 self.counters["redelivered"] += 1
@@ -177,8 +180,7 @@ class FakeGroup:
                 waiting += 1
             elif self._is_ready(record):
                 pending[record.lane] += 1
-                ready_ms = now_ms - max(record.time_ms, record.deliver_at_ms or 0)
-                waits[record.lane] = max(waits[record.lane], ready_ms)
+                waits[record.lane] = max(waits[record.lane], self._ready_for_ms(record))
         return GroupPartitionView(
             topic=topic,
             partition=partition,
@@ -200,6 +202,10 @@ class FakeGroup:
             lane_wait_ms=waits,
             lane_wait_ms_max=waits,
             parked=sorted((key, parked[key]) for key in self.parked),
+            lane_wait_ms_sum=self.waited_ms,
+            lane_waits=self.waits,
+            extended=self.counters["extended"],
+            died=self.counters["died"],
         )
 
     # what follows from what happened
@@ -217,6 +223,7 @@ class FakeGroup:
             history = self._history[offset]
             self.dead[offset] = FakeDead(now_ms, attempts, reason, history, redrives)
             self._settled.add(offset)
+            self.counters["died"] += 1
             self._advance()
             return "dead"
         delay_ms = 0 if wanted is None else wanted.delay_ms
@@ -242,6 +249,10 @@ class FakeGroup:
         for record in self.log.records(self.floor):
             if record.offset not in self._settled and not self.log.gone(record, now_ms):
                 yield record
+
+    def _ready_for_ms(self, record: FakeRecord) -> int:
+        since_ms = max(record.time_ms, record.deliver_at_ms or 0)
+        return self._clock_ms() - max(since_ms, self._visible_at_ms.get(record.offset, 0))
 
     def _is_ready(self, record: FakeRecord) -> bool:
         now_ms = self._clock_ms()

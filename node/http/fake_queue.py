@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -216,22 +217,22 @@ class FakeQueue(FakeDelays):
         after: tuple[int, int] | None,
         limit: int,
     ) -> DeadPage:
-        found = list(self._dead(group, topic, which))
-        by_reason: dict[str, int] = {}
-        for message in found:
-            by_reason[message.reason] = by_reason.get(message.reason, 0) + 1
-        rest = [m for m in found if after is None or _place_of(m) > after]
-        following = _place_of(rest[limit - 1]) if len(rest) > limit else None
-        return DeadPage(rest[:limit], following, len(found), by_reason)
+        by_reason = Counter(letter.reason for letter in self._dead(group, topic, DeadFilter()))
+        found = [
+            letter
+            for letter in self._dead(group, topic, which)
+            if after is None or _place_of(letter) > after
+        ]
+        following = _place_of(found[limit - 1]) if len(found) > limit else None
+        return DeadPage(found[:limit], following, by_reason.total(), by_reason)
 
     async def dead_groups(self, topic: str) -> dict[str, dict[str, int]]:
         self._check([topic], None)
-        found: dict[str, dict[str, int]] = {}
-        for name in self._groups:
-            for message in self._dead(name, topic, DeadFilter()):
-                reasons = found.setdefault(name, {})
-                reasons[message.reason] = reasons.get(message.reason, 0) + 1
-        return found
+        found = {
+            name: Counter(letter.reason for letter in self._dead(name, topic, DeadFilter()))
+            for name in self._groups
+        }
+        return {name: dict(by_reason) for name, by_reason in found.items() if by_reason}
 
     async def redrive(
         self,

@@ -14,14 +14,12 @@ from aiohttp import web
 from msgspec import Struct
 
 from delivery.config import VISIBILITY_MS_MAX
-from goqueue.wire.batch import LANES
 from goqueue.wire.errors import BadRequest, UnknownGroup
 from goqueue.wire.ids import validate_topic_name
 from node.http.call import Call, answer
 from node.http.queue_broker import GroupPartitionView, GroupView
-from node.http.receive import Duration, duration_ms
 from node.http.render import text_or_base64
-from node.http.times import format_duration, format_time
+from node.http.times import Duration, duration_ms, format_duration, format_time
 
 COUNT_MAX = 2**31 - 1
 STATE = "empty"
@@ -58,7 +56,8 @@ class ParkedView(Struct, omit_defaults=True):
 
 class GroupPartition(Struct):
     """The group in one partition. Everything below `committed_offset` is settled; `lag` counts what
-    is ready, in flight or waiting for its backoff. Lists are by lane, critical first."""
+    is ready, in flight or waiting for its backoff; `halted` says why, empty while it is not. Lists
+    are by lane, critical first."""
 
     topic: str
     partition: int
@@ -76,11 +75,10 @@ class GroupPartition(Struct):
     rejected: int
     expired: int
     fallen: int
-    halted: bool
-    halt_reason: str
-    lane_pending: dict[str, int]
-    lane_wait_ms: dict[str, int]
-    lane_wait_ms_max: dict[str, int]
+    halted: str
+    lane_pending: list[int]
+    lane_wait_ms: list[int]
+    lane_wait_ms_max: list[int]
     parked: list[ParkedView]
 
 
@@ -260,11 +258,6 @@ def shown_settings(settings: Mapping[str, object]) -> dict[str, Any]:
     return shown
 
 
-def by_lane(figures: Any) -> dict[str, int]:
-    """Named by lane; fewer figures than lanes are of the first ones."""
-    return dict(zip(LANES, figures, strict=False))
-
-
 def _group_answer(view: GroupView) -> GroupAnswer:
     return GroupAnswer(
         id=view.name,
@@ -299,11 +292,10 @@ def _partition(place: GroupPartitionView) -> GroupPartition:
         rejected=place.rejected,
         expired=place.expired,
         fallen=place.fallen,
-        halted=bool(place.halted),
-        halt_reason=place.halted,
-        lane_pending=by_lane(place.lane_pending),
-        lane_wait_ms=by_lane(place.lane_wait_ms),
-        lane_wait_ms_max=by_lane(place.lane_wait_ms_max),
+        halted=place.halted,
+        lane_pending=list(place.lane_pending),
+        lane_wait_ms=list(place.lane_wait_ms),
+        lane_wait_ms_max=list(place.lane_wait_ms_max),
         parked=[
             ParkedView(text, waiting, encoding)
             for key, waiting in place.parked

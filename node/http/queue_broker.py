@@ -104,8 +104,8 @@ class DeadMessage:
 
 @dataclass(frozen=True, slots=True)
 class DeadPage:
-    """Dead letters in the order of (partition, offset); `following` is where the next page begins,
-    None at the end."""
+    """Dead letters in the order of (partition, offset); `following` is the place of the last one,
+    to go on after it; None at the end."""
 
     messages: Sequence[DeadMessage]
     following: tuple[int, int] | None
@@ -173,6 +173,12 @@ class GroupPartitionView:
     """The longest that any message of the lane has waited before it was delivered."""
     parked: Sequence[tuple[bytes, int]] = ()
     """(key, how many messages wait behind it)."""
+    lane_wait_ms_sum: Sequence[int] = ()
+    """Of the waits that were measured, `lane_waits` of them."""
+    lane_waits: Sequence[int] = ()
+    extended: int = 0
+    died: int = 0
+    """Ever; `dead` counts those that still are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +231,8 @@ class PartitionQueueStats:
     dedup_tracked: int
     dedup_hits: int
     groups: Mapping[str, GroupPartitionView] = field(default_factory=dict[str, GroupPartitionView])
+    delay_ms_sum: int | None = None
+    """Of all that were `scheduled`; None where it is not counted."""
 
 
 class QueueBroker(Protocol):
@@ -316,7 +324,10 @@ class QueueBroker(Protocol):
         *,
         after: tuple[int, int] | None,
         limit: int,
-    ) -> DeadPage: ...
+    ) -> DeadPage:
+        """Those behind `after`; its totals are of all that the group has in the topic, matching or
+        not. Raises `NotFound`."""
+        ...
 
     async def dead_groups(self, topic: str) -> dict[str, dict[str, int]]:
         """Group -> reason -> how many dead letters it has in the topic; without groups of none."""
@@ -352,7 +363,9 @@ class QueueBroker(Protocol):
         ...
 
     async def put_schedule(self, schedule: Mapping[str, object]) -> ScheduleView:
-        """Create or replace by name. Raises `BadRequest` with every problem, `UnknownTopic`."""
+        """Create or replace by name. The fields are `ScheduleView`'s own: name, topic, cron,
+        every_ms, timezone, missed, value, key, headers, lane; the first two are legal names, and
+        one of cron and every_ms is None. Raises `BadRequest` with every problem, `UnknownTopic`."""
         ...
 
     async def schedules(self) -> list[ScheduleView]: ...

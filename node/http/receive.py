@@ -6,7 +6,6 @@ it could read the answer is given back as if it had not been delivered.
 
 from __future__ import annotations
 
-import math
 from typing import Annotated
 
 import msgspec
@@ -17,18 +16,17 @@ from delivery.config import VISIBILITY_MS_MAX
 from goqueue.wire.errors import BadRequest
 from goqueue.wire.ids import validate_topic_name
 from node.http.body import off_loop
-from node.http.call import Call, answer
+from node.http.call import Call, answer, either
 from node.http.long_poll import has_hung_up, long_poll
 from node.http.queue_broker import QueuedMessage, SettleRequest
 from node.http.queued import QueuedView, queued_views
-from node.http.times import parse_duration_ms
+from node.http.times import Duration, duration_ms
 
 LIMIT_DEFAULT = 10
 LIMIT_MAX = 1000
 TOPICS_MAX = 100
 MEMBER_CHARACTERS_MAX = 256
 
-Duration = str | int | float
 _Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX)]
 _Partition = Annotated[int, Meta(ge=0, lt=2**31)]
 
@@ -115,26 +113,6 @@ def visibility_ms(given: Duration | None, name: str = "visibility") -> int | Non
     if found is not None and found > VISIBILITY_MS_MAX:
         raise BadRequest(f"{name}: longer than {VISIBILITY_MS_MAX // 3_600_000} hours")
     return found
-
-
-def duration_ms(given: Duration | None, name: str) -> int | None:
-    """A duration as text or as a number of milliseconds. Raises BadRequest."""
-    if given is None:
-        return None
-    if isinstance(given, float):
-        if not 0 <= given < 2**53:
-            raise BadRequest(f"{name}: {given} is not a duration")
-        return parse_duration_ms(str(math.ceil(given)), name)
-    return parse_duration_ms(str(given)[:100], name)
-
-
-def either(
-    first: Duration | None, second: Duration | None, first_name: str, second_name: str
-) -> Duration | None:
-    """The one that was given, of two names for one thing. Raises BadRequest if they differ."""
-    if first is not None and second is not None and first != second:
-        raise BadRequest(f"{first_name} and {second_name} are given with different values")
-    return second if first is None else first
 
 
 def _answer(group: str, found: list[QueuedMessage]) -> web.Response:

@@ -15,6 +15,9 @@ from aiohttp import web
 from node.http import (
     batches,
     cluster,
+    dead_letters,
+    dead_topic,
+    delayed,
     goqueue_settle,
     groups,
     health,
@@ -23,13 +26,16 @@ from node.http import (
     positions,
     producers,
     publish,
+    queue_stats,
     read,
     receive,
     render,
+    schedules,
     settle,
     topics,
 )
 from node.http.call import Call
+from node.http.dead_topic import dead_or
 from node.http.results import PublishAnswer
 
 Handler = Callable[[Call], Awaitable[web.Response]]
@@ -64,6 +70,11 @@ class Route:
 _LIMIT = Query("limit", "integer", "messages in one answer; at most 1000, more in batches")
 _FROM = Query("from_time", "string", "first log time, RFC 3339 or epoch milliseconds")
 _TO = Query("to_time", "string", "log time to stop before, RFC 3339 or epoch milliseconds")
+_DEAD_GROUP = Query("group", "string", "of <topic>.dlq: whose dead letters")
+_VISIBLE = (
+    Query("visible", "boolean", "leave out what is not due, cancelled or expired"),
+    Query("skip_pending", "boolean", "go past what is not due; the answer names it"),
+)
 _READ = (
     Query("offset", "string", "first offset, or earliest (the default), or latest"),
     _LIMIT,
@@ -72,12 +83,27 @@ _READ = (
     Query("timeout", "string", "the same as wait"),
     _FROM,
     _TO,
+    *_VISIBLE,
+    _DEAD_GROUP,
 )
 _TOPIC = "/topics/{topic}"
 _MESSAGES = "/topics/{topic}/messages"
 _PARTITION_MESSAGES = "/topics/{topic}/partitions/{partition}/messages"
 _PARTITION = Query("partition", "integer", "where record batches go")
+_DELAYED = "/topics/{topic}/delayed"
 _GROUP = "/groups/{group}"
+_DEAD = "/groups/{group}/dlq"
+_SCHEDULE = "/schedules/{schedule}"
+_DEAD_FILTER = (
+    Query("topic", "string", "of this topic; required"),
+    Query("reason", "string", "a part of the reason's text"),
+    Query("key", "string", "with this key"),
+    Query("from_time", "string", "first time of death, RFC 3339 or epoch milliseconds"),
+    Query("to_time", "string", "time of death to stop before"),
+    Query("partition", "integer", "in this partition"),
+    _LIMIT,
+    Query("after", "string", "where to go on: next of an earlier answer"),
+)
 _OF_TOPIC = Query("topic", "string", "of this topic only")
 
 ROUTES: tuple[Route, ...] = (
@@ -85,7 +111,8 @@ ROUTES: tuple[Route, ...] = (
           topics.CreateTopic, topics.TopicCreated, 201),
     Route("GET", "/topics", topics.list_names, "listTopics", "Name all topics",
           response=topics.TopicNames),
-    Route("GET", _TOPIC, topics.describe, "describeTopic", "Describe a topic",
+    Route("GET", _TOPIC, dead_or(topics.describe, dead_topic.describe), "describeTopic",
+          "Describe a topic, or <topic>.dlq: its dead letters",
           response=topics.TopicAnswer),
     Route("PATCH", _TOPIC, topics.alter, "alterTopic", "Change a topic's settings",
           topics.TopicSettings, topics.TopicAnswer),
@@ -105,12 +132,12 @@ ROUTES: tuple[Route, ...] = (
           "Publish messages whose values are base64", messages.PublishBody, PublishAnswer),
     Route("POST", _PARTITION_MESSAGES, batches.publish_to_partition, "publishRecordBatches",
           "Publish record batches", response=PublishAnswer, batch_in=True),
-    Route("GET", _PARTITION_MESSAGES, read.read, "readPartition",
-          "Read by offset or by time", response=read.MessagesAnswer, query=_READ,
-          batch_out=True),
-    Route("GET", _MESSAGES, read.read_topic, "readTopic",
+    Route("GET", _PARTITION_MESSAGES, dead_or(read.read, dead_topic.read), "readPartition",
+          "Read by offset or by time; of <topic>.dlq, a group's dead letters",
+          response=read.MessagesAnswer, query=_READ, batch_out=True),
+    Route("GET", _MESSAGES, dead_or(read.read_topic, dead_topic.read_topic), "readTopic",
           "Read all partitions, merged by log time", response=read.TopicMessagesAnswer,
-          query=(_LIMIT, _FROM, _TO,
+          query=(_LIMIT, _FROM, _TO, *_VISIBLE, _DEAD_GROUP,
                  Query("offsets", "string", "where to go on: 0:12,1:7, from next_offsets"))),
     Route("GET", "/messages/{id}", read.message, "getMessage",
           "One message by topic:partition:offset", response=render.MessageView),
@@ -169,6 +196,51 @@ ROUTES: tuple[Route, ...] = (
           "Let a parked key flow", positions.KeyBody, positions.KeyAnswer),
     Route("GET", _GROUP + "/keys/parked", positions.parked, "listParkedKeys",
           "Name the parked keys", response=positions.ParkedAnswer, query=(_OF_TOPIC,)),
+    Route("GET", _DEAD, dead_letters.list_dead, "listDeadLetters", "List dead letters",
+          response=dead_letters.DeadLettersAnswer, query=_DEAD_FILTER),
+    Route("GET", _DEAD + "/counts", dead_letters.counts, "countDeadLetters",
+          "Count dead letters by reason", response=dead_letters.DeadCountsAnswer,
+          query=_DEAD_FILTER[:1]),
+    Route("POST", _DEAD + "/redrive", dead_letters.redrive, "redrive",
+          "Make dead letters ready again", dead_letters.RedriveBody, dead_letters.RedriveAnswer,
+          202),
+    Route("GET", _DEAD + "/redrives", dead_letters.redrives, "listRedrives", "List redrives",
+          response=dead_letters.RedrivesAnswer),
+    Route("GET", _DEAD + "/redrives/{job}", dead_letters.redrive_job, "describeRedrive",
+          "How far a redrive is", response=dead_letters.RedriveAnswer),
+    Route("DELETE", _DEAD + "/redrives/{job}", dead_letters.stop_redrive, "stopRedrive",
+          "Stop a redrive", response=dead_letters.RedriveAnswer),
+    Route("POST", _DEAD + "/purge", dead_letters.purge, "purge", "Forget dead letters",
+          dead_letters.PurgeBody, dead_letters.PurgedAnswer),
+    Route("GET", _DELAYED, delayed.list_delayed, "listDelayed", "List delayed messages",
+          response=delayed.DelayedAnswer,
+          query=(_LIMIT, Query("skip", "integer", "how many to leave out"))),
+    Route("GET", _DELAYED + "/{offset}", delayed.find_by_offset, "findDelayed",
+          "Look up a delayed message by its offset", response=delayed.DelayedMessage,
+          query=(Query("partition", "integer", "in this partition only"),)),
+    Route("GET", _DELAYED + "/{partition}/{offset}", delayed.find, "describeDelayed",
+          "Look up a delayed message", response=delayed.DelayedMessage),
+    Route("DELETE", _DELAYED + "/{partition}/{offset}", delayed.cancel, "cancelDelayed",
+          "Cancel a delayed message", response=delayed.CancelledAnswer),
+    Route("POST", "/schedules", schedules.create, "createSchedule",
+          "Create or replace a recurring schedule", schedules.ScheduleBody,
+          schedules.ScheduleAnswer, 201),
+    Route("GET", "/schedules", schedules.list_schedules, "listSchedules", "List schedules",
+          response=schedules.SchedulesAnswer),
+    Route("GET", _SCHEDULE, schedules.describe, "describeSchedule", "Describe a schedule",
+          response=schedules.ScheduleAnswer),
+    Route("DELETE", _SCHEDULE, schedules.delete, "deleteSchedule", "Delete a schedule",
+          response=schedules.ScheduleDeleted),
+    Route("POST", _SCHEDULE + "/pause", schedules.pause, "pauseSchedule", "Pause a schedule",
+          response=schedules.ScheduleAnswer),
+    Route("POST", _SCHEDULE + "/resume", schedules.resume, "resumeSchedule",
+          "Let a schedule go on", response=schedules.ScheduleAnswer),
+    Route("GET", "/delay/stats", queue_stats.delays, "delayStats", "Figures of delays",
+          response=queue_stats.DelayStats),
+    Route("GET", "/priority/stats", queue_stats.priorities, "priorityStats",
+          "Figures of lanes and waits", response=queue_stats.PriorityStats),
+    Route("GET", "/reliability/stats", queue_stats.reliability, "reliabilityStats",
+          "Figures of settles, leases and dead letters", response=queue_stats.ReliabilityStats),
     Route("GET", "/cluster", cluster.info, "getCluster", "The cluster in short",
           response=cluster.ClusterAnswer),
     Route("GET", "/cluster/info", cluster.info, "getClusterInfo", "The cluster in short",

@@ -16,11 +16,11 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from delivery.ops import KEPT_REASON_CHARACTERS
 from goqueue.wire.errors import BadReceipt, BadRequest, GoQueueError
 from node.http import json
-from node.http.call import Call, answer
+from node.http.call import Call, answer, either
 from node.http.errors import error_answer
 from node.http.queue_broker import SettleRequest, SettleView
-from node.http.receive import Duration, duration_ms, either, visibility_ms
-from node.http.times import format_time
+from node.http.receive import visibility_ms
+from node.http.times import Duration, duration_ms, format_time
 
 SETTLES_MAX = 10_000
 ACTIONS = ("ack", "nack", "reject", "extend", "release")

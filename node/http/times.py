@@ -11,6 +11,9 @@ from goqueue.wire.errors import BadRequest
 TIME_MS_MAX = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z
 DURATION_MS_MAX = 366 * 24 * 3600 * 1000
 
+Duration = str | int | float
+"""As requests have it: text, or a number of milliseconds."""
+
 _UNITS_MS = {
     "ns": 1e-6,
     "us": 1e-3,
@@ -44,6 +47,17 @@ def parse_duration_ms(text: str, name: str) -> int:
     if total > DURATION_MS_MAX:
         raise BadRequest(f"{name}: longer than 366 days")
     return math.ceil(total)
+
+
+def duration_ms(given: Duration | None, name: str) -> int | None:
+    """A duration as text or as a number of milliseconds. Raises BadRequest."""
+    if given is None:
+        return None
+    if isinstance(given, float):
+        if not 0 <= given < 2**53:
+            raise BadRequest(f"{name}: {given} is not a duration")
+        return parse_duration_ms(str(math.ceil(given)), name)
+    return parse_duration_ms(str(given)[:100], name)
 
 
 def parse_time_ms(text: str, name: str) -> int:

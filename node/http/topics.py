@@ -16,6 +16,7 @@ from goqueue.wire.errors import BadRequest
 from goqueue.wire.ids import validate_topic_name
 from node.http.broker import PartitionView, TopicView
 from node.http.call import Call, answer
+from node.http.times import Duration, duration_ms
 
 HOUR_MS = 3_600_000
 _Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
@@ -27,6 +28,12 @@ _FOREIGN = {
     "max.message.bytes": "max_message_bytes",
     "flush.ms": "flush_interval_ms",
     "priority.lanes": "lanes",
+}
+_SPANS = {
+    "ttl": "ttl_ms",
+    "delay_max": "delay_ms_max",
+    "dedup_window": "dedup_window_ms",
+    "dead_retention": "dead_retention_ms",
 }
 _QUEUE_SETTINGS = (
     "ttl_ms",
@@ -58,6 +65,10 @@ class TopicSettings(Struct):
     dedup_window_ms: _Bound | None = None
     dedup_max: _Bound | None = None
     dead_retention_ms: _Bound | None = None
+    ttl: Duration | None = None
+    delay_max: Duration | None = None
+    dedup_window: Duration | None = None
+    dead_retention: Duration | None = None
     labels: dict[str, str] | None = None
     config: dict[str, str | int] | None = None
 
@@ -194,6 +205,7 @@ def _overrides(wanted: TopicSettings) -> dict[str, object]:
         "lanes": wanted.lanes,
         "max_message_bytes": wanted.max_message_bytes,
         **{name: getattr(wanted, name) for name in _QUEUE_SETTINGS},
+        **{stored: _span(wanted, name, stored) for name, stored in _SPANS.items()},
         "labels": wanted.labels,
     }
     if wanted.retention_hours:  # 0 has always meant the default
@@ -211,6 +223,11 @@ def _one(first: int | None, second: int | None, name: str) -> int | None:
     if first is not None and second is not None and first != second:
         raise BadRequest(f"{name} is given twice, with different values")
     return second if first is None else first
+
+
+def _span(wanted: TopicSettings, name: str, stored: str) -> int | None:
+    """A duration, or milliseconds under the configuration's own name."""
+    return _one(duration_ms(getattr(wanted, name), name), getattr(wanted, stored), name)
 
 
 def _number(name: str, value: str | int) -> int:

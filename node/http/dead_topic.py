@@ -1,0 +1,213 @@
+"""`<topic>.dlq`: a group's dead letters, read as if they were a topic.
+
+Offsets are the messages' own, so a page may skip many. A message may die later than one with a
+higher offset: to follow deaths, list them by time at /groups/{group}/dlq.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import ClassVar
+
+from aiohttp import web
+from msgspec import Struct
+
+from goqueue.wire.errors import BadRequest, UnknownPartition
+from goqueue.wire.ids import DEAD_LETTER_SUFFIX, OFFSET_MAX, validate_topic_name
+from node.http.call import Call, answer, validate_group_name
+from node.http.fields import lane_name
+from node.http.queue_broker import DeadFilter, DeadMessage
+from node.http.queued import texts_of
+from node.http.read import MessagesAnswer, TopicMessagesAnswer
+from node.http.render import MessageView
+from node.http.times import format_time
+from node.http.topics import OffsetRange
+
+ID_HEADER = "dlq.original_id"
+GROUP_HEADER = "dlq.group"
+REASON_HEADER = "dlq.reason"
+ATTEMPTS_HEADER = "dlq.attempts"
+DIED_HEADER = "dlq.died_at"
+
+Handler = Callable[[Call], Awaitable[web.Response]]
+
+_OFFSET = re.compile(r"\d{1,19}", re.ASCII)
+
+
+class GroupRequired(BadRequest):
+    """Several groups have dead letters in the topic: `groups` names them."""
+
+    code = "group_required"
+    text: ClassVar[str] = "several groups have dead letters here: say which with ?group="
+
+
+class DeadGroup(Struct):
+    total: int
+    by_reason: dict[str, int]
+
+
+class DeadTopicAnswer(Struct):
+    """A topic's dead letters: how many each group has. Offsets are those of `topic`."""
+
+    name: str
+    topic: str
+    partitions: int
+    num_partitions: int
+    total_messages: int
+    partition_offsets: dict[str, OffsetRange]
+    groups: dict[str, DeadGroup]
+
+
+def dead_or(ordinary: Handler, dead: Handler) -> Handler:
+    """The handler of a topic's path that also serves `<topic>.dlq`."""
+
+    async def handler(call: Call) -> web.Response:
+        is_dead = call.params["topic"].endswith(DEAD_LETTER_SUFFIX)
+        return await (dead if is_dead else ordinary)(call)
+
+    return handler
+
+
+async def describe(call: Call) -> web.Response:
+    topic = _source(call)
+    view = await call.broker.topic(topic)
+    asked = call.query.get("group") or None
+    counts = await call.broker.dead_groups(topic)
+    if asked is not None:
+        counts = {asked: counts.get(validate_group_name(asked), {})}
+    groups = {
+        name: DeadGroup(sum(by_reason.values()), dict(by_reason))
+        for name, by_reason in sorted(counts.items())
+    }
+    total = sum(group.total for group in groups.values())
+    return answer(
+        DeadTopicAnswer(
+            name=topic + DEAD_LETTER_SUFFIX,
+            topic=topic,
+            partitions=len(view.partitions),
+            num_partitions=len(view.partitions),
+            total_messages=total,
+            partition_offsets={
+                str(p.partition): OffsetRange(0, p.next - 1 if total else -1)
+                for p in view.partitions
+            },
+            groups=groups,
+        )
+    )
+
+
+async def read(call: Call) -> web.Response:
+    """GET /topics/{topic}.dlq/partitions/{partition}/messages"""
+    topic, partition = _source(call), call.partition()
+    view = await call.broker.topic(topic)
+    if partition >= len(view.partitions):
+        raise UnknownPartition(topic, partition)
+    offset, limit = _start(call), _limit(call)
+    end = view.partitions[partition].next
+    messages, following = await _read(call, topic, partition, offset, limit)
+    return answer(
+        MessagesAnswer(
+            topic + DEAD_LETTER_SUFFIX,
+            partition,
+            messages,
+            following,
+            0,
+            end,
+        )
+    )
+
+
+async def read_topic(call: Call) -> web.Response:
+    """GET /topics/{topic}.dlq/messages: from the beginning, by partition and offset."""
+    topic, limit = _source(call), _limit(call)
+    count = len((await call.broker.topic(topic)).partitions)
+    found: list[MessageView] = []
+    reached: dict[str, int] = {}
+    starts = _starts(call, count)
+    for partition in range(count):
+        start = reached[str(partition)] = starts.get(partition, 0)
+        if len(found) < limit:
+            messages, following = await _read(call, topic, partition, start, limit - len(found))
+            found += messages
+            reached[str(partition)] = following
+    return answer(TopicMessagesAnswer(topic + DEAD_LETTER_SUFFIX, found, reached))
+
+
+async def _read(
+    call: Call, topic: str, partition: int, offset: int, limit: int
+) -> tuple[list[MessageView], int]:
+    """Dead letters at and after the offset, and the offset to go on at."""
+    group = await _group(call, topic)
+    if group is None:
+        return [], offset
+    after = (partition, offset - 1) if offset else None
+    which = DeadFilter(partition=partition)
+    page = await call.broker.dead_letters(group, topic, which, after=after, limit=limit)
+    views = list(map(_view, page.messages))
+    return views, views[-1].offset + 1 if views else offset
+
+
+async def _group(call: Call, topic: str) -> str | None:
+    """The group that is asked for, or the only one there is. Raises GroupRequired."""
+    asked = call.query.get("group")
+    if asked:
+        return validate_group_name(asked)
+    groups = sorted(await call.broker.dead_groups(topic))
+    if len(groups) > 1:
+        raise GroupRequired(groups=groups)
+    return groups[0] if groups else None
+
+
+def _view(letter: DeadMessage) -> MessageView:
+    message = letter.message
+    texts = texts_of(message)
+    headers = dict(texts.headers or {})
+    headers[ID_HEADER] = f"{message.topic}:{message.partition}:{message.offset}"
+    headers[GROUP_HEADER] = letter.group
+    headers[REASON_HEADER] = letter.reason
+    headers[ATTEMPTS_HEADER] = str(letter.attempts)
+    headers[DIED_HEADER] = format_time(letter.died_ms)
+    return MessageView(
+        offset=message.offset,
+        timestamp=format_time(message.time_ms),
+        value=texts.value,
+        priority=lane_name(message.lane),
+        key=texts.key,
+        headers=headers,
+        message_id=message.message_id,
+        value_encoding=texts.value_encoding,
+        key_encoding=texts.key_encoding,
+        header_encodings=texts.header_encodings,
+        partition=message.partition,
+    )
+
+
+def _source(call: Call) -> str:
+    return validate_topic_name(call.params["topic"].removesuffix(DEAD_LETTER_SUFFIX))
+
+
+def _limit(call: Call) -> int:
+    limits = call.limits
+    return call.query_int("limit", limits.read_records_default, 1, limits.read_records_max)
+
+
+def _start(call: Call) -> int:
+    text = call.query.get("offset", "")
+    if text in ("", "earliest"):
+        return 0
+    if not _OFFSET.fullmatch(text) or int(text) > OFFSET_MAX:
+        raise BadRequest(f"offset: {text[:40]!r} is not a number from 0, or earliest")
+    return int(text)
+
+
+def _starts(call: Call, partitions: int) -> dict[int, int]:
+    """`0:12,1:7`, as an earlier answer's next_offsets had it."""
+    starts: dict[int, int] = {}
+    for part in filter(None, call.query.get("offsets", "").split(",")):
+        partition, _, offset = part.partition(":")
+        known = _OFFSET.fullmatch(partition) and _OFFSET.fullmatch(offset)
+        if not known or int(partition) >= partitions or int(offset) > OFFSET_MAX:
+            raise BadRequest(f"offsets: {part[:40]!r} is not partition:offset")
+        starts[int(partition)] = int(offset)
+    return starts

@@ -98,6 +98,13 @@ class ClusterHost:
         reached = sum(self.is_present(node) for node in self.voters)
         return reached * 2 > len(self.voters)
 
+    def led_time_ms(self) -> int | None:
+        """Log time now, where this node leads the cluster group and has applied all before it."""
+        group = self.group
+        if group is None or not group.is_ready_leader:
+            return None
+        return group.log_time_ms()
+
     def is_present(self, node: NodeId) -> bool:
         """Whether this is us, or a connected peer with the data directory it is known by."""
         return self.standing(node) is Standing.UP

@@ -26,7 +26,6 @@ from goqueue.wire.errors import (
     OutOfOrder,
     Timeout,
     TopicExists,
-    Unavailable,
     UnknownPartition,
     UnknownTopic,
 )
@@ -51,9 +50,11 @@ from node.http.broker import (
 from node.partition import PartitionHost
 from node.partition_service import PartitionService
 from node.producer_flights import ProducersInFlight
+from node.queue_broker import QueueBrokerNode, QueueParts
 from node.replicas import Replicas
 from node.status import NodeStatus
 from node.sync import TopicSync
+from node.topic_finder import TopicFinder
 from node.trace import trace_from_answer, trace_message
 
 READ_DEADLINE_S = 10.0
@@ -66,7 +67,7 @@ LED_DEADLINE_S = 10.0
 LED_POLL_S = 0.01
 
 
-class NodeBroker:
+class NodeBroker(QueueBrokerNode):
     """Implements `node.http.broker.Broker`. Loop thread only."""
 
     def __init__(
@@ -81,7 +82,10 @@ class NodeBroker:
         sync: TopicSync,
         status: NodeStatus,
         rng: random.Random,
+        finder: TopicFinder,
+        queue: QueueParts,
     ) -> None:
+        super().__init__(finder, queue)
         self._config = config
         self._cluster = cluster
         self._replicas = replicas
@@ -213,11 +217,12 @@ class NodeBroker:
         max_bytes: int,
         wait_s: float,
         to_time_ms: int | None = None,
+        visible: bool = False,
     ) -> Slice:
         group = await self._group(topic, partition)
         max_bytes = min(max_bytes, self._config.limits.read_bytes)
         request = rpc.ReadRequest(
-            group.pack(), offset, max_records, max_bytes, round(wait_s * 1000), to_time_ms
+            group.pack(), offset, max_records, max_bytes, round(wait_s * 1000), to_time_ms, visible
         )
         host = self._replicas.find(group)
         if host is not None and not host.is_leader:
@@ -343,17 +348,7 @@ class NodeBroker:
         }
 
     async def _topic(self, name: str) -> Topic:
-        """A topic; where none of this name is known here, this node first catches up, because
-        another one may just have created it. Raises `UnknownTopic`, or `Unavailable` where nobody
-        can say: a cluster that this node doesn't reach may well have the topic."""
-        found = self._cluster.state.topics.get(name)
-        if found is not None:
-            return found
-        is_current = await self._cluster.refresh()
-        if not is_current and name not in self._cluster.state.topics:
-            problem = self._cluster.not_ready() or "the cluster group's leader does not answer"
-            raise Unavailable(f"topic {name} is not known here: {problem}", topic=name)
-        return self._cluster.topic(name)
+        return await self._finder.find(name)
 
     async def _group(self, topic: str, partition: int) -> GroupId:
         found = await self._topic(topic)

@@ -82,7 +82,9 @@ class PartitionService:
             size -= sum(len(stored.batch) for stored in found.batches)
             offset = found.next_offset
             if not found.batches or records <= 0 or size <= 0 or offset >= found.end_offset:
-                return Slice(batches, offset, found.log_start, found.end_offset)
+                first = batches[0].base_offset if batches else offset
+                seen = host.visibility(first, offset) if request.visible else None
+                return Slice(batches, offset, found.log_start, found.end_offset, seen)
             await asyncio.sleep(0)
 
     async def offset_at(self, group: GroupId, time_ms: int) -> Offset:
@@ -109,6 +111,19 @@ class PartitionService:
         host = self._host(group)
         await self._confirm(host)
         return trace_message(host, offset)
+
+    def leading(self, group: GroupId) -> PartitionHost:
+        """The partition's replica here, which leads as far as it knows. Raises `NotLeader`."""
+        host = self._host(group)
+        self._require_leader(host)
+        return host
+
+    async def confirmed(self, group: GroupId) -> PartitionHost:
+        """The partition's replica here once it is known to lead: what it has applied then is no
+        older than the question. Raises `NotLeader`."""
+        host = self._host(group)
+        await self._confirm(host)
+        return host
 
     # for peers
 

@@ -13,7 +13,7 @@ import msgspec
 
 from goqueue.wire.errors import BadRequest
 from goqueue.wire.types import GROUP_ID_BYTES, GroupId, Offset
-from node.http.broker import AppendResult, Slice, StoredBatch
+from node.http.broker import AppendResult, Slice, StoredBatch, Visibility
 
 APPEND = "append"
 READ = "read"
@@ -49,18 +49,21 @@ class ReadRequest(GroupRequest, array_like=True, frozen=True):
     max_bytes: int
     wait_ms: int
     to_time_ms: int | None
+    visible: bool = False
 
     def packed_groups(self) -> Sequence[bytes]:
         return (self.group,)
 
 
 class SliceAnswer(msgspec.Struct, array_like=True, frozen=True):
-    """`Slice` on the wire: batches as (base offset, log time, bytes)."""
+    """`Slice` on the wire: batches as (base offset, log time, bytes), visibility as (log time, ttl,
+    withdrawn offsets)."""
 
     batches: Sequence[tuple[int, int, bytes]]
     next_offset: int
     log_start: int
     end_offset: int
+    visibility: tuple[int, int, Sequence[int]] | None = None
 
 
 class OffsetRequest(GroupRequest, array_like=True, frozen=True):
@@ -164,7 +167,16 @@ def encode_slice(slice_: Slice) -> bytes:
         (stored.base_offset, stored.time_ms, cast(bytes, stored.batch))  # msgpack takes views too
         for stored in slice_.batches
     ]
-    return encode(SliceAnswer(batches, slice_.next_offset, slice_.log_start, slice_.end_offset))
+    seen = slice_.visibility
+    return encode(
+        SliceAnswer(
+            batches,
+            slice_.next_offset,
+            slice_.log_start,
+            slice_.end_offset,
+            None if seen is None else (seen.time_ms, seen.ttl_ms, seen.withdrawn),
+        )
+    )
 
 
 def decode_slice(payload: bytes) -> Slice:
@@ -174,6 +186,7 @@ def decode_slice(payload: bytes) -> Slice:
         Offset(answer.next_offset),
         Offset(answer.log_start),
         Offset(answer.end_offset),
+        None if answer.visibility is None else Visibility(*answer.visibility),
     )
 
 

@@ -72,18 +72,32 @@ class StoredBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class Visibility:
+    """What a reader who wants visible messages only must know beside the stored batches."""
+
+    time_ms: int
+    """Log time at the replica that answers, by which messages are due or have expired."""
+    ttl_ms: int = 0
+    """How long messages live that say nothing of it; 0 for ever."""
+    withdrawn: Sequence[int] = ()
+    """Offsets in the slice that were cancelled or have expired."""
+
+
+@dataclass(frozen=True, slots=True)
 class Slice:
     """Whole stored batches, in order, that cover what was asked for.
 
     The first batch may begin below the asked offset and the last may reach past `max_records`: the
     front cuts rows. `next_offset` is the offset after the last batch, or the first offset from
     which reading goes on when there are none. Only applied (committed) entries are ever here.
+    `visibility` is given where it was asked for.
     """
 
     batches: Sequence[StoredBatch]
     next_offset: Offset
     log_start: Offset
     end_offset: Offset
+    visibility: Visibility | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,12 +276,14 @@ class Broker(QueueBroker, Protocol):
         max_bytes: int,
         wait_s: float,
         to_time_ms: int | None = None,
+        visible: bool = False,
     ) -> Slice:
         """Stored batches from `offset` on; at least one batch if any is there, however large.
 
         With nothing at `offset` yet, waits up to `wait_s` for an append. An offset below the log
         start is served from the log start on. One beyond the end raises `OffsetOutOfRange`.
         `to_time_ms`: only entries with log time below it; a batch at or after it ends the wait.
+        `visible` asks for the slice's `visibility`; the batches are the same.
         """
         ...
 

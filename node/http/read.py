@@ -1,7 +1,7 @@
 """Reading: by offset, by time, by message id; with a long poll, in JSON or in stored batches.
 
 `next_offset` is always where reading goes on: it never passes a message that was not in an answer
-and lies in what was asked for.
+and lies in what was asked for. What `visible` makes of that is told in `node.http.visible`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
+from msgspec import UNSET, UnsetType
 
 from goqueue.wire.batch import BATCH_MEDIA_TYPE
 from goqueue.wire.errors import (
@@ -28,14 +29,30 @@ from node.http import batches
 from node.http.body import off_loop
 from node.http.broker import Slice
 from node.http.call import Call, answer
+from node.http.long_poll import long_poll
 from node.http.render import MessageView, cut_slice, render
 from node.http.times import format_time, parse_time_ms
+from node.http.visible import Seen, see
 
+LOOK_AGAIN_S = 1.0
+"""A visible read that waits for a delayed message may learn that it was cancelled."""
 _OFFSET = re.compile(r"\d{1,19}", re.ASCII)
 
 
+class PendingView(msgspec.Struct, omit_defaults=True):
+    """A message that is not due, and that a visible read has passed."""
+
+    offset: int
+    deliver_at: str
+    partition: int | None = None
+
+
 class MessagesAnswer(msgspec.Struct):
-    """Messages of one partition and where reading goes on."""
+    """Messages of one partition and where reading goes on.
+
+    Of visible reads: `blocked_until` is when the message at `next_offset` is due, `pending` names
+    the messages that were passed.
+    """
 
     topic: str
     partition: int
@@ -43,14 +60,21 @@ class MessagesAnswer(msgspec.Struct):
     next_offset: int
     log_start: int
     end_offset: int
+    blocked_until: str | UnsetType = UNSET
+    pending: list[PendingView] | UnsetType = UNSET
 
 
 class TopicMessagesAnswer(msgspec.Struct):
-    """Messages of all partitions in the order of their log times; continue with `offsets`."""
+    """Messages of all partitions in the order of their log times; continue with `offsets`.
+
+    Of visible reads, `blocked_until` names the partitions whose next message is not due.
+    """
 
     topic: str
     messages: list[MessageView]
     next_offsets: dict[str, int]
+    blocked_until: dict[str, str] | UnsetType = UNSET
+    pending: list[PendingView] | UnsetType = UNSET
 
 
 class TimelineEvent(msgspec.Struct):
@@ -81,6 +105,14 @@ class _Window:
     to_ms: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """Which messages are wanted: `visible` ones only; beyond those that are not due or not."""
+
+    visible: bool
+    skip_pending: bool
+
+
 async def read(call: Call) -> web.Response:
     """GET /topics/{topic}/partitions/{partition}/messages, as JSON or as record batches."""
     topic, partition = call.topic(), call.partition()
@@ -90,12 +122,21 @@ async def read(call: Call) -> web.Response:
     bound = limits.read_batch_records_max if binary else limits.read_records_max
     limit = call.query_int("limit", bound if binary else limits.read_records_default, 1, bound)
     bytes_max = call.query_int("max_bytes", limits.read_bytes_max, 1, limits.read_bytes_max)
+    shown = _shown(call)
+    if binary and shown.visible:
+        raise BadRequest("stored batches are whole: visible reads are in JSON")
     offset = await _start(call, topic, partition, window)
-    found = await _read(call, topic, partition, offset, limit, bytes_max, window)
-    if binary:
-        return batches.slice_answer(found)
-    size = sum(len(stored.batch) for stored in found.batches)
-    return await off_loop(size, _answer, topic, partition, found, offset, limit, bytes_max)
+    end_s = asyncio.get_running_loop().time() + call.query_wait_s()
+    while True:
+        found = await _read(call, topic, partition, offset, limit, bytes_max, window, shown)
+        if binary:
+            return batches.slice_answer(found)
+        size = sum(len(stored.batch) for stored in found.batches)
+        seen = await off_loop(
+            size, see, found, offset, limit, bytes_max, skip_pending=shown.skip_pending
+        )
+        if not await _wait_until_due(call, found, seen, offset, end_s):
+            return _answer(topic, partition, found, seen, shown)
 
 
 async def read_topic(call: Call) -> web.Response:
@@ -107,6 +148,7 @@ async def read_topic(call: Call) -> web.Response:
     count = await call.readable_partition_count(topic)
     starts = _starts(call.query.get("offsets", ""), count)
     bytes_max = limits.read_bytes_max // count + 1
+    shown = _shown(call)
 
     async def fetch(partition: int) -> tuple[Offset, Slice]:
         start = starts.get(partition)
@@ -120,32 +162,47 @@ async def read_topic(call: Call) -> web.Response:
             max_bytes=bytes_max,
             wait_s=0,
             to_time_ms=window.to_ms,
+            visible=shown.visible,
         )
 
     fetched = await asyncio.gather(*map(fetch, range(count)))
     size = sum(len(stored.batch) for _, found in fetched for stored in found.batches)
-    return await off_loop(size, _merge, topic, fetched, limit, bytes_max)
+    return await off_loop(size, _merge, topic, fetched, limit, bytes_max, shown)
 
 
 def _merge(
-    topic: str, fetched: list[tuple[Offset, Slice]], limit: int, bytes_max: int
+    topic: str, fetched: list[tuple[Offset, Slice]], limit: int, bytes_max: int, shown: _Shown
 ) -> web.Response:
     """The first `limit` messages by log time; each partition goes on at its first one left out."""
     merged: list[tuple[int, int, MessageView]] = []
     reached: dict[int, int] = {}
+    blocked: dict[int, int] = {}
+    passed: list[tuple[int, int, int]] = []
     for partition, (start, found) in enumerate(fetched):
-        cuts, following = cut_slice(found, max(start, found.log_start), limit, bytes_max)
-        reached[partition] = following
-        for cut in cuts:
-            merged += ((cut.stored.time_ms, partition, view) for view in render([cut]))
+        seen = see(found, start, limit, bytes_max, skip_pending=shown.skip_pending)
+        reached[partition] = seen.following
+        merged += ((time_ms, partition, view) for time_ms, view in seen.rows)
+        passed += ((partition, offset, due_ms) for offset, due_ms in seen.pending)
+        if seen.blocked_until_ms is not None:
+            blocked[partition] = seen.blocked_until_ms
     merged.sort(key=lambda row: (row[0], row[1], row[2].offset))
     for _, partition, view in merged[limit:]:
         reached[partition] = min(reached[partition], view.offset)
+        blocked.pop(partition, None)
     for _, partition, view in merged[:limit]:
         view.partition = partition
     following_offsets = {str(partition): offset for partition, offset in reached.items()}
     messages = [view for _, _, view in merged[:limit]]
-    return answer(TopicMessagesAnswer(topic, messages, following_offsets))
+    told = TopicMessagesAnswer(topic, messages, following_offsets)
+    if shown.visible:
+        told.blocked_until = {str(number): format_time(at) for number, at in blocked.items()}
+    if shown.skip_pending:
+        told.pending = [
+            PendingView(offset, format_time(due_ms), partition)
+            for partition, offset, due_ms in passed
+            if offset < reached[partition]
+        ]
+    return answer(told)
 
 
 async def message(call: Call) -> web.Response:
@@ -188,13 +245,38 @@ async def timeline(call: Call) -> web.Response:
     )
 
 
-def _answer(
-    topic: str, partition: int, found: Slice, offset: Offset, limit: int, bytes_max: int
-) -> web.Response:
-    cuts, following = cut_slice(found, max(offset, found.log_start), limit, bytes_max)
-    return answer(
-        MessagesAnswer(topic, partition, render(cuts), following, found.log_start, found.end_offset)
+async def _wait_until_due(
+    call: Call, found: Slice, seen: Seen, offset: Offset, end_s: float
+) -> bool:
+    """Wait, as far as the caller has the time, where nothing is there but a delayed message; True
+    if looking again may find it due."""
+    visibility, stopping = found.visibility, call.shared.stopping
+    left_s = end_s - asyncio.get_running_loop().time()
+    is_stuck = seen.blocked_until_ms is not None and seen.following <= max(offset, found.log_start)
+    if visibility is None or not is_stuck or left_s <= 0 or stopping.is_set():
+        return False
+    assert seen.blocked_until_ms is not None
+    due_s = (seen.blocked_until_ms - visibility.time_ms + 1) / 1000
+    slept = await long_poll(call, asyncio.sleep(min(due_s, left_s, LOOK_AGAIN_S), result=True))
+    return slept is True
+
+
+def _answer(topic: str, partition: int, found: Slice, seen: Seen, shown: _Shown) -> web.Response:
+    told = MessagesAnswer(
+        topic, partition, seen.views, seen.following, found.log_start, found.end_offset
     )
+    if seen.blocked_until_ms is not None:
+        told.blocked_until = format_time(seen.blocked_until_ms)
+    if shown.skip_pending:
+        told.pending = [PendingView(at, format_time(due_ms)) for at, due_ms in seen.pending]
+    return answer(told)
+
+
+def _shown(call: Call) -> _Shown:
+    visible, skip_pending = call.query_flag("visible"), call.query_flag("skip_pending")
+    if skip_pending and not visible:
+        raise BadRequest("skip_pending goes with visible=true: all messages are shown without it")
+    return _Shown(visible, skip_pending)
 
 
 def _window(call: Call) -> _Window:
@@ -239,6 +321,7 @@ async def _read(
     limit: int,
     bytes_max: int,
     window: _Window,
+    shown: _Shown,
 ) -> Slice:
     """One read; a long poll waits, but not past the front's own stop."""
     broker, stopping = call.broker, call.shared.stopping
@@ -253,6 +336,7 @@ async def _read(
             max_bytes=bytes_max,
             wait_s=wait_s,
             to_time_ms=window.to_ms,
+            visible=shown.visible,
         )
 
     found = await read(0)

@@ -6,12 +6,20 @@ CRoaring through pyroaring.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import compress, islice
+from collections.abc import Iterable, Sequence
+from itertools import compress
 
 from pyroaring import BitMap64
 
-__all__ = ["BitMap64", "canonical", "first_missing", "lane_rows", "remove_below", "span", "take"]
+__all__ = [
+    "BitMap64",
+    "canonical",
+    "first_missing",
+    "lane_rows",
+    "remove_below",
+    "span",
+    "stored_only",
+]
 
 _MASKS = [bytes(lane == cell for cell in range(256)) for lane in range(256)]
 
@@ -24,9 +32,11 @@ def span(first: int, end: int) -> BitMap64:
     return found
 
 
-def take(bitmap: BitMap64, count: int) -> list[int]:
-    """The lowest offsets."""
-    return list(islice(bitmap, count))
+def stored_only(offsets: Sequence[int], end: int) -> Sequence[int]:
+    """Those below the end: what an entry asks may be any number."""
+    if offsets and (min(offsets) < 0 or max(offsets) >= end):
+        return [offset for offset in offsets if 0 <= offset < end]
+    return offsets
 
 
 def remove_below(bitmap: BitMap64, offset: int) -> None:

@@ -8,6 +8,9 @@ HOUR_MS = 3600 * 1000
 DAY_MS = 24 * HOUR_MS
 VISIBILITY_MS_MAX = 12 * HOUR_MS
 LANES_COUNT = 5
+HALT_WINDOW_MAX = 1000
+FAR_MS = 1 << 42
+"""Longer than any duration that means anything: with it, times stay far from overflowing."""
 
 
 class QueueConfig(msgspec.Struct, array_like=True, frozen=True):
@@ -58,3 +61,31 @@ class GroupConfig(msgspec.Struct, array_like=True, frozen=True):
     """Leases of the group in one partition."""
     dead_max: int = 100_000
     """Dead letters of the group in one partition; at the bound it halts."""
+
+
+def bounded(number: int, least: int, most: int) -> int:
+    """The number, or the bound that it is beyond."""
+    return min(max(number, least), most)
+
+
+def sound_queue(config: QueueConfig) -> QueueConfig:
+    """The settings, each within what a replica can obey: an entry never fails on one."""
+    return msgspec.structs.replace(
+        config,
+        retention_ms=bounded(config.retention_ms, -1, FAR_MS),
+        ttl_ms=bounded(config.ttl_ms, 0, FAR_MS),
+        dead_retention_ms=bounded(config.dead_retention_ms, -1, FAR_MS),
+    )
+
+
+def sound_group(config: GroupConfig) -> GroupConfig:
+    """The same of a group."""
+    return msgspec.structs.replace(
+        config,
+        visibility_ms=bounded(config.visibility_ms, 0, VISIBILITY_MS_MAX),
+        lane_max_wait_ms=bounded(config.lane_max_wait_ms, 0, FAR_MS),
+        lane_share=max(config.lane_share, 1),
+        backoff_ms=bounded(config.backoff_ms, 0, FAR_MS),
+        backoff_ms_max=bounded(config.backoff_ms_max, 0, FAR_MS),
+        halt_window=bounded(config.halt_window, 1, HALT_WINDOW_MAX),
+    )

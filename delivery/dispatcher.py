@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from delivery.config import GroupConfig, QueueConfig
+from delivery.config import GroupConfig, QueueConfig, sound_queue
 from delivery.group import GroupState
 from delivery.ops import (
     RELEASE,
@@ -111,7 +111,7 @@ class Dispatcher(Generic[T]):
 
     def configure(self, config: QueueConfig) -> None:
         """The partition's settings, to be put into the log where they differ from it."""
-        self._config = config
+        self._config = sound_queue(config)
 
     def open_group(
         self, id: int, name: str, version: int, config: GroupConfig, offset: int

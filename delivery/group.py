@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
+from collections.abc import Sequence
 
-from delivery.bitmaps import BitMap64, remove_below, span
-from delivery.config import GroupConfig
+import msgspec
+
+from delivery.bitmaps import BitMap64, remove_below, span, stored_only
+from delivery.config import FAR_MS, VISIBILITY_MS_MAX, GroupConfig, bounded, sound_group
 from delivery.failures import DeadLetter, Failures
 from delivery.group_messages import GroupMessages
 from delivery.key_order import KeyOrder
-from delivery.keys import key_hash
+from delivery.keys import NO_KEY, key_hash
 from delivery.lanes import ReadyLanes
 from delivery.leases import Leases
 from delivery.ops import (
@@ -47,13 +50,13 @@ class GroupState(GroupMessages):
 
     def deliver(self, op: Delivered, delivery: int, now_ms: int) -> Granted:
         """Lease what of it is ready; the rest is left out."""
-        deadline_ms = now_ms + op.visibility_ms
+        deadline_ms = now_ms + bounded(op.visibility_ms, 0, VISIBILITY_MS_MAX)
         if self.halted:
             return Granted(delivery, deadline_ms, [])
         self.look()
         room = self.config.in_flight_max - len(self.leases)
-        taken = self.ready.take(BitMap64(op.offsets[: max(0, room)]))
-        granted = op.offsets
+        granted = stored_only(op.offsets[: max(0, room)], self._stored.next_offset)
+        taken = self.ready.take(BitMap64(granted))
         if len(taken) < len(granted):
             granted = list(dict.fromkeys(filter(taken.__contains__, granted)))
         if not granted:
@@ -66,7 +69,7 @@ class GroupState(GroupMessages):
             self.tally.redelivered += sum(map(bool, map(self.failures.count, granted)))
         return Granted(delivery, deadline_ms, self.grants(granted))
 
-    def grants(self, offsets: list[int]) -> list[Grant]:
+    def grants(self, offsets: Sequence[int]) -> list[Grant]:
         """What is told of deliveries."""
         failures, redrives = self.failures, self.redrives
         if not failures and not redrives:
@@ -113,7 +116,7 @@ class GroupState(GroupMessages):
     def commit(self, offset: int) -> CountResult:
         """Settle everything below the offset, in flight or not."""
         self.look()
-        offset = min(offset, self._stored.next_offset)
+        offset = bounded(offset, 0, self._stored.next_offset)
         gone = self._drop_below(offset)
         self.tally.acked += len(gone)
         self.base = max(self.base, offset)
@@ -130,7 +133,7 @@ class GroupState(GroupMessages):
             self.order = KeyOrder(parked=parked)
             for found in parked.values():
                 found.head = None
-        self.base = self.floor = self.seen = min(offset, stored.next_offset)
+        self.base = self.floor = self.seen = bounded(offset, 0, stored.next_offset)
         self.done = BitMap64(stored.withdrawn) | BitMap64(self.dead)
         remove_below(self.done, self.floor)
         self.redrives = {o: n for o, n in self.redrives.items() if o in self.dead}
@@ -169,7 +172,7 @@ class GroupState(GroupMessages):
 
     def park(self, key: bytes) -> CountResult:
         """Withhold a key; what of it is in flight stays so until it is settled."""
-        if self.order is None:
+        if self.order is None or key_hash(key) == NO_KEY:
             return CountResult(0)
         self.look()
         hashed = key_hash(key)
@@ -199,6 +202,7 @@ class GroupState(GroupMessages):
     def configure(self, version: int, config: GroupConfig) -> None:
         """Newer settings; how a group is ordered does not change in its life."""
         self.version = version
+        config = msgspec.structs.replace(sound_group(config), ordering=self.config.ordering)
         if config.halt_window != self.config.halt_window:
             self.outcomes = deque(self.outcomes, maxlen=config.halt_window)
         self.config = config
@@ -265,6 +269,8 @@ class GroupState(GroupMessages):
         lease = self.leases.get(offset)
         if lease is not None and lease.delivery == delivery:
             return None
+        if lease is None and not 0 <= offset < self._stored.next_offset:
+            return _REFUSED[NOT_FOUND]
         if lease is not None or offset in self.waiting or offset in self.ready:
             return _REFUSED[LEASE_EXPIRED]
         if self._is_parked(offset) and self.failures.last_reason(offset):
@@ -294,7 +300,7 @@ class GroupState(GroupMessages):
 
     def _extend(self, op: Settled, delivery: int, offsets: list[int], now_ms: int) -> list[Settle]:
         settles: list[Settle] = []
-        deadline_ms = now_ms + op.visibility_ms
+        deadline_ms = now_ms + bounded(op.visibility_ms, 0, VISIBILITY_MS_MAX)
         moved: list[int] = []
         member = ""
         for offset in offsets:
@@ -358,7 +364,7 @@ class GroupState(GroupMessages):
 
     def _come_back(self, offset: int, now_ms: int, delay_ms: int, to_back: bool) -> None:
         if delay_ms > 0:
-            due_ms = now_ms + delay_ms
+            due_ms = now_ms + min(delay_ms, FAR_MS)
             self.waiting[offset] = (due_ms, to_back)
             heapq.heappush(self.wakes, (due_ms, offset))
         elif to_back:

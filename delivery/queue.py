@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from delivery.bitmaps import BitMap64, lane_rows, remove_below, span
+from delivery.bitmaps import BitMap64, lane_rows, remove_below, span, stored_only
 from delivery.columns import stored_batch, stored_lanes
-from delivery.config import LANES_COUNT, QueueConfig
+from delivery.config import LANES_COUNT, QueueConfig, bounded, sound_group, sound_queue
 from delivery.due import DueTimes
 from delivery.group import GroupState
 from delivery.keys import KeyHashes
@@ -223,7 +223,7 @@ class QueueState:
         return self.groups.get(op.group)
 
     def _configure(self, op: Configure, _index: int, _time_ms: int) -> Result:
-        self.config = op.config
+        self.config = sound_queue(op.config)
         return None
 
     def _open(self, op: OpenGroup, _index: int, time_ms: int) -> Result:
@@ -236,9 +236,9 @@ class QueueState:
             if other.id > op.group:
                 return None
             del self.groups[other.id]
-        base = min(op.offset, self.next_offset)
+        base = bounded(op.offset, 0, self.next_offset)
         self.groups[op.group] = GroupState(
-            op.group, op.name, op.version, op.config, base, time_ms, self
+            op.group, op.name, op.version, sound_group(op.config), base, time_ms, self
         )
         return None
 
@@ -251,7 +251,8 @@ class QueueState:
 
     def _cancel(self, op: Cancelled, _index: int, _time_ms: int) -> Result:
         codes = [self._cancel_code(offset) for offset in op.offsets]
-        gone = BitMap64(o for o in op.offsets if o in self.hidden)
+        offsets = stored_only(op.offsets, self.next_offset)
+        gone = BitMap64(o for o in offsets if o in self.hidden)
         if gone:
             for group in self.groups.values():
                 group.look()
@@ -264,6 +265,8 @@ class QueueState:
         return CodesResult(codes)
 
     def _cancel_code(self, offset: int) -> int:
+        if not 0 <= offset < self.next_offset:
+            return NOT_FOUND
         if offset in self.hidden or offset in self.cancelled:
             return OK
         return TOO_LATE if offset in self.delayed_ever else NOT_FOUND

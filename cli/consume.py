@@ -1,10 +1,10 @@
-"""`goqueue-cli consume`: read messages by offset or by time, once or for ever."""
+"""`goqueue-cli consume`: read messages by offset or by time, or take those of a group."""
 
 from __future__ import annotations
 
 import base64
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Annotated
@@ -12,10 +12,11 @@ from typing import Annotated
 import typer
 
 from cli.errors import EXIT_USAGE, CliError
-from cli.options import command
+from cli.options import command, span
 from cli.output import Column, Row
 from cli.reading import Reader, Span
 from cli.session import Json, Session
+from cli.taking import Taking, take
 from goqueue.errors import UnknownPartition
 from goqueue.http import join
 
@@ -28,7 +29,56 @@ MESSAGE_COLUMNS = (
     Column("PRIORITY", "priority"),
     Column("HEADERS", "headers", wide=True),
 )
+HELD_COLUMNS = (
+    *MESSAGE_COLUMNS,
+    Column("ATTEMPT", "attempt"),
+    Column("RECEIPT", "receipt", whole=True),
+)
+HELD_LIMIT = 10
+PANEL = "Working a queue"
 NO_END = -1
+
+FromTime = Annotated[
+    str | None, typer.Option(help="Start at this time: RFC 3339, or ms since 1970.")
+]
+ToTime = Annotated[
+    str | None, typer.Option(help="End before this time: RFC 3339, or ms since 1970.")
+]
+Limit = Annotated[
+    int | None,
+    typer.Option("--limit", "-n", "--max-messages", min=1, help="At most this many messages."),
+]
+Group = Annotated[
+    str | None,
+    typer.Option("--group", "-g", help="Take this group's messages.", rich_help_panel=PANEL),
+]
+Ack = Annotated[
+    bool | None,
+    typer.Option(
+        "--ack/--no-ack",
+        help="Ack what was printed (the default), or hold it and print receipts.",
+        rich_help_panel=PANEL,
+    ),
+]
+Visibility = Annotated[
+    str | None,
+    typer.Option(
+        help="How long a message that isn't acked is held, as 2m (the group's).",
+        rich_help_panel=PANEL,
+    ),
+]
+FromBeginning = Annotated[
+    bool, typer.Option("--from-beginning", help="Start at the oldest message (the default).")
+]
+FromLatest = Annotated[
+    bool, typer.Option("--from-latest", help="Start after the newest; use with --follow.")
+]
+Raw = Annotated[
+    bool, typer.Option("--value-only", "--raw", help="Print values only, byte for byte.")
+]
+Follow = Annotated[
+    bool, typer.Option("--follow", "-f", help="Go on with new messages until Ctrl-C.")
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +89,10 @@ class Start:
     from_beginning: bool
     from_latest: bool
     from_time: str | None
+
+    @property
+    def is_given(self) -> bool:
+        return self != Start(None, False, False, None)
 
     def check(self) -> None:
         given = [
@@ -62,27 +116,16 @@ async def consume(
         int | None, typer.Option("--partition", "-p", min=0, help="Only this one.")
     ] = None,
     offset: Annotated[int | None, typer.Option(min=0, help="Start at this offset.")] = None,
-    from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="Start at the oldest message (the default).")
-    ] = False,
-    from_latest: Annotated[
-        bool, typer.Option("--from-latest", help="Start after the newest; use with --follow.")
-    ] = False,
-    from_time: Annotated[
-        str | None, typer.Option(help="Start at this time: RFC 3339, or ms since 1970.")
-    ] = None,
-    to_time: Annotated[
-        str | None, typer.Option(help="End before this time: RFC 3339, or ms since 1970.")
-    ] = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, help="At most this many messages.")
-    ] = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with new messages until Ctrl-C.")
-    ] = False,
-    raw: Annotated[
-        bool, typer.Option("--value-only", "--raw", help="Print values only, byte for byte.")
-    ] = False,
+    from_beginning: FromBeginning = False,
+    from_latest: FromLatest = False,
+    from_time: FromTime = None,
+    to_time: ToTime = None,
+    limit: Limit = None,
+    follow: Follow = False,
+    raw: Raw = False,
+    group: Group = None,
+    ack: Ack = None,
+    visibility: Visibility = None,
 ) -> None:
     """Read messages; without --follow, up to where the topic ended when the command began.
 
@@ -90,9 +133,28 @@ async def consume(
     each partition's own order is kept. In a pipe every message is a JSON line, which `produce`
     takes back. --follow prints `OFFSET [KEY]: VALUE` on a terminal, with `PARTITION:` in front
     when there are several.
+
+    With --group messages are taken, as a worker would: those that are ready, in the group's own
+    order. Each is acked once it was printed; with --no-ack (at most 10, unless -n or --follow
+    says otherwise) it comes again, unless `ack RECEIPT` says that it is done.
     """
     start = Start(offset, from_beginning, from_latest, from_time)
     start.check()
+    if group is not None:
+        if start.is_given or to_time is not None:
+            raise CliError(
+                "a group goes on where it was: drop --offset, --from-... and --to-time",
+                hint="`goqueue-cli group seek` moves a group",
+                exit_code=EXIT_USAGE,
+            )
+        acks = ack is not False
+        bound = limit if limit is not None or acks or follow else HELD_LIMIT
+        held = None if visibility is None else span("--visibility", visibility)
+        taking = Taking(group, topic, partition, bound, held, acks, follow)
+        await _take(session, taking, raw=raw)
+        return
+    if ack is not None or visibility is not None:
+        raise CliError("--ack, --no-ack and --visibility need --group", exit_code=EXIT_USAGE)
     if follow and to_time is not None:
         raise CliError("--follow has no end: drop --to-time", exit_code=EXIT_USAGE)
     async with session:
@@ -107,6 +169,16 @@ async def consume(
                     break
     if not show.count and session.output.is_table and not raw and not follow:
         session.output.line("No messages.")
+
+
+async def _take(session: Session, taking: Taking, *, raw: bool) -> None:
+    columns = MESSAGE_COLUMNS if taking.ack else HELD_COLUMNS
+    show = Printer(session, raw=raw, follow=taking.follow and taking.ack, several=True)
+    show.columns = columns
+    async with session:
+        count = await take(session, taking, show.messages)
+    if not count and session.output.is_table and not raw:
+        session.output.line("No messages are ready.")
 
 
 async def _all(reader: Reader, spans: list[Span], follow: bool) -> AsyncGenerator[list[Json], None]:
@@ -156,6 +228,7 @@ class Printer:
 
     def __init__(self, session: Session, *, raw: bool, follow: bool, several: bool) -> None:
         self.count = 0
+        self.columns: Sequence[Column] = MESSAGE_COLUMNS
         self._output = session.output
         self._raw = raw
         self._lines = follow and session.output.is_table
@@ -172,7 +245,7 @@ class Printer:
                 self._output.line(follow_line(message, several=self._several))
         else:
             rows: list[Row] = list(messages)
-            self._output.stream_rows(MESSAGE_COLUMNS, rows)
+            self._output.stream_rows(self.columns, rows)
 
 
 def value_bytes(message: Json) -> bytes:

@@ -164,8 +164,7 @@ def parse(line: bytes) -> Message:
 def check_times(delay: Duration | None, deliver_at: Time | None, ttl: Duration | None) -> None:
     """Raises `CliError` where a message can't have these."""
     try:
-        to_deliver_at(delay, deliver_at)
-        to_expiry(ttl)
+        to_expiry(ttl, to_deliver_at(delay, deliver_at))
     except BadRequest as error:
         raise CliError(error.message, exit_code=EXIT_USAGE) from None
 

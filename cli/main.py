@@ -4,7 +4,22 @@ from __future__ import annotations
 
 import typer
 
-from cli import cluster, config, consume, dev, produce, serve, topic, trace, version
+from cli import (
+    cluster,
+    config,
+    consume,
+    delayed,
+    dev,
+    dlq,
+    group,
+    produce,
+    schedule,
+    serve,
+    settle,
+    topic,
+    trace,
+    version,
+)
 from cli.options import ContextOption, OutputOption, ServerOption, TimeoutOption
 from cli.session import GlobalOptions
 
@@ -19,6 +34,11 @@ app = typer.Typer(
 app.add_typer(topic.app, name="topic")
 produce.register(app)
 consume.register(app)
+settle.register(app)
+app.add_typer(group.app, name="group")
+app.add_typer(dlq.app, name="dlq")
+app.add_typer(delayed.app, name="delayed")
+app.add_typer(schedule.app, name="schedule")
 trace.register(app)
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(config.app, name="config")

@@ -19,6 +19,8 @@ import typer
 from cli.errors import EXIT_INTERRUPTED, EXIT_USAGE, CliError, explain, print_report
 from cli.output import Format
 from cli.session import GlobalOptions, Session
+from goqueue.errors import BadRequest
+from goqueue.times import duration_text
 
 PANEL = "Global options"
 
@@ -115,6 +117,14 @@ def pairs(option: str, given: list[str] | None) -> tuple[tuple[str, bytes], ...]
             raise CliError(f"{option} takes NAME=VALUE, not {pair!r}", exit_code=EXIT_USAGE)
         found.append((name, value.encode()))
     return tuple(found)
+
+
+def span(option: str, text: str) -> str:
+    """A duration option as it travels. Raises `CliError`."""
+    try:
+        return duration_text(text, option)
+    except BadRequest as error:
+        raise CliError(error.message, exit_code=EXIT_USAGE) from None
 
 
 def confirm(session: Session, question: str, *, yes: bool, needs: str) -> None:

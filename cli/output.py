@@ -43,6 +43,8 @@ class Column:
     header: str
     cell: str | Callable[[Row], object]
     wide: bool = False
+    whole: bool = False
+    """Never cut."""
 
     def text(self, row: Row) -> str:
         value = row.get(self.cell) if isinstance(self.cell, str) else self.cell(row)
@@ -128,7 +130,7 @@ class Output:
 
     def _table(self, columns: Sequence[Column], rows: Sequence[Row], *, header: bool) -> None:
         shown = [column for column in columns if self.is_wide or not column.wide]
-        cells = [[self._cut(column.text(row)) for column in shown] for row in rows]
+        cells = [[self._cut(column.text(row), column.whole) for column in shown] for row in rows]
         widths = self._widths if self._widths and not header else [len(c.header) for c in shown]
         for line in cells:
             widths = [max(width, cell_len(cell)) for width, cell in zip(widths, line, strict=True)]
@@ -137,9 +139,9 @@ class Output:
             self.line(_columns([column.header for column in shown], widths), style="bold")
         self._write("".join(_columns(line, widths) + "\n" for line in cells))
 
-    def _cut(self, cell: str) -> str:
+    def _cut(self, cell: str, whole: bool) -> str:
         text = " ".join(cell.split("\n")) if "\n" in cell else cell
-        if self.is_wide or cell_len(text) <= CELL_CHARS_MAX:
+        if whole or self.is_wide or cell_len(text) <= CELL_CHARS_MAX:
             return text
         return set_cell_size(text, CELL_CHARS_MAX - 3) + "..."
 

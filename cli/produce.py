@@ -30,6 +30,19 @@ RANGE_COLUMNS = (
     Column("LAST OFFSET", "last_offset"),
 )
 
+Delay = Annotated[
+    str | None, typer.Option("--delay", "-d", help="Groups receive it so much later, as 90s.")
+]
+DeliverAt = Annotated[
+    str | None, typer.Option(help="Groups receive it from this time on: RFC 3339, or ms.")
+]
+TimeToLive = Annotated[
+    str | None, typer.Option(help="Groups receive it no longer after so much time, as 1h.")
+]
+OwnId = Annotated[
+    str | None, typer.Option(help="Its own id: published again, it is not stored again.")
+]
+
 
 @dataclass(slots=True)
 class Tally:
@@ -79,18 +92,10 @@ async def produce(
         int | None, typer.Option("--partition", "-p", min=0, help="Instead of the key's.")
     ] = None,
     priority: Annotated[str | None, typer.Option(help=f"One of {', '.join(PRIORITIES)}.")] = None,
-    delay: Annotated[
-        str | None, typer.Option("--delay", "-d", help="Groups receive it so much later, as 90s.")
-    ] = None,
-    deliver_at: Annotated[
-        str | None, typer.Option(help="Groups receive it from this time on: RFC 3339, or ms.")
-    ] = None,
-    ttl: Annotated[
-        str | None, typer.Option(help="Groups receive it no longer after so much time, as 1h.")
-    ] = None,
-    message_id: Annotated[
-        str | None, typer.Option(help="Its own id: published again, it is not stored again.")
-    ] = None,
+    delay: Delay = None,
+    deliver_at: DeliverAt = None,
+    ttl: TimeToLive = None,
+    message_id: OwnId = None,
     plain: Annotated[
         bool, typer.Option("--plain", help="Every line is a value as it stands, JSON or not.")
     ] = False,

@@ -89,7 +89,8 @@ class Published(msgspec.Struct, frozen=True, gc=False):
     """Where a message stands. It is as durable as its topic promises.
 
     `duplicate`: it had been stored before, here, by an earlier attempt or under the same message
-    id. `deliver_at_ms`: groups receive it from then on; None for at once.
+    id. `deliver_at_ms`: groups receive it from then on; None for at once, and
+    for a duplicate, whose first one's time counts.
     """
 
     topic: str

@@ -50,13 +50,16 @@ def to_deliver_at(delay: Duration | None, deliver_at: Time | None) -> int | None
     return moment_ms(deliver_at, "deliver_at")
 
 
-def to_expiry(ttl: Duration | None) -> int | None:
-    """The cell of a batch's expires-at column, relative as well. Raises BadRequest."""
+def to_expiry(ttl: Duration | None, due: int | None) -> int | None:
+    """The cell of a batch's expires-at column, relative as well, beside the deliver-at cell `due`.
+    Raises BadRequest."""
     if ttl is None:
         return None
     expiry = duration_ms(ttl, "ttl")
     if expiry == 0:
         raise BadRequest("a ttl of nothing: the message would never be received")
+    if due is not None and expiry <= due < RELATIVE_BELOW:
+        raise BadRequest("ttl: over before the delay is: the message would never be received")
     return expiry
 
 
@@ -64,14 +67,17 @@ def encode_messages(
     messages: Sequence[OutgoingMessage], now_ms: int, codec: str, level: int
 ) -> bytes:
     """One record batch of these messages, without identity."""
+    due = [to_deliver_at(message.delay, message.deliver_at) for message in messages]
     return encode_columns(
         [to_bytes(message.value) for message in messages],
         [None if message.key is None else to_bytes(message.key) for message in messages],
         timestamps_ms=now_ms,
         lanes=[to_lane(message.priority) for message in messages],
         headers=[to_headers(message.headers) for message in messages],
-        deliver_at_ms=[to_deliver_at(message.delay, message.deliver_at) for message in messages],
-        expires_at_ms=[to_expiry(message.ttl) for message in messages],
+        deliver_at_ms=due,
+        expires_at_ms=[
+            to_expiry(message.ttl, at) for message, at in zip(messages, due, strict=True)
+        ],
         message_ids=[message.message_id for message in messages],
         codec=codec,
         level=level,
@@ -106,7 +112,7 @@ def json_message(message: OutgoingMessage) -> dict[str, Any]:
     due = to_deliver_at(message.delay, message.deliver_at)
     if due is not None:
         body.update({"delay": f"{due}ms"} if due < RELATIVE_BELOW else {"deliver_at": due})
-    if (expiry := to_expiry(message.ttl)) is not None:
+    if (expiry := to_expiry(message.ttl, due)) is not None:
         body["ttl"] = f"{expiry}ms"
     return body
 

@@ -128,6 +128,7 @@ class Producer:
         """
         if self._closed:
             raise Closed("the producer is closed")
+        due = to_deliver_at(delay, deliver_at)
         message = Accepted(
             to_bytes(value),
             None if key is None else to_bytes(key),
@@ -135,8 +136,8 @@ class Producer:
             to_lane(priority),
             _now_ms(),
             message_id,
-            to_deliver_at(delay, deliver_at),
-            to_expiry(ttl),
+            due,
+            to_expiry(ttl, due),
             asyncio.get_running_loop().create_future(),
         )
         _check(message)

@@ -47,7 +47,13 @@ class BatchResult(msgspec.Struct, frozen=True):
         if rows is None or len(rows) != len(due):
             rows = [RowResult(self.offset + row, self.duplicate) for row in range(len(due))]
         return [
-            Published(topic, partition, row.offset, row.duplicate, self._due_ms(cell))
+            Published(
+                topic,
+                partition,
+                row.offset,
+                row.duplicate,
+                None if row.duplicate else self._due_ms(cell),
+            )
             for row, cell in zip(rows, due, strict=True)
         ]
 

@@ -1,0 +1,110 @@
+"""`goqueue-cli ack`, `nack`, `reject`, `extend`: settle what `consume --no-ack` received."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from cli.errors import explain, print_report
+from cli.options import command, span
+from cli.session import Json, Session
+from goqueue.errors import GoQueueError
+
+Receipts = Annotated[
+    list[str], typer.Argument(metavar="RECEIPT...", help="From `consume --group G --no-ack`.")
+]
+Reason = Annotated[
+    str | None, typer.Option("--reason", "-r", help="Why; kept with the message's history.")
+]
+
+
+async def ack(session: Session, receipts: Receipts) -> None:
+    """Say that messages are done: their group never gets them again."""
+    await _each(session, "ack", receipts, {}, lambda answer: f"Acknowledged {_id(answer)}")
+
+
+async def nack(
+    session: Session,
+    receipts: Receipts,
+    reason: Reason = None,
+    delay: Annotated[
+        str | None,
+        typer.Option("--delay", "-d", help="When it comes again, as 30s (the group's backoff)."),
+    ] = None,
+) -> None:
+    """Say that messages failed: they come again, or are dead after the group's last attempt."""
+    body = {"reason": reason, "delay": None if delay is None else span("--delay", delay)}
+
+    def text(answer: Json) -> str:
+        tries = f"attempt {answer['delivery_count']} failed"
+        if answer["state"] != "requeued":
+            return f"{_id(answer)} is {answer['state']} ({tries})"
+        when = f" from {answer['next_visible_at']} on" if answer.get("next_visible_at") else ""
+        return f"{_id(answer)} comes again{when} ({tries})"
+
+    await _each(session, "nack", receipts, body, text)
+
+
+async def reject(session: Session, receipts: Receipts, reason: Reason = None) -> None:
+    """Say that messages can't succeed: they are dead at once. `dlq list` shows them."""
+    await _each(
+        session, "reject", receipts, {"reason": reason}, lambda answer: f"{_id(answer)} is dead"
+    )
+
+
+async def extend(
+    session: Session,
+    receipts: Receipts,
+    visibility: Annotated[
+        str, typer.Option("--visibility", "-v", help="How long from now, as 2m.")
+    ],
+) -> None:
+    """Keep messages longer: nobody else gets them until this much later."""
+    body = {"timeout": span("--visibility", visibility)}
+    await _each(
+        session,
+        "visibility",
+        receipts,
+        body,
+        lambda answer: f"{_id(answer)} is held until {answer['new_deadline']}",
+    )
+
+
+async def _each(
+    session: Session,
+    verb: str,
+    receipts: list[str],
+    body: Json,
+    text: Callable[[Json], str],
+) -> None:
+    """All receipts get their turn; the first error's exit code is the command's."""
+    exit_code = 0
+    async with session:
+        for receipt in receipts:
+            given = {name: value for name, value in body.items() if value is not None}
+            try:
+                answer = await session.request(
+                    "POST", f"/v1/messages/{verb}", body={"receipt_handle": receipt, **given}
+                )
+            except GoQueueError as error:
+                if len(receipts) == 1:
+                    raise
+                report = explain(error)
+                assert report is not None
+                print_report(report)
+                exit_code = exit_code or report.exit_code
+            else:
+                session.output.success(text(answer), answer)
+    if exit_code:
+        raise typer.Exit(exit_code)
+
+
+def _id(answer: Json) -> str:
+    return f"{answer['topic']}:{answer['partition']}:{answer['offset']}"
+
+
+def register(app: typer.Typer) -> None:
+    for name, function in (("ack", ack), ("nack", nack), ("reject", reject), ("extend", extend)):
+        command(app, name, rich_help_panel=None)(function)

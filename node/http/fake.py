@@ -149,6 +149,11 @@ class FakeBroker(FakeQueue):
         assert isinstance(bound, int)
         return bound
 
+    def ttl_ms(self, topic: str) -> int:
+        ttl_ms = self._topic(topic).config["ttl_ms"]
+        assert isinstance(ttl_ms, int)
+        return ttl_ms
+
     def topic_id(self, topic: str) -> str:
         return self._topic(topic).id
 
@@ -198,10 +203,8 @@ class FakeBroker(FakeQueue):
         found, following = log.read(start, max_records, max_bytes, to_time_ms)
         seen = None
         if visible:
-            ttl_ms = self._topic(topic).config.get("ttl_ms", 0)
-            assert isinstance(ttl_ms, int)
             cancelled = sorted(self._log(topic, partition).cancelled)
-            seen = Visibility(self._clock_ms(), ttl_ms, cancelled)
+            seen = Visibility(self._clock_ms(), self.ttl_ms(topic), cancelled)
         return Slice(found, Offset(following), Offset(log.start), Offset(log.next), seen)
 
     async def offset_at(self, topic: str, partition: int, time_ms: int) -> Offset:

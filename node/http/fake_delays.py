@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from goqueue.wire.errors import AlreadyDue, NotFound, UnknownPartition
 from goqueue.wire.types import Offset
@@ -29,6 +30,9 @@ class FakeDelays(FakeSchedules, ABC):
 
     @abstractmethod
     def topic_id(self, topic: str) -> str: ...
+
+    @abstractmethod
+    def ttl_ms(self, topic: str) -> int: ...
 
     @abstractmethod
     def _partition(self, name: str, partition: int) -> FakePartition: ...
@@ -87,5 +91,7 @@ class FakeDelays(FakeSchedules, ABC):
     def _log(self, topic: str, partition: int) -> FakeLog:
         key = (self.topic_id(topic), partition)
         if key not in self._logs:
-            self._logs[key] = FakeLog(self._partition(topic, partition))
+            self._logs[key] = FakeLog(
+                self._partition(topic, partition), partial(self.ttl_ms, topic)
+            )
         return self._logs[key]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from goqueue.wire.batch import Headers, RecordBatch, resolve_ms
@@ -47,6 +47,7 @@ class FakeLog:
     """A partition's records one by one, and what was cancelled."""
 
     partition: FakePartition
+    ttl_ms: Callable[[], int]
     cancelled: set[int] = field(default_factory=set[int])
     _records: dict[int, FakeRecord] = field(default_factory=dict[int, FakeRecord])
     _read: int = 0
@@ -62,15 +63,15 @@ class FakeLog:
 
     def visible(self, record: FakeRecord, now_ms: int) -> bool:
         """Due, and neither cancelled nor expired."""
-        return (
-            record.offset not in self.cancelled
-            and (record.deliver_at_ms is None or record.deliver_at_ms <= now_ms)
-            and (record.expires_at_ms is None or record.expires_at_ms > now_ms)
-        )
+        due = record.deliver_at_ms is None or record.deliver_at_ms <= now_ms
+        return due and not self.gone(record, now_ms)
 
     def gone(self, record: FakeRecord, now_ms: int) -> bool:
         """Never to be delivered any more."""
-        expired = record.expires_at_ms is not None and record.expires_at_ms <= now_ms
+        expires_at_ms, ttl_ms = record.expires_at_ms, self.ttl_ms()
+        if expires_at_ms is None and ttl_ms:
+            expires_at_ms = record.time_ms + ttl_ms
+        expired = expires_at_ms is not None and expires_at_ms <= now_ms
         return expired or record.offset in self.cancelled
 
     def _catch_up(self) -> None:

@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 from yarl import URL
 
+from goqueue.wire.batch import encode_columns
 from node.http.app import HttpFront
 from node.http.fake import FakeBroker
 from node.http.limits import HttpLimits
@@ -108,6 +109,29 @@ async def orders(broker: FakeBroker) -> str:
     """A topic of three partitions."""
     await broker.create_topic("orders", {"partitions": 3})
     return "orders"
+
+
+@pytest.fixture
+def put(broker: FakeBroker, orders: str) -> Callable[..., Awaitable[None]]:
+    """Stores values in partition 0 of `orders`; columns as `encode_columns` takes them."""
+
+    async def store(*values: bytes, partition: int = 0, **columns: Any) -> None:
+        batch = encode_columns(list(values), columns.pop("keys", None), **columns)
+        await broker.append(orders, partition, batch, deadline_s=1)
+
+    return store
+
+
+@pytest.fixture
+def take(client: Client, orders: str) -> Callable[..., Awaitable[list[dict[str, Any]]]]:
+    """Receives from `orders` for the group `workers`."""
+
+    async def receive(**body: Any) -> list[dict[str, Any]]:
+        answer = await client.post("/groups/workers/receive", {"topic": orders, **body})
+        assert answer.status == 200, answer.body
+        return answer.json["messages"]
+
+    return receive
 
 
 @pytest.fixture

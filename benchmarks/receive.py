@@ -33,10 +33,8 @@ class _Acked(msgspec.Struct):
 
 class _Partition(msgspec.Struct):
     partition: int
-    floor: int
     in_flight: int
     acked: int
-    ready: int
 
 
 class _Group(msgspec.Struct):

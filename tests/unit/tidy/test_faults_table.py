@@ -94,7 +94,7 @@ def test_every_named_test_exists_and_is_run() -> None:
 def test_every_test_named_after_a_fault_is_in_the_table() -> None:
     text = TABLE.read_text()
     modules = [
-        *(ROOT / "tests/unit/faults").glob("test_*.py"),
+        *(ROOT / "tests/unit/faults").glob("test_*_faults.py"),
         ROOT / "tests/cluster/test_faults.py",
     ]
     tests = [

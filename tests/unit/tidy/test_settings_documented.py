@@ -1,0 +1,41 @@
+"""docs/settings.md lists every setting of topics and groups."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+from coordinator.groups import GroupSettings as StoredGroupSettings
+from coordinator.topics import TopicConfig
+from node.http.groups import GroupSettings
+from node.http.topics import TopicSettings
+
+TOPICS, GROUPS = (
+    part.split("\n## ")[0]
+    for part in (Path(__file__).parents[3] / "docs/settings.md").read_text().split("\n## ")[1:]
+)
+FOREIGN = {"replicationFactor", "config"}
+
+
+def listed(section: str) -> set[str]:
+    """What stands in code in the columns before the default."""
+    rows = [line for line in section.splitlines() if line.startswith("| `")]
+    columns = 2 if section is TOPICS else 1
+    return {name for row in rows for cell in row.split("|")[1 : 1 + columns] for name in code(cell)}
+
+
+def code(cell: str) -> list[str]:
+    return re.findall(r"`([\w.]+)`", cell)
+
+
+def test_every_setting_of_a_topic_is_listed_and_no_other() -> None:
+    stored = {field.name for field in dataclasses.fields(TopicConfig)}
+    spoken = set(TopicSettings.__struct_fields__) - FOREIGN
+
+    assert listed(TOPICS) - {"config", "priority.lanes"} == stored | spoken
+
+
+def test_every_setting_of_a_group_is_listed_and_no_other() -> None:
+    assert listed(GROUPS) == set(GroupSettings.__struct_fields__)
+    assert len(GroupSettings.__struct_fields__) == 1 + len(dataclasses.fields(StoredGroupSettings))

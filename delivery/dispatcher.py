@@ -247,7 +247,9 @@ class Dispatcher(Generic[T]):
             group = self._state.queue.groups.get(id_)
             if group is not None and queued:
                 self._deliver(proposal, group, queued, now_ms)
-            elif group is None and not self._in_flight.get("opening"):
+            elif group is None and self._in_flight.get("opening"):
+                continue
+            elif group is None:
                 proposal.answers += [(w.ticket, UnknownGroup(id_)) for w in queued]
                 queued.clear()
             for waiting in [w for w in queued if not w.wait]:

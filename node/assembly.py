@@ -17,6 +17,7 @@ from node.clock import SystemClock, system_random
 from node.cluster import ClusterHost
 from node.config import NodeConfig
 from node.ends import EndsCollector
+from node.errands import Errands
 from node.flusher import Flusher
 from node.forwarding import Forwarder
 from node.healer import Healer
@@ -24,11 +25,13 @@ from node.http.app import HttpFront
 from node.http.limits import HttpLimits
 from node.loop_lag import LoopLag
 from node.membership import Membership
+from node.message_reader import BatchCache
 from node.metrics import Metrics
 from node.partition import NodeParts, PartitionSettings
 from node.partition_service import PartitionService
 from node.peer_clocks import WALL_MS, PeerClocks
 from node.peer_link import NoPeers, PeerLink
+from node.queue_assembly import QueueBase, queue_parts
 from node.reconciler import Reconciler
 from node.replicas import Replicas
 from node.scheduler import LoopScheduler
@@ -36,6 +39,7 @@ from node.service import ServiceStack
 from node.space_watch import SpaceWatch
 from node.status import NodeStatus
 from node.sync import TopicSync
+from node.topic_finder import TopicFinder
 from node.topology import Topology
 from node.upkeep import Upkeep
 from raft.config import RaftConfig
@@ -45,6 +49,8 @@ from raft.voters import decode_voters
 
 STOP_PART_S = 12.0
 WORKERS = 2
+BATCHES_BYTES = 8 << 20
+"""Decoded batches kept at hand for the next receives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +176,7 @@ class _Groups:
                 lambda: base.store.backpressure,
                 base.clock.wall_ms,
                 lambda group, leader: self.forwarder.leader_changed(group, leader),
+                BatchCache(BATCHES_BYTES),
             ),
         )
         self.reconciler = Reconciler(cluster, self.replicas)
@@ -223,6 +230,20 @@ def assemble(
     )
     base.raft.on_failed = status.replica_failed
     service = PartitionService(node, replicas, base.link)
+    finder, errands = TopicFinder(cluster), Errands()
+    queue = QueueBase(
+        node,
+        cluster=cluster,
+        replicas=replicas,
+        partitions=service,
+        forwarder=groups.forwarder,
+        topology=groups.topology,
+        link=base.link,
+        errands=errands,
+        finder=finder,
+        rng=base.rng,
+        metrics=base.metrics,
+    )
     broker = NodeBroker(
         config=config,
         cluster=cluster,
@@ -233,6 +254,8 @@ def assemble(
         sync=TopicSync(node, replicas, base.flusher, base.link),
         status=status,
         rng=base.rng,
+        finder=finder,
+        queue=queue_parts(queue),
     )
     front = _front(config, broker, base.metrics)
     services = ServiceStack(
@@ -247,6 +270,7 @@ def assemble(
             ("cluster", base.membership),
             ("healer", groups.healer),
             ("upkeep", groups.upkeep),
+            ("errands", errands),
             ("http", front),
         ],
         stop_timeout_s=STOP_PART_S,

@@ -10,20 +10,24 @@ from dataclasses import dataclass
 
 import structlog
 
-from coordinator.topics import TopicConfig
+from coordinator.topics import TopicConfig, queue_config
 from delivery.appender import Appender
+from delivery.bitmaps import span
+from delivery.config import QueueConfig
 from delivery.partition import PartitionState
-from delivery.records import encode_trim
 from goqueue.wire.errors import Busy, DiskFull, NotLeader
 from goqueue.wire.types import GroupId, Index, NodeId, Offset, Term, Voter
 from log.entry import Entry, EntryKind
 from log.group import GroupLog
 from node.append_queue import AppendQueue, ByteBudget
-from node.http.broker import AppendResult, Slice
+from node.http.broker import AppendResult, Slice, Visibility
+from node.message_reader import BatchCache, MessageReader
 from node.metrics import Metrics
 from node.partition_reader import Bounds, PartitionReader
+from node.queue_host import QueueHost
+from node.queue_metrics import PartitionTally
+from node.retention import Retention
 from node.stored_ids import StoredIds
-from raft.errors import Outcome
 from raft.group import RaftGroup
 from raft.interfaces import SnapshotWork
 
@@ -32,9 +36,6 @@ APPLIED_TIMES_MAX = 64
 IN_SYNC_LAG_ENTRIES = 1000
 """Entries that a replica may be behind what is committed and still count as in sync: what is in
 flight of a busy partition."""
-WAITED_FOR_BYTES = 1 << 30
-"""Beyond its quota a partition keeps this much, or as much again as the quota if that is more, for
-a replica that is away: what is trimmed before it has come back, it can't get any more."""
 
 _log = structlog.get_logger("partition")
 
@@ -61,6 +62,7 @@ class NodeParts:
     wall_ms: Callable[[], int]
     on_leader: Callable[[GroupId, NodeId], None]
     """Told when a partition's leader is another one."""
+    batches: BatchCache
 
 
 class PartitionHost:
@@ -88,22 +90,40 @@ class PartitionHost:
         self.reader = PartitionReader(log, self._bounds)
         self._settings = settings
         self._parts = parts
+        self.retention = Retention(
+            log=log,
+            state=self.state,
+            reader=self.reader,
+            group=lambda: self.group,
+            config=lambda: self.config,
+        )
+        self.messages = MessageReader(
+            id,
+            self.reader,
+            parts.batches,
+            carried=lambda: self.state.queue.carried,
+            carried_rows=self.retention.carried_rows,
+        )
+        self._tally = PartitionTally(topic, self.state, parts.metrics)
         self._group: RaftGroup | None = None
-        self._queue: AppendQueue | None = None
+        self._appends: AppendQueue | None = None
+        self._queue: QueueHost | None = None
         self._applied = Index(0)
         self._applied_times: deque[tuple[Index, int]] = deque(maxlen=APPLIED_TIMES_MAX)
         self._found_index = log.last_index  # up to here entries are applied again, not first
         self._waiters: set[asyncio.Future[None]] = set()
         self._leader_waiters: set[asyncio.Future[None]] = set()
         self._snapshot_index = Index(0)
-        self._trim_in_flight = False
 
     # lifecycle
 
     def attach(self, group: RaftGroup) -> None:
         """Take the group that was started with this state machine."""
         self._group = group
-        self._queue = AppendQueue(
+        self._queue = QueueHost(
+            group=group, state=self.state, config=lambda: queue_settings(self.config)
+        )
+        self._appends = AppendQueue(
             topic=self.topic,
             group=group,
             appender=self._make_appender,
@@ -117,15 +137,24 @@ class PartitionHost:
 
     def close(self) -> None:
         """The replica is leaving this node: nothing that waits here will be served by it."""
-        if self._queue is not None:
-            self._queue.close(None)
+        self._step_down(None)
         self._wake(self._waiters)
         self._wake(self._leader_waiters)
+        self._parts.batches.forget(self.id)
 
     @property
     def group(self) -> RaftGroup:
         assert self._group is not None, "not attached"
         return self._group
+
+    @property
+    def queue(self) -> QueueHost:
+        assert self._queue is not None, "not attached"
+        return self._queue
+
+    def log_time_ms(self) -> int:
+        """The partition's time now: its leader's, and about that elsewhere."""
+        return self.group.log_time_ms()
 
     @property
     def is_leader(self) -> bool:
@@ -166,11 +195,14 @@ class PartitionHost:
         if config != self.config:
             self.config = config
             self.log.relaxed = config.durability == "relaxed"
+            if self._queue is not None:
+                self._queue.configure()
 
     # Raft's StateMachine
 
     def apply(self, entry: Entry) -> object:
-        self.state.apply(entry)
+        due_ms = self.state.queue.delays.next_ms() if self.is_leader else None
+        results = self.state.apply(entry)
         self._applied = entry.index
         if entry.index > self._found_index:
             self._applied_times.append((entry.index, self._parts.wall_ms()))
@@ -178,10 +210,14 @@ class PartitionHost:
             self._wake(self._waiters)
         elif entry.kind == EntryKind.TRIM:
             self.log.trim_to(self.state.log_start_index)
-        return None
+        if self._queue is not None:
+            self._queue.applied()
+            if due_ms is not None and due_ms <= entry.time_ms:
+                self._parts.metrics.delay_lateness.observe((self.log_time_ms() - due_ms) / 1000)
+        return results
 
-    def snapshot(self) -> bytes:
-        return self.state.snapshot()
+    def snapshot(self) -> Callable[[], bytes]:
+        return self.state.freeze()
 
     def restore(self, index: Index, state: bytes) -> None:
         self.state.restore(state)
@@ -190,16 +226,16 @@ class PartitionHost:
         self._snapshot_index = index
 
     def on_leader(self, term: Term) -> None:
-        assert self._queue is not None
-        self._queue.open()
+        assert self._appends is not None, "attached before it can lead"
+        self._appends.open()
+        self.queue.open()
+        self._tally.begin()
         self._parts.metrics.elections.inc()
         self._wake(self._leader_waiters)
         self._parts.on_leader(self.id, self._parts.node)
 
     def on_follower(self, leader: NodeId | None) -> None:
-        if self._queue is not None:
-            self._queue.close(leader)
-        self._trim_in_flight = False
+        self._step_down(leader)
         self._wake(self._leader_waiters)
         self._wake(self._waiters)  # long polls of the former leader look for the new one
         if leader is not None:
@@ -213,7 +249,7 @@ class PartitionHost:
         """Append as leader. Raises `NotLeader`, `NoQuorum`, `DiskFull`, `Busy`, and what a bad
         batch raises; nothing has happened then."""
         group = self.group
-        if self._queue is None or not group.is_ready_leader:
+        if self._appends is None or not group.is_ready_leader:
             raise NotLeader(group.leader)
         if not group.has_quorum:
             raise NotLeader(None)
@@ -221,12 +257,12 @@ class PartitionHost:
             raise DiskFull(retry_after_s=10)
         if self._parts.disk_behind():
             raise Busy("the disk is behind", retry_after_s=1, passing=True)
-        return self._queue.append(batch, request_id=request_id, validated=validated)
+        return self._appends.append(batch, request_id=request_id, validated=validated)
 
     @property
     def duplicates(self) -> int:
         """Messages that this node, as leader, answered with the offset of their original."""
-        return 0 if self._queue is None else self._queue.duplicates
+        return 0 if self._appends is None else self._appends.duplicates
 
     # reading
 
@@ -250,6 +286,13 @@ class PartitionHost:
         )
         return slice_
 
+    def visibility(self, first: Offset, end: Offset) -> Visibility:
+        """What hides messages from `first` up to `end`, as far as this replica has applied."""
+        queue = self.state.queue
+        time_ms = self.group.log_time_ms() if self.is_leader else self.state.time_ms
+        withdrawn = list(queue.withdrawn & span(first, end)) if queue.withdrawn else []
+        return Visibility(time_ms, queue.config.ttl_ms, withdrawn)
+
     async def wait_for_records(self, offset: Offset, timeout_s: float) -> bool:
         """Wait until something is stored at `offset`, leadership moves, or the time is over;
         True when there is. With too many waiters it answers at once."""
@@ -263,18 +306,10 @@ class PartitionHost:
 
     # upkeep, called by the node from time to time
 
-    def propose_trim(self, now_ms: int) -> None:
-        """As leader: move the log start by age and size, through the log. At most one in flight."""
-        if not self.is_leader or self._trim_in_flight:
-            return
-        trim = self._retention(now_ms)
-        if trim is None:
-            return
-        self._trim_in_flight = True
-        try:
-            self.group.propose(EntryKind.TRIM, encode_trim(*trim), callback=self._trimmed)
-        except NotLeader:
-            self._trim_in_flight = False
+    def count_queue(self) -> None:
+        """As leader: add to the counters what the queue has done."""
+        if self.is_leader:
+            self._tally.count()
 
     @property
     def is_snapshot_due(self) -> bool:
@@ -300,42 +335,12 @@ class PartitionHost:
     def _bounds(self) -> Bounds:
         return Bounds(self.state.log_start_offset, self.state.next_offset, self._applied)
 
-    def _trimmed(self, outcome: Outcome, _result: object, _index: Index) -> None:
-        self._trim_in_flight = False
-
-    def _retention(self, now_ms: int) -> tuple[Index, Offset] | None:
-        """The first entry to keep and the offset it begins with; None to keep all."""
-        config, log = self.config, self.log
-        index = self.state.log_start_index
-        if config.retention_ms >= 0:
-            kept = log.locate_time(now_ms - config.retention_ms)
-            index = max(index, Index(self._applied + 1) if kept is None else kept)
-        floor = self.group.trim_limit
-        if config.retention_bytes >= 0:
-            segments = [s for s in log.segments() if s.last_index >= self.state.log_start_index]
-            spare = sum(segment.size_bytes for segment in segments) - config.retention_bytes
-            for segment in segments[:-1]:
-                if spare <= 0:
-                    break
-                spare -= segment.size_bytes
-                index = max(index, Index(segment.last_index + 1))
-                if spare > max(config.retention_bytes, WAITED_FOR_BYTES):  # nobody is waited for
-                    floor = max(floor, Index(segment.last_index))
-        index = Index(min(index, floor + 1))
-        if index <= self.state.log_start_index:
-            return None
-        offset = self._offset_from(index)
-        return None if offset <= self.state.log_start_offset else (index, offset)
-
-    def _offset_from(self, index: Index) -> Offset:
-        """The offset that the entries before this index end at."""
-        last = self._applied
-        while index <= last:
-            for entry in self.log.entries(index, max_bytes=1 << 16, max_count=64):
-                if entry.kind == EntryKind.RECORDS:
-                    return entry.base_offset
-                index = Index(entry.index + 1)
-        return self.state.next_offset
+    def _step_down(self, leader: NodeId | None) -> None:
+        if self._appends is not None and self._queue is not None:
+            if self._queue.is_open:
+                self._tally.count()
+            self._appends.close(leader)
+            self._queue.close(leader)
 
     @staticmethod
     def _wake(waiters: set[asyncio.Future[None]]) -> None:
@@ -355,3 +360,8 @@ class PartitionHost:
             return
         finally:
             waiters.discard(future)
+
+
+def queue_settings(config: TopicConfig) -> QueueConfig:
+    """What a partition's queue obeys of its topic's settings."""
+    return QueueConfig(**queue_config(config))

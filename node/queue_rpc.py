@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from delivery.config import GroupConfig
-from delivery.ops import (
-    CodesResult,
-    CountResult,
-    Grant,
-    Granted,
-    Op,
-    Result,
-    SettledResult,
-    UnknownGroup,
-)
+from delivery.ops import Grant, Op, Result
 from goqueue.wire.batch import Headers
 from goqueue.wire.errors import BadRequest
-from node.http.queue_broker import DelayedView, PartitionQueueStats
+from goqueue.wire.types import Offset
+from node.http.queue_broker import DelayedView, PartitionQueueStats, QueuedMessage
 from node.rpc import GroupRequest
 
 TAKE = "queue_take"
@@ -30,7 +22,6 @@ OPS = "queue_ops"
 PEEK = "queue_peek"
 DEAD = "queue_dead"
 DELAYED = "queue_delayed"
-FIND_DELAYED = "queue_find_delayed"
 FIGURES = "queue_figures"
 
 HALTED = "halted"
@@ -129,6 +120,13 @@ class OpsRequest(GroupRequest, array_like=True, frozen=True):
         return (self.partition,)
 
 
+class OpsAnswer(msgspec.Struct, array_like=True, frozen=True):
+    """What each operation resulted in, and where the group that they are of stands after them."""
+
+    results: list[Result]
+    floor: int = 0
+
+
 class PeekRequest(GroupRequest, array_like=True, frozen=True):
     """What the group would be given next by one partition."""
 
@@ -220,30 +218,6 @@ class FiguresAnswer(msgspec.Struct, array_like=True, frozen=True):
 
 A = TypeVar("A")
 
-_RESULTS: tuple[type[Any], ...] = (
-    type(None),
-    Granted,
-    SettledResult,
-    CodesResult,
-    CountResult,
-    UnknownGroup,
-)
-_encode = msgspec.msgpack.Encoder().encode
-_tagged = msgspec.msgpack.Decoder(list[tuple[int, msgspec.Raw]])
-
-
-def encode_results(results: Sequence[Result]) -> bytes:
-    """Results of operations, each with the number of its kind."""
-    return _encode([(_RESULTS.index(type(result)), result) for result in results])
-
-
-def decode_results(payload: bytes) -> list[Result]:
-    """What `encode_results` wrote."""
-    return [
-        msgspec.msgpack.decode(raw, type=_RESULTS[number])
-        for number, raw in _tagged.decode(payload)
-    ]
-
 
 def decode_answer(payload: bytes, type_: type[A]) -> A:
     """A peer's answer. Raises `BadRequest` where it is of another version."""
@@ -251,3 +225,35 @@ def decode_answer(payload: bytes, type_: type[A]) -> A:
         return msgspec.msgpack.decode(payload, type=type_)
     except msgspec.DecodeError as error:
         raise BadRequest(f"a peer's answer is not understood: {error}") from error
+
+
+def queued(
+    topic: str,
+    partition: int,
+    row: MessageRow,
+    *,
+    receipt: str = "",
+    attempt: int = 0,
+    reason: str = "",
+    redrives: int = 0,
+    deadline_ms: int = 0,
+) -> QueuedMessage:
+    """A message as the front shows it."""
+    return QueuedMessage(
+        topic=topic,
+        partition=partition,
+        offset=Offset(row.offset),
+        time_ms=row.time_ms,
+        value=row.value,
+        key=row.key,
+        headers=row.headers,
+        lane=row.lane,
+        message_id=row.message_id,
+        deliver_at_ms=row.deliver_at_ms,
+        expires_at_ms=row.expires_at_ms,
+        receipt=receipt,
+        attempt=attempt,
+        reason=reason,
+        redrives=redrives,
+        deadline_ms=deadline_ms,
+    )

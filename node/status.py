@@ -29,6 +29,7 @@ from node.http.broker import (
 )
 from node.loop_lag import LoopLag
 from node.metrics import Metrics
+from node.queue_metrics import set_queue_gauges
 from node.replicas import Replicas
 from node.space_watch import DISK_LOW, SpaceWatch
 from node.topology import Topology
@@ -214,6 +215,9 @@ class NodeStatus:
         metrics.stored_bytes.set(sum(host.log.size_bytes for host in hosts))
         metrics.connected_peers.set(len(self._cluster.hellos))
         metrics.pending_bytes.set(self._replicas.pending_bytes)
+        for host in led:
+            host.count_queue()
+        set_queue_gauges(metrics, led)
         if group is not None:
             metrics.cluster_term.set(group.term)
             metrics.cluster_commit_index.set(group.commit_index)

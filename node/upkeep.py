@@ -100,7 +100,7 @@ class Upkeep:
 
     async def _retain(self) -> None:
         for host in self._replicas.led():
-            host.propose_trim(host.group.log_time_ms())
+            await host.retention.run()
             await asyncio.sleep(0)
 
     async def _snapshot_partitions(self) -> None:

@@ -15,6 +15,7 @@ from log.errors import EntryDamaged, StoreFailed
 from log.memory_disk import MemoryDisk
 from log.store import Store
 from node.append_queue import ByteBudget
+from node.message_reader import BatchCache
 from node.metrics import Metrics
 from node.partition import NodeParts, PartitionSettings
 from node.replicas import Replicas
@@ -65,6 +66,7 @@ class Node:
             disk_behind=lambda: False,
             wall_ms=lambda: 0,
             on_leader=lambda _group, _leader: None,
+            batches=BatchCache(1 << 20),
         )
         self.replicas = Replicas(
             me,

@@ -1,0 +1,198 @@
+"""Single messages of one partition by offset, with a small memory of decoded batches.
+
+What a receive is granted is mostly runs, and the next receive goes on in the same batch: each
+stored batch is decoded once, not once a receive.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+
+from goqueue.wire.batch import RecordBatch, resolve_ms
+from goqueue.wire.errors import GoQueueError
+from goqueue.wire.types import GroupId, Index, Offset
+from log.entry import Entry
+from log.errors import LogError
+from node.partition_reader import PartitionReader, stored_batches
+from node.queue_rpc import MessageRow
+
+ROW_BYTES = 250
+"""What a decoded row costs beside the bytes it was decoded from."""
+MESSAGE_BYTES = 200
+"""What a message takes in an answer beside its value."""
+
+CarriedRows = Callable[[Index], Mapping[Offset, MessageRow]]
+"""The messages that a carrying entry holds."""
+
+
+class DecodedBatch:
+    """One stored batch whose columns are there as lists."""
+
+    def __init__(self, base: Offset, time_ms: int, stored: bytes | memoryview) -> None:
+        batch = RecordBatch.parse(stored)
+        self.base = base
+        self.count = batch.count
+        self.size_bytes = 2 * len(batch.buffer) + ROW_BYTES * batch.count
+        self._time_ms = time_ms
+        self._values = batch.values()
+        self._keys = batch.keys()
+        self._headers = batch.headers()
+        self._lanes = batch.lanes()
+        self._ids = batch.message_ids()
+        self._deliver_at = batch.deliver_at()
+        self._expires_at = batch.expires_at()
+
+    def row(self, offset: Offset) -> MessageRow:
+        return self.row_as(offset - self.base, offset)
+
+    def row_as(self, at: int, offset: Offset) -> MessageRow:
+        """Row `at`, which has this offset."""
+        return MessageRow(
+            offset,
+            self._time_ms,
+            self._values[at],
+            self._keys[at],
+            self._headers[at],
+            self._lanes[at],
+            self._ids[at],
+            resolve_ms(self._deliver_at[at], self._time_ms),
+            resolve_ms(self._expires_at[at], self._time_ms),
+        )
+
+
+class BatchCache:
+    """The batches of a node that were read last, bounded in bytes. Loop thread only."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.used = 0
+        self._batches: OrderedDict[tuple[GroupId, Offset], DecodedBatch] = OrderedDict()
+        self._bases: dict[GroupId, list[Offset]] = {}
+
+    def find(self, group: GroupId, offset: Offset) -> DecodedBatch | None:
+        bases = self._bases.get(group, [])
+        at = bisect_right(bases, offset)
+        if not at:
+            return None
+        key = (group, bases[at - 1])
+        batch = self._batches[key]
+        if offset >= batch.base + batch.count:
+            return None
+        self._batches.move_to_end(key)
+        return batch
+
+    def keep(self, group: GroupId, batch: DecodedBatch) -> None:
+        """Remember a batch that `find` did not find; one that is too large alone is not kept."""
+        if batch.size_bytes > self.bytes_max:
+            return
+        self._batches[(group, batch.base)] = batch
+        insort(self._bases.setdefault(group, []), batch.base)
+        self.used += batch.size_bytes
+        while self.used > self.bytes_max:
+            self._drop(next(iter(self._batches)))
+
+    def forget(self, group: GroupId) -> None:
+        """The partition is no longer here."""
+        for base in list(self._bases.get(group, ())):
+            self._drop((group, base))
+
+    def _drop(self, key: tuple[GroupId, Offset]) -> None:
+        group, base = key
+        self.used -= self._batches.pop(key).size_bytes
+        bases = self._bases[group]
+        bases.remove(base)
+        if not bases:
+            del self._bases[group]
+
+
+class MessageReader:
+    """Reads messages of one replica. Loop thread only."""
+
+    def __init__(
+        self,
+        group: GroupId,
+        reader: PartitionReader,
+        cache: BatchCache,
+        *,
+        carried: Callable[[], Mapping[int, int]],
+        carried_rows: CarriedRows,
+    ) -> None:
+        self._group = group
+        self._reader = reader
+        self._cache = cache
+        self._carried = carried
+        self._carried_rows = carried_rows
+
+    def rows(self, offsets: Iterable[Offset], max_bytes: int) -> list[MessageRow | None]:
+        """Each message in turn, None for one that can't be read; the first one at least, and then
+        as many as fit."""
+        reading = _Reading(self._group, self._reader, self._cache)
+        carried = self._carried()
+        entries: dict[int, Mapping[Offset, MessageRow]] = {}
+        found: list[MessageRow | None] = []
+        taken = 0
+        for offset in offsets:
+            index = carried.get(offset)
+            if index is None:
+                row = reading.row(offset)
+            else:
+                if index not in entries:
+                    entries[index] = self._rows_of(Index(index))
+                row = entries[index].get(offset)
+            taken += MESSAGE_BYTES + (0 if row is None else _size(row))
+            if found and taken > max_bytes:
+                break
+            found.append(row)
+        return found
+
+    def _rows_of(self, index: Index) -> Mapping[Offset, MessageRow]:
+        try:
+            return self._carried_rows(index)
+        except (LogError, GoQueueError):
+            return {}
+
+
+class _Reading:
+    """One pass over messages: neighbours share the entry that is at hand."""
+
+    def __init__(self, group: GroupId, reader: PartitionReader, cache: BatchCache) -> None:
+        self._group = group
+        self._reader = reader
+        self._cache = cache
+        self._entry: Entry | None = None
+        self._stored: list[tuple[Offset, int, memoryview]] = []
+        self._batch: DecodedBatch | None = None
+
+    def row(self, offset: Offset) -> MessageRow | None:
+        batch = self._batch
+        if batch is None or not batch.base <= offset < batch.base + batch.count:
+            batch = self._cache.find(self._group, offset)
+            if batch is None:
+                batch = self._decode(offset)
+            self._batch = batch
+        return None if batch is None else batch.row(offset)
+
+    def _decode(self, offset: Offset) -> DecodedBatch | None:
+        """The batch that holds the message; None where it is not stored, or damaged."""
+        entry = self._entry
+        try:
+            if entry is None or not 0 <= offset - entry.base_offset < entry.record_count:
+                entry = self._entry = self._reader.entry_at(offset)
+                self._stored = [] if entry is None else stored_batches(entry)
+            if entry is None:
+                return None
+            for base, count, stored in self._stored:
+                if base <= offset < base + count:
+                    batch = DecodedBatch(base, entry.time_ms, stored)
+                    self._cache.keep(self._group, batch)
+                    return batch
+        except (LogError, GoQueueError):
+            return None
+        return None
+
+
+def _size(row: MessageRow) -> int:
+    size = len(row.value) + (0 if row.key is None else len(row.key))
+    return size + sum(len(name) + len(value) for name, value in row.headers)

@@ -1,0 +1,85 @@
+"""The parts of a node's queue, wired."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from goqueue.wire.errors import Unavailable
+from goqueue.wire.types import NodeId
+from node.cluster import ClusterHost
+from node.errands import Errands
+from node.forwarding import Forwarder
+from node.metrics import Metrics
+from node.partition_service import PartitionService
+from node.peer_link import PeerLink
+from node.queue_broker import QueueParts
+from node.queue_calls import QueueCalls
+from node.queue_groups import GroupsBroker
+from node.queue_letters import DeadLetters, DelayedMessages
+from node.queue_receiver import QueueReceiver
+from node.queue_service import QueueService
+from node.queue_settles import Settles
+from node.queue_views import QueueViews
+from node.replicas import Replicas
+from node.topic_finder import TopicFinder
+from node.topology import Topology
+
+ANSWER_BYTES = 8 << 20
+"""Values in one answer; what was leased beyond them is given back."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueBase:
+    """What the queue stands on."""
+
+    node: NodeId
+    cluster: ClusterHost
+    replicas: Replicas
+    partitions: PartitionService
+    forwarder: Forwarder
+    topology: Topology
+    link: PeerLink
+    errands: Errands
+    finder: TopicFinder
+    rng: random.Random
+    metrics: Metrics
+
+
+class _Absent:
+    """Stands where a part is not built yet."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise Unavailable(f"{name} is not available")
+
+
+def queue_parts(base: QueueBase) -> QueueParts:
+    """Everything that the queue's front asks; this node serves its peers, too."""
+    views = QueueViews(base.partitions, base.link)
+    calls = QueueCalls(base.node, views, base.forwarder, base.topology, base.link)
+    groups = GroupsBroker(base.cluster, {})
+    receiver = QueueReceiver(
+        base.node,
+        service=QueueService(base.node, base.replicas, base.link),
+        calls=calls,
+        topology=base.topology,
+        link=base.link,
+        errands=base.errands,
+        rng=base.rng,
+        metrics=base.metrics,
+    )
+    return QueueParts(
+        groups=groups,
+        calls=calls,
+        receiver=receiver,
+        settles=Settles(base.cluster, calls, base.rng),
+        letters=DeadLetters(
+            groups=groups, calls=calls, finder=base.finder, answer_bytes=ANSWER_BYTES
+        ),
+        delays=DelayedMessages(calls, base.finder),
+        redriving=_Absent(),
+        scheduling=_Absent(),
+        answer_bytes=ANSWER_BYTES,
+        rng=base.rng,
+    )

@@ -1,0 +1,373 @@
+"""The queue as the HTTP front sees it, from any node."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+from typing import Protocol
+
+from coordinator.groups import Group
+from coordinator.state import Topic
+from delivery.ops import Committed, CountResult, Op, Parked, Resumed, Sought, Unparked
+from goqueue.wire.errors import GoQueueError, UnknownPartition
+from goqueue.wire.types import GroupId, Offset
+from node.http.queue_broker import (
+    DeadFilter,
+    DeadPage,
+    DelayedView,
+    GroupPartitionView,
+    GroupView,
+    PartitionQueueStats,
+    QueuedMessage,
+    RedriveView,
+    ScheduleView,
+    SettleRequest,
+    SettleView,
+)
+from node.queue_calls import QueueCalls
+from node.queue_groups import GroupsBroker, group_config, group_view
+from node.queue_letters import DeadLetters, DelayedMessages
+from node.queue_receiver import Poll, QueueReceiver
+from node.queue_rpc import GroupRef, PeekRequest, Taken, queued
+from node.queue_settles import Settles
+from node.receipt import encode_receipt
+from node.topic_finder import TopicFinder
+
+EARLIEST, END = -1, -2
+"""Offsets to seek to by name."""
+FAR_END = (1 << 62) - 1
+"""Beyond every offset: the partition's end where it applies."""
+
+
+class Redriving(Protocol):
+    """Redrive jobs, as `QueueBroker` names them."""
+
+    async def redrive(
+        self,
+        group: str,
+        topic: str,
+        which: DeadFilter,
+        *,
+        rate: float,
+        dry_run: bool,
+        force: bool,
+    ) -> RedriveView: ...
+
+    async def redrives(self, group: str) -> list[RedriveView]: ...
+
+    async def stop_redrive(self, group: str, job: int) -> RedriveView: ...
+
+
+class Scheduling(Protocol):
+    """Recurring schedules, as `QueueBroker` names them."""
+
+    async def put_schedule(self, schedule: Mapping[str, object]) -> ScheduleView: ...
+
+    async def schedules(self) -> list[ScheduleView]: ...
+
+    async def schedule(self, name: str) -> ScheduleView: ...
+
+    async def pause_schedule(self, name: str, *, paused: bool) -> ScheduleView: ...
+
+    async def delete_schedule(self, name: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class QueueParts:
+    """What the queue's front stands on."""
+
+    groups: GroupsBroker
+    calls: QueueCalls
+    receiver: QueueReceiver
+    settles: Settles
+    letters: DeadLetters
+    delays: DelayedMessages
+    redriving: Redriving
+    scheduling: Scheduling
+    answer_bytes: int
+    rng: random.Random
+
+
+class QueueBrokerNode(ABC):
+    """Implements `node.http.queue_broker.QueueBroker`. Loop thread only."""
+
+    def __init__(self, finder: TopicFinder, parts: QueueParts) -> None:
+        self._finder = finder
+        self._queue = parts
+
+    @abstractmethod
+    async def offset_at(self, topic: str, partition: int, time_ms: int) -> Offset:
+        """The first offset at or after a time."""
+        ...
+
+    # taking and settling
+
+    async def receive(
+        self,
+        group: str,
+        topics: Sequence[str],
+        *,
+        member: str,
+        limit: int,
+        wait_s: float,
+        visibility_ms: int | None,
+        partitions: Sequence[int] | None = None,
+    ) -> list[QueuedMessage]:
+        found = await self._partitions(topics, partitions)
+        ref = group_ref(await self._queue.groups.ensure_group(group))
+        names = {id: topic.name for id, topic in found}
+        start = self._queue.rng.randrange(len(found)) if found else 0
+        poll = Poll(
+            ref,
+            [id for id, _topic in (*found[start:], *found[:start])],
+            member,
+            limit,
+            ref.config.visibility_ms if visibility_ms is None else visibility_ms,
+            self._queue.answer_bytes,
+        )
+        taken = await self._queue.receiver.receive(poll, wait_s)
+        return [
+            message
+            for one in taken
+            for message in _received(names[GroupId.unpack(one.partition)], ref.id, one)
+        ]
+
+    async def peek(
+        self, group: str, topics: Sequence[str], *, limit: int, partitions: Sequence[int] | None
+    ) -> list[QueuedMessage]:
+        found = await self._partitions(topics, partitions)
+        ref = group_ref(await self._queue.groups.ensure_group(group))
+        answers = await asyncio.gather(
+            *(
+                self._queue.calls.peek(PeekRequest(id.pack(), ref, limit, self._queue.answer_bytes))
+                for id, _topic in found
+            )
+        )
+        columns = [
+            [
+                queued(topic.name, id.partition, row, attempt=attempt)
+                for attempt, row in zip(answer.attempts, answer.messages, strict=True)
+            ]
+            for (id, topic), answer in zip(found, answers, strict=True)
+        ]
+        rows = chain.from_iterable(zip_longest(*columns))
+        return [message for message in rows if message is not None][:limit]
+
+    async def settle(
+        self, requests: Sequence[SettleRequest], group: str | None = None
+    ) -> list[SettleView | GoQueueError]:
+        named = None if group is None else await self._queue.groups.find(group)
+        return await self._queue.settles.settle(requests, named)
+
+    async def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> dict[int, int]:
+        found = await self._finder.find(topic)
+        for number in offsets:
+            if not 0 <= number < len(found.partitions):
+                raise UnknownPartition(topic, number)
+        ref = group_ref(await self._queue.groups.ensure_group(group))
+        ops = {number: Committed(ref.id, offset) for number, offset in offsets.items()}
+        return await self._change(found, ref, ops)
+
+    async def seek(
+        self,
+        group: str,
+        topic: str,
+        partition: int | None,
+        *,
+        offset: int | None,
+        time_ms: int | None,
+    ) -> dict[int, int]:
+        found = await self._finder.find(topic)
+        if partition is not None and not 0 <= partition < len(found.partitions):
+            raise UnknownPartition(topic, partition)
+        numbers = range(len(found.partitions)) if partition is None else (partition,)
+        ref = group_ref(await self._queue.groups.ensure_group(group))
+        ops: dict[int, Op] = {}
+        for number in numbers:
+            at = offset
+            if time_ms is not None:
+                at = await self.offset_at(topic, number, time_ms)
+            ops[number] = Sought(ref.id, _absolute(at))
+        return await self._change(found, ref, ops)
+
+    async def resume(self, group: str, topic: str | None) -> int:
+        ref = group_ref(await self._queue.groups.find(group))
+        topics = self._finder.all() if topic is None else [await self._finder.find(topic)]
+        stats = (await self._queue.calls.figures(topics)).partitions
+        ids = {found.name: found.id for found in topics}
+        halted = [
+            GroupId(ids[one.topic], one.partition)
+            for one in stats
+            if one.topic in ids and group in one.groups and one.groups[group].halted
+        ]
+        answers = await asyncio.gather(
+            *(self._queue.calls.ops(id, [Resumed(ref.id)]) for id in halted)
+        )
+        return sum(_count(answer.results[0]) for answer in answers)
+
+    async def park(self, group: str, topic: str, key: bytes, *, release: bool) -> int:
+        """In all partitions: a publisher may have chosen another one than the key's own."""
+        found = await self._finder.find(topic)
+        ref = group_ref(await self._queue.groups.find(group))
+        op: Op = Unparked(ref.id, key) if release else Parked(ref.id, key)
+        answers = await asyncio.gather(
+            *(
+                self._queue.calls.ops(GroupId(found.id, number), [op], ref)
+                for number in range(len(found.partitions))
+            )
+        )
+        return sum(_count(answer.results[0]) for answer in answers)
+
+    # groups and figures
+
+    async def put_group(self, name: str, settings: Mapping[str, object]) -> GroupView:
+        return await self._queue.groups.put_group(name, settings)
+
+    async def list_groups(self) -> list[GroupView]:
+        return await self._queue.groups.list_groups()
+
+    async def group(self, name: str, topic: str | None = None) -> GroupView:
+        found = group_view(await self._queue.groups.find(name))
+        stats = await self.queue_stats(topic)
+        views: list[GroupPartitionView] = [one.groups[name] for one in stats if name in one.groups]
+        return GroupView(found.name, found.id, found.settings, found.created_ms, views)
+
+    async def delete_group(self, name: str) -> None:
+        await self._queue.groups.delete_group(name)
+
+    async def queue_stats(self, topic: str | None = None) -> list[PartitionQueueStats]:
+        topics = self._finder.all() if topic is None else [await self._finder.find(topic)]
+        figures = await self._queue.calls.figures(topics)
+        return sorted(figures.partitions, key=lambda one: (one.topic, one.partition))
+
+    # dead letters
+
+    async def dead_letters(
+        self,
+        group: str,
+        topic: str,
+        which: DeadFilter,
+        *,
+        after: tuple[int, int] | None,
+        limit: int,
+    ) -> DeadPage:
+        letters = self._queue.letters
+        return await letters.dead_letters(group, topic, which, after=after, limit=limit)
+
+    async def dead_groups(self, topic: str) -> dict[str, dict[str, int]]:
+        return await self._queue.letters.dead_groups(topic)
+
+    async def purge(self, group: str, topic: str, which: DeadFilter, *, dry_run: bool) -> int:
+        return await self._queue.letters.purge(group, topic, which, dry_run=dry_run)
+
+    async def redrive(
+        self,
+        group: str,
+        topic: str,
+        which: DeadFilter,
+        *,
+        rate: float,
+        dry_run: bool,
+        force: bool,
+    ) -> RedriveView:
+        return await self._queue.redriving.redrive(
+            group, topic, which, rate=rate, dry_run=dry_run, force=force
+        )
+
+    async def redrives(self, group: str) -> list[RedriveView]:
+        return await self._queue.redriving.redrives(group)
+
+    async def stop_redrive(self, group: str, job: int) -> RedriveView:
+        return await self._queue.redriving.stop_redrive(group, job)
+
+    # delays and schedules
+
+    async def delayed(self, topic: str, *, limit: int, skip: int) -> tuple[list[DelayedView], int]:
+        return await self._queue.delays.delayed(topic, limit=limit, skip=skip)
+
+    async def find_delayed(self, topic: str, partition: int | None, offset: int) -> DelayedView:
+        return await self._queue.delays.find_delayed(topic, partition, offset)
+
+    async def cancel_delayed(self, topic: str, partition: int, offset: int) -> DelayedView:
+        return await self._queue.delays.cancel_delayed(topic, partition, offset)
+
+    async def put_schedule(self, schedule: Mapping[str, object]) -> ScheduleView:
+        return await self._queue.scheduling.put_schedule(schedule)
+
+    async def schedules(self) -> list[ScheduleView]:
+        return await self._queue.scheduling.schedules()
+
+    async def schedule(self, name: str) -> ScheduleView:
+        return await self._queue.scheduling.schedule(name)
+
+    async def pause_schedule(self, name: str, *, paused: bool) -> ScheduleView:
+        return await self._queue.scheduling.pause_schedule(name, paused=paused)
+
+    async def delete_schedule(self, name: str) -> None:
+        await self._queue.scheduling.delete_schedule(name)
+
+    # private
+
+    async def _partitions(
+        self, topics: Sequence[str], partitions: Sequence[int] | None
+    ) -> list[tuple[GroupId, Topic]]:
+        """The partitions meant; of several topics in turn. Raises `UnknownTopic`,
+        `UnknownPartition`."""
+        columns: list[list[tuple[GroupId, Topic]]] = []
+        for name in topics:
+            topic = await self._finder.find(name)
+            count = len(topic.partitions)
+            for number in partitions or ():
+                if not 0 <= number < count:
+                    raise UnknownPartition(name, number)
+            numbers = range(count) if partitions is None else sorted(set(partitions))
+            columns.append([(GroupId(topic.id, number), topic) for number in numbers])
+        rows = chain.from_iterable(zip_longest(*columns))
+        return list({found[0]: found for found in rows if found is not None}.values())
+
+    async def _change(self, topic: Topic, ref: GroupRef, ops: Mapping[int, Op]) -> dict[int, int]:
+        """Put one operation into each partition's log; where the group stands after it."""
+        answers = await asyncio.gather(
+            *(
+                self._queue.calls.ops(GroupId(topic.id, number), [op], ref)
+                for number, op in ops.items()
+            )
+        )
+        return {number: answer.floor for number, answer in zip(ops, answers, strict=True)}
+
+
+def group_ref(group: Group) -> GroupRef:
+    """The group as partitions are told of it."""
+    return GroupRef(group.id, group.name, group.version, group_config(group))
+
+
+def _received(topic: str, group: int, taken: Taken) -> list[QueuedMessage]:
+    packed = taken.partition
+    partition = GroupId.unpack(packed).partition
+    return [
+        queued(
+            topic,
+            partition,
+            row,
+            receipt=encode_receipt(packed, group, taken.delivery, grant.offset),
+            attempt=grant.attempt,
+            reason=grant.reason,
+            redrives=grant.redrives,
+            deadline_ms=taken.deadline_ms,
+        )
+        for grant, row in zip(taken.grants, taken.messages, strict=True)
+    ]
+
+
+def _absolute(offset: int | None) -> int:
+    if offset is None or offset == EARLIEST:
+        return 0
+    return FAR_END if offset == END else min(max(0, offset), FAR_END)
+
+
+def _count(result: object) -> int:
+    return result.count if isinstance(result, CountResult) else 0

@@ -1,0 +1,153 @@
+"""Questions and operations for the leader of one partition's queue, wherever it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from coordinator.state import Topic
+from delivery.ops import Op
+from goqueue.wire.errors import GoQueueError
+from goqueue.wire.types import GroupId, NodeId
+from node import queue_rpc, rpc
+from node.forwarding import Forwarder
+from node.peer_link import PeerLink
+from node.queue_rpc import (
+    DeadAnswer,
+    DeadRequest,
+    DelayedAnswer,
+    DelayedRequest,
+    FiguresAnswer,
+    GroupRef,
+    OpsAnswer,
+    OpsRequest,
+    PeekAnswer,
+    PeekRequest,
+)
+from node.queue_views import QueueViews
+from node.topology import Topology
+from raft.link import RemoteError
+
+DEADLINE_S = 15.0
+ASK_TIMEOUT_S = 2.0
+FIGURES_ROUNDS = 2
+PAUSE_S = 0.1
+
+R = TypeVar("R")
+A = TypeVar("A")
+
+
+class QueueCalls:
+    """Any node may ask; each call finds the leader, and asks again where that is safe."""
+
+    def __init__(
+        self,
+        node: NodeId,
+        views: QueueViews,
+        forwarder: Forwarder,
+        topology: Topology,
+        link: PeerLink,
+    ) -> None:
+        self._node = node
+        self._views = views
+        self._forwarder = forwarder
+        self._topology = topology
+        self._link = link
+
+    async def ops(
+        self,
+        partition: GroupId,
+        ops: Sequence[Op],
+        opens: GroupRef | None = None,
+        deadline_s: float = DEADLINE_S,
+    ) -> OpsAnswer:
+        """Put operations into a partition's log. They are sent again where an answer was lost: so
+        each carries a request id, or comes to the same when it happens twice."""
+        request = OpsRequest(partition.pack(), list(ops), opens)
+
+        async def here(left_s: float) -> OpsAnswer:
+            async with asyncio.timeout(left_s):
+                return await self._views.ops(partition, request.ops, opens)
+
+        payload = rpc.encode(request)
+        return await self._forwarder.call(
+            partition,
+            local=here,
+            method=queue_rpc.OPS,
+            payload=lambda _left_s: payload,
+            decode=lambda answer: queue_rpc.decode_answer(answer, OpsAnswer),
+            deadline_s=deadline_s,
+        )
+
+    async def peek(self, request: PeekRequest) -> PeekAnswer:
+        return await self._ask(
+            request, request.partition, self._views.peek, queue_rpc.PEEK, PeekAnswer
+        )
+
+    async def dead(self, request: DeadRequest) -> DeadAnswer:
+        """Dead letters of one group in one partition."""
+        return await self._ask(
+            request, request.partition, self._views.dead, queue_rpc.DEAD, DeadAnswer
+        )
+
+    async def delayed(self, request: DelayedRequest) -> DelayedAnswer:
+        return await self._ask(
+            request, request.partition, self._views.delayed, queue_rpc.DELAYED, DelayedAnswer
+        )
+
+    async def figures(self, topics: Iterable[Topic]) -> FiguresAnswer:
+        """Of every partition whose leader answers; each leader is asked once for all of them."""
+        wanted = {
+            GroupId(topic.id, number) for topic in topics for number in range(len(topic.partitions))
+        }
+        found = FiguresAnswer([], [])
+        for attempt in range(FIGURES_ROUNDS):
+            if attempt:
+                await asyncio.sleep(PAUSE_S)
+            by_leader: dict[NodeId, list[GroupId]] = {}
+            for group in sorted(wanted):
+                leader = self._topology.leader(group)
+                if leader is not None:
+                    by_leader.setdefault(leader, []).append(group)
+            answers = await asyncio.gather(*map(self._figures, by_leader, by_leader.values()))
+            for answer in answers:
+                found.partitions.extend(answer.partitions)
+                found.dead.extend(answer.dead)
+                wanted -= {GroupId.unpack(packed) for packed, _dead in answer.dead}
+            if not wanted:
+                break
+        return found
+
+    async def _figures(self, node: NodeId, groups: list[GroupId]) -> FiguresAnswer:
+        if node == self._node:
+            return await self._views.figures(groups)
+        request = rpc.encode(rpc.GroupsRequest([group.pack() for group in groups]))
+        try:
+            answer = await self._link.request(node, queue_rpc.FIGURES, request, ASK_TIMEOUT_S)
+        except (GoQueueError, RemoteError):
+            return FiguresAnswer([], [])
+        return queue_rpc.decode_answer(answer, FiguresAnswer)
+
+    async def _ask(
+        self,
+        request: R,
+        packed: bytes,
+        look: Callable[[R], Awaitable[A]],
+        method: str,
+        answer: type[A],
+    ) -> A:
+        """A question that changes nothing."""
+
+        async def here(_left_s: float) -> A:
+            return await look(request)
+
+        return await self._forwarder.call(
+            GroupId.unpack(packed),
+            local=here,
+            method=method,
+            payload=lambda _left_s: rpc.encode(request),
+            decode=partial(queue_rpc.decode_answer, type_=answer),
+            deadline_s=DEADLINE_S,
+        )

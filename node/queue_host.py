@@ -1,0 +1,331 @@
+"""One partition's queue at its leader: requests on their way into entries, and time.
+
+What arrives in one turn of the loop shares an entry. One timer at most stands for the next thing
+that time brings about; where nothing waits and nothing is due there is none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from itertools import chain
+
+import structlog
+
+from delivery.config import QueueConfig
+from delivery.dispatcher import OPS_MAX, Dispatcher, Proposal, Want
+from delivery.ops import RELEASE, Granted, Op, Result, Settled, encode_ops
+from delivery.partition import PartitionState
+from goqueue.wire.errors import GoQueueError, NotLeader, OutcomeUnknown, ServerError
+from goqueue.wire.types import Index
+from log.entry import EntryKind
+from node.queue_rpc import GroupRef
+from raft.errors import Outcome
+from raft.group import RaftGroup
+
+LOOK_AGAIN_S = 0.1
+"""Whoever was told that something is ready may never come for it: then the next one is told."""
+TOLD_MAX = 64
+"""Waiters of one group told at once that something is ready."""
+TIMER_S_MAX = 5.0
+"""Log time may be set forward: how long at most that goes unnoticed."""
+OVERDUE_S = 0.05
+"""What is due and was not collected is on its way: its end begins a turn, or else this does."""
+
+Ticket = asyncio.Future[Result]
+Waiter = asyncio.Future[None]
+
+_log = structlog.get_logger("queue")
+
+
+class QueueHost:
+    """The leader's side of one partition's queue; it stands idle on followers. Loop thread only."""
+
+    def __init__(
+        self,
+        *,
+        group: RaftGroup,
+        state: PartitionState,
+        config: Callable[[], QueueConfig],
+    ) -> None:
+        self._group = group
+        self._state = state
+        self._config = config
+        self._loop = asyncio.get_running_loop()
+        self._dispatcher: Dispatcher[Ticket] | None = None
+        self._scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiters: dict[int, dict[Waiter, None]] = {}
+        """Of each group, in the order of arrival."""
+        self._opening: dict[Waiter, GroupRef] = {}
+        self._receiving: dict[Ticket, int] = {}
+        """The groups of receives that are not answered."""
+
+    # leadership
+
+    def open(self) -> None:
+        """This node leads, and all that was before is applied."""
+        self._dispatcher = Dispatcher(self._state)
+        self._dispatcher.watched = bool(self._waiters)
+        self.configure()
+
+    def configure(self) -> None:
+        """The topic's settings may be other ones."""
+        if self._dispatcher is not None:
+            self._dispatcher.configure(self._config())
+            self._schedule()
+
+    def close(self, leader: str | None) -> None:
+        """Leadership is lost: what waits was not proposed. What was learns its end from Raft."""
+        dispatcher, self._dispatcher = self._dispatcher, None
+        self._set_timer(None)
+        if dispatcher is not None:
+            for ticket in dispatcher.tickets():
+                _fail(ticket, NotLeader(leader))
+        for waiter in [*chain.from_iterable(self._waiters.values()), *self._opening]:
+            _tell(waiter)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether this node leads."""
+        return self._dispatcher is not None
+
+    # requests
+
+    async def receive(self, want: Want, opens: GroupRef) -> Granted:
+        """Lease what is ready now, maybe nothing. A caller that is cancelled has leased nothing:
+        what is granted to it later, or was in this very moment, is given back."""
+        dispatcher = self._leading()
+        ticket: Ticket = self._loop.create_future()
+        self._open_group(dispatcher, opens)
+        dispatcher.receive(want, ticket, wait=False)
+        self._receiving[ticket] = want.group
+        self._schedule()
+        try:
+            result = await ticket
+        except asyncio.CancelledError:
+            if ticket in self._receiving:
+                dispatcher.withdraw(ticket)
+                self._schedule()
+            elif not ticket.cancelled() and ticket.exception() is None:
+                self.give_back(want.group, ticket.result())
+            raise
+        finally:
+            self._receiving.pop(ticket, None)
+        return result if isinstance(result, Granted) else Granted(0, 0, [])
+
+    async def submit(self, ops: Sequence[Op], opens: GroupRef | None = None) -> list[Result]:
+        """Put operations into the log; their results once they are applied.
+
+        Raises `NotLeader` (nothing has happened) or `OutcomeUnknown`.
+        """
+        dispatcher = self._leading()
+        if opens is not None:
+            self._open_group(dispatcher, opens)
+        tickets: list[Ticket] = [self._loop.create_future() for _ in ops]
+        for op, ticket in zip(ops, tickets, strict=True):
+            dispatcher.submit(op, ticket)
+        self._schedule()
+        return list(await asyncio.gather(*tickets))
+
+    def give_back(self, group: int, granted: Result, rows: int = 0) -> None:
+        """Release leases that nobody will be told of, from this row on: their attempt does not
+        count."""
+        if self._dispatcher is None or not isinstance(granted, Granted):
+            return
+        offsets = [grant.offset for grant in granted.grants[rows:]]
+        if offsets:
+            self._dispatcher.submit(Settled(group, RELEASE, [(granted.delivery, offsets)]), None)
+            self._schedule()
+
+    def put(self, op: Op) -> None:
+        """As `submit`, for whom the result does not matter."""
+        if self._dispatcher is not None:
+            self._dispatcher.submit(op, None)
+            self._schedule()
+
+    def drop_group(self, group: int) -> None:
+        """The group was deleted in the cluster."""
+        if self._dispatcher is not None:
+            self._dispatcher.drop_group(group)
+            self._schedule()
+
+    async def opened(self, ref: GroupRef) -> None:
+        """Return once the group is open here. Raises `NotLeader`."""
+        while not self._is_open(ref):
+            self._open_group(self._leading(), ref)
+            waiter: Waiter = self._loop.create_future()
+            self._opening[waiter] = ref
+            self._schedule()
+            try:
+                await waiter
+            finally:
+                del self._opening[waiter]
+
+    # waiting for something to be ready
+
+    def is_ready(self, group: int) -> bool:
+        """Whether a receive would have something to do: a message to lease, or to open the
+        group."""
+        known = self._state.queue.groups.get(group)
+        return known is None or bool(known.select(1, self._group.log_time_ms()))
+
+    def watch(self, group: int, waiter: Waiter) -> None:
+        """Tell the waiter when something is ready for the group, or leadership is lost."""
+        self._waiters.setdefault(group, {})[waiter] = None
+        self._watched()
+
+    def unwatch(self, group: int, waiter: Waiter) -> None:
+        waiters = self._waiters.get(group)
+        if waiters is not None:
+            waiters.pop(waiter, None)
+            if not waiters:
+                del self._waiters[group]
+                self._watched()
+
+    def applied(self) -> None:
+        """An entry was applied."""
+        if self._dispatcher is not None:
+            self._schedule()
+
+    # private
+
+    def _leading(self) -> Dispatcher[Ticket]:
+        """Raises `NotLeader` also where no majority is in reach: nothing would be answered."""
+        if self._dispatcher is None or not self._group.is_ready_leader:
+            raise NotLeader(self._group.leader)
+        if not self._group.has_quorum:
+            raise NotLeader(None)
+        return self._dispatcher
+
+    def _is_open(self, ref: GroupRef) -> bool:
+        known = self._state.queue.groups.get(ref.id)
+        return known is not None and known.version >= ref.version
+
+    def _open_group(self, dispatcher: Dispatcher[Ticket], ref: GroupRef) -> None:
+        if not self._is_open(ref):
+            at_end = ref.config.start == "latest"
+            offset = self._state.next_offset if at_end else self._state.log_start_offset
+            dispatcher.open_group(ref.id, ref.name, ref.version, ref.config, offset)
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._scheduled = False
+        dispatcher = self._dispatcher
+        if dispatcher is None:
+            return
+        now_ms = self._group.log_time_ms()
+        proposal = dispatcher.collect(now_ms)
+        if proposal is not None:
+            for ticket, answer in proposal.answers:
+                self._answer(ticket, answer)
+            if proposal.sent:
+                proposed = self._propose(dispatcher, proposal)
+                if proposed and len(proposal.sent) >= OPS_MAX:
+                    self._schedule()
+        for waiter, ref in self._opening.items():
+            if self._is_open(ref):
+                _tell(waiter)
+        ready = self._tell_waiters(now_ms)
+        self._set_timer(self._wake_s(dispatcher, now_ms, ready))
+
+    def _propose(self, dispatcher: Dispatcher[Ticket], proposal: Proposal[Ticket]) -> bool:
+        def done(outcome: Outcome, result: object, _index: Index) -> None:
+            self._ended(dispatcher, proposal, outcome, result)
+
+        try:
+            self._group.propose(EntryKind.QUEUE, encode_ops(proposal.ops), callback=done)
+        except Exception as error:  # noqa: BLE001 - tickets of what is in no entry must be told
+            refusal = error
+            if not isinstance(refusal, GoQueueError):
+                _log.exception("queue_entry_refused", group=str(self._group.id))
+                refusal = ServerError(f"the entry was refused: {error}", outcome="none")
+            for ticket in dispatcher.failed(proposal):
+                _fail(ticket, refusal)
+            return False
+        return True
+
+    def _ended(
+        self,
+        dispatcher: Dispatcher[Ticket],
+        proposal: Proposal[Ticket],
+        outcome: Outcome,
+        result: object,
+    ) -> None:
+        if outcome is Outcome.APPLIED:
+            assert isinstance(result, list), "what a queue entry results in"
+            for ticket, answer in dispatcher.landed(proposal, result):
+                self._answer(ticket, answer)
+        else:
+            unknown = outcome is Outcome.UNKNOWN
+            for ticket in dispatcher.failed(proposal):
+                _fail(ticket, OutcomeUnknown() if unknown else NotLeader(self._group.leader))
+        if dispatcher is self._dispatcher:
+            self._schedule()
+
+    def _answer(self, ticket: Ticket, answer: Result | GoQueueError) -> None:
+        group = self._receiving.pop(ticket, None)
+        if isinstance(answer, GoQueueError):
+            _fail(ticket, answer)
+        elif not ticket.done():
+            ticket.set_result(answer)
+        elif group is not None:
+            self.give_back(group, answer)
+
+    # time
+
+    def _watched(self) -> None:
+        """Somebody waits for messages, or nobody any more: what is due is noted sooner, or not."""
+        if self._dispatcher is not None:
+            self._dispatcher.watched = bool(self._waiters)
+            self._schedule()
+
+    def _tell_waiters(self, now_ms: int) -> bool:
+        """Tell as many as there are messages ready; whether anyone should be looked at again."""
+        again = False
+        for group, waiters in list(self._waiters.items()):
+            waiting = [waiter for waiter in waiters if not waiter.done()][:TOLD_MAX]
+            if not waiting:
+                continue
+            known = self._state.queue.groups.get(group)
+            ready = len(waiting) if known is None else len(known.select(len(waiting), now_ms))
+            for waiter in waiting[:ready]:
+                _tell(waiter)
+            again = again or 0 < ready < len(waiters)
+        return again
+
+    def _wake_s(
+        self, dispatcher: Dispatcher[Ticket], now_ms: int, look_again: bool
+    ) -> float | None:
+        """In how many seconds the next turn is due, None for never."""
+        wake_ms = dispatcher.next_wake_ms(now_ms)
+        if wake_ms is None:
+            return LOOK_AGAIN_S if look_again else None
+        wait_s = min((wake_ms - now_ms) / 1000, TIMER_S_MAX) or OVERDUE_S
+        return min(wait_s, LOOK_AGAIN_S) if look_again else wait_s
+
+    def _set_timer(self, wait_s: float | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if wait_s is not None:
+            self._timer = self._loop.call_later(wait_s, self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        self._schedule()
+
+
+def _fail(ticket: Ticket, error: GoQueueError) -> None:
+    if not ticket.done():
+        ticket.set_exception(error)
+        ticket.exception()  # a caller that is gone does not ask
+
+
+def _tell(waiter: Waiter) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -1,0 +1,311 @@
+"""Receiving from partitions led by several nodes, without leasing what can't be answered.
+
+First each leader is asked once for what is ready, until there is enough. Where nothing is, each
+is asked to tell when something is ready, which leases nothing; then it is taken from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from delivery.ops import RELEASE, Settled
+from goqueue.wire.errors import (
+    Busy,
+    GoQueueError,
+    GroupHalted,
+    NoQuorum,
+    TooManyInFlight,
+    Unavailable,
+)
+from goqueue.wire.types import GroupId, NodeId
+from node import queue_rpc, rpc
+from node.errands import Errands
+from node.metrics import Metrics
+from node.peer_link import PeerLink
+from node.queue_calls import QueueCalls
+from node.queue_rpc import GroupRef, TakeAnswer, Taken, TakeRequest, WaitAnswer, WaitRequest
+from node.queue_service import QueueService
+from node.topology import Topology
+from raft.link import RemoteError
+
+TAKE_TIMEOUT_S = 10.0
+WAIT_GRACE_S = 2.0
+"""How long after its time a peer's answer to a wait is still expected."""
+LEADERLESS_S = 5.0
+"""How long a receive looks for a leader at least, before it says that there is none."""
+PAUSE_S = 0.005
+PAUSE_MAX_S = 0.2
+REMOTE_WAITS_MAX = 512
+"""Long polls of one peer at once; beyond them a receive looks by itself, from time to time."""
+LOOK_S = 0.25
+
+
+@dataclass(slots=True)
+class Poll:
+    """One consumer's request. `partitions` in the order of preference."""
+
+    group: GroupRef
+    partitions: list[GroupId]
+    member: str
+    limit: int
+    visibility_ms: int
+    max_bytes: int
+    requests: dict[GroupId, int] = field(default_factory=dict[GroupId, int])
+    """The ids under which partitions were asked whose answer did not come."""
+
+
+@dataclass(slots=True)
+class _Round:
+    """What asking every leader once came to."""
+
+    taken: list[Taken] = field(default_factory=list[Taken])
+    blocked: list[tuple[bytes, str, str]] = field(default_factory=list[tuple[bytes, str, str]])
+    unanswered: set[GroupId] = field(default_factory=set[GroupId])
+
+
+class QueueReceiver:
+    """The front's side of receiving. Loop thread only."""
+
+    def __init__(
+        self,
+        node: NodeId,
+        *,
+        service: QueueService,
+        calls: QueueCalls,
+        topology: Topology,
+        link: PeerLink,
+        errands: Errands,
+        rng: random.Random,
+        metrics: Metrics,
+    ) -> None:
+        self._node = node
+        self._service = service
+        self._calls = calls
+        self._topology = topology
+        self._link = link
+        self._errands = errands
+        self._rng = rng
+        self._metrics = metrics
+        self._remote_waits: dict[NodeId, int] = {}
+
+    async def receive(self, poll: Poll, wait_s: float) -> list[Taken]:
+        """Leases of up to `limit` messages; waits for the first one.
+
+        A caller that is cancelled has leased nothing for good. Raises `GroupHalted` or
+        `TooManyInFlight` where no partition may deliver, `NoQuorum` where none can be asked.
+        """
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        end = started + wait_s
+        partitions: Sequence[GroupId] = poll.partitions
+        pause = PAUSE_S
+        while True:
+            found = await self._take(poll, partitions)
+            if found.taken:
+                return found.taken
+            _raise_if_blocked(poll, found.blocked)
+            now = loop.time()
+            nobody = len(found.unanswered) == len(poll.partitions)
+            if nobody and now >= max(end, started + LEADERLESS_S):
+                raise self._unreachable(poll)
+            if now >= end and not nobody:
+                return []
+            if nobody:
+                partitions = poll.partitions
+                await self._topology.changed(poll.partitions[0], pause)
+            else:
+                partitions = await self._wait(poll, end - now, found.unanswered, pause)
+            if nobody or loop.time() - now < PAUSE_S:  # what was ready is others' by now
+                await asyncio.sleep(self._rng.uniform(0, pause))
+                pause = min(2 * pause, PAUSE_MAX_S)
+
+    # taking
+
+    async def _take(self, poll: Poll, partitions: Sequence[GroupId]) -> _Round:
+        found = _Round()
+        left, bytes_left = poll.limit, poll.max_bytes
+        try:
+            for node, asked in self._by_leader(partitions, found.unanswered):
+                request = TakeRequest(
+                    poll.group,
+                    [(group.pack(), self._request_id(poll, group)) for group in asked],
+                    poll.member,
+                    left,
+                    bytes_left,
+                    poll.visibility_ms,
+                )
+                try:
+                    answer = await self._ask(poll, node, request)
+                except (GoQueueError, RemoteError):
+                    found.unanswered.update(asked)
+                    continue
+                self._note(poll, found, answer)
+                left -= sum(len(taken.grants) for taken in answer.taken)
+                bytes_left -= sum(len(r.value) for taken in answer.taken for r in taken.messages)
+                if left <= 0 or bytes_left <= 0:
+                    break
+        except asyncio.CancelledError:
+            self.release(poll.group.id, found.taken)
+            raise
+        return found
+
+    def _request_id(self, poll: Poll, group: GroupId) -> int:
+        known = poll.requests.get(group)
+        if known is None:
+            known = poll.requests[group] = self._rng.getrandbits(63) or 1
+        return known
+
+    def _note(self, poll: Poll, found: _Round, answer: TakeAnswer) -> None:
+        found.taken += [taken for taken in answer.taken if taken.grants]
+        found.blocked += answer.blocked
+        answered = [taken.partition for taken in answer.taken] + answer.empty
+        for packed in answered:
+            poll.requests.pop(GroupId.unpack(packed), None)
+        for packed, leader in answer.moved:
+            group = GroupId.unpack(packed)
+            found.unanswered.add(group)
+            if leader is not None:
+                self._topology.learn(group, NodeId(leader))
+
+    async def _ask(self, poll: Poll, node: NodeId, request: TakeRequest) -> TakeAnswer:
+        if node == self._node:
+            return await self._service.take(request)
+        asking = asyncio.ensure_future(
+            self._link.request(node, queue_rpc.TAKE, rpc.encode(request), TAKE_TIMEOUT_S)
+        )
+        try:
+            payload = await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            self._errands.send(self._release_late(poll.group.id, asking))
+            raise
+        return queue_rpc.decode_answer(payload, TakeAnswer)
+
+    async def _release_late(self, group: int, asking: asyncio.Future[bytes]) -> None:
+        """The answer comes after its caller has left."""
+        try:
+            answer = queue_rpc.decode_answer(await asking, TakeAnswer)
+        except RemoteError:
+            return
+        self.release(group, answer.taken)
+
+    def release(self, group: int, taken: Sequence[Taken]) -> None:
+        """Give leases back that nobody will be told of: their attempt does not count."""
+        for one in taken:
+            offsets = [grant.offset for grant in one.grants]
+            if offsets:
+                op = Settled(group, RELEASE, [(one.delivery, offsets)])
+                self._errands.send(self._calls.ops(GroupId.unpack(one.partition), [op]))
+
+    # waiting
+
+    async def _wait(
+        self, poll: Poll, left_s: float, unanswered: set[GroupId], pause: float
+    ) -> Sequence[GroupId]:
+        """The partitions to take from next: those told ready, or all."""
+        self._metrics.waiting_receives.inc()
+        waits: list[asyncio.Task[list[GroupId]]] = []
+        leaderless: set[GroupId] = set()
+        try:
+            for node, asked in self._by_leader(poll.partitions, leaderless):
+                waits.append(asyncio.ensure_future(self._told(poll, node, asked, left_s, pause)))
+            if leaderless or unanswered:
+                look = asyncio.sleep(min(left_s, max(pause, LOOK_S)), poll.partitions)
+                waits.append(asyncio.ensure_future(look))
+            done, _ = await asyncio.wait(waits, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+            ready = [group for task in done for group in task.result()]
+            return ready or poll.partitions
+        finally:
+            self._metrics.waiting_receives.dec()
+            for wait in waits:
+                wait.cancel()
+
+    async def _told(
+        self, poll: Poll, node: NodeId, asked: list[GroupId], left_s: float, pause: float
+    ) -> list[GroupId]:
+        """Partitions of one leader that are ready, or led by another one now."""
+        request = WaitRequest(
+            poll.group.id,
+            [group.pack() for group in asked],
+            round(left_s * 1000),
+            self._rng.getrandbits(63),
+        )
+        try:
+            answer = await self._ask_to_tell(node, request, left_s)
+        except (GoQueueError, RemoteError):
+            await asyncio.sleep(pause)
+            return asked
+        for packed, leader in answer.moved:
+            if leader is not None:
+                self._topology.learn(GroupId.unpack(packed), NodeId(leader))
+        if answer.moved and not answer.ready:
+            await self._topology.changed(GroupId.unpack(answer.moved[0][0]), pause)
+        told = [*answer.ready, *(packed for packed, _leader in answer.moved)]
+        return [GroupId.unpack(packed) for packed in told]
+
+    async def _ask_to_tell(self, node: NodeId, request: WaitRequest, left_s: float) -> WaitAnswer:
+        if node == self._node:
+            return await self._service.wait(request)
+        if self._remote_waits.get(node, 0) >= REMOTE_WAITS_MAX:
+            await asyncio.sleep(min(LOOK_S, left_s))
+            raise Busy
+        self._remote_waits[node] = self._remote_waits.get(node, 0) + 1
+        try:
+            payload = await self._link.request(
+                node, queue_rpc.WAIT, rpc.encode(request), left_s + WAIT_GRACE_S
+            )
+        except asyncio.CancelledError:
+            ticket = request.ticket.to_bytes(8, "little")
+            self._errands.send(self._link.request(node, queue_rpc.LEAVE, ticket, WAIT_GRACE_S))
+            raise
+        finally:
+            self._remote_waits[node] -= 1
+        return queue_rpc.decode_answer(payload, WaitAnswer)
+
+    # private
+
+    def _by_leader(
+        self, partitions: Sequence[GroupId], leaderless: set[GroupId]
+    ) -> list[tuple[NodeId, list[GroupId]]]:
+        """Leaders with their partitions, this node first, then in the order of preference."""
+        by_leader: dict[NodeId, list[GroupId]] = {}
+        for group in partitions:
+            leader = self._topology.leader(group)
+            if leader is None:
+                leaderless.add(group)
+            else:
+                by_leader.setdefault(leader, []).append(group)
+        return sorted(by_leader.items(), key=lambda item: item[0] != self._node)
+
+    def _unreachable(self, poll: Poll) -> GoQueueError:
+        """Why nobody could be asked."""
+        group = poll.partitions[0]
+        replicas, reachable = self._topology.replicas(group), self._topology.reachable(group)
+        if reachable * 2 <= len(replicas):
+            return NoQuorum(
+                f"{reachable} of {len(replicas)} replicas can be reached",
+                reachable=reachable,
+                replicas=len(replicas),
+                retry_after_s=1,
+            )
+        return Unavailable("no leader of these partitions answers", retry_after_s=1)
+
+
+def _raise_if_blocked(poll: Poll, blocked: list[tuple[bytes, str, str]]) -> None:
+    """Where no partition may deliver, whoever asks should know why; else the others go on."""
+    if len(blocked) < len(poll.partitions):
+        return
+    group = poll.group.name
+    for _packed, kind, why in blocked:
+        if kind == queue_rpc.FULL:
+            raise TooManyInFlight(
+                f"group {group} has {why} messages in flight in a partition: settle some first",
+                group=group,
+                limit=int(why),
+                retry_after_s=1,
+            )
+    raise GroupHalted(
+        f"group {group} is halted: {blocked[0][2]}", group=group, reason=blocked[0][2]
+    )

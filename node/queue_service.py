@@ -1,0 +1,233 @@
+"""Taking messages as the leader: leases for consumers, and waiting for something to lease."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+
+from delivery.dispatcher import Want
+from delivery.ops import NACK, Granted, Result, Settled
+from goqueue.wire.errors import GoQueueError, NotLeader
+from goqueue.wire.types import GroupId, NodeId, Offset
+from node import queue_rpc, rpc
+from node.partition import PartitionHost
+from node.peer_link import PeerLink
+from node.queue_rpc import TakeAnswer, Taken, TakeRequest, WaitAnswer, WaitRequest
+from node.replicas import Replicas
+
+UNREADABLE_RETRY_MS = 10_000
+"""A message that is damaged here is tried again later: its neighbours go on, and damage is mended
+from the other replicas meanwhile."""
+UNREADABLE = "it can't be read at its leader"
+
+
+@dataclass(slots=True)
+class _Taking:
+    """One request as it is served."""
+
+    request: TakeRequest
+    left: int
+    bytes_left: int
+    answer: TakeAnswer = field(default_factory=lambda: TakeAnswer([], [], [], []))
+    grants: list[tuple[PartitionHost, Granted]] = field(
+        default_factory=list[tuple[PartitionHost, Granted]]
+    )
+
+
+class QueueService:
+    """Receives of partitions that this node leads, for its own front and its peers'."""
+
+    def __init__(self, node: NodeId, replicas: Replicas, link: PeerLink) -> None:
+        self._node = node
+        self._replicas = replicas
+        self._waits: dict[int, asyncio.Future[None]] = {}
+        link.handle(queue_rpc.TAKE, self._serve_take)
+        link.handle(queue_rpc.WAIT, self._serve_wait)
+        link.handle(queue_rpc.LEAVE, self._serve_leave)
+
+    async def take(self, request: TakeRequest) -> TakeAnswer:
+        """Lease what is ready now, from as many of the partitions as it takes.
+
+        A caller that is cancelled has leased nothing: what was granted is given back.
+        """
+        taking = _Taking(request, request.limit, request.max_bytes)
+        partitions = deque(request.partitions)
+        try:
+            while partitions and taking.left > 0 and taking.bytes_left > 0:
+                await self._round(taking, partitions)
+        except asyncio.CancelledError:
+            for host, granted in taking.grants:
+                host.queue.give_back(request.group.id, granted)
+            raise
+        return taking.answer
+
+    async def wait(self, request: WaitRequest) -> WaitAnswer:
+        """Return once something is ready, leadership of a partition is elsewhere, or in time."""
+        answer = self._ready(request)
+        if answer.ready or answer.moved or request.wait_ms <= 0:
+            return answer
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        hosts = [self._led(packed) for packed in request.partitions]
+        self._waits[request.ticket] = waiter
+        for host in hosts:
+            if host is not None:
+                host.queue.watch(request.group, waiter)
+        try:
+            async with asyncio.timeout(request.wait_ms / 1000):
+                await waiter
+        except TimeoutError:
+            return WaitAnswer([], [])
+        finally:
+            self._waits.pop(request.ticket, None)
+            for host in hosts:
+                if host is not None:
+                    host.queue.unwatch(request.group, waiter)
+        return self._ready(request)
+
+    def leave(self, ticket: int) -> None:
+        """Nobody is interested in that wait any more."""
+        waiter = self._waits.get(ticket)
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    # taking
+
+    async def _round(self, taking: _Taking, partitions: deque[tuple[bytes, int]]) -> None:
+        """Ask as many partitions at once as seem to have what is left to take."""
+        wanted: list[tuple[PartitionHost, bytes, Want]] = []
+        left = taking.left
+        while partitions and left > 0:
+            packed, request_id = partitions.popleft()
+            host = self._led(packed)
+            if host is None:
+                taking.answer.moved.append((packed, self._leader(packed)))
+                continue
+            known = host.state.queue.results.of(request_id)
+            if isinstance(known, Granted):  # the answer was lost on its way
+                self._granted(taking, host, packed, known)
+                left = min(left, taking.left)
+                continue
+            share = self._share(taking, host, packed, left)
+            if share:
+                want = Want(
+                    taking.request.group.id,
+                    taking.request.member,
+                    share,
+                    taking.request.visibility_ms,
+                    request_id,
+                )
+                wanted.append((host, packed, want))
+                left -= share
+        if len(wanted) == 1:
+            await self._receive(taking, *wanted[0])
+        elif wanted:
+            await self._receive_all(taking, wanted)
+
+    def _share(self, taking: _Taking, host: PartitionHost, packed: bytes, left: int) -> int:
+        """How many messages to ask of a partition: 0 where it has nothing to give."""
+        answer, ref = taking.answer, taking.request.group
+        group = host.state.queue.groups.get(ref.id)
+        if group is None or group.version < ref.version:
+            return left
+        if group.halted:
+            answer.blocked.append((packed, queue_rpc.HALTED, group.halted))
+        elif group.is_full:
+            answer.blocked.append((packed, queue_rpc.FULL, str(group.config.in_flight_max)))
+        else:
+            share = min(left, group.ready_count())
+            if not share:
+                answer.empty.append(packed)
+            return min(share, _fitting(host, taking.bytes_left))
+        return 0
+
+    async def _receive_all(
+        self, taking: _Taking, wanted: list[tuple[PartitionHost, bytes, Want]]
+    ) -> None:
+        tasks = [asyncio.ensure_future(self._receive(taking, *one)) for one in wanted]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    async def _receive(
+        self, taking: _Taking, host: PartitionHost, packed: bytes, want: Want
+    ) -> None:
+        try:
+            granted = await host.queue.receive(want, taking.request.group)
+        except GoQueueError as error:
+            leader = error.data.get("leader") if isinstance(error, NotLeader) else None
+            taking.answer.moved.append((packed, leader if isinstance(leader, str) else None))
+            return
+        self._granted(taking, host, packed, granted)
+
+    def _granted(self, taking: _Taking, host: PartitionHost, packed: bytes, result: Result) -> None:
+        """Read what was leased; what does not fit into the answer is given back."""
+        if not isinstance(result, Granted) or not result.grants:
+            taking.answer.empty.append(packed)
+            return
+        grants, group = result.grants, taking.request.group.id
+        rows = host.messages.rows([Offset(grant.offset) for grant in grants], taking.bytes_left)
+        host.queue.give_back(group, result, len(rows))
+        lost = [grant.offset for grant, row in zip(grants, rows, strict=False) if row is None]
+        if lost:
+            host.queue.put(
+                Settled(
+                    group,
+                    NACK,
+                    [(result.delivery, lost)],
+                    UNREADABLE,
+                    UNREADABLE_RETRY_MS,
+                    to_back=True,
+                )
+            )
+        kept = [(g, row) for g, row in zip(grants, rows, strict=False) if row is not None]
+        messages = [row for _grant, row in kept]
+        taking.grants.append((host, result))
+        taking.left -= len(kept)
+        taking.bytes_left -= sum(len(row.value) for row in messages)
+        taking.answer.taken.append(
+            Taken(packed, result.delivery, result.deadline_ms, [g for g, _ in kept], messages)
+        )
+
+    # private
+
+    def _ready(self, request: WaitRequest) -> WaitAnswer:
+        answer = WaitAnswer([], [])
+        for packed in request.partitions:
+            host = self._led(packed)
+            if host is None:
+                answer.moved.append((packed, self._leader(packed)))
+            elif host.queue.is_ready(request.group):
+                answer.ready.append(packed)
+        return answer
+
+    def _led(self, packed: bytes) -> PartitionHost | None:
+        host = self._replicas.find(GroupId.unpack(packed))
+        return host if host is not None and host.is_leader else None
+
+    def _leader(self, packed: bytes) -> str | None:
+        """Who leads, as a hint: never this node, which has just said that it does not."""
+        host = self._replicas.find(GroupId.unpack(packed))
+        leader = None if host is None else host.group.leader
+        return None if leader == self._node else leader
+
+    async def _serve_take(self, _peer: NodeId, payload: bytes) -> bytes:
+        return rpc.encode(await self.take(rpc.decode_request(payload, TakeRequest)))
+
+    async def _serve_wait(self, _peer: NodeId, payload: bytes) -> bytes:
+        return rpc.encode(await self.wait(rpc.decode_request(payload, WaitRequest)))
+
+    async def _serve_leave(self, _peer: NodeId, payload: bytes) -> bytes:
+        self.leave(int.from_bytes(payload, "little"))
+        return b""
+
+
+def _fitting(host: PartitionHost, bytes_max: int) -> int:
+    """How many messages of a partition fit into these bytes, going by their average size."""
+    stored = host.end_offset - host.state.log_start_offset
+    if stored <= 0:
+        return 1
+    return max(1, bytes_max * stored // max(1, host.log.size_bytes))

@@ -1,0 +1,199 @@
+"""Which entries of a partition may go, and what of them must be carried on before they do.
+
+A leader's retention is a trim in the log. Messages that must outlive the log before it, delayed
+ones and dead letters, are appended once more with their offsets; only then is the trim proposed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+
+import structlog
+
+from coordinator.topics import TopicConfig
+from delivery.carried import CarriedBatch, decode_carried, encode_carried
+from delivery.partition import PartitionState
+from delivery.records import encode_trim
+from goqueue.wire.batch import RecordBatch
+from goqueue.wire.errors import GoQueueError, NotLeader
+from goqueue.wire.types import Index, Offset
+from log.entry import EntryKind
+from log.errors import LogError
+from log.group import GroupLog
+from node.message_reader import DecodedBatch
+from node.partition_reader import PartitionReader, stored_batches
+from node.queue_rpc import MessageRow
+from raft.errors import Outcome
+from raft.group import RaftGroup
+
+WAITED_FOR_BYTES = 1 << 30
+"""Beyond its quota a partition keeps this much, or as much again as the quota if that is more, for
+a replica that is away: what is trimmed before it has come back, it can't get any more."""
+CARRIED_BYTES = 1 << 20
+"""Of one carrying entry, where its messages are not larger by themselves."""
+CARRIED_A_ROUND = 64
+"""Entries of one round; a trim that needs more waits for the next ones."""
+
+_log = structlog.get_logger("partition")
+
+
+class Retention:
+    """The upkeep of one partition's log. Loop thread only."""
+
+    def __init__(
+        self,
+        *,
+        log: GroupLog,
+        state: PartitionState,
+        reader: PartitionReader,
+        group: Callable[[], RaftGroup],
+        config: Callable[[], TopicConfig],
+    ) -> None:
+        self._log = log
+        self._state = state
+        self._reader = reader
+        self._group = group
+        self._config = config
+        self._in_flight = False
+
+    async def run(self) -> None:
+        """As leader: carry on what must be kept, then move the log start, through the log. At most
+        one at a time. Raises nothing that leadership explains."""
+        group = self._group()
+        if self._in_flight or not group.is_ready_leader:
+            return
+        trim = self._due(group.log_time_ms())
+        if trim is None:
+            return
+        self._in_flight = True
+        try:
+            if await self._carry(*trim):
+                await self._propose(EntryKind.TRIM, encode_trim(*trim))
+        except NotLeader:
+            return
+        finally:
+            self._in_flight = False
+
+    def carried_rows(self, index: Index) -> Mapping[Offset, MessageRow]:
+        """The messages of a carrying entry. Raises LogError where it can't be read."""
+        found: dict[Offset, MessageRow] = {}
+        for carried in decode_carried(self._log.entry(index).body):
+            batch = DecodedBatch(Offset(0), carried.time_ms, carried.batch)
+            for row, offset in enumerate(carried.offsets):
+                found[Offset(offset)] = batch.row_as(row, Offset(offset))
+        return found
+
+    # private
+
+    def _due(self, now_ms: int) -> tuple[Index, Offset] | None:
+        """The first entry to keep and the offset it begins with; None to keep all."""
+        config, log, state, group = self._config(), self._log, self._state, self._group()
+        index = state.log_start_index
+        if config.retention_ms >= 0:
+            kept = log.locate_time(now_ms - config.retention_ms)
+            index = max(index, Index(state.applied_index + 1) if kept is None else kept)
+        floor = group.trim_limit
+        if config.retention_bytes >= 0:
+            segments = [s for s in log.segments() if s.last_index >= state.log_start_index]
+            spare = sum(segment.size_bytes for segment in segments) - config.retention_bytes
+            for segment in segments[:-1]:
+                if spare <= 0:
+                    break
+                spare -= segment.size_bytes
+                index = max(index, Index(segment.last_index + 1))
+                if spare > max(config.retention_bytes, WAITED_FOR_BYTES):  # nobody is waited for
+                    floor = max(floor, Index(segment.last_index))
+        index = Index(min(index, floor + 1))
+        if index <= state.log_start_index:
+            return None
+        offset = self._offset_from(index)
+        return None if offset <= state.log_start_offset else (index, offset)
+
+    def _offset_from(self, index: Index) -> Offset:
+        """The offset that the entries before this index end at."""
+        last = self._state.applied_index
+        while index <= last:
+            for entry in self._log.entries(index, max_bytes=1 << 16, max_count=64):
+                if entry.kind == EntryKind.RECORDS:
+                    return entry.base_offset
+                index = Index(entry.index + 1)
+        return self._state.next_offset
+
+    async def _carry(self, index: Index, offset: Offset) -> bool:
+        """Whether all that must be kept stands at or after the index now."""
+        queue = self._state.queue
+        left = [Offset(o) for o in queue.needed_below(offset) if queue.carried.get(o, 0) < index]
+        for _ in range(CARRIED_A_ROUND):
+            if not left:
+                return True
+            try:
+                count, body = self._body(left)
+            except (LogError, GoQueueError, ValueError) as error:
+                _log.warning("not_carried", group=str(self._log.id), problem=str(error))
+                return False
+            if not await self._propose(EntryKind.CARRIED, body):
+                return False
+            del left[:count]
+            await asyncio.sleep(0)
+        return not left
+
+    def _body(self, offsets: list[Offset]) -> tuple[int, bytes]:
+        """How many of the messages fit into one entry, and its body."""
+        batches: list[CarriedBatch] = []
+        count = size = 0
+        for carried in self._rows(offsets):
+            if batches and size + len(carried.batch) > CARRIED_BYTES:
+                break
+            batches.append(carried)
+            count += len(carried.offsets)
+            size += len(carried.batch) + 8 * len(carried.offsets)
+        return count, encode_carried(batches)
+
+    def _rows(self, offsets: list[Offset]) -> Iterator[CarriedBatch]:
+        """The messages as rows of the batches they are stored in. Raises LogError."""
+        at = 0
+        while at < len(offsets):
+            time_ms, places, stored = self._find(offsets[at])
+            rows = _leading(islice(offsets, at, None), places)
+            kept = offsets[at : at + len(rows)]
+            batch = RecordBatch.parse(stored).select(rows)
+            yield CarriedBatch(time_ms, kept, batch.buffer)
+            at += len(rows)
+
+    def _find(self, offset: Offset) -> tuple[int, Mapping[Offset, int], bytes | memoryview]:
+        """The batch that holds a message: its log time, and the row of each of its offsets."""
+        index = self._state.queue.carried.get(offset)
+        if index is not None:
+            for carried in decode_carried(self._log.entry(Index(index)).body):
+                if offset in carried.offsets:
+                    places = {Offset(o): row for row, o in enumerate(carried.offsets)}
+                    return carried.time_ms, places, carried.batch
+        entry = self._reader.entry_at(offset)
+        for base, count, stored in () if entry is None else stored_batches(entry):
+            if entry is not None and base <= offset < base + count:
+                return entry.time_ms, {Offset(base + row): row for row in range(count)}, stored
+        raise ValueError(f"message {offset} is not stored")
+
+    async def _propose(self, kind: EntryKind, body: bytes) -> bool:
+        """Whether the entry was applied."""
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def ended(outcome: Outcome, _result: object, _index: Index) -> None:
+            if not done.done():
+                done.set_result(outcome is Outcome.APPLIED)
+
+        self._group().propose(kind, body, callback=ended)
+        return await done
+
+
+def _leading(offsets: Iterable[Offset], places: Mapping[Offset, int]) -> list[int]:
+    """The rows of the first offsets, as far as they are all in one batch."""
+    rows: list[int] = []
+    for offset in offsets:
+        row = places.get(offset)
+        if row is None:
+            break
+        rows.append(row)
+    return rows

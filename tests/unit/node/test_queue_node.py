@@ -1,0 +1,373 @@
+"""The queue of a whole node in this process: a cluster of one, asked as its HTTP front asks."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+
+import pytest
+
+from goqueue.wire.batch import Record, encode_batch
+from goqueue.wire.errors import (
+    AlreadyDue,
+    BadReceipt,
+    GoQueueError,
+    GroupHalted,
+    NotFound,
+    NotInFlight,
+    ReceiptExpired,
+    TooManyInFlight,
+    UnknownGroup,
+    UnknownTopic,
+)
+from log.memory_disk import MemoryDisk
+from node.assembly import NodeAssembly
+from node.http.queue_broker import DeadFilter, QueuedMessage, SettleRequest, SettleView
+from tests.unit.node.test_node import eventually, running
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[NodeAssembly]:
+    async with running(MemoryDisk()) as started:
+        await started.broker.create_topic("t", {"partitions": 1})
+        yield started
+
+
+async def publish(node: NodeAssembly, *records: Record | str, topic: str = "t") -> int:
+    found = [Record(r.encode()) if isinstance(r, str) else r for r in records]
+    done = await node.broker.append(topic, 0, encode_batch(found), deadline_s=5)
+    return done.base_offset
+
+
+async def receive(
+    node: NodeAssembly,
+    group: str = "g",
+    *,
+    limit: int = 10,
+    wait_s: float = 0.0,
+    visibility_ms: int | None = None,
+    topics: Sequence[str] = ("t",),
+) -> list[QueuedMessage]:
+    return await node.broker.receive(
+        group, topics, member="m", limit=limit, wait_s=wait_s, visibility_ms=visibility_ms
+    )
+
+
+async def settle(
+    node: NodeAssembly, messages: Sequence[QueuedMessage], action: str = "ack", **what: object
+) -> list[SettleView | GoQueueError]:
+    requests = [SettleRequest(m.receipt, action, **what) for m in messages]  # type: ignore[arg-type]
+    return await node.broker.settle(requests)
+
+
+async def test_a_received_message_is_whole_and_settled_by_its_receipt(node: NodeAssembly) -> None:
+    await publish(node, Record(b"v", b"k", (("h", b"x"),), lane=1, message_id="one"))
+
+    found = await receive(node)
+    ends = await settle(node, found)
+
+    assert [(m.value, m.key, m.headers, m.lane, m.message_id) for m in found] == [
+        (b"v", b"k", (("h", b"x"),), 1, "one")
+    ]
+    assert (found[0].topic, found[0].partition, found[0].offset, found[0].attempt) == ("t", 0, 0, 1)
+    end = ends[0]
+    assert isinstance(end, SettleView)
+    assert (end.group, end.topic, end.outcome, end.floor, end.advanced) == (
+        "g",
+        "t",
+        "acked",
+        1,
+        True,
+    )
+    assert end.in_flight == 0
+    assert await receive(node) == []
+
+
+async def test_what_one_group_leases_another_one_receives_too(node: NodeAssembly) -> None:
+    await publish(node, "a")
+
+    assert [m.value for m in await receive(node, "g")] == [b"a"]
+    assert [m.value for m in await receive(node, "h")] == [b"a"]
+    assert await receive(node, "g") == []
+
+
+async def test_a_long_poll_is_answered_as_soon_as_something_is_published(
+    node: NodeAssembly,
+) -> None:
+    loop = asyncio.get_running_loop()
+    polling = asyncio.ensure_future(receive(node, wait_s=30))
+    await asyncio.sleep(0.1)
+    assert not polling.done()
+
+    began = loop.time()
+    await publish(node, "a")
+
+    assert [m.value for m in await polling] == [b"a"]
+    assert loop.time() - began < 0.5
+
+
+async def test_a_cancelled_long_poll_leases_nothing(node: NodeAssembly) -> None:
+    await receive(node)
+    found: list[QueuedMessage] = []
+    for _ in range(20):
+        polling = asyncio.ensure_future(receive(node, wait_s=30))
+        await asyncio.sleep(0.01)
+        publishing = asyncio.ensure_future(publish(node, "a"))
+        await asyncio.sleep(random.random() * 0.004)
+        polling.cancel()
+        await publishing
+        with suppress(asyncio.CancelledError):
+            found += await polling
+
+    async with asyncio.timeout(5):
+        while len(found) < 20:
+            found += await receive(node, limit=100, wait_s=0.5)
+    assert [m.attempt for m in found] == [1] * 20
+
+
+async def test_messages_of_one_batch_are_shared_by_many_receivers_once(node: NodeAssembly) -> None:
+    await publish(node, *map(str, range(100)))
+
+    answers = await asyncio.gather(*(receive(node, limit=7, wait_s=1) for _ in range(15)))
+
+    values = [message.value for answer in answers for message in answer]
+    assert sorted(values) == sorted(str(n).encode() for n in range(100))
+
+
+async def test_receipts_that_are_foreign_old_or_torn_change_nothing(node: NodeAssembly) -> None:
+    await publish(node, "a")
+    (message,) = await receive(node, visibility_ms=1)
+    await receive(node, "h")
+    again = await receive(node, wait_s=5)
+
+    ends = await node.broker.settle(
+        [SettleRequest(message.receipt, "ack"), SettleRequest("rubbish", "ack")]
+    )
+    foreign = await node.broker.settle([SettleRequest(again[0].receipt, "ack")], group="h")
+    twice = await settle(node, [*again, *again])
+
+    assert [type(end) for end in ends] == [ReceiptExpired, BadReceipt]
+    assert [type(end) for end in foreign] == [NotFound]
+    assert [type(end) for end in twice] == [SettleView, NotInFlight]
+    assert (again[0].attempt, again[0].reason) == (2, "visibility timeout")
+
+
+async def test_a_nack_brings_the_message_back_with_its_reason(node: NodeAssembly) -> None:
+    await publish(node, "a", "b")
+    found = await receive(node)
+
+    (end,) = await settle(node, found[:1], "nack", reason="not now", delay_ms=30)
+    assert isinstance(end, SettleView)
+    assert end.outcome == "requeued"
+    assert await receive(node) == []
+    again = await receive(node, wait_s=5)
+
+    assert [(m.value, m.attempt, m.reason) for m in again] == [(b"a", 2, "not now")]
+
+
+async def test_extended_leases_last_and_released_ones_do_not_count(node: NodeAssembly) -> None:
+    await publish(node, "a")
+    found = await receive(node, visibility_ms=60)
+    (end,) = await settle(node, found, "extend", visibility_ms=60_000)
+    await asyncio.sleep(0.1)
+    assert await receive(node) == []
+    assert isinstance(end, SettleView)
+    assert end.visible_at_ms > found[0].deadline_ms
+
+    await settle(node, found, "release")
+
+    assert [m.attempt for m in await receive(node)] == [1]
+
+
+async def test_a_rejected_message_is_read_counted_and_purged_as_dead(node: NodeAssembly) -> None:
+    await publish(node, Record(b"a", b"k"), Record(b"b", b"l"))
+    (end, _) = await settle(node, await receive(node), "reject", reason="poison")
+    assert isinstance(end, SettleView)
+    assert end.outcome == "dead"
+
+    page = await node.broker.dead_letters("g", "t", DeadFilter(), after=None, limit=1)
+    rest = await node.broker.dead_letters("g", "t", DeadFilter(), after=page.following, limit=10)
+    by_key = await node.broker.dead_letters("g", "t", DeadFilter(key=b"l"), after=None, limit=10)
+
+    assert [(d.message.value, d.reason, d.attempts) for d in page.messages] == [(b"a", "poison", 1)]
+    assert (page.following, page.total, page.by_reason) == ((0, 1), 2, {"poison": 2})
+    assert ([d.message.value for d in rest.messages], rest.following) == ([b"b"], None)
+    assert [d.message.value for d in by_key.messages] == [b"b"]
+    assert await node.broker.dead_groups("t") == {"g": {"poison": 2}}
+    named = DeadFilter(ids=["t:0:1"])
+    assert await node.broker.purge("g", "t", named, dry_run=True) == 1
+    assert await node.broker.purge("g", "t", named, dry_run=False) == 1
+    assert await node.broker.dead_groups("t") == {"g": {"poison": 1}}
+
+
+async def test_a_delayed_message_is_listed_found_and_delivered_in_time(node: NodeAssembly) -> None:
+    loop = asyncio.get_running_loop()
+    await receive(node)
+    began = loop.time()
+    await publish(node, Record(b"later", deliver_at_ms=200), Record(b"now"))
+
+    assert [m.value for m in await receive(node)] == [b"now"]
+    views, total = await node.broker.delayed("t", limit=10, skip=0)
+    found = await node.broker.find_delayed("t", None, 0)
+    late = await receive(node, wait_s=5)
+
+    assert ([view.offset for view in views], total) == ([0], 1)
+    assert (found.state, 0 < found.remaining_ms <= 200) == ("pending", True)
+    assert [m.value for m in late] == [b"later"]
+    assert 0.19 < loop.time() - began < 0.3
+    assert (await node.broker.find_delayed("t", 0, 0)).state == "delivered"
+    with pytest.raises(AlreadyDue):
+        await node.broker.cancel_delayed("t", 0, 0)
+    with pytest.raises(NotFound):
+        await node.broker.find_delayed("t", None, 1)
+
+
+async def test_a_cancelled_message_is_never_delivered(node: NodeAssembly) -> None:
+    await publish(node, Record(b"later", deliver_at_ms=100))
+
+    view = await node.broker.cancel_delayed("t", 0, 0)
+
+    assert view.state == "cancelled"
+    assert await receive(node, wait_s=0.3) == []
+
+
+async def test_ten_thousand_messages_due_in_one_second_are_ready_in_time(
+    node: NodeAssembly,
+) -> None:
+    await receive(node)
+    for start in range(0, 1000, 100):
+        records = [Record(b"x", deliver_at_ms=1500 + start + n // 10) for n in range(1000)]
+        await publish(node, *records)
+    taken = 0
+    late_ms: list[int] = []
+    host = node.broker._replicas.led()[0]
+    async with asyncio.timeout(20):
+        while taken < 10_000:
+            for message in await receive(node, limit=1000, wait_s=5):
+                assert message.deliver_at_ms is not None
+                late_ms.append(host.log_time_ms() - message.deliver_at_ms)
+                taken += 1
+
+    late_ms.sort()
+    assert late_ms[0] >= 0
+    assert late_ms[-100] <= 100, late_ms[-100]
+
+
+async def test_commit_settles_all_below_and_seek_brings_it_again(node: NodeAssembly) -> None:
+    await publish(node, "a", "b", "c")
+    (first,) = await receive(node, limit=1)
+
+    assert await node.broker.commit("g", "t", {0: 2}) == {0: 2}
+    assert [type(end) for end in await settle(node, [first])] == [NotInFlight]
+    assert [m.value for m in await receive(node)] == [b"c"]
+    assert await node.broker.seek("g", "t", None, offset=-1, time_ms=None) == {0: 0}
+    assert [m.value for m in await receive(node)] == [b"a", b"b", b"c"]
+    assert await node.broker.seek("g", "t", 0, offset=-2, time_ms=None) == {0: 3}
+    assert await receive(node) == []
+
+
+async def test_a_group_that_starts_at_the_end_gets_what_is_published_after_its_first_receive(
+    node: NodeAssembly,
+) -> None:
+    await node.broker.put_group("late", {"start": "latest"})
+    await publish(node, "before")
+
+    assert await receive(node, "late") == []
+    await publish(node, "after")
+
+    assert [m.value for m in await receive(node, "late")] == [b"after"]
+
+
+async def test_a_full_or_halted_group_says_so(node: NodeAssembly) -> None:
+    await node.broker.put_group("g", {"in_flight_max": 1})
+    await publish(node, "a", "b")
+    assert len(await receive(node)) == 1
+    with pytest.raises(TooManyInFlight):
+        await receive(node, wait_s=5)
+
+    settings = {"halt_percent": 1, "halt_window": 1}
+    await node.broker.put_group("h", settings)
+    await settle(node, await receive(node, "h"), "reject")
+    with pytest.raises(GroupHalted):
+        await receive(node, "h")
+    assert await node.broker.resume("h", None) == 1
+    assert len(await receive(node, "h")) == 1
+
+
+async def test_a_parked_key_waits_until_it_is_released(node: NodeAssembly) -> None:
+    await node.broker.put_group("g", {"ordering": "key"})
+    await publish(node, Record(b"a1", b"a"), Record(b"b1", b"b"))
+    await receive(node, "g", limit=1)
+    await node.broker.seek("g", "t", 0, offset=0, time_ms=None)
+
+    await node.broker.park("g", "t", b"a", release=False)
+    assert [m.value for m in await receive(node)] == [b"b1"]
+    view = await node.broker.group("g", "t")
+    assert [key for key, _waiting in view.partitions[0].parked] == [b"a"]
+    await node.broker.park("g", "t", b"a", release=True)
+
+    assert [m.value for m in await receive(node)] == [b"a1"]
+
+
+async def test_peeking_takes_nothing(node: NodeAssembly) -> None:
+    await publish(node, Record(b"low", lane=3), Record(b"high", lane=1))
+
+    seen = await node.broker.peek("g", ["t"], limit=10, partitions=None)
+    taken = await receive(node)
+
+    assert [m.value for m in seen] == [b"high", b"low"]
+    assert [m.receipt for m in seen] == ["", ""]
+    assert [m.value for m in taken] == [b"high", b"low"]
+    assert [m.attempt for m in taken] == [1, 1]
+
+
+async def test_figures_and_metrics_tell_where_a_group_stands(node: NodeAssembly) -> None:
+    await publish(node, "a", "b", "c", Record(b"d", deliver_at_ms=60_000))
+    found = await receive(node, limit=2)
+    await settle(node, found[:1])
+    await settle(node, found[1:], "reject")
+
+    (stats,) = await node.broker.queue_stats("t")
+    text = node.broker._status._metrics.render()[0].decode()
+
+    group = stats.groups["g"]
+    assert (group.floor, group.end, group.ready, group.dead, group.acked) == (2, 4, 1, 1, 1)
+    assert (stats.delayed, stats.scheduled, stats.stored_by_lane) == (1, 1, [0, 0, 4, 0, 0])
+    for line in (
+        'goqueue_delivered_messages_total{topic="t"} 2.0',
+        'goqueue_settled_messages_total{action="ack",topic="t"} 1.0',
+        'goqueue_settled_messages_total{action="reject",topic="t"} 1.0',
+        'goqueue_died_messages_total{topic="t"} 1.0',
+        'goqueue_dead_letters{group="g",topic="t"} 1.0',
+        'goqueue_delayed_messages{topic="t"} 1.0',
+        'goqueue_ready_messages{lane="normal",topic="t"} 1.0',
+    ):
+        assert line in text
+
+
+async def test_unknown_topics_and_groups_are_named(node: NodeAssembly) -> None:
+    with pytest.raises(UnknownTopic):
+        await receive(node, topics=["none"])
+    with pytest.raises(UnknownGroup):
+        await node.broker.group("none")
+
+
+async def test_leases_and_dead_letters_survive_a_power_cut() -> None:
+    disk = MemoryDisk()
+    async with running(disk) as node:
+        await node.broker.create_topic("t", {"partitions": 1})
+        await publish(node, "a", "b")
+        found = await receive(node, visibility_ms=60_000)
+        await settle(node, found[:1], "reject", reason="poison")
+        after_cut = disk.crash(random.Random(1), keep=0.0)
+
+    async with running(after_cut) as node:
+        await eventually(lambda: node.broker.list_topics() == ["t"])
+        await node.broker.ensure_topic("t")
+        assert await receive(node, wait_s=0.3) == []
+        assert await node.broker.dead_groups("t") == {"g": {"poison": 1}}
+        (end,) = await settle(node, found[1:])
+        assert isinstance(end, SettleView)
+        assert end.floor == 2

@@ -20,7 +20,8 @@ from goqueue.wire.types import Index, TopicId
 RUNNING_MAX = 100
 FINISHED_MAX = 100
 """Of all groups; the newest are remembered."""
-RATE_MAX = 1_000_000.0
+RATE_MIN, RATE_MAX = 0.01, 1_000_000.0
+"""Messages a second; 0 is unbounded."""
 IDS_MAX = 10_000
 FILTER_CHARACTERS_MAX = 1 << 20
 ERROR_CHARACTERS_MAX = 256
@@ -155,8 +156,8 @@ class Redrives:
 def _check(command: StartRedrive) -> None:
     problems = []
     which = command.which
-    if not 0 <= command.rate <= RATE_MAX:
-        problems.append(f"rate: {command.rate} is out of range, which is 0 to {RATE_MAX:.0f}")
+    if command.rate != 0 and not RATE_MIN <= command.rate <= RATE_MAX:
+        problems.append(f"rate: {command.rate} is neither 0 nor {RATE_MIN} to {RATE_MAX:.0f}")
     texts = [which.reason or "", *which.headers, *which.headers.values(), *which.ids]
     if len(which.ids) > IDS_MAX:
         problems.append(f"filter: more than {IDS_MAX} ids")

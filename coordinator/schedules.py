@@ -21,8 +21,9 @@ from coordinator.queue_commands import (
     PutSchedule,
     ScheduleResult,
 )
+from coordinator.schedule_times import Times
 from goqueue.wire.errors import BadName
-from goqueue.wire.ids import NAME_CHARACTERS_MAX, is_name
+from goqueue.wire.ids import is_name
 from goqueue.wire.partitioner import partition_for
 from goqueue.wire.types import Index, TopicId
 
@@ -30,6 +31,8 @@ SCHEDULES_MAX = 10_000
 BYTES_MAX = 64 << 10
 """Of one schedule's message: every node keeps all of them in memory and in its snapshots."""
 BYTES_TOTAL_MAX = 16 << 20
+NAME_CHARACTERS_MAX = 200
+"""Its messages' ids hold the name, and are bounded."""
 EVERY_MS_MIN = 1000
 EVERY_MS_MAX = 366 * 24 * 3600 * 1000
 LANES = 5
@@ -77,6 +80,11 @@ class Schedule:
     runs: int = 0
     paused: bool = False
     error: str = ""
+
+    @property
+    def times(self) -> Times:
+        """When it runs."""
+        return Times(self.cron, self.timezone, self.every_ms, self.created_ms)
 
     @property
     def size_bytes(self) -> int:
@@ -223,7 +231,7 @@ class Schedules:
 
 def check_schedule(command: PutSchedule) -> None:
     """Raises BadName, or BadConfig with every problem; cron and time zone are taken as they are."""
-    if not is_name(command.name):
+    if not is_name(command.name) or len(command.name) > NAME_CHARACTERS_MAX:
         raise BadName(f"bad schedule name {command.name[:64]!r}", name=command.name[:64])
     problems = []
     if bool(command.cron) == bool(command.every_ms):

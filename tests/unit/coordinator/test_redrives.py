@@ -139,7 +139,7 @@ def test_a_job_needs_its_topic_and_its_very_group() -> None:
     cluster.refuses(start(cluster), UnknownTopic)
 
 
-@pytest.mark.parametrize("rate", [-1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("rate", [-1.0, 0.009, 1e7, float("nan"), float("inf")])
 def test_a_rate_that_is_none_is_refused(rate: float) -> None:
     cluster = prepared()
 

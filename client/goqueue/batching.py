@@ -53,14 +53,21 @@ class Identity:
 class Batch:
     """Messages of one partition that travel together.
 
-    `encoded` is set when it is first sent, and the same bytes are sent ever after.
+    `encoded` is set when it is first sent, and the same bytes are sent ever after. A named batch
+    has only messages with ids, by which the topic knows them again for `repeats_for_s`; it carries
+    no producer's identity, which would stand in for the ids.
     """
 
     started_s: float
+    repeats_for_s: float = 0.0
     accepted: list[Accepted] = field(default_factory=list[Accepted])
     size_bytes: int = 0
     encoded: bytes | None = None
     attempts_unknown: int = 0
+
+    @property
+    def is_named(self) -> bool:
+        return self.repeats_for_s > 0
 
     def add(self, message: Accepted) -> None:
         self.accepted.append(message)
@@ -94,7 +101,8 @@ class Batch:
     def halves(self) -> tuple[Batch, Batch]:
         """The same messages in two batches, neither sent yet; for one that was too large."""
         middle = len(self.accepted) // 2
-        first, second = Batch(self.started_s), Batch(self.started_s)
+        first = Batch(self.started_s, self.repeats_for_s)
+        second = Batch(self.started_s, self.repeats_for_s)
         for half, messages in ((first, self.accepted[:middle]), (second, self.accepted[middle:])):
             for message in messages:
                 half.add(message)

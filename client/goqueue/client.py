@@ -16,7 +16,7 @@ from goqueue.dead_letters import DeadLetters
 from goqueue.errors import GoQueueError, PublishFailed, UnknownTopic
 from goqueue.groups import Groups
 from goqueue.http import DEFAULT_SERVER, RetryPolicy, Transport, join
-from goqueue.metadata import PartitionCounts
+from goqueue.metadata import KnownTopics, TopicFacts
 from goqueue.models import (
     Cluster,
     ClusterHealth,
@@ -78,9 +78,9 @@ class AsyncClient(Receiving, Groups, DeadLetters, Schedules):
             retry=retry,
             tls=tls,
         )
-        self._counts = PartitionCounts(self._partition_count)
+        self._known = KnownTopics(self._facts)
         self._publishing = Publishing(
-            self._transport, self._counts, compression, compression_level, _now_ms
+            self._transport, self._known, compression, compression_level, _now_ms
         )
 
     async def __aenter__(self) -> AsyncClient:
@@ -130,7 +130,7 @@ class AsyncClient(Receiving, Groups, DeadLetters, Schedules):
             "max_message_bytes": max_message_bytes,
             "labels": labels,
         }
-        self._counts.forget(name)
+        self._known.forget(name)
         return await self._send("POST", join("topics"), given(settings), Topic)
 
     async def list_topics(self) -> list[str]:
@@ -143,12 +143,12 @@ class AsyncClient(Receiving, Groups, DeadLetters, Schedules):
 
     async def alter_topic(self, name: str, **changes: object) -> Topic:
         """Change settings, by the names that `create_topic` has; None leaves one as it is."""
-        self._counts.forget(name)
+        self._known.forget(name)
         return await self._send("PATCH", join("topics", name), given(changes), Topic)
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic with all its messages. Raises `UnknownTopic`."""
-        self._counts.forget(name)
+        self._known.forget(name)
         await self._transport.request("DELETE", join("topics", name), repeatable=False)
 
     async def partitions(self, topic: str) -> list[Partition]:
@@ -181,9 +181,9 @@ class AsyncClient(Receiving, Groups, DeadLetters, Schedules):
         they go by `message_id`, or round. Groups receive it after `delay`, or from `deliver_at` on,
         and no longer once `ttl` has passed; a number is seconds.
 
-        A call whose outcome is unknown is repeated only with a `message_id`: its topic remembers
-        the id for a while (5 minutes, unless configured otherwise), and a publish with the same one
-        is answered with the first one's place and `duplicate`. A `Producer` repeats safely without
+        A call whose outcome is unknown is repeated only with a `message_id`: the topic remembers it
+        for a while (5 minutes, unless configured otherwise), and a publish with the same one is
+        answered with the first one's place and `duplicate`. A `Producer` repeats safely without
         ids, and is faster for more than a few messages.
         """
         message = OutgoingMessage(
@@ -344,7 +344,7 @@ class AsyncClient(Receiving, Groups, DeadLetters, Schedules):
         follow: bool = False,
     ) -> AsyncGenerator[list[Message], None]:
         """As `messages`, a list at a time."""
-        count = await self._partition_count(topic) if partition is None else 0
+        count = (await self._facts(topic)).partitions if partition is None else 0
         readers = [
             self.pages(topic, number, offset, from_time=from_time, to_time=to_time, follow=follow)
             for number in (range(count) if partition is None else [partition])
@@ -392,15 +392,16 @@ class AsyncClient(Receiving, Groups, DeadLetters, Schedules):
         return self._transport
 
     @property
-    def partition_counts(self) -> PartitionCounts:
-        """How many partitions each topic has, remembered for a while."""
-        return self._counts
+    def known_topics(self) -> KnownTopics:
+        """What publishing has to know of each topic, remembered for a while."""
+        return self._known
 
-    async def _partition_count(self, topic: str) -> int:
-        count = (await self.topic(topic)).partitions
-        if count < 1:
+    async def _facts(self, topic: str) -> TopicFacts:
+        found = await self.topic(topic)
+        if found.partitions < 1:
             raise UnknownTopic(topic)
-        return count
+        kept_ms = found.config.get("dedup_window_ms")
+        return TopicFacts(found.partitions, kept_ms / 1000 if isinstance(kept_ms, int) else 0.0)
 
 
 class _TopicNames(msgspec.Struct):

@@ -23,6 +23,7 @@ from goqueue.errors import (
     TopicExists,
     UnknownTopic,
 )
+from goqueue.metadata import TopicFacts
 from goqueue.models import Published
 from goqueue.outgoing import Text, to_bytes, to_deliver_at, to_expiry, to_headers, to_lane
 from goqueue.sender import PartitionSender, SendOptions
@@ -64,6 +65,9 @@ class Producer:
         A message fails `delivery_timeout_s` after its batch began. Without `idempotent`, batches
         have no identity and one whose outcome is unknown fails at once. `create_topics` creates
         missing topics with the cluster's defaults.
+
+        Messages with a `message_id` go in batches of their own, without identity: where the topic
+        remembers ids, that makes their repeats safe, and it finds repeats of other producers too.
         """
         Codec.named(compression)
         self._client = client
@@ -141,14 +145,15 @@ class Producer:
             asyncio.get_running_loop().create_future(),
         )
         _check(message)
-        count = await self._partition_count(topic)
+        facts = await self._facts(topic)
         await self._budget.take(message.size_bytes)
         if self._closed:
             self._budget.give(message.size_bytes)
             raise Closed("the producer is closed")
         if partition is None:
-            partition = self._choose(topic, message, count)
-        self._add(topic, partition, message)
+            partition = self._choose(topic, message, facts.partitions)
+        repeats_for_s = 0.0 if message.message_id is None else facts.repeats_for_s
+        self._add(topic, partition, message, repeats_for_s)
         return message.delivery
 
     async def publish(
@@ -217,16 +222,16 @@ class Producer:
             if self._shared is not None:
                 self._shared.cancel()
 
-    async def _partition_count(self, topic: str) -> int:
-        counts = self._client.partition_counts
+    async def _facts(self, topic: str) -> TopicFacts:
+        known = self._client.known_topics
         try:
-            return await counts.get(topic)
+            return await known.get(topic)
         except UnknownTopic:
             if not self._create_topics:
                 raise
         with suppress(TopicExists):
             await self._client.create_topic(topic)
-        return await counts.get(topic)
+        return await known.get(topic)
 
     def _choose(self, topic: str, message: Accepted, count: int) -> int:
         """By key, or by message id, so that its repeat is found where the first one is; else one
@@ -238,14 +243,17 @@ class Producer:
             return partition_for(key, count)
         return self._turns.setdefault(topic, 0) % count
 
-    def _add(self, topic: str, partition: int, message: Accepted) -> None:
+    def _add(self, topic: str, partition: int, message: Accepted, repeats_for_s: float) -> None:
         loop = asyncio.get_running_loop()
         found = self._open.get((topic, partition))
-        if found is not None and found[0].size_bytes + message.size_bytes > self._batch_bytes_max:
+        if found is not None and (
+            found[0].size_bytes + message.size_bytes > self._batch_bytes_max
+            or found[0].repeats_for_s != repeats_for_s
+        ):
             self._seal(topic, partition)
             found = None
         if found is None:
-            batch = Batch(loop.time())
+            batch = Batch(loop.time(), repeats_for_s)
             timer = loop.call_later(self._linger_s, self._seal, topic, partition)
             self._open[topic, partition] = (batch, timer)
         else:

@@ -11,7 +11,7 @@ import msgspec
 
 from goqueue.errors import BatchError, GoQueueError, ServerError, UnknownPartition, UnknownTopic
 from goqueue.http import Answer, Transport, join
-from goqueue.metadata import PartitionCounts
+from goqueue.metadata import KnownTopics, TopicFacts
 from goqueue.models import OutgoingMessage, Published
 from goqueue.outgoing import encode_messages, json_message, to_bytes, to_deliver_at
 from goqueue.times import time_ms
@@ -111,13 +111,13 @@ class Publishing:
     def __init__(
         self,
         transport: Transport,
-        counts: PartitionCounts,
+        known: KnownTopics,
         codec: str,
         level: int,
         now_ms: Callable[[], int],
     ) -> None:
         self._transport = transport
-        self._counts = counts
+        self._known = known
         self._codec = codec
         self._level = level
         self._now_ms = now_ms
@@ -129,13 +129,13 @@ class Publishing:
         A topic that is missing is left to the server, which may create topics on first publish.
         """
         try:
-            partitions = await self._counts.get(topic)
+            facts = await self._known.get(topic)
         except UnknownTopic:
             return await self.publish_json(topic, messages)
         groups: dict[int, list[int]] = {}
         turn = next(self._turn)
         for row, message in enumerate(messages):
-            groups.setdefault(_partition(message, partitions, turn), []).append(row)
+            groups.setdefault(_partition(message, facts.partitions, turn), []).append(row)
         picked = {partition: [messages[row] for row in rows] for partition, rows in groups.items()}
         bodies = {
             partition: encode_messages(chosen, self._now_ms(), self._codec, self._level)
@@ -143,7 +143,7 @@ class Publishing:
         }
         answers = await asyncio.gather(
             *(
-                self._send(topic, partition, bodies[partition], chosen)
+                self._send(topic, partition, bodies[partition], chosen, facts)
                 for partition, chosen in picked.items()
             )
         )
@@ -161,7 +161,7 @@ class Publishing:
             join("topics", topic, "messages"),
             body=body,
             headers={"Content-Type": "application/json"},
-            repeatable=_are_named(messages),
+            repeatable=False,
         )
         return [
             result.failure or result.published(topic, result.partition, [due])[0]
@@ -170,8 +170,17 @@ class Publishing:
             )
         ]
 
+    def _is_repeatable(self, messages: Sequence[OutgoingMessage], facts: TopicFacts) -> bool:
+        lasts = self._transport.timeout_s <= facts.repeats_for_s
+        return lasts and all(message.message_id is not None for message in messages)
+
     async def _send(
-        self, topic: str, partition: int, batch: bytes, messages: Sequence[OutgoingMessage]
+        self,
+        topic: str,
+        partition: int,
+        batch: bytes,
+        messages: Sequence[OutgoingMessage],
+        facts: TopicFacts,
     ) -> list[Result]:
         try:
             answer = await self._transport.request(
@@ -179,21 +188,17 @@ class Publishing:
                 join("topics", topic, "partitions", partition, "messages"),
                 body=batch,
                 headers=BATCH,
-                repeatable=_are_named(messages),
+                repeatable=self._is_repeatable(messages, facts),
             )
             (result,) = decode_results(answer, 1)
             if result.failure is not None:
                 raise result.failure
         except (UnknownPartition, UnknownTopic) as error:
-            self._counts.forget(topic)
+            self._known.forget(topic)
             return [error] * len(messages)
         except GoQueueError as error:
             return [error] * len(messages)
         return list[Result](result.published(topic, partition, _due(messages)))
-
-
-def _are_named(messages: Sequence[OutgoingMessage]) -> bool:
-    return all(message.message_id is not None for message in messages)
 
 
 def _due(messages: Sequence[OutgoingMessage]) -> list[int | None]:

@@ -3,6 +3,7 @@
 With identity, a batch keeps its bytes (producer id, epoch, sequence) over every repeat, so the
 log recognises what it already has. A batch that failed for certain gives its sequences back; one
 whose outcome stayed unknown takes its identity with it, and the next batch starts under a new one.
+A named batch needs no identity: the log recognises its messages by their ids.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class PartitionSender:
         """One request; True if it brought the queue on, False to try the same again later."""
         first = self._queue[0]
         try:
-            identity = await self._known_identity()
+            identity = None if first.is_named else await self._known_identity()
         except GoQueueError as error:
             error.outcome = "unknown" if first.attempts_unknown else "none"
             return self._failed(first, error)
@@ -144,7 +145,10 @@ class PartitionSender:
 
     def _left_s(self, batch: Batch) -> float:
         """How long the batch may still take; something, so that a last attempt is made."""
-        deadline_s = batch.started_s + self._options.delivery_timeout_s
+        timeout_s = self._options.delivery_timeout_s
+        if batch.is_named:
+            timeout_s = min(timeout_s, batch.repeats_for_s)
+        deadline_s = batch.started_s + timeout_s
         return max(TIME_UP_S, deadline_s - asyncio.get_running_loop().time())
 
     def _next_request(self, identity: Identity | None) -> list[Batch]:
@@ -153,7 +157,9 @@ class PartitionSender:
         batches: list[Batch] = []
         size = 0
         for batch in self._queue:
-            if batches and (identity is None or len(batches) == REQUEST_BATCHES_MAX):
+            if batches and (identity is None or batch.is_named):
+                break
+            if len(batches) == REQUEST_BATCHES_MAX:
                 break
             try:
                 size += len(batch.encode(identity, self._options.codec, self._options.level))
@@ -172,7 +178,7 @@ class PartitionSender:
             join("topics", self._topic, "partitions", self._partition, "messages"),
             body=b"".join(batch.encoded or b"" for batch in batches),
             headers=BATCH,
-            repeatable=self._identify is not None,
+            repeatable=self._is_repeatable(batches[0]),
             timeout_s=self._left_s(batches[0]),
         )
         return decode_results(answer, len(batches))
@@ -181,14 +187,15 @@ class PartitionSender:
         """Decide what an error means for the first batch of the queue; as `_send_next` answers."""
         in_time = self._left_s(batch) > TIME_UP_S
         never_stored = batch.attempts_unknown == 0 and error.outcome == "none"
-        if in_time and error.retriable and (never_stored or self._identify is not None):
+        if in_time and error.retriable and (never_stored or self._is_repeatable(batch)):
             self._cause = error
             return False
         if in_time and never_stored and _is_forgotten(error):
             self._start_over()
             return False
         self._queue.popleft()
-        self._start_over()
+        if not batch.is_named:
+            self._start_over()
         if never_stored and isinstance(error, PayloadTooLarge) and len(batch.accepted) > 1:
             self._queue.extendleft(reversed(batch.halves()))
             return True
@@ -201,6 +208,9 @@ class PartitionSender:
             error.outcome = "unknown"
         self._end(batch, error)
         return True
+
+    def _is_repeatable(self, batch: Batch) -> bool:
+        return batch.is_named or self._identify is not None
 
     def _start_over(self) -> None:
         """Another identity for what follows; what was never stored is encoded anew."""

@@ -230,14 +230,16 @@ class RecordBatch:
         if max(times, default=0) > INT64_MAX or latest > INT64_MAX:
             raise BatchError("a time out of range")
 
-    def select(self, rows: Sequence[int]) -> RecordBatch:
+    def select(self, rows: Sequence[int], *, base_sequence: int | None = None) -> RecordBatch:
         """A new batch of these rows, in this order, with the same codec and producer.
 
-        The base sequence becomes the first row's, so it only stays true for a run of rows. Raises
-        BatchError on no rows, IndexError on rows that do not exist.
+        The base sequence becomes the first row's, unless another is told, so it only stays true for
+        a run of rows. Raises BatchError on no rows, IndexError on rows that do not exist.
         """
         header = self.header
-        has_identity = header.producer_id != 0 and len(rows) > 0
+        if base_sequence is None:
+            has_identity = header.producer_id != 0 and len(rows) > 0
+            base_sequence = header.base_sequence + rows[0] if has_identity else 0
         return RecordBatch.parse(
             encode_columns(
                 _pick(self.values(), rows),
@@ -251,7 +253,7 @@ class RecordBatch:
                 codec=self.codec,
                 producer_id=header.producer_id,
                 producer_epoch=header.producer_epoch,
-                base_sequence=header.base_sequence + rows[0] if has_identity else 0,
+                base_sequence=base_sequence,
                 limits=self.limits,
             ),
             self.limits,

@@ -350,7 +350,7 @@ async def test_an_identity_that_can_not_be_had_fails_the_batch_with_outcome_none
     cluster.create("orders", 1)
     async with cluster.serve() as url:
         client = AsyncClient(url)
-        await client.partition_counts.get("orders")
+        await client.known_topics.get("orders")
     producer = client.producer(delivery_timeout_s=0.05)
 
     delivery = await producer.send("orders", "v")
@@ -367,7 +367,7 @@ async def test_a_producer_that_gets_no_identity_tells_why(
     client: AsyncClient, cluster: FakeCluster
 ) -> None:
     cluster.create("orders", 3)
-    await client.partition_counts.get("orders")
+    await client.known_topics.get("orders")
     cluster.refusing_producers = NoQuorum(outcome="unknown")
     producer = client.producer(linger_ms=0, delivery_timeout_s=0.3)
 

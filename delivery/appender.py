@@ -3,11 +3,10 @@
 It looks at what is applied and at what is in flight. An appender belongs to one leadership: what
 it counts as in flight is void when the term ends, and so is the appender.
 
-A batch is known by one thing: by its producer's sequence, where it has one, else by the request
-that it came with, else row by row by message ids. A sequence decides alone, for the whole batch: to
-leave out a row, or not to store a batch at all, would break the run of numbers that the producer's
-next batch continues. The ids of such a batch are remembered nonetheless, for those that come
-without a sequence.
+A whole batch is known by its producer's sequence, where it has one, else by the request that it
+came with: those tell that the very same batch comes again. What is not known so is looked at row by
+row: a message whose id is known is left out. The producer's sequence goes on over rows that were
+left out, even if nothing is left to be stored.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from delivery.producers import (
     find_duplicate,
     newest_first,
 )
+from delivery.records import AppendBatch
 from delivery.repeats import Repeats, Verify, find_repeats
 from goqueue.wire.batch import RecordBatch, resolve_ms
 from goqueue.wire.errors import DelayTooLong, OutOfOrder, PayloadTooLarge, TooManyDelayed
@@ -41,14 +41,20 @@ Rows = tuple[tuple[Offset, bool], ...]
 class Admitted:
     """The batch is new: append it, in the order of admission, at this offset.
 
-    Where some of its rows are stored already, `kept` is what is to be appended instead, of `count`
-    rows, and `rows` tells of all that were sent.
+    Where some of its rows are stored already, `rows` tells of all that were sent, and `kept` is
+    what is left to be appended, of `count` rows: None if only its place in a sequence is new.
     """
 
     base_offset: Offset
     count: int
     kept: RecordBatch | None = None
     rows: Rows | None = None
+
+    def to_append(self, sent: RecordBatch, request_id: int) -> AppendBatch:
+        """What goes into the entry for the batch that was judged."""
+        if self.rows is None:
+            return AppendBatch.of(sent, request_id)
+        return AppendBatch.of_rest(self.kept, sent, request_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,20 +117,19 @@ class Appender:
         self._land()
         if self._max_message_bytes is not None:
             self._check_size(batch, self._max_message_bytes)
-        repeats = None
         if batch.producer_id:
             known = self._judge_sequence(batch)
         else:
             known = self._judge_request(batch, request_id) if request_id else None
-            if self._has_ids(batch):
-                repeats = self._judge_ids(batch)
-                if known is not None:
-                    return _of_request(known, batch, repeats)
+        if not self._has_ids(batch):
+            return known or self._board(batch, batch, request_id, now_ms)
+        ids = batch.message_ids()
+        repeats = find_repeats(ids, self._state.message_ids, self._flights, self._verify)
         if known is not None:
-            return known
+            return _as_at_first(known, ids, repeats)
         if repeats:
             return self._board_rest(batch, request_id, now_ms, repeats)
-        return self._board(batch, request_id, now_ms)
+        return self._board(batch, batch, request_id, now_ms)
 
     def proposed(self, index: Index) -> None:
         """All that was admitted since the last call is in this entry."""
@@ -169,11 +174,6 @@ class Appender:
         base_offset = self._state.requests.offset_of(request_id)
         return None if base_offset is None else Duplicate(base_offset, batch.count, None)
 
-    def _judge_ids(self, batch: RecordBatch) -> Repeats:
-        return find_repeats(
-            batch.message_ids(), self._state.message_ids, self._flights, self._verify
-        )
-
     def _has_ids(self, batch: RecordBatch) -> bool:
         return bool(batch.header.flags & HAS_MESSAGE_IDS) and self._state.message_ids.is_on
 
@@ -217,48 +217,56 @@ class Appender:
     def _board_rest(
         self, batch: RecordBatch, request_id: int, now_ms: int, repeats: Repeats
     ) -> Admitted | Duplicate:
-        """Board the rows that are new, if there are any."""
-        kept = repeats.new_rows(batch.count)
-        if not kept:
-            rows = repeats.rows(kept, self._next)
+        """Board the rows that are new, if there are any, and the batch's place in its sequence."""
+        new = repeats.new_rows(batch.count)
+        if not new and not batch.producer_id:
+            rows = repeats.rows(new, self._next)
             return Duplicate(rows[0][0], batch.count, repeats.pending_index, rows)
-        rest = batch.select(kept)
-        boarded = self._board(rest, request_id, now_ms)
-        rows = repeats.rows(kept, boarded.base_offset)
-        return Admitted(boarded.base_offset, boarded.count, rest, rows)
+        kept = batch.select(new, base_sequence=batch.base_sequence) if new else None
+        boarded = self._board(batch, kept, request_id, now_ms)
+        rows = repeats.rows(new, boarded.base_offset)
+        return Admitted(boarded.base_offset, boarded.count, kept, rows)
 
-    def _board(self, batch: RecordBatch, request_id: int, now_ms: int) -> Admitted:
+    def _board(
+        self, batch: RecordBatch, kept: RecordBatch | None, request_id: int, now_ms: int
+    ) -> Admitted:
         base_offset, flights = self._next, self._flights
-        if batch.header.flags & HAS_DELIVER_AT:
-            flights.board_delayed(self._count_delayed(batch, now_ms))
+        if kept is not None and kept.header.flags & HAS_DELIVER_AT:
+            flights.board_delayed(self._count_delayed(kept, now_ms))
         if batch.producer_id:
             stored = StoredSequence(batch.base_sequence, batch.count, base_offset)
             flights.board_producer(batch.producer_id, batch.producer_epoch, stored)
         elif request_id:
             flights.board_request(request_id, base_offset)
-        if self._has_ids(batch):
-            flights.board_ids(batch.message_ids(), base_offset)
-        self._next = Offset(base_offset + batch.count)
-        return Admitted(base_offset, batch.count)
+        if kept is None:
+            return Admitted(base_offset, 0)
+        if self._has_ids(kept):
+            flights.board_ids(kept.message_ids(), base_offset)
+        self._next = Offset(base_offset + kept.count)
+        return Admitted(base_offset, kept.count)
 
     def _land(self) -> None:
         self._flights.land(self._state.applied_index)
 
 
-def _of_request(known: Duplicate, batch: RecordBatch, repeats: Repeats) -> Duplicate:
-    """A repeated request whose first time may have left rows out: where each of them stands.
+def _as_at_first(known: Duplicate, ids: Sequence[str | None], repeats: Repeats) -> Duplicate:
+    """A repeated batch whose first time may have left rows out: where each of them stands.
 
-    Rows that were new then stand one after the other from the request's offset on. A row with an
-    id was among them if its original stands where the next of them does.
+    What was left out then has an original before the batch, or earlier in it. The other rows stand
+    one after the other from the batch's offset on.
     """
     following = known.base_offset
+    placed: dict[str, Offset] = {}
     rows: list[tuple[Offset, bool]] = []
-    for row in range(batch.count):
-        offset = repeats.originals.get(row, following)
-        if row in repeats.twins:  # its original is forgotten, as is the id of its twin
-            offset = rows[repeats.twins[row]][0]
-        if offset == following and row not in repeats.twins:
+    for row, message_id in enumerate(ids):
+        offset = repeats.originals.get(row)
+        if message_id is not None and message_id in placed:
+            offset = placed[message_id]
+        elif offset is None or offset >= known.base_offset:
+            offset = following
             following = Offset(following + 1)
+        if message_id is not None:
+            placed[message_id] = offset
         rows.append((offset, True))
     return Duplicate(rows[0][0], known.count, known.pending_index, tuple(rows))
 

@@ -15,7 +15,7 @@ from delivery.ops import Configure, Result, decode_ops
 from delivery.producers import ProducerRecord, Producers, StoredSequence
 from delivery.queue import QueueState
 from delivery.queue_snapshot import QueueRecord, dump_queue, encode_bitmaps, load_queue
-from delivery.records import decode_records, decode_trim
+from delivery.records import decode_appended, decode_trim
 from delivery.requests import Requests, RequestsRecord
 from goqueue.wire.types import Index, Offset
 from log.entry import Entry, EntryKind
@@ -122,19 +122,20 @@ class PartitionState:
             raise Diverged(
                 f"entry {entry.index} has offset {entry.base_offset}, not {self.next_offset}"
             )
-        batches = list(decode_records(entry.body, entry.base_offset))
+        batches = list(decode_appended(entry.body, entry.base_offset))
         if sum(batch.count for batch in batches) != entry.record_count:
             raise Diverged(f"entry {entry.index} does not hold {entry.record_count} records")
         requests: list[tuple[int, Offset]] = []
         self.queue.advance(entry.time_ms)
         for batch in batches:
-            self.queue.stored(batch, stored_header(batch.batch), entry.time_ms)
-            if batch.request_id:
-                requests.append((batch.request_id, batch.base_offset))
+            if batch.count:
+                self.queue.stored(batch, stored_header(batch.batch), entry.time_ms)
             stamp = batch.stamp()
             if stamp is not None:
-                stored = StoredSequence(stamp.base_sequence, batch.count, batch.base_offset)
+                stored = StoredSequence(stamp.base_sequence, stamp.count, batch.base_offset)
                 self.producers.stored(stamp.producer_id, stamp.epoch, stored, entry.time_ms)
+            elif batch.tag:
+                requests.append((batch.tag, batch.base_offset))
             ids = batch.message_ids()
             if ids is not None:
                 self.message_ids.stored(ids, batch.base_offset, entry.time_ms)

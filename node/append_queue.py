@@ -48,8 +48,7 @@ class ByteBudget:
 class _Request:
     """One batch that waits: for validation, then for its entry.
 
-    `batch` is what is to be appended: without the rows that are stored already, once judged.
-    `count` and `size` are of what came.
+    `append` is what goes into the entry, once judged: without the rows that are stored already.
     """
 
     batch: RecordBatch
@@ -57,8 +56,7 @@ class _Request:
     future: asyncio.Future[AppendResult]
     arrived_s: float
     checked: bool
-    count: int
-    size: int
+    append: AppendBatch
     base_offset: Offset = _UNPLACED
     duplicate: bool = False
     rows: Rows | None = None
@@ -147,7 +145,12 @@ class AppendQueue:
             batch.validate()
         future: asyncio.Future[AppendResult] = self._loop.create_future()
         request = _Request(
-            batch, request_id, future, self._loop.time(), not off_loop, batch.count, size
+            batch,
+            request_id,
+            future,
+            self._loop.time(),
+            not off_loop,
+            AppendBatch.of(batch, request_id),
         )
         self._own.used += size
         self._budget.used += size
@@ -181,7 +184,7 @@ class AppendQueue:
             if request.future.done():  # refused by validation, or its caller gave up: not proposed
                 self._release(request)
                 continue
-            if entry and size + request.size > self._entry_bytes:
+            if entry and size + len(request.batch.buffer) > self._entry_bytes:
                 proposed, entry, size = self._propose(entry), [], 0
                 if not proposed:
                     self._waiting.appendleft(request)
@@ -189,7 +192,7 @@ class AppendQueue:
                     return
             if self._admit(request):
                 entry.append(request)
-                size += request.size
+                size += len(request.batch.buffer)
         if entry and not self._propose(entry):
             self._refuse_waiting(None)
 
@@ -205,7 +208,9 @@ class AppendQueue:
             return False
         request.base_offset, request.rows = verdict.base_offset, verdict.rows
         if isinstance(verdict, Admitted):
-            request.batch = verdict.kept or request.batch
+            if verdict.rows is not None:
+                request.append = verdict.to_append(request.batch, request.request_id)
+                request.duplicate = not verdict.count
             return True
         self._await_original(request, verdict)
         return False
@@ -232,10 +237,8 @@ class AppendQueue:
         assert appender is not None
         time_ms = self._group.log_time_ms()
         base = requests[0].base_offset
-        count = sum(request.batch.count for request in requests)
-        body = encode_records(
-            [AppendBatch.of(request.batch, request.request_id) for request in requests]
-        )
+        count = sum(request.append.count for request in requests)
+        body = encode_records([request.append for request in requests])
 
         flight = _Flight(requests, self._boarding_twins)
         self._boarding_twins = []
@@ -281,25 +284,20 @@ class AppendQueue:
     def _answer(self, request: _Request, time_ms: int) -> None:
         self._release(request)
         batch, rows = request.batch, request.rows
-        known = request.count if request.duplicate else request.count - batch.count
+        known = batch.count if request.duplicate else batch.count - request.append.count
         if known:
             self.duplicates += known
             self._duplicate_messages.inc(known)
         if request.duplicate:
             self._duplicates.inc()
         else:
-            self._messages.inc(batch.count)
-            self._bytes.inc(len(batch.buffer))
+            self._messages.inc(request.append.count)
+            self._bytes.inc(len(request.append.batch))
             self._metrics.append_latency.observe(self._loop.time() - request.arrived_s)
         if not request.future.done():
+            base_offset = rows[0][0] if rows else request.base_offset
             request.future.set_result(
-                AppendResult(
-                    rows[0][0] if rows else request.base_offset,
-                    request.count,
-                    request.duplicate,
-                    time_ms,
-                    rows=rows,
-                )
+                AppendResult(base_offset, batch.count, request.duplicate, time_ms, rows=rows)
             )
 
     def _fail(self, request: _Request, error: GoQueueError) -> None:
@@ -309,5 +307,5 @@ class AppendQueue:
             request.future.set_exception(error)
 
     def _release(self, request: _Request) -> None:
-        self._own.used -= request.size
-        self._budget.used -= request.size
+        self._own.used -= len(request.batch.buffer)
+        self._budget.used -= len(request.batch.buffer)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from delivery.records import (
     AppendBatch,
     ProducerStamp,
+    decode_appended,
     decode_records,
     decode_trim,
     encode_records,
@@ -51,7 +52,7 @@ def test_a_producer_is_found_in_the_batch_and_needs_no_request_id() -> None:
 
     (found,) = decode_records(b"".join(encode_records([AppendBatch.of(one, 77)])))
 
-    assert found.stamp() == ProducerStamp(9, 3, 40)
+    assert found.stamp() == ProducerStamp(9, 3, 40, 2)
     assert found.request_id == 0
 
 
@@ -74,3 +75,28 @@ def test_a_trim_names_index_and_offset() -> None:
     trim = decode_trim(encode_trim(Index(12), Offset(345)))
 
     assert (trim.index, trim.offset) == (12, 345)
+
+
+def test_a_batch_with_rows_left_out_still_covers_its_sequence() -> None:
+    sent = batch(5, producer=9, sequence=40)
+    rest = sent.select([1, 4], base_sequence=40)
+    parts = [AppendBatch.of_rest(rest, sent, 77), AppendBatch.of(batch(1), 78)]
+
+    some, other = decode_records(b"".join(encode_records(parts)), Offset(7))
+
+    assert (some.count, some.request_id, some.stamp()) == (2, 0, ProducerStamp(9, 0, 40, 5))
+    assert (other.base_offset, other.request_id) == (9, 78)
+
+
+def test_a_batch_of_which_nothing_is_left_is_there_for_its_sequence_alone() -> None:
+    sent = batch(3, producer=9, epoch=1, sequence=40)
+    body = b"".join(
+        encode_records([AppendBatch.of_rest(None, sent, 0), AppendBatch.of(batch(2), 78)])
+    )
+
+    nothing, stored = decode_appended(body, Offset(7))
+
+    assert (nothing.base_offset, nothing.count) == (7, 0)
+    assert (nothing.stamp(), nothing.message_ids()) == (ProducerStamp(9, 1, 40, 3), None)
+    assert [found.base_offset for found in decode_records(body, Offset(7))] == [7]
+    assert stored.count == 2

@@ -10,12 +10,13 @@ import pytest
 from delivery import message_ids
 from delivery.appender import NOT_PROPOSED, Admitted, Appender, Duplicate
 from delivery.partition import PartitionState
+from delivery.records import AppendBatch, encode_records
 from delivery.repeats import Verify
 from goqueue.wire.batch import RecordBatch, encode_columns
-from goqueue.wire.errors import Unavailable
+from goqueue.wire.errors import OutOfOrder, Unavailable
 from goqueue.wire.types import Index, Offset
-from log.entry import Entry
-from tests.unit.delivery.entries import START_MS, batch, records
+from log.entry import Entry, EntryKind, make_entry
+from tests.unit.delivery.entries import START_MS, batch
 
 A, B, C = "order-a", "order-b", "order-c"
 
@@ -38,18 +39,19 @@ class Scene:
         self.appender = Appender(self.state, verify=verify)
         self.time_ms = START_MS
         self.stored: dict[int, bytes] = {}
-        self._boarding: list[tuple[RecordBatch, int, Offset]] = []
+        self._boarding: list[tuple[AppendBatch, Offset]] = []
         self._flying: list[Entry] = []
         self._index = self.state.applied_index
 
     def admit(self, one: RecordBatch, request: int = 0) -> Admitted | Duplicate:
         verdict = self.appender.admit(one, request, self.time_ms)
         if isinstance(verdict, Admitted):
-            kept = verdict.kept or one
-            assert kept.count == verdict.count
-            self._boarding.append((kept, request, verdict.base_offset))
-            for row, value in enumerate(kept.values()):
-                self.stored[verdict.base_offset + row] = value
+            part = verdict.to_append(one, request)
+            assert part.count == verdict.count
+            self._boarding.append((part, verdict.base_offset))
+            if part.count:
+                for row, value in enumerate(RecordBatch.parse(part.batch).values()):
+                    self.stored[verdict.base_offset + row] = value
         return verdict
 
     def rows(self, one: RecordBatch, request: int = 0) -> list[tuple[int, bool]]:
@@ -62,9 +64,18 @@ class Scene:
 
     def propose(self) -> Index:
         self._index = Index(self._index + 1)
-        pairs = [(one, request) for one, request, _offset in self._boarding]
-        first = self._boarding[0][2]
-        self._flying.append(records(self._index, first, *pairs, time_ms=self.time_ms))
+        parts = [part for part, _offset in self._boarding]
+        self._flying.append(
+            make_entry(
+                index=self._index,
+                term=1,
+                time_ms=self.time_ms,
+                kind=EntryKind.RECORDS,
+                base_offset=self._boarding[0][1],
+                record_count=sum(part.count for part in parts),
+                body=encode_records(parts),
+            )
+        )
         self._boarding = []
         self.appender.proposed(self._index)
         return self._index
@@ -302,13 +313,76 @@ def test_an_original_that_cannot_be_read_refuses_the_batch_and_changes_nothing()
 # with a sequence, or a request
 
 
-def test_a_sequence_decides_for_a_batch_that_has_both() -> None:
+def test_a_producers_rows_of_a_known_id_are_left_out_and_its_sequence_goes_on() -> None:
     scene = Scene()
     scene.store(identified(A))
 
-    assert scene.store(identified(A, B, producer=5)) == [(1, False), (2, False)]
-    assert scene.store(identified(A, B, producer=5)) == [(1, True), (2, True)]
-    assert scene.store(identified(C, producer=5, sequence=2)) == [(3, False)]
+    assert scene.store(identified(None, A, B, producer=5)) == [(1, False), (0, True), (2, False)]
+    assert scene.store(identified(C, producer=5, sequence=3)) == [(3, False)]
+    with pytest.raises(OutOfOrder) as refused:
+        scene.admit(identified(None, producer=5, sequence=5))
+    assert refused.value.data["expected"] == 4
+
+
+def test_a_producers_batch_of_known_ids_alone_takes_its_place_in_the_sequence() -> None:
+    scene = Scene()
+    scene.store(identified(A, B))
+
+    first = scene.admit(identified(B, A, producer=5))
+    assert first == Admitted(2, 0, None, ((1, True), (0, True)))  # type: ignore[arg-type]
+    assert scene.rows(identified(C, producer=5, sequence=2)) == [(2, False)]
+    scene.propose()
+    scene.apply()
+
+    assert scene.state.next_offset == 3
+    successor = scene.fail_over()
+    assert successor.rows(identified(B, A, producer=5)) == [(1, True), (0, True)]
+    assert successor.rows(identified(None, producer=5, sequence=3)) == [(3, False)]
+
+
+def test_an_entry_may_hold_nothing_but_a_place_in_a_sequence() -> None:
+    scene = Scene()
+    scene.store(identified(A))
+
+    scene.store(identified(A, producer=5))
+    restored = PartitionState()
+    restored.restore(scene.state.snapshot())
+
+    assert restored.next_offset == 1
+    assert Scene(restored).rows(identified(B, producer=5, sequence=1)) == [(1, False)]
+
+
+@pytest.mark.parametrize("failover", [False, True])
+def test_a_producers_repeat_is_answered_as_the_first_time(failover: bool) -> None:
+    scene = Scene()
+    scene.store(identified(A))
+    sent = identified(B, A, None, B, C, producer=5)
+    first = scene.store(sent)
+    assert first == [(1, False), (0, True), (2, False), (1, True), (3, False)]
+
+    if failover:
+        scene = scene.fail_over()
+
+    assert scene.rows(sent) == [(offset, True) for offset, _ in first]
+    assert scene.appender.next_offset == 4
+
+
+def test_the_same_id_from_two_producers_is_stored_once() -> None:
+    scene = Scene()
+
+    assert scene.store(identified(A, B, producer=5)) == [(0, False), (1, False)]
+    assert scene.store(identified(B, C, producer=6)) == [(1, True), (2, False)]
+
+
+def test_a_producers_batch_that_is_withdrawn_leaves_no_place_in_its_sequence() -> None:
+    scene = Scene()
+    scene.store(identified(A))
+    scene.appender.admit(identified(A, producer=5))
+
+    scene.appender.withdraw()
+
+    assert scene.rows(identified(A, producer=5)) == [(0, True)]
+    assert isinstance(scene.admit(identified(None, producer=5, sequence=1)), Admitted)
 
 
 def test_ids_that_came_with_a_sequence_are_known_to_those_without() -> None:
@@ -351,11 +425,16 @@ def test_every_id_is_stored_once_over_any_mix_and_any_failovers(seed: int) -> No
     rng = random.Random(seed)
     scene = Scene()
     original: dict[str, int] = {}
+    sequences = {1: 0, 2: 0}
     for _turn in range(120):
         ids: Sequence[str | None] = [
             rng.choice([None, f"id-{rng.randrange(200)}"]) for _ in range(rng.randint(1, 6))
         ]
-        for name, (offset, duplicate) in zip(ids, scene.rows(identified(*ids)), strict=True):
+        producer = rng.randrange(3)
+        one = identified(*ids, producer=producer, sequence=sequences.get(producer, 0))
+        if producer:
+            sequences[producer] += one.count
+        for name, (offset, duplicate) in zip(ids, scene.rows(one), strict=True):
             assert scene.stored[offset] == (name or "none").encode()
             if name is None:
                 assert not duplicate
@@ -369,5 +448,8 @@ def test_every_id_is_stored_once_over_any_mix_and_any_failovers(seed: int) -> No
             scene.apply()
         if step > 0.95:
             end = scene.state.next_offset
+            for known in sequences:
+                history = scene.state.producers.history(known)
+                sequences[known] = 0 if history is None else history.next_sequence
             original = {name: offset for name, offset in original.items() if offset < end}
             scene = scene.fail_over()

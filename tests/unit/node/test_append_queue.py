@@ -364,3 +364,26 @@ async def test_a_delay_is_judged_by_log_time(make: Callable[..., Scene]) -> None
     with pytest.raises(DelayTooLong):
         await future
     assert not scene.group.entries
+
+
+async def test_a_producers_known_messages_are_left_out_and_its_sequence_goes_on(
+    make: Callable[..., Scene],
+) -> None:
+    scene = make()
+    scene.append(batch("a", "b", ids=True))
+    await turn()
+    scene.group.finish(0)
+
+    known = scene.append(batch("b", "a", producer=5, ids=True))
+    mixed = scene.append(batch("c", "a", producer=5, sequence=2, ids=True))
+    await turn()
+    assert not known.done()
+    scene.group.finish(1)
+
+    assert scene.values(1) == [b"c"]
+    assert (known.result().duplicate, known.result().rows) == (True, ((1, True), (0, True)))  # type: ignore[attr-defined]
+    assert mixed.result().rows == ((2, False), (0, True))  # type: ignore[attr-defined]
+    again = scene.append(batch("c", "a", producer=5, sequence=2, ids=True))
+    await turn()
+    assert again.result().rows == ((2, True), (0, True))  # type: ignore[attr-defined]
+    assert (scene.budget.used, scene.queue.duplicates) == (0, 5)

@@ -15,9 +15,11 @@ from log.store import Store
 from node.http.broker import Slice
 from node.partition_reader import Bounds, PartitionReader
 
-COUNTS = ((2, 1), (3,), (1, 1, 1), (4,))
-"""Records of each batch of each records entry; no-ops stand between them."""
+COUNTS = ((2, 1), (0,), (3,), (0, 1, 1, 0, 1), (4,), (0,))
+"""Records of each batch of each records entry; no-ops stand between them. A batch of none is there
+for its producer's sequence alone."""
 END = sum(map(sum, COUNTS))
+KNOWN = RecordBatch.parse(encode_batch([Record(b"v")], producer_id=5))
 
 
 class Scene:
@@ -36,7 +38,10 @@ class Scene:
             base = offset
             for count in counts:
                 records = [Record(str(offset + n).encode(), None) for n in range(count)]
-                batches.append(AppendBatch(encode_batch(records), count, 0))
+                if count:
+                    batches.append(AppendBatch(encode_batch(records), count, 0))
+                else:
+                    batches.append(AppendBatch.of_rest(None, KNOWN, 0))
                 offset += count
             time_ms = 990 + 10 * index
             self.times |= dict.fromkeys(range(base, offset), time_ms)
@@ -131,7 +136,7 @@ def test_below_the_log_start_reading_begins_at_the_log_start() -> None:
 
 def test_what_is_not_applied_is_not_read() -> None:
     scene = Scene()
-    scene.bounds = Bounds(Offset(0), Offset(6), Index(4))
+    scene.bounds = Bounds(Offset(0), Offset(6), Index(6))
 
     assert rows(scene.read(0)) == [0, 1, 2, 3, 4, 5]
 

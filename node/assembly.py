@@ -33,8 +33,10 @@ from node.peer_clocks import WALL_MS, PeerClocks
 from node.peer_link import NoPeers, PeerLink
 from node.queue_assembly import QueueBase, queue_parts
 from node.reconciler import Reconciler
+from node.redrives import RedriveRunner
 from node.replicas import Replicas
 from node.scheduler import LoopScheduler
+from node.schedules import ScheduleRunner
 from node.service import ServiceStack
 from node.space_watch import SpaceWatch
 from node.status import NodeStatus
@@ -243,7 +245,9 @@ def assemble(
         finder=finder,
         rng=base.rng,
         metrics=base.metrics,
+        wall_ms=base.clock.wall_ms,
     )
+    parts = queue_parts(queue)
     broker = NodeBroker(
         config=config,
         cluster=cluster,
@@ -255,7 +259,7 @@ def assemble(
         status=status,
         rng=base.rng,
         finder=finder,
-        queue=queue_parts(queue),
+        queue=parts,
     )
     front = _front(config, broker, base.metrics)
     services = ServiceStack(
@@ -271,6 +275,8 @@ def assemble(
             ("healer", groups.healer),
             ("upkeep", groups.upkeep),
             ("errands", errands),
+            ("redrives", RedriveRunner(cluster, parts.source)),
+            ("schedules", ScheduleRunner(cluster, broker)),
             ("http", front),
         ],
         stop_timeout_s=STOP_PART_S,

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from goqueue.wire.errors import Unavailable
 from goqueue.wire.types import NodeId
 from node.cluster import ClusterHost
 from node.errands import Errands
@@ -19,6 +18,8 @@ from node.queue_calls import QueueCalls
 from node.queue_groups import GroupsBroker
 from node.queue_letters import DeadLetters, DelayedMessages
 from node.queue_receiver import QueueReceiver
+from node.queue_redrives import PartitionDeadLetters, RedrivesBroker
+from node.queue_schedules import SchedulesBroker
 from node.queue_service import QueueService
 from node.queue_settles import Settles
 from node.queue_views import QueueViews
@@ -45,13 +46,7 @@ class QueueBase:
     finder: TopicFinder
     rng: random.Random
     metrics: Metrics
-
-
-class _Absent:
-    """Stands where a part is not built yet."""
-
-    def __getattr__(self, name: str) -> Any:
-        raise Unavailable(f"{name} is not available")
+    wall_ms: Callable[[], int]
 
 
 def queue_parts(base: QueueBase) -> QueueParts:
@@ -59,6 +54,7 @@ def queue_parts(base: QueueBase) -> QueueParts:
     views = QueueViews(base.partitions, base.link)
     calls = QueueCalls(base.node, views, base.forwarder, base.topology, base.link)
     groups = GroupsBroker(base.cluster, {})
+    source = PartitionDeadLetters(groups, calls, base.finder)
     receiver = QueueReceiver(
         base.node,
         service=QueueService(base.node, base.replicas, base.link),
@@ -78,8 +74,9 @@ def queue_parts(base: QueueBase) -> QueueParts:
             groups=groups, calls=calls, finder=base.finder, answer_bytes=ANSWER_BYTES
         ),
         delays=DelayedMessages(calls, base.finder),
-        redriving=_Absent(),
-        scheduling=_Absent(),
+        redriving=RedrivesBroker(base.cluster, groups, source, base.rng),
+        scheduling=SchedulesBroker(base.cluster, base.wall_ms),
+        source=source,
         answer_bytes=ANSWER_BYTES,
         rng=base.rng,
     )

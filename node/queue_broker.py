@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import Protocol
 
-from coordinator.groups import Group
 from coordinator.state import Topic
 from delivery.ops import Committed, CountResult, Op, Parked, Resumed, Sought, Unparked
 from goqueue.wire.errors import GoQueueError, UnknownPartition
@@ -29,12 +28,13 @@ from node.http.queue_broker import (
     SettleView,
 )
 from node.queue_calls import QueueCalls
-from node.queue_groups import GroupsBroker, group_config, group_view
+from node.queue_groups import GroupsBroker, group_ref, group_view
 from node.queue_letters import DeadLetters, DelayedMessages
 from node.queue_receiver import Poll, QueueReceiver
 from node.queue_rpc import GroupRef, PeekRequest, Taken, queued
 from node.queue_settles import Settles
 from node.receipt import encode_receipt
+from node.redrives import DeadLetterSource
 from node.topic_finder import TopicFinder
 
 EARLIEST, END = -1, -2
@@ -88,6 +88,7 @@ class QueueParts:
     delays: DelayedMessages
     redriving: Redriving
     scheduling: Scheduling
+    source: DeadLetterSource
     answer_bytes: int
     rng: random.Random
 
@@ -338,11 +339,6 @@ class QueueBrokerNode(ABC):
             )
         )
         return {number: answer.floor for number, answer in zip(ops, answers, strict=True)}
-
-
-def group_ref(group: Group) -> GroupRef:
-    """The group as partitions are told of it."""
-    return GroupRef(group.id, group.name, group.version, group_config(group))
 
 
 def _received(topic: str, group: int, taken: Taken) -> list[QueuedMessage]:

@@ -12,6 +12,7 @@ from goqueue.wire.errors import BadName, Unavailable, UnknownGroup
 from goqueue.wire.ids import NAME_CHARACTERS_MAX, is_name
 from node.cluster import ClusterHost
 from node.http.queue_broker import GroupView
+from node.queue_rpc import GroupRef
 
 COMMAND_DEADLINE_S = 15.0
 
@@ -82,6 +83,11 @@ class GroupsBroker:
 def group_config(group: Group) -> GroupConfig:
     """What the group's partitions obey."""
     return GroupConfig(**asdict(group.settings))
+
+
+def group_ref(group: Group) -> GroupRef:
+    """The group as partitions are told of it."""
+    return GroupRef(group.id, group.name, group.version, group_config(group))
 
 
 def group_view(group: Group) -> GroupView:

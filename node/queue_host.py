@@ -144,6 +144,12 @@ class QueueHost:
             self._dispatcher.submit(op, None)
             self._schedule()
 
+    def reopen(self, ref: GroupRef) -> None:
+        """The group's settings have changed in the cluster."""
+        if self._dispatcher is not None:
+            self._open_group(self._dispatcher, ref)
+            self._schedule()
+
     def drop_group(self, group: int) -> None:
         """The group was deleted in the cluster."""
         if self._dispatcher is not None:

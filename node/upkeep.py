@@ -12,12 +12,15 @@ from node.cluster import ClusterHost
 from node.config import NodeConfig
 from node.flusher import Flusher
 from node.partition import PartitionHost
+from node.queue_groups import group_ref
 from node.replicas import Replicas
 from raft.group import RaftGroup
 from raft.interfaces import SnapshotWork
 
 CLUSTER_SNAPSHOT_S = 1.0
 """The cluster's state is small and every restart begins with it: it is snapshotted soon."""
+GROUPS_S = 1.0
+"""How long a deleted group may linger in partitions, and old settings of a changed one."""
 MOVES_A_ROUND = 4
 """Each stops its partition's publishes for a moment."""
 
@@ -50,6 +53,7 @@ class Upkeep:
             (storage.snapshot_interval_ms / 1000, self._snapshot_partitions),
             (CLUSTER_SNAPSHOT_S, self._snapshot_cluster),
             (raft.leader_balance_ms / 1000, self._balance),
+            (GROUPS_S, self._match_groups),
         ]
         self._tasks = [
             asyncio.create_task(self._repeat(interval_s, work), name=work.__name__)
@@ -102,6 +106,18 @@ class Upkeep:
         for host in self._replicas.led():
             await host.retention.run()
             await asyncio.sleep(0)
+
+    async def _match_groups(self) -> None:
+        """Partitions led here drop groups that the cluster has deleted, and obey new settings."""
+        state = self._cluster.state
+        living = {group.id: group for group in state.groups.values()}
+        for host in self._replicas.led():
+            for id, known in list(host.state.queue.groups.items()):
+                group = living.get(id)
+                if group is not None and group.version > known.version:
+                    host.queue.reopen(group_ref(group))
+                elif group is None and id <= state.applied_index:  # ids are indexes of creation
+                    host.queue.drop_group(id)
 
     async def _snapshot_partitions(self) -> None:
         for host in self._replicas.all():

@@ -91,9 +91,8 @@ class Call:
         return self._query
 
     def topic(self) -> str:
-        """The topic in the path. Raises BadName."""
-        name = self.params["topic"]
-        return name if is_name(name) else validate_topic_name(name)
+        """The topic in the path. Raises BadName, also for `<topic>.dlq`: it is only looked at."""
+        return validate_topic_name(self.params["topic"])
 
     def group(self) -> str:
         """The group in the path. Raises BadName."""

@@ -307,6 +307,10 @@ class FakeQueue(FakeDelays):
             dedup_tracked=0,
             dedup_hits=0,
             groups=groups,
+            delay_ms_sum=sum(
+                (record.deliver_at_ms or record.time_ms) - record.time_ms
+                for record in self._log(topic, partition).records()
+            ),
         )
 
     def _take(

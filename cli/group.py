@@ -74,7 +74,7 @@ PARTITION_COLUMNS = (
     Column("IN FLIGHT", "in_flight"),
     Column("WAITING", "waiting"),
     Column("DEAD", "dead"),
-    Column("HALTED", lambda row: (row["halt_reason"] or "yes") if row["halted"] else "no"),
+    Column("HALTED", lambda row: row["halted"] or "no"),
     Column("ACKED", "acked", wide=True),
     Column("NACKED", "nacked", wide=True),
     Column("REJECTED", "rejected", wide=True),

@@ -18,8 +18,9 @@ class GroupPartition(msgspec.Struct, frozen=True):
 
     All below `committed_offset` is settled, and `end_offset` is where the partition ends. `ready`
     messages may be received now, `in_flight` are leased, `waiting` for their next attempt, and
-    `lag` is all three; `dead` are given up; the rest counts what has happened. `lane_pending` and
-    `lane_wait_ms` say by lane how many are ready, and how long the first of them has been.
+    `lag` is all three; `dead` are given up; the rest counts what has happened. `halted` says why
+    the group is, empty if it is not. `lane_pending` and `lane_wait_ms` say of each lane, critical
+    first, how many are ready, and how long the first of them has been.
     """
 
     topic: str
@@ -38,11 +39,10 @@ class GroupPartition(msgspec.Struct, frozen=True):
     rejected: int = 0
     expired: int = 0
     fallen: int = 0
-    halted: bool = False
-    halt_reason: str = ""
-    lane_pending: dict[str, int] = {}
-    lane_wait_ms: dict[str, int] = {}
-    lane_wait_ms_max: dict[str, int] = {}
+    halted: str = ""
+    lane_pending: list[int] = []
+    lane_wait_ms: list[int] = []
+    lane_wait_ms_max: list[int] = []
 
 
 class Group(msgspec.Struct, frozen=True):

@@ -60,6 +60,7 @@ class FakePartition:
     batches: list[tuple[int, int, bytes]] = field(default_factory=list)
     next: int = 0
     producers: dict[int, tuple[int, dict[int, int]]] = field(default_factory=dict)
+    ids: dict[str, int] = field(default_factory=dict)
 
     def append(self, data: bytes, time_ms: int) -> tuple[int, bool]:
         batch = RecordBatch.parse(data)
@@ -72,6 +73,11 @@ class FakePartition:
                 raise OutOfOrder(expected, batch.base_sequence)
             seen[batch.base_sequence] = self.next
             self.producers[batch.producer_id] = (expected + batch.count, seen)
+        else:
+            ids = [message_id for message_id in batch.message_ids() if message_id]
+            if ids and ids[0] in self.ids:  # whole batches are enough here
+                return self.ids[ids[0]], True
+            self.ids.update({message_id: self.next + n for n, message_id in enumerate(ids)})
         base, self.next = self.next, self.next + batch.count
         self.batches.append((base, time_ms, data))
         return base, False
@@ -92,6 +98,7 @@ class FakeCluster:
         self.bodies: list[bytes] = []
         self.value_bytes_max = 1 << 20
         self.auto_create = False
+        self.dedup_window_ms = 300_000
         self.refusing_producers: GoQueueError | None = None
         self.producer_ids = count(1000)
         self.clock_ms = count(START_MS, 10)
@@ -173,6 +180,7 @@ class FakeCluster:
                 "partitions": len(partitions),
                 "total_messages": total,
                 "unknown_to_this_client": 1,
+                "config": {"dedup_window_ms": self.dedup_window_ms},
             }
         )
 

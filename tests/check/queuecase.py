@@ -157,6 +157,8 @@ class Case:
         self.drained: set[str] = set()
         self.lost_receives: dict[str, list[tuple[float, float]]] = defaultdict(list)
         """(request left, given up): what was granted to it may come again as the same attempt."""
+        self.fallen: set[tuple[str, Place]] = set()
+        self.ended = EARLIEST
         self.troubles: list[float] = []
         self.strangers: list[Event] = []
         """Settles of receipts that nobody was given."""
@@ -164,6 +166,7 @@ class Case:
         self._tried: dict[int, Tried] = {}
         self._cancels: dict[int, Cancel] = {}
         for event in events:
+            self.ended = max(self.ended, event["time"])
             take = getattr(self, f"_take_{event['type']}", None)
             if take is not None:
                 take(event)
@@ -279,6 +282,9 @@ class Case:
             event["redrives"],
         )
         self.dead[event["group"]].append(dead)
+
+    def _take_fallen(self, event: Event) -> None:
+        self.fallen.add((event["group"], (event["partition"], event["offset"])))
 
     def _take_drained(self, event: Event) -> None:
         self.drained.add(event["group"])

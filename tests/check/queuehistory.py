@@ -8,7 +8,8 @@
     received     a group was given a message: `partition`, `offset`, `value`, `lane`, `key`,
                  `attempt`, `reason`, `redrives`, `receipt`; `sent` is when the request left,
                  `log_ms` the log time, where the writer knows it
-    unreceived   a receive of a `group`, begun at `sent`, had no answer
+    unreceived   a receive of a `group`, begun at `sent`, had no answer, or only when repeated, or
+                 was answered empty after a while: what was granted to it by then is given back
     settle       a settle begins: `op`, `group`, `receipt`, `action`, `reason`
     settled      how it ended: `outcome` (acked, requeued, dead, extended, released, ...), or
                  `refused` (with a `code`), or `unknown`
@@ -17,6 +18,7 @@
     redrive      dead letters of a group are being redriven, or `purge`: forgotten
     dead         a dead letter at the end: `group`, `partition`, `offset`, `reason`, `attempts`,
                  `redrives`
+    fallen       a message fell to retention before a `group` had settled it
     drained      a group received until nothing came, and all its dead letters are listed
     trouble      something was done to the cluster, or has just healed
     note         anything else

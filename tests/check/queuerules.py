@@ -102,6 +102,8 @@ def everything_is_delivered(case: Case, limits: Limits) -> Broken:
         for place, message in sorted(case.messages.items()):
             if message.acked == math.inf or place in dead or _may_be_gone(case, message):
                 continue
+            if (group, place) in case.fallen or message.acked + message.delay_s > case.ended:
+                continue
             grants = case.grants[group].get(place, ())
             if not grants:
                 yield f"{place} was acked, and never delivered to {group}"
@@ -125,20 +127,22 @@ def dead_once(case: Case, limits: Limits) -> Broken:
         for place, grants in case.grants[group].items():
             yield from _stays_dead(case, grants, place in places)
             for grant in grants:
-                yield from _dies_in_time(grant, attempts_max)
+                yield from _dies_in_time(grant, attempts_max, case.messages[place].ttl_s > 0)
         for letter in case.dead[group]:
             for broken in _dead_rightly(case, group, letter, attempts_max):
                 yield f"{letter.place} is dead for {group} {broken}"
 
 
-def _dies_in_time(grant: Grant, attempts_max: int) -> Broken:
+def _dies_in_time(grant: Grant, attempts_max: int, may_expire: bool) -> Broken:
     """Not before it has failed as often as it may, and not after."""
     if attempts_max and grant.attempt > attempts_max:
         yield f"{grant} is more than {attempts_max} attempts"
     for tried in grant.settles:
         if tried.action == "nack" and tried.is_done and attempts_max:
             is_last = grant.attempt >= attempts_max
-            if is_last != (tried.outcome in ("dead", "expired", "parked", "halted")):
+            if tried.outcome == "expired" and may_expire:
+                continue
+            if is_last != (tried.outcome in ("dead", "parked", "halted")):
                 yield f"{grant} of {attempts_max} attempts was nacked, and is {tried.outcome}"
 
 
@@ -172,8 +176,9 @@ def _dead_rightly(case: Case, group: str, letter: Dead, attempts_max: int) -> Br
     if last is not None and last.attempt > letter.attempts:
         yield f"after {letter.attempts} attempts, and {last} was given"
     reasons = {TIMED_OUT}
-    if last is not None and last.attempt == letter.attempts:
-        settles = [t for t in last.settles if t.action in ("nack", "reject")]
+    finals = [grant for grant in lives if grant.attempt == letter.attempts]
+    if finals:
+        settles = [t for g in finals for t in g.settles if t.action in ("nack", "reject")]
         done = [t.reason for t in settles if t.is_done]
         reasons = set(done) or {TIMED_OUT, *(t.reason for t in settles if t.may_be_done)}
     if letter.reason not in reasons:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+EPOCH_MS = 1_700_000_000_000
+"""When a run begins, by clocks that are right."""
 STEPS_MAX = 3_000_000
 """Events in one run; a run that needs more is stuck in a cycle at one time."""
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from delivery.appender import Admitted, Appender, Duplicate
+from delivery.dispatcher import Dispatcher
+from delivery.partition import PartitionState
 from goqueue.wire.batch import RecordBatch
 from raft.group import RaftGroup
+from tests.sim.queue_requests import Ask
 from tests.unit.raft import mutants as groups
 
 
@@ -17,6 +20,8 @@ class Mutant:
     name: str = ""
     group: type[RaftGroup] = RaftGroup
     appender: type[Appender] = Appender
+    state: type[PartitionState] = PartitionState
+    dispatcher: type[Dispatcher[Ask]] = Dispatcher
     disk_lies: bool = False
     """Syncs are answered, and not done."""
     appender_kept: bool = False
@@ -54,7 +59,7 @@ class _AnswersEarly(Appender):
     ) -> Admitted | Duplicate:
         verdict = super().admit(batch, request_id, now_ms)
         if isinstance(verdict, Duplicate):
-            return Duplicate(verdict.base_offset, verdict.count, None)
+            return replace(verdict, pending_index=None)
         return verdict
 
 

@@ -12,9 +12,10 @@ from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId, Voter
 from raft.group import RaftGroup
 from raft.host import RaftHost
 from tests.sim.disk import Storage
-from tests.sim.loop import ProcessTime
+from tests.sim.loop import EPOCH_MS, ProcessTime
 from tests.sim.managed import ClusterReplica, Ended, Registrar
 from tests.sim.net import NodeNetwork
+from tests.sim.queue_requests import Ask, NotDone, QueueAnswer
 from tests.sim.replica import Replica
 from tests.sim.requests import Answer, Publish, Refused
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 logging.getLogger("raft").setLevel(logging.CRITICAL)
 logging.getLogger("log").setLevel(logging.CRITICAL)
 
-EPOCH_MS = 1_700_000_000_000
 ANSWER_S = 0.001
 
 
@@ -132,6 +132,27 @@ class Process:
             self.answer(publish, Refused(NotLeader(None), False, None))
         else:
             replica.publish(publish)
+
+    def ask_queue(self, ask: Ask) -> None:
+        self.time.call_soon(self._ask_queue, ask)
+
+    def _ask_queue(self, ask: Ask) -> None:
+        replica = self.replicas.get(ask.group)
+        if replica is None or replica.queue is None:
+            self.answer_queue(ask, NotDone(NotLeader(None), False, None))
+        else:
+            replica.queue.ask(ask)
+
+    def withdraw(self, ask: Ask) -> None:
+        """Who asked has left."""
+        replica = self.replicas.get(ask.group)
+        if replica is not None and replica.queue is not None:
+            self.time.call_soon(replica.queue.withdraw, ask)
+
+    def answer_queue(self, ask: Ask, answer: QueueAnswer) -> None:
+        """On its way to the client, unless the process is over."""
+        if self.network.alive:
+            self.world.loop.call_later(ANSWER_S, ask.reply, answer)
 
     def command(self, command: Command, ended: Ended) -> None:
         """Ask the cluster group, if this node leads it."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from delivery.appender import NOT_PROPOSED, Admitted, Appender
-from delivery.partition import PartitionState
 from delivery.records import AppendBatch, encode_records, encode_trim
 from goqueue.wire.errors import GoQueueError, NotLeader, OutcomeUnknown
 from goqueue.wire.types import GroupId, Index, NodeId, Offset, Term
@@ -17,6 +17,7 @@ from node.partition_reader import Bounds, PartitionReader
 from raft.errors import Outcome
 from raft.group import RaftGroup
 from tests.sim.mutants import Mutant
+from tests.sim.queue_side import QueueSide
 from tests.sim.requests import Answer, Publish, Refused, Stored
 
 if TYPE_CHECKING:
@@ -27,12 +28,21 @@ STATE_CHECKED_EVERY = 16
 ENTRY_BATCHES_MAX = 8
 
 
+@dataclass(frozen=True, slots=True)
+class Boarded:
+    """A publish in an entry: what of its batch is new, and what to answer once that applied."""
+
+    publish: Publish
+    batch: AppendBatch
+    stored: Stored
+
+
 class Replica:
     """Implements Raft's StateMachine; publishes of one turn share entries, as in the node."""
 
     def __init__(self, process: Process, group: GroupId, log: GroupLog, mutant: Mutant) -> None:
         self.id = group
-        self.state = PartitionState()
+        self.state = mutant.state()
         self.log = log
         self.raft: RaftGroup
         self._process = process
@@ -43,7 +53,11 @@ class Replica:
         self._last_appender: Appender | None = None
         self._waiting: list[Publish] = []
         self._turn_planned = False
-        self._on_original: dict[Index, list[tuple[Publish, Offset]]] = {}
+        self._on_original: dict[Index, list[tuple[Publish, Stored]]] = {}
+        work = process.world.queue
+        self.queue = None
+        if work is not None and work.group == group:
+            self.queue = QueueSide(process, self, work)
 
     # Raft's StateMachine
 
@@ -51,6 +65,8 @@ class Replica:
         self._checks.applied(self._process.node, self.id, entry)
         self._process.world.traps.committed(self._process.node, self.id)
         result = self.state.apply(entry)
+        if self.queue is not None:
+            self.queue.applied(entry, result)
         if entry.kind == EntryKind.TRIM:
             self.log.trim_to(self.state.log_start_index)
         if entry.index % STATE_CHECKED_EVERY == 0:
@@ -68,12 +84,16 @@ class Replica:
         if self._last_appender is None or not self._mutant.appender_kept:
             self._last_appender = self._mutant.appender(self.state)
         self._appender = self._last_appender
+        if self.queue is not None:
+            self.queue.lead()
 
     def on_follower(self, leader: NodeId | None) -> None:
         self._appender = None
         waiting, self._waiting = self._waiting, []
         for publish in waiting:
             self._refuse(publish, NotLeader(leader))
+        if self.queue is not None:
+            self.queue.follow()
 
     def check_state(self) -> None:
         """The same state at the same index on every replica, for ever."""
@@ -98,51 +118,56 @@ class Replica:
     def _turn(self) -> None:
         self._turn_planned = False
         waiting, self._waiting = self._waiting, []
-        entry: list[tuple[Publish, Offset]] = []
+        entry: list[Boarded] = []
         for publish in waiting:
             if self._appender is None:
                 self._refuse(publish, NotLeader(self.raft.leader))
                 continue
             admitted = self._admit(publish)
             if admitted is not None:
-                entry.append((publish, admitted))
+                entry.append(admitted)
             if len(entry) >= ENTRY_BATCHES_MAX:
                 self._propose(entry)
                 entry = []
         if entry:
             self._propose(entry)
 
-    def _admit(self, publish: Publish) -> Offset | None:
+    def _admit(self, publish: Publish) -> Boarded | None:
         assert self._appender is not None
+        batch = publish.batch
         try:
-            verdict = self._appender.admit(publish.batch, publish.request_id)
+            verdict = self._appender.admit(batch, publish.request_id, self.raft.log_time_ms())
         except GoQueueError as error:
             self._refuse(publish, error)
             return None
         if isinstance(verdict, Admitted):
-            return verdict.base_offset
+            stored = Stored(verdict.base_offset, False, batch.count, verdict.rows)
+            return Boarded(publish, verdict.to_append(batch, publish.request_id), stored)
+        stored = Stored(verdict.base_offset, True, batch.count, verdict.rows)
         if verdict.pending_index is None:
-            self._answer(publish, Stored(verdict.base_offset, True))
+            self._answer(publish, stored)
         else:
             twins = self._on_original.setdefault(verdict.pending_index, [])
-            twins.append((publish, verdict.base_offset))
+            twins.append((publish, stored))
         return None
 
-    def _propose(self, entry: list[tuple[Publish, Offset]]) -> None:
+    def _propose(self, entry: list[Boarded]) -> None:
         appender = self._appender
         assert appender is not None
-        body = encode_records([AppendBatch.of(p.batch, p.request_id) for p, _offset in entry])
+        body = encode_records([boarded.batch for boarded in entry])
         try:
             index = self.raft.propose(
                 EntryKind.RECORDS,
                 body,
-                base_offset=entry[0][1],
-                record_count=sum(publish.batch.count for publish, _offset in entry),
+                base_offset=entry[0].stored.base_offset,
+                record_count=sum(boarded.batch.count for boarded in entry),
                 callback=self._ended(entry),
             )
         except NotLeader as error:  # handing over, say; this node may lead on
             appender.withdraw()
-            for publish, _offset in (*entry, *self._on_original.pop(NOT_PROPOSED, ())):
+            refused = [boarded.publish for boarded in entry]
+            refused += [publish for publish, _ in self._on_original.pop(NOT_PROPOSED, ())]
+            for publish in refused:
                 self._refuse(publish, error)
             return
         appender.proposed(index)
@@ -150,19 +175,16 @@ class Replica:
         if twins:
             self._on_original.setdefault(index, []).extend(twins)
 
-    def _ended(
-        self, entry: list[tuple[Publish, Offset]]
-    ) -> Callable[[Outcome, object, Index], None]:
+    def _ended(self, entry: list[Boarded]) -> Callable[[Outcome, object, Index], None]:
         def ended(outcome: Outcome, _result: object, index: Index) -> None:
-            twins = self._on_original.pop(index, ())
-            for duplicate, group in ((False, entry), (True, twins)):
-                for publish, offset in group:
-                    if outcome is Outcome.APPLIED:
-                        self._answer(publish, Stored(offset, duplicate))
-                    elif outcome is Outcome.NONE:
-                        self._refuse(publish, NotLeader(self.raft.leader))
-                    else:
-                        self._refuse(publish, OutcomeUnknown(), unknown=True)
+            told = [(boarded.publish, boarded.stored) for boarded in entry]
+            for publish, stored in (*told, *self._on_original.pop(index, ())):
+                if outcome is Outcome.APPLIED:
+                    self._answer(publish, stored)
+                elif outcome is Outcome.NONE:
+                    self._refuse(publish, NotLeader(self.raft.leader))
+                else:
+                    self._refuse(publish, OutcomeUnknown(), unknown=True)
 
         return ended
 

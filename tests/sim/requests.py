@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from delivery.appender import Rows
 from goqueue.wire.batch import RecordBatch
 from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import GroupId, NodeId, Offset
@@ -19,6 +20,15 @@ class Stored:
 
     base_offset: Offset
     duplicate: bool
+    count: int = 1
+    rows: Rows | None = None
+    """Of a batch some of whose rows were known by their ids."""
+
+    def each(self) -> Rows:
+        """(offset, duplicate) of each row."""
+        if self.rows is not None:
+            return self.rows
+        return tuple((Offset(self.base_offset + n), self.duplicate) for n in range(self.count))
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,8 @@ class Shape:
     """The chance that an unsynced write outlives a power cut."""
     trim_keep: int
     """Entries that trims leave; 0 for no trims."""
+    queue: bool
+    """Whether groups consume what is published; not where topics come and go."""
     open_fails: float
     """The chance that a starting process dies while it recovers."""
 
@@ -61,6 +63,7 @@ def make_shape(rng: random.Random) -> Shape:
         keep=rng.choice((0.0, 0.3, 0.7)),
         trim_keep=rng.choice((0, 5, 30)) if snapshots < 1000 else 0,
         open_fails=rng.choice((0.0, 0.1)),
+        queue=rng.random() < 0.25,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from coordinator.commands import Command
@@ -19,6 +20,8 @@ from tests.sim.managed import Admin, Ended
 from tests.sim.mutants import Mutant
 from tests.sim.net import Net
 from tests.sim.process import Process
+from tests.sim.queue_requests import Ask
+from tests.sim.queue_work import QueueWork
 from tests.sim.requests import Publish
 from tests.sim.shape import Shape, make_shape
 from tests.sim.traps import Traps
@@ -31,6 +34,9 @@ HEALED_S = 15.0
 FAULTS = 12
 TRIM_S = 0.4
 READ_S = 0.12
+ASK_S = 0.001
+QUEUE_CLIENTS = 2
+"""Clients that publish batches of another kind beside the queue's own."""
 
 
 @dataclass
@@ -74,8 +80,13 @@ class World:
         """Partitions that clients publish to."""
         if not self.shape.managed:
             self.groups = [GroupId(TopicId(7, 1), number) for number in range(self.shape.groups)]
+        self.is_quiet = False
+        self.is_over = False
         self.checks = Checks(self.loop)
         self.admin = Admin(self, self.rng("admin"))
+        self.queue = None
+        if self.shape.queue and not self.shape.managed:
+            self.queue = QueueWork(self, self.groups[0])
         self.traps = Traps(self)
         self.group_type = watched(self.mutant.group, self.traps)
         self.machines = Machines(self)
@@ -95,8 +106,8 @@ class World:
             Client(self, number, self.rng(f"client {number}"))
             for number in range(self.shape.clients)
         ]
-        self.is_quiet = False
-        self.is_over = False
+        if self.queue is not None:
+            del self.clients[QUEUE_CLIENTS:]
         self.elections = 0
 
     def rng(self, name: str) -> random.Random:
@@ -140,6 +151,8 @@ class World:
             client.start()
         if self.shape.managed:
             self.admin.start()
+        if self.queue is not None:
+            self.queue.start()
         for fault in self.plan:
             self.loop.call_later(fault.at_s, strike, self, fault)
         self.loop.call_later(READ_S, self._read)
@@ -152,6 +165,8 @@ class World:
         self.traps.clear()
         self.machines.heal()
         self.net.heal()
+        if self.queue is not None:
+            self.queue.heal()
 
     def _judge(self) -> None:
         if not self.loop.run_until(FAULTY_S + HEALED_S, self._is_settled):
@@ -175,6 +190,10 @@ class World:
             for group, replica in process.replicas.items():
                 replica.check_state()
                 self.checks.log_is(process.node, group, replica.log)
+        if self.queue is not None:
+            states = {p.node: p.replicas[self.queue.group].state for p in self._members()}
+            self.queue.judge(states)
+            self.loop.note("queue", self.queue.digest)
 
     def _is_settled(self) -> bool:
         return not self._unsettled()
@@ -206,7 +225,7 @@ class World:
             found = self._unsettled_group(group, rafts)
             if found:
                 return found
-        return ""
+        return self.queue.unsettled() if self.queue is not None else ""
 
     def _members(self) -> list[Process]:
         """The processes that take part: a wiped node does not."""
@@ -269,6 +288,22 @@ class World:
                 process.publish(publish)
 
         self.loop.call_later(delay_s, arrive)
+
+    def ask_queue(self, node: NodeId, ask: Ask) -> None:
+        """A consumer's request on its way to a node; lost if that is down when it arrives."""
+        self._arrive(node, Process.ask_queue, ask)
+
+    def withdraw(self, node: NodeId, ask: Ask) -> None:
+        """The news that who asked a node has left."""
+        self._arrive(node, Process.withdraw, ask)
+
+    def _arrive(self, node: NodeId, receive: Callable[[Process, Ask], None], ask: Ask) -> None:
+        def arrive() -> None:
+            process = self.machines.process(node)
+            if process is not None:
+                receive(process, ask)
+
+        self.loop.call_later(ASK_S, arrive)
 
     # work that goes on all the time
 

@@ -1,0 +1,141 @@
+"""What a simple queue is: messages, groups, and where each message stands for each group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from delivery.config import GroupConfig
+
+READY, LEASED, WAITING, DONE, DEAD = "ready", "leased", "waiting", "done", "dead"
+
+
+@dataclass(slots=True)
+class Message:
+    """One stored message."""
+
+    lane: int
+    key: bytes | None
+    time_ms: int
+    due_ms: int = 0
+    expires_ms: int = 0
+    visible: int = 0
+    """The entry at which it could first be delivered; 0 where it is delayed and not due."""
+    is_cancelled: bool = False
+    is_gone: bool = False
+    """Cancelled or expired."""
+
+
+@dataclass(slots=True)
+class Life:
+    """Where a message stands for one group."""
+
+    status: str = READY
+    since: int = 0
+    """The entry at which it became ready."""
+    since_ms: int = 0
+    failed: int = 0
+    reason: str = ""
+    redrives: int = 0
+    delivery: int = 0
+    deadline_ms: int = 0
+    wakes_ms: int = 0
+    is_behind: bool = False
+    """Given back to the back of its lane."""
+    died_for: str = ""
+    attempts: int = 0
+    """Of a dead letter."""
+
+
+@dataclass
+class Group:
+    """One group of the model."""
+
+    id: int
+    name: str
+    config: GroupConfig
+    version: int
+    base: int
+    opened_ms: int
+    floor: int = 0
+    lives: dict[int, Life] = field(default_factory=dict[int, Life])
+    open: dict[int, None] = field(default_factory=dict[int, None])
+    """Offsets that are not settled, dead or gone."""
+    heads: dict[bytes, int] = field(default_factory=dict[bytes, int])
+    """The message of each key that was delivered and is not settled."""
+    parked: set[bytes] = field(default_factory=set[bytes])
+    halted: bool = False
+    passed: list[tuple[int, int, int, int]] = field(default_factory=list[tuple[int, int, int, int]])
+    """(log time, since when it was ready, lane, offset) of every grant."""
+    delivered: int = 0
+    redelivered: int = 0
+
+    def life(self, offset: int) -> Life:
+        return self.lives.setdefault(offset, Life())
+
+    def of(self, status: str) -> list[int]:
+        return [offset for offset, life in self.lives.items() if life.status == status]
+
+    def finish(self, offset: int, message: Message, status: str = DONE) -> None:
+        life = self.life(offset)
+        life.status, life.failed = status, 0
+        self.open.pop(offset, None)
+        if message.key is not None and self.heads.get(message.key) == offset:
+            del self.heads[message.key]
+        self.advance()
+
+    def advance(self) -> None:
+        """What is settled without a gap raises the floor."""
+        while self.floor in self.lives and self.lives[self.floor].status in (DONE, DEAD):
+            self.floor += 1
+
+    def begin_anew(self, offset: int, messages: Mapping[int, Message]) -> None:
+        """All from the offset on comes again, but for what is dead or gone."""
+        dead = {o: life for o, life in self.lives.items() if life.status == DEAD}
+        self.lives, self.heads = dead, {}
+        self.base = self.floor = offset
+        self.open = {}
+        for other, message in messages.items():
+            if other >= offset and other not in dead:
+                self.open[other] = None
+                if message.is_gone:
+                    self.finish(other, message)
+        self.advance()
+
+    def fail(
+        self, offset: int, message: Message, reason: str, delay_ms: int, index: int, now_ms: int
+    ) -> str:
+        """One more attempt has failed; what becomes of it."""
+        life = self.life(offset)
+        if message.is_gone:
+            self.finish(offset, message)
+            return "expired"
+        if 0 < self.config.max_attempts <= life.failed + 1:
+            self.die(offset, message, reason)
+            return "dead"
+        life.failed += 1
+        life.reason = reason
+        if delay_ms < 0:
+            backoff_ms = self.config.backoff_ms * 2 ** (life.failed - 1)
+            delay_ms = min(backoff_ms, self.config.backoff_ms_max)
+        self.come_back(offset, message, delay_ms, index, now_ms)
+        return "requeued"
+
+    def come_back(
+        self, offset: int, message: Message, delay_ms: int, index: int, now_ms: int
+    ) -> None:
+        """Ready again, at once or after a delay."""
+        life = self.life(offset)
+        if message.is_gone:
+            self.finish(offset, message)
+        elif delay_ms > 0:
+            life.status, life.wakes_ms = WAITING, now_ms + delay_ms
+        else:
+            life.status, life.since, life.since_ms = READY, index, now_ms
+
+    def die(self, offset: int, message: Message, reason: str) -> None:
+        """It has failed for good."""
+        life = self.life(offset)
+        attempts = life.failed + 1
+        self.finish(offset, message, DEAD)
+        life.died_for, life.attempts = reason, attempts

@@ -1,0 +1,260 @@
+"""The queue in a simulated cluster: its groups, who uses it, and what is known of it for certain.
+
+Work goes to one partition. Every entry is told to a `QueueLog` when the first replica applies it;
+what clients see goes into a `QueueHistory`, which is judged at the end.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
+
+from delivery import ops
+from delivery.columns import stored_batch, stored_header
+from delivery.config import GroupConfig, QueueConfig
+from delivery.partition import PartitionState
+from delivery.records import decode_records
+from goqueue.wire.batch import resolve_ms
+from goqueue.wire.types import GroupId, Index, NodeId, Term
+from log.entry import Entry, EntryKind
+from tests.check.queuecheck import check
+from tests.check.queuehistory import QueueHistory
+from tests.check.queuelog import QueueLog, Row
+from tests.check.queuerules import Limits
+from tests.check.queuestate import compare
+from tests.sim.consumers import Committer, Consumer
+from tests.sim.loop import EPOCH_MS
+from tests.sim.queue_publishers import QueueAdmin, QueuePublisher
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+LIMITS = Limits(clock_s=2.5, late_s=60.0)
+"""Clocks of a minority are wrong, and a step of a second is believed; lateness is judged here."""
+LATE_MS_MAX = 1000
+CALM_MS = 3000
+"""So long after the last fault, a delayed message is delivered in time."""
+SOON_MS = 10_000
+"""What is due within this time is waited for in the end; other delays outlive the run."""
+LEARNED_S = 1.5
+"""Nodes learn within this time that a group's settings have changed."""
+
+
+@dataclass(frozen=True)
+class GroupSpec:
+    """A group as the cluster knows it; its version 2 waits longer between attempts."""
+
+    id: int
+    name: str
+    config: GroupConfig
+    version: int = 1
+
+
+SPECS = (
+    GroupSpec(1, "plain", GroupConfig(visibility_ms=1500, lane_max_wait_ms=1200, lane_share=3)),
+    GroupSpec(2, "keyed", GroupConfig(visibility_ms=800, max_attempts=4, ordering="key")),
+    GroupSpec(3, "short", GroupConfig(visibility_ms=250, max_attempts=2, backoff_ms=100)),
+    GroupSpec(4, "stream", GroupConfig()),
+)
+STREAM = 4
+
+
+class QueueWork:
+    """All that is done with the queue in one run."""
+
+    def __init__(self, world: World, group: GroupId) -> None:
+        self.world = world
+        self.group = group
+        self.config = QueueConfig()
+        self.history = QueueHistory(clock=self._clock)
+        self.log = QueueLog(self._broken)
+        self.values: dict[int, bytes] = {}
+        self.rng = world.rng("queue")
+        self._last = 0
+        self._seen: dict[tuple[int, int], int] = {}
+        self._begins = 0
+        self._late_told = 0
+        self._quiet_ms = 0
+        self._changes_at = self.rng.uniform(1.0, 6.0)
+        self._learned = {
+            node: self._changes_at + self.rng.uniform(0.0, LEARNED_S) for node in world.nodes
+        }
+        self.consumers = [
+            Consumer(self, number, SPECS[number % 3], world.rng(f"consumer {number}"))
+            for number in range(5)
+        ]
+        self.committer = Committer(self, STREAM, world.rng("committer"))
+        self.publishers = [
+            QueuePublisher(self, number, world.rng(f"queue publisher {number}"))
+            for number in range(2)
+        ]
+        self.admin = QueueAdmin(self, world.rng("queue admin"))
+
+    def start(self) -> None:
+        """Everybody begins."""
+        for spec in SPECS[:3]:
+            config = spec.config
+            self.history.group(
+                spec.name,
+                max_attempts=config.max_attempts,
+                ordering=config.ordering,
+                visibility_ms=config.visibility_ms,
+                lane_max_wait_ms=config.lane_max_wait_ms,
+            )
+        for consumer in self.consumers:
+            consumer.start()
+        for publisher in self.publishers:
+            publisher.start()
+        self.committer.start()
+        self.admin.start()
+        for node, at_s in self._learned.items():
+            self.world.loop.call_later(at_s, self._tell_groups, node)
+
+    def heal(self) -> None:
+        """No more faults."""
+        self._quiet_ms = max(self.log.time_ms, EPOCH_MS + int(1000 * self._clock()))
+
+    def known_groups(self, node: NodeId) -> list[GroupSpec]:
+        """The groups as this node knows them now; after a failover it may know old settings."""
+        if self.world.loop.time < self._learned[node]:
+            return list(SPECS)
+        return [replace(spec, version=2, config=_changed(spec.config)) for spec in SPECS]
+
+    def _tell_groups(self, node: NodeId) -> None:
+        process = self.world.machines.process(node)
+        if process is not None and self.group in process.replicas:
+            side = process.replicas[self.group].queue
+            assert side is not None
+            process.time.call_soon(side.groups_changed)
+
+    # what applies
+
+    def proposed(self, group: GroupId, term: Term, index: Index, seen: Index) -> None:
+        """A leader has made a queue entry, having applied everything up to `seen`."""
+        if group == self.group:
+            self._seen[term, index] = seen
+
+    def applied(self, group: GroupId, entry: Entry, state: PartitionState, result: object) -> None:
+        """A replica has applied an entry; the first time tells what it did."""
+        if group != self.group or entry.index <= self._last:
+            return
+        self._last = entry.index
+        if entry.kind == EntryKind.RECORDS:
+            self.log.records(entry.index, entry.time_ms, entry.base_offset, self._rows(entry))
+        elif entry.kind == EntryKind.QUEUE:
+            seen = self._seen.pop((entry.term, entry.index), entry.index)
+            results = cast(list[ops.Result], result)
+            self.log.apply(entry.index, entry.time_ms, seen, ops.decode_ops(entry.body), results)
+            self._is_in_time()
+        elif entry.kind in (EntryKind.TRIM, EntryKind.CARRIED):
+            self.log.advance(entry.index, entry.time_ms)
+            if state.log_start_offset > self._begins:
+                self._begins = state.log_start_offset
+                self._trimmed(state)
+
+    def _trimmed(self, state: PartitionState) -> None:
+        before = len(self.log.fallen)
+        self.log.trimmed(self._begins, state.queue.carried)
+        for group, offset in self.log.fallen[before:]:
+            self.history.add("fallen", group=group, partition=0, offset=offset)
+
+    def _rows(self, entry: Entry) -> list[Row]:
+        rows: list[Row] = []
+        for stored in decode_records(entry.body, entry.base_offset):
+            batch = stored_batch(stored.batch, stored_header(stored.batch))
+            for row, record in enumerate(batch.records()):
+                self.values[stored.base_offset + row] = record.value
+                due_ms = resolve_ms(record.deliver_at_ms, entry.time_ms)
+                expires_ms = resolve_ms(record.expires_at_ms, entry.time_ms)
+                rows.append((record.lane, record.key, due_ms, expires_ms, record.message_id))
+        return rows
+
+    def _is_in_time(self) -> None:
+        """In quiet times a delayed message comes when it is due."""
+        late, self._late_told = self.log.late_ms[self._late_told :], len(self.log.late_ms)
+        if not self._quiet_ms:
+            return
+        for group, due_ms, late_ms in late:
+            calm = due_ms > self._quiet_ms + CALM_MS
+            if calm and group == "plain" and late_ms > LATE_MS_MAX:
+                self._broken("Q3", f"a message of {group} came {late_ms} ms late")
+
+    # what clients are told
+
+    def knows(self, offset: int) -> bool:
+        """Whether the message was published by somebody who keeps the history."""
+        return self.values.get(offset, b"").startswith(b"q")
+
+    def told_granted(self, group: int, delivery: int, offset: int) -> None:
+        """A client was given a message: its delivery has applied."""
+        if (group, delivery, offset) not in self.log.granted:
+            self._broken("Q1", f"{offset} was given to {group}, and not delivered at {delivery}")
+
+    def told_settled(self, group: int, delivery: int, offset: int, action: int) -> None:
+        """A client was told that its settle is done: it has applied."""
+        if (group, delivery, offset, action) not in self.log.settled:
+            self._broken("Q1", f"settle {action} of {offset} by {group} was answered, and not done")
+
+    # the end
+
+    def unsettled(self) -> str:
+        """What is still to be done, in words."""
+        for publisher in self.publishers:
+            if not publisher.idle:
+                return f"{publisher} is not answered"
+        if not self.admin.idle:
+            return "the queue's admin is not answered"
+        for spec in SPECS[:3]:
+            group = self.log.groups.get(spec.id)
+            if group is None:
+                return f"group {spec.name} is not open"
+            pending = self.log.pending(group, self.log.time_ms + SOON_MS)
+            if pending:
+                return f"group {spec.name} has not settled {pending[:5]}"
+        busy = [consumer for consumer in self.consumers if not consumer.idle]
+        return f"{busy[0]} is not answered" if busy else ""
+
+    def judge(self, states: dict[NodeId, PartitionState]) -> None:
+        """Everything is settled: compare all replicas with the model, and judge the history."""
+        for node, state in states.items():
+            for rule, text in compare(self.log, node, state.queue.groups):
+                self._broken(rule, text)
+        state = next(iter(states.values()))
+        for spec in SPECS[:3]:
+            for offset, letter in state.queue.groups[spec.id].dead.items():
+                if self.knows(offset):
+                    self.history.dead(
+                        spec.name,
+                        0,
+                        offset,
+                        reason=letter.reason,
+                        attempts=letter.attempts,
+                        redrives=letter.redrives,
+                    )
+        self.history.drained([spec.name for spec in SPECS[:3]])
+        verdict = check(self.history.events, LIMITS)
+        for violation in verdict.violations:
+            self._broken(violation.rule, violation.text)
+
+    @property
+    def digest(self) -> int:
+        """Of all that clients saw."""
+        return zlib.crc32(repr(self.history.events).encode())
+
+    def _broken(self, rule: str, text: str) -> None:
+        self.world.checks.violated(f"{rule}: {text}")
+
+    def _clock(self) -> float:
+        return self.world.loop.time
+
+
+def _changed(config: GroupConfig) -> GroupConfig:
+    return GroupConfig(
+        visibility_ms=config.visibility_ms,
+        max_attempts=config.max_attempts,
+        ordering=config.ordering,
+        lane_max_wait_ms=config.lane_max_wait_ms,
+        lane_share=config.lane_share,
+        backoff_ms=config.backoff_ms + 50,
+    )

@@ -1,0 +1,102 @@
+"""A request that is sent again, to another node, until it is answered or given up."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from goqueue.wire.types import GroupId, NodeId
+from tests.sim.loop import Timer
+from tests.sim.queue_requests import NotDone
+from tests.sim.requests import Refused
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+PATIENCE_S = (0.3, 1.5)
+SLOW_S = 0.08
+FAST_S = 0.005
+
+
+Leads = dict[GroupId, NodeId | None]
+"""Who leads, as far as a client knows."""
+
+
+class Repeated:
+    """`send(node, reply)` sends it once; `ended(answer, in_doubt)` is called at its end, with None
+    where it was given up after `tries`; 0 for never."""
+
+    def __init__(
+        self,
+        world: World,
+        rng: random.Random,
+        group: GroupId,
+        leads: Leads,
+        send: Callable[[NodeId, Callable[[object], None]], None],
+        ended: Callable[[object | None, bool], None],
+        *,
+        tries: int = 0,
+        wait_s: float = 0.0,
+    ) -> None:
+        self.node: NodeId | None = None
+        """Whom it was sent to last."""
+        self._world = world
+        self._rng = rng
+        self._group = group
+        self._leads = leads
+        self._send = send
+        self._ended = ended
+        self._tries = tries
+        self._wait_s = wait_s
+        self._tried = 0
+        self._over = False
+        self._in_doubt = False
+        self._timer: Timer | None = None
+
+    def go(self) -> None:
+        """Send it, now and for the first time or again."""
+        if self._over or self._world.is_over:
+            return
+        self._tried += 1
+        tried = self._tried
+        leader = self._leads.get(self._group)
+        self.node = leader if leader is not None else self._rng.choice(self._world.nodes)
+
+        def replied(answer: object) -> None:
+            self._replied(tried, answer)
+
+        self._send(self.node, replied)
+        patience_s = self._wait_s + self._rng.uniform(*PATIENCE_S)
+        self._timer = self._world.loop.call_later(patience_s, self._unanswered, tried)
+
+    def _replied(self, tried: int, answer: object) -> None:
+        if self._over:
+            return
+        if not isinstance(answer, Refused | NotDone):
+            self._end(answer)
+            return
+        self._in_doubt = self._in_doubt or answer.unknown
+        if tried == self._tried:
+            self._leads[self._group] = answer.leader
+            self._again(SLOW_S if answer.leader is None else FAST_S)
+
+    def _unanswered(self, tried: int) -> None:
+        if tried == self._tried and not self._over:
+            self._in_doubt = True
+            self._leads[self._group] = None
+            self._again(0.0)
+
+    def _again(self, delay_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._tries and self._tried >= self._tries:
+            self._end(None)
+        else:
+            self._world.loop.call_later(delay_s, self.go)
+
+    def _end(self, answer: object | None) -> None:
+        self._over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._ended(answer, self._in_doubt)

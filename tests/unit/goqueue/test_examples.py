@@ -4,13 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
+
+from node.http.app import HttpFront
+from node.http.fake import FakeBroker
 from tests.unit.goqueue.server import FakeCluster, Fault
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = ROOT / "examples"
 ORDERS = EXAMPLES / "orders.jsonl"
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[str]:
+    """A node with a queue, in memory, in real time."""
+    front = HttpFront(FakeBroker(), port=0)
+    await front.start()
+    try:
+        yield f"http://127.0.0.1:{front.port}"
+    finally:
+        await front.stop()
 
 
 async def run(name: str, *arguments: str) -> tuple[int | None, str, str]:
@@ -75,3 +91,36 @@ async def test_an_error_is_told_in_a_line(url: str) -> None:
 
     assert (code, out) == (1, "")
     assert err == "topic not found: missing\n"
+
+
+async def test_a_worker_ends_every_order(node: str) -> None:
+    await run("publish_file", "orders", str(ORDERS), "--server", node)
+
+    code, out, err = await run(
+        "worker", "orders", "--retry-after", "50ms", "--idle", "1s", "--server", node
+    )
+
+    assert (code, err) == (0, "")
+    assert out == "acked: 120\nrequeued: 17\n"
+    assert (await run("worker", "orders", "--idle", "0s", "--server", node))[1] == ""
+
+
+async def test_what_comes_later_comes_later_and_what_was_cancelled_never(node: str) -> None:
+    code, out, err = await run("later", "reminders", "--delay", "0.3", "--server", node)
+
+    assert (code, err) == (0, "")
+    assert "was cancelled\n" in out
+    assert sorted(line.split(" s: ")[1] for line in out.splitlines() if " s: " in line) == [
+        "it is time",
+        "reminder: pay the invoice",
+    ]
+
+
+async def test_dead_letters_are_seen_tried_again_and_given_up(node: str) -> None:
+    code, out, err = await run("dead_letters", "payments", "--server", node)
+
+    assert (code, err) == (0, "")
+    assert out.count("after 1 attempt: the bank does not answer\n") == 2
+    assert "2 of them would go well now\n" in out
+    assert out.count("redriven 1 time)") == 2
+    assert out.endswith("redrive done: 2 moved\n1 given up for good\n")

@@ -141,9 +141,10 @@ async def _read(
     group = await _group(call, topic)
     if group is None:
         return [], offset
-    after = (partition, offset - 1) if offset else None
     which = DeadFilter(partition=partition)
-    page = await call.broker.dead_letters(group, topic, which, after=after, limit=limit)
+    page = await call.broker.dead_letters(
+        group, topic, which, after=(partition, offset), limit=limit
+    )
     views = list(map(_view, page.messages))
     return views, views[-1].offset + 1 if views else offset
 

@@ -221,9 +221,9 @@ class FakeQueue(FakeDelays):
         found = [
             letter
             for letter in self._dead(group, topic, which)
-            if after is None or _place_of(letter) > after
+            if after is None or _place_of(letter) >= after
         ]
-        following = _place_of(found[limit - 1]) if len(found) > limit else None
+        following = _place_of(found[limit]) if len(found) > limit else None
         return DeadPage(found[:limit], following, by_reason.total(), by_reason)
 
     async def dead_groups(self, topic: str) -> dict[str, dict[str, int]]:

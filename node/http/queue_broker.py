@@ -104,8 +104,8 @@ class DeadMessage:
 
 @dataclass(frozen=True, slots=True)
 class DeadPage:
-    """Dead letters in the order of (partition, offset); `following` is the place of the last one,
-    to go on after it; None at the end."""
+    """Dead letters in the order of (partition, offset); `following` is where the next page begins,
+    None at the end."""
 
     messages: Sequence[DeadMessage]
     following: tuple[int, int] | None
@@ -325,8 +325,8 @@ class QueueBroker(Protocol):
         after: tuple[int, int] | None,
         limit: int,
     ) -> DeadPage:
-        """Those behind `after`; its totals are of all that the group has in the topic, matching or
-        not. Raises `NotFound`."""
+        """Those at and behind `after`, the `following` of an earlier page. Totals are of all that
+        the group has in the topic, matching or not. Raises `NotFound`."""
         ...
 
     async def dead_groups(self, topic: str) -> dict[str, dict[str, int]]:

@@ -323,7 +323,8 @@ async def _read(
     window: _Window,
     shown: _Shown,
 ) -> Slice:
-    """One read; a long poll waits, but not past the front's own stop."""
+    """One read; a long poll waits, but not past the front's own stop, nor for a client that has
+    hung up."""
     broker, stopping = call.broker, call.shared.stopping
     wait_s = call.query_wait_s()
 
@@ -344,14 +345,7 @@ async def _read(
         return found
     if window.to_ms is not None and found.end_offset > offset:
         return found  # what follows lies outside the window
-    waiting = asyncio.ensure_future(read(wait_s))
-    ended = asyncio.ensure_future(stopping.wait())
-    try:
-        await asyncio.wait((waiting, ended), return_when=asyncio.FIRST_COMPLETED)
-        return waiting.result() if waiting.done() else found
-    finally:
-        ended.cancel()
-        waiting.cancel()
+    return await long_poll(call, read(wait_s)) or found
 
 
 def _starts(text: str, partitions: int) -> dict[int, Offset]:

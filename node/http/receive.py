@@ -95,6 +95,8 @@ async def peek(call: Call) -> web.Response:
 
 def topics_of(wanted: Sources) -> list[str]:
     """Each named once. Raises BadRequest, BadName."""
+    if wanted.partitions == []:
+        raise BadRequest("partitions names none: leave it out for all of them")
     if wanted.topic is not None and wanted.topics is not None:
         raise BadRequest("give topic or topics, not both")
     names = [wanted.topic] if wanted.topic is not None else wanted.topics

@@ -119,6 +119,7 @@ async def test_limits_topics_and_partitions_narrow_what_is_received(client, brok
         ({"topic": "orders", "visibility": "12h1ms"}, "visibility: longer than 12 hours"),
         ({"topic": "orders", "visibility": "1s", "visibility_timeout": "2s"}, "visibility"),
         ({"topic": "orders", "partitions": [-1]}, "partitions"),
+        ({"topic": "orders", "partitions": []}, "partitions names none"),
         ({"topic": "orders", "partitions": "all"}, "partitions"),
         ({"topic": "orders", "member": "m" * 257}, "member"),
     ],

@@ -14,6 +14,12 @@ from node.http.routes import ROUTES
 JSON = {"Content-Type": "application/json"}
 MESSAGES = "/topics/orders/messages"
 DEEP = 100_000
+JSON_PATHS = (
+    *(MESSAGES, "/topics/orders/publish", "/topics", "/producers/1/heartbeat", "/schedules"),
+    *(f"/groups/workers/{path}" for path in ("receive", "settle", "ack", "commit", "seek")),
+    *(f"/groups/workers/{path}" for path in ("keys/park", "dlq/redrive", "dlq/purge")),
+    *(f"/messages/{path}" for path in ("ack", "nack", "reject", "visibility")),
+)
 PARAMETERS = {
     "topic": "orders",
     "partition": 0,
@@ -66,7 +72,7 @@ BAD_BODIES = {
 
 @pytest.mark.parametrize("name", BAD_BODIES)
 async def test_bad_json_is_a_400_that_says_so(client, orders, broker, name):
-    for path in (MESSAGES, "/topics/orders/publish", "/topics", "/producers/1/heartbeat"):
+    for path in JSON_PATHS:
         answer = await client.post(path, data=BAD_BODIES[name], headers=JSON)
 
         assert answer.status == 400, path
@@ -154,6 +160,84 @@ async def test_wrong_types_for_every_field_never_break_the_front(client, orders,
             answer = await client(method, path, body)
             assert answer.status < 500, (path, body, answer.body)
             assert answer.json is not None
+
+
+QUEUE_BODIES = {
+    "POST /groups/workers/receive": {"topic": "orders"},
+    "POST /groups/workers/peek": {"topic": "orders"},
+    "POST /groups/workers/settle": {"settles": [{"receipt": "x", "action": "ack"}]},
+    "POST /groups/workers/ack": {"receipts": ["x"]},
+    "POST /groups/workers/nack": {"receipts": ["x"]},
+    "POST /groups/workers/reject": {"receipts": ["x"]},
+    "POST /groups/workers/extend": {"receipts": ["x"]},
+    "POST /groups/workers/commit": {"topic": "orders", "offsets": {"0": 0}},
+    "POST /groups/workers/seek": {"topic": "orders", "to": "latest"},
+    "POST /groups/workers/resume": {},
+    "POST /groups/workers/keys/park": {"topic": "orders", "key": "k"},
+    "POST /groups/workers/keys/release": {"topic": "orders", "key": "k"},
+    "POST /groups/workers/dlq/redrive": {"topic": "orders"},
+    "POST /groups/workers/dlq/purge": {"topic": "orders"},
+    "PUT /groups/workers": {},
+    "PATCH /groups/workers": {},
+    "POST /messages/ack": {"receipt_handle": "x"},
+    "POST /messages/nack": {"receipt_handle": "x"},
+    "POST /messages/reject": {"receipt_handle": "x"},
+    "POST /messages/visibility": {"receipt_handle": "x", "timeout": "1s"},
+    "POST /schedules": {"name": "s", "topic": "orders", "every": "1m", "value": "v"},
+}
+QUEUE_FIELDS = [
+    *("topic", "topics", "partitions", "limit", "max_messages", "timeout", "visibility"),
+    *("visibility_timeout", "member", "receipt", "receipt_handle", "receipts", "settles"),
+    *("action", "reason", "delay", "position", "consumer_id", "extension_seconds", "offsets"),
+    *("partition", "to", "time", "key", "key_encoding", "filter", "rate", "dry_run", "force"),
+    *("max_attempts", "maxRetries", "ordering", "start", "lane_max_wait", "lane_share"),
+    *("backoff", "backoff_max", "on_poison", "halt_percent", "halt_window", "redrives_max"),
+    *("in_flight_max", "dead_max", "name", "cron", "every", "timezone", "missed", "value"),
+    *("value_encoding", "headers", "priority"),
+]
+FILTER_FIELDS = ["reason", "key", "key_encoding", "from_time", "to_time", "headers", "ids"]
+
+
+@pytest.mark.parametrize("shape", shapes(), ids=repr)
+async def test_wrong_types_for_every_field_of_the_queue_never_break_the_front(
+    client, orders, shape
+):
+    await client("PUT", "/groups/workers")
+    for target, body in QUEUE_BODIES.items():
+        method, path = target.split()
+        bodies = [{**body, field: shape} for field in QUEUE_FIELDS]
+        if "settles" in body:
+            bodies += [{"settles": [{**body["settles"][0], f: shape}]} for f in QUEUE_FIELDS]
+            bodies += [{"settles": [shape, shape]}]
+        if "receipts" in body:
+            bodies += [{"receipts": [shape, "x"]}]
+        if "offsets" in body:
+            bodies += [{"topic": "orders", "offsets": {"0": shape}}]
+            bodies += [{"topic": "orders", "offsets": {str(shape): 0}}]
+        if "dlq" in path:
+            bodies += [{**body, "filter": {field: shape}} for field in FILTER_FIELDS]
+        for sent in bodies:
+            answer = await client(method, path, sent)
+            assert answer.status < 500, (path, sent, answer.body)
+            assert answer.json is not None
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "9" * 30, "%00", "0:0", "%F0%9F%92%A9", "1e3"])
+async def test_strange_words_in_paths_and_queries_never_break_the_front(client, orders, text):
+    fields = ["topic", "group", "limit", "skip", "offset", "offsets", "partition", "after"]
+    fields += ["reason", "key", "from_time", "to_time", "wait", "visible"]
+    query = "&".join(f"{field}={text}" for field in fields)
+    for route in ROUTES:
+        told = {
+            "topic": "orders",
+            **{name: text or "%20" for name in PARAMETERS if name != "topic"},
+        }
+        paths = [route.path.format(**PARAMETERS) + "?" + query, route.path.format(**told)]
+        if route.path.startswith("/topics/{topic}"):
+            paths.append(route.path.format(**{**PARAMETERS, "topic": "orders.dlq"}) + "?" + query)
+        for path in paths if route.method == "GET" else paths[1:2]:
+            answer = await client(route.method, path, None if route.method == "GET" else {})
+            assert answer.status < 500, (route.method, path, answer.body)
 
 
 async def test_bodies_over_the_limit_are_413_before_they_are_read(client, orders):

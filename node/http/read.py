@@ -181,7 +181,8 @@ def _merge(
     for partition, (start, found) in enumerate(fetched):
         seen = see(found, start, limit, bytes_max, skip_pending=shown.skip_pending)
         reached[partition] = seen.following
-        merged += ((time_ms, partition, view) for time_ms, view in seen.rows)
+        for time_ms, views in seen.runs:
+            merged += ((time_ms, partition, view) for view in views)
         passed += ((partition, offset, due_ms) for offset, due_ms in seen.pending)
         if seen.blocked_until_ms is not None:
             blocked[partition] = seen.blocked_until_ms

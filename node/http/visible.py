@@ -11,7 +11,6 @@ it passed, and when it is due, so that the reader may come back for it by its of
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import repeat
 
 from goqueue.wire.batch import resolve_ms
 from goqueue.wire.layout import HAS_DELIVER_AT, HAS_EXPIRES_AT
@@ -25,8 +24,10 @@ class Seen:
 
     following: int
     """Where reading goes on."""
-    rows: list[tuple[int, MessageView]] = field(default_factory=list[tuple[int, MessageView]])
-    """(log time, message), in order."""
+    runs: list[tuple[int, list[MessageView]]] = field(
+        default_factory=list[tuple[int, list[MessageView]]]
+    )
+    """(log time, its messages), in order."""
     blocked_until_ms: int | None = None
     """When the message at `following` is due."""
     pending: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
@@ -34,7 +35,9 @@ class Seen:
 
     @property
     def views(self) -> list[MessageView]:
-        return [view for _, view in self.rows]
+        if len(self.runs) == 1:
+            return self.runs[0][1]
+        return [view for _, views in self.runs for view in views]
 
 
 def see(found: Slice, offset: int, limit: int, plain_bytes_max: int, *, skip_pending: bool) -> Seen:
@@ -50,7 +53,7 @@ def see(found: Slice, offset: int, limit: int, plain_bytes_max: int, *, skip_pen
         if visibility is not None and _is_mixed(cut, visibility, withdrawn):
             shown = _judge(cut, visibility, withdrawn, seen, skip_pending=skip_pending)
             views = [view for view, is_shown in zip(views, shown, strict=False) if is_shown]
-        seen.rows += zip(repeat(cut.stored.time_ms), views)
+        seen.runs.append((cut.stored.time_ms, views))
         if seen.blocked_until_ms is not None:
             break
     return seen

@@ -293,7 +293,7 @@ class NodeBroker(QueueBrokerNode):
             host = self._replicas.find(group)
             if host is None:
                 raise
-            answer = trace_message(host, offset)  # as much as this replica has applied
+            answer = await trace_message(host, offset)  # as much as this replica has applied
         return trace_from_answer(topic, partition, offset, answer)
 
     # producers

@@ -110,7 +110,7 @@ class PartitionService:
         """The message's timeline, as leader. Raises `NotFound`."""
         host = self._host(group)
         await self._confirm(host)
-        return trace_message(host, offset)
+        return await trace_message(host, offset)
 
     def leading(self, group: GroupId) -> PartitionHost:
         """The partition's replica here, which leads as far as it knows. Raises `NotLeader`."""

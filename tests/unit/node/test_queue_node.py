@@ -22,6 +22,7 @@ from goqueue.wire.errors import (
     UnknownGroup,
     UnknownTopic,
 )
+from goqueue.wire.types import Offset
 from log.memory_disk import MemoryDisk
 from node.assembly import NodeAssembly
 from node.http.queue_broker import DeadFilter, QueuedMessage, SettleRequest, SettleView
@@ -394,3 +395,55 @@ async def test_changed_settings_reach_partitions_without_a_receive(node: NodeAss
     await node.broker.put_group("g", {"max_attempts": 7})
 
     await eventually(lambda: host.state.queue.group_by_name("g").config.max_attempts == 7)
+
+
+async def story(node: NodeAssembly, offset: int) -> list[tuple[str, dict[str, object]]]:
+    trace = await node.broker.message_trace("t", 0, Offset(offset))
+    assert [e.time_ms for e in trace.events] == sorted(e.time_ms for e in trace.events)
+    told = [(event.type, dict(event.attributes)) for event in trace.events]
+    return [found for found in told if found[0] not in ("REPLICATED", "RETAINED", "PUBLISHED")]
+
+
+async def test_a_timeline_tells_every_attempt_until_death_and_redrive(node: NodeAssembly) -> None:
+    await node.broker.put_group("g", {"max_attempts": 2})
+    await publish(node, "a")
+    await settle(node, await receive(node), "nack", reason="no")
+    await settle(node, await receive(node, visibility_ms=50), "extend", visibility_ms=20)
+    assert await receive(node, wait_s=0.3) == []
+    await node.broker.redrive("g", "t", DeadFilter(), rate=0, dry_run=False, force=False)
+    await settle(node, await receive(node, wait_s=5))
+
+    told = await story(node, 0)
+
+    assert [type_ for type_, _what in told] == [
+        "DELIVERED",
+        "NACKED",
+        "DELIVERED",
+        "EXTENDED",
+        "LEASE_EXPIRED",
+        "DEAD_LETTERED",
+        "REDRIVEN",
+        "DELIVERED",
+        "ACKNOWLEDGED",
+    ]
+    assert all(what["group"] == "g" for _type, what in told)
+    assert (told[0][1]["attempt"], told[0][1]["member"], told[2][1]["attempt"]) == (1, "m", 2)
+    assert (told[1][1]["reason"], told[5][1]["reason"]) == ("no", "visibility timeout")
+
+
+async def test_an_expired_message_is_never_delivered_and_its_timeline_says_so(
+    node: NodeAssembly,
+) -> None:
+    await receive(node)
+    await publish(node, Record(b"soon over", expires_at_ms=50), "stays")
+    await asyncio.sleep(0.1)
+
+    assert [m.value for m in await receive(node, wait_s=1)] == [b"stays"]
+    assert [type_ for type_, _what in await story(node, 0)] == ["EXPIRED"]
+
+
+async def test_a_timeline_tells_of_delays_and_of_who_cancelled_them(node: NodeAssembly) -> None:
+    await publish(node, Record(b"x", deliver_at_ms=60_000))
+    await node.broker.cancel_delayed("t", 0, 0)
+
+    assert [type_ for type_, _what in await story(node, 0)] == ["DELAYED", "CANCELLED"]

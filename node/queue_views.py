@@ -196,6 +196,10 @@ def _group_view(host: PartitionHost, group: GroupState) -> GroupPartitionView:
         lane_pending=list(group.ready.counts()),
         lane_wait_ms=group.lane_heads(now_ms),
         lane_wait_ms_max=list(tally.wait_ms_max),
+        lane_wait_ms_sum=list(tally.wait_ms_sum),
+        lane_waits=list(tally.waits),
+        extended=tally.extended,
+        died=tally.dead,
         parked=_parked(host, group),
     )
 

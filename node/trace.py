@@ -95,7 +95,8 @@ def trace_from_answer(
 ) -> MessageTrace:
     """The view that the HTTP front shows."""
     events = tuple(TraceEvent(time_ms, type_, what) for time_ms, type_, what in answer.events)
-    return MessageTrace(topic, partition, offset, answer.message_id, events)
+    attempts = sum(event.type == "DELIVERED" for event in events)
+    return MessageTrace(topic, partition, offset, answer.message_id, events, attempts)
 
 
 def _row(entry: Entry, offset: Offset) -> tuple[RecordBatch, int] | None:

@@ -45,7 +45,8 @@ HINTS = {
     "invalid_receipt": "`goqueue-cli consume TOPIC --group G --no-ack` prints receipts",
     "group_halted": "`goqueue-cli group resume NAME` lets it go on; `dlq counts` says what failed",
     "too_many_in_flight": "settle some first, or raise it: `group set NAME --in-flight-max N`",
-    "too_many_delayed": "the partition holds as many delayed messages as it may",
+    "too_many_delayed": "`topic alter NAME --delayed-max N` raises the bound of a partition",
+    "delay_too_long": "`topic alter NAME --delay-max 30d` raises the topic's bound",
     "already_due": "`goqueue-cli delayed get ID` says what became of it",
     "disk_full": "free space on the nodes, or lower a topic's retention",
     "payload_too_large": "`topic alter NAME --max-message-bytes N` raises a topic's limit",
@@ -128,6 +129,8 @@ def _text(error: GoQueueError) -> str:
 def _hint(error: GoQueueError) -> str:
     if error.outcome == "unknown":
         return HINTS["outcome_unknown"] if error.code != "timeout" else HINTS["timeout"]
+    if error.code == "invalid_name" and "topic" not in error.message:
+        return ""
     return HINTS.get(error.code, "")
 
 

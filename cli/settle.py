@@ -13,7 +13,7 @@ from cli.session import Json, Session
 from goqueue.errors import GoQueueError
 
 Receipts = Annotated[
-    list[str], typer.Argument(metavar="RECEIPT...", help="From `consume --group G --no-ack`.")
+    list[str], typer.Argument(metavar="RECEIPT", help="From `consume --group G --no-ack`.")
 ]
 Reason = Annotated[
     str | None, typer.Option("--reason", "-r", help="Why; kept with the message's history.")

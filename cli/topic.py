@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from cli.errors import EXIT_USAGE, CliError, warn
-from cli.options import command
+from cli.options import command, span
 from cli.output import Column, Row, bytes_text, cell_text, count_text, duration_text
 from cli.session import Json, Session
 from goqueue.http import join
@@ -39,6 +39,25 @@ FlushInterval = Annotated[
 ]
 MaxMessageBytes = Annotated[
     int | None, typer.Option(min=1, help="Largest message: key, value and headers.")
+]
+Lanes = Annotated[
+    int | None, typer.Option(help="Priorities told apart: 5, or 3 (critical is high too).")
+]
+TimeToLive = Annotated[
+    str | None, typer.Option(help="Groups receive messages so long, as 1h; 0s: for ever (0s).")
+]
+DelayMax = Annotated[str | None, typer.Option(help="The longest delay, as 30d (7d).")]
+DelayedMax = Annotated[
+    int | None, typer.Option(min=0, help="Delayed messages of a partition at once (100000).")
+]
+DedupWindow = Annotated[
+    str | None, typer.Option(help="How long message ids are known again; 0s: not at all (5m).")
+]
+DedupMax = Annotated[
+    int | None, typer.Option(min=0, help="... and how many of a partition (1000000).")
+]
+DeadRetention = Annotated[
+    str | None, typer.Option(help="How long dead letters are kept, as 30d (14d).")
 ]
 Label = Annotated[
     list[str] | None, typer.Option("--label", "-l", metavar="NAME=VALUE", help="A label; repeat.")
@@ -77,6 +96,13 @@ async def create(
     durability: Durability = None,
     flush_interval_ms: FlushInterval = None,
     max_message_bytes: MaxMessageBytes = None,
+    lanes: Lanes = None,
+    ttl: TimeToLive = None,
+    delay_max: DelayMax = None,
+    delayed_max: DelayedMax = None,
+    dedup_window: DedupWindow = None,
+    dedup_max: DedupMax = None,
+    dead_retention: DeadRetention = None,
     label: Label = None,
 ) -> None:
     """Create a topic; answers when its partitions have leaders."""
@@ -89,6 +115,13 @@ async def create(
         durability=durability,
         flush_interval_ms=flush_interval_ms,
         max_message_bytes=max_message_bytes,
+        lanes=lanes,
+        ttl=_span("--ttl", ttl),
+        delay_max=_span("--delay-max", delay_max),
+        delayed_max=delayed_max,
+        dedup_window=_span("--dedup-window", dedup_window),
+        dedup_max=dedup_max,
+        dead_retention=_span("--dead-retention", dead_retention),
         labels=_labels(label),
     )
     async with session:
@@ -133,6 +166,13 @@ async def alter(
     durability: Durability = None,
     flush_interval_ms: FlushInterval = None,
     max_message_bytes: MaxMessageBytes = None,
+    lanes: Lanes = None,
+    ttl: TimeToLive = None,
+    delay_max: DelayMax = None,
+    delayed_max: DelayedMax = None,
+    dedup_window: DedupWindow = None,
+    dedup_max: DedupMax = None,
+    dead_retention: DeadRetention = None,
     label: Label = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing.")] = False,
 ) -> None:
@@ -143,6 +183,13 @@ async def alter(
         durability=durability,
         flush_interval_ms=flush_interval_ms,
         max_message_bytes=max_message_bytes,
+        lanes=lanes,
+        ttl=_span("--ttl", ttl),
+        delay_max=_span("--delay-max", delay_max),
+        delayed_max=delayed_max,
+        dedup_window=_span("--dedup-window", dedup_window),
+        dedup_max=dedup_max,
+        dead_retention=_span("--dead-retention", dead_retention),
         labels=_labels(label),
     )
     if not changes:
@@ -206,6 +253,11 @@ def _fields(topic: Json) -> list[tuple[str, object]]:
         ("Durability", _durability(config)),
         ("Retention", _retention(config)),
         ("Max Message", bytes_text(config["max_message_bytes"])),
+        ("Lanes", config["lanes"]),
+        ("Message TTL", duration_text(config["ttl_ms"]) if config["ttl_ms"] else "none"),
+        ("Delays", _delays(config)),
+        ("Message IDs", _message_ids(config)),
+        ("Dead Letters", _kept(config["dead_retention_ms"])),
         ("Labels", config.get("labels")),
         ("ID", topic["id"]),
     ]
@@ -217,6 +269,21 @@ def _durability(config: Json) -> str:
     return f"{config['durability']} (an ack means fsynced on a majority)"
 
 
+def _delays(config: Json) -> str:
+    longest = duration_text(config["delay_ms_max"])
+    return f"up to {longest}, at most {config['delayed_max']} in a partition"
+
+
+def _message_ids(config: Json) -> str:
+    if not config["dedup_window_ms"]:
+        return "not remembered"
+    return f"known again for {duration_text(config['dedup_window_ms'])}"
+
+
+def _kept(time_ms: int) -> str:
+    return "kept for ever" if time_ms < 0 else f"kept {duration_text(time_ms)}"
+
+
 def _retention(config: Json) -> str:
     time_ms, size = config["retention_ms"], config["retention_bytes"]
     kept = "for ever" if time_ms < 0 else duration_text(time_ms)
@@ -225,6 +292,10 @@ def _retention(config: Json) -> str:
 
 def _given(**values: object) -> Json:
     return {key: value for key, value in values.items() if value is not None}
+
+
+def _span(option: str, text: str | None) -> str | None:
+    return None if text is None else span(option, text)
 
 
 def _labels(pairs: list[str] | None) -> dict[str, str] | None:

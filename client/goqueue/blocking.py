@@ -82,36 +82,6 @@ class Client(BlockingQueue):
 
     # topics
 
-    def create_topic(
-        self,
-        name: str,
-        *,
-        partitions: int | None = None,
-        replication_factor: int | None = None,
-        retention_ms: int | None = None,
-        retention_bytes: int | None = None,
-        durability: str | None = None,
-        flush_interval_ms: int | None = None,
-        lanes: int | None = None,
-        max_message_bytes: int | None = None,
-        labels: Mapping[str, str] | None = None,
-    ) -> Topic:
-        """Create a topic; what is not given has the cluster's default. Raises `TopicExists`."""
-        return self._thread.run(
-            self._client.create_topic(
-                name,
-                partitions=partitions,
-                replication_factor=replication_factor,
-                retention_ms=retention_ms,
-                retention_bytes=retention_bytes,
-                durability=durability,
-                flush_interval_ms=flush_interval_ms,
-                lanes=lanes,
-                max_message_bytes=max_message_bytes,
-                labels=labels,
-            )
-        )
-
     def list_topics(self) -> list[str]:
         """The names of all topics, sorted."""
         return self._thread.run(self._client.list_topics())

@@ -135,6 +135,8 @@ class BlockingQueue:
         """Iterate over a group's dead letters. See `AsyncClient.dead_letters`."""
         yield from self._each(self._client.dead_letters(group, topic, which, page_limit=page_limit))
 
+    create_topic = blocking(AsyncClient.create_topic)
+
     peek = blocking(AsyncClient.peek)
     settle = blocking(AsyncClient.settle)
     settle_one = blocking(AsyncClient.settle_one)

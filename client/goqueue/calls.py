@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -49,7 +49,7 @@ class Calls:
         )
 
 
-def given(settings: Mapping[str, object]) -> dict[str, object]:
+def given(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Without what was not said."""
     return {name: value for name, value in settings.items() if value is not None}
 

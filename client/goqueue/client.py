@@ -41,8 +41,10 @@ from goqueue.reading import (
 )
 from goqueue.receiving import Receiving
 from goqueue.schedules import Schedules
-from goqueue.times import Duration, Time, time_ms, time_text
+from goqueue.times import Duration, Time, duration_text, time_ms, time_text
 from goqueue.wire.batch import BATCH_MEDIA_TYPE
+
+_SPANS = ("ttl", "delay_max", "dedup_window", "dead_retention")
 
 
 class AsyncClient(Receiving, Groups, DeadLetters, Schedules):
@@ -112,11 +114,19 @@ class AsyncClient(Receiving, Groups, DeadLetters, Schedules):
         flush_interval_ms: int | None = None,
         lanes: int | None = None,
         max_message_bytes: int | None = None,
+        ttl: Duration | None = None,
+        delay_max: Duration | None = None,
+        delayed_max: int | None = None,
+        dedup_window: Duration | None = None,
+        dedup_max: int | None = None,
+        dead_retention: Duration | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> Topic:
         """Create a topic; what is not given has the cluster's default. Raises `TopicExists`.
 
-        `durability` is `majority` (an ack means fsynced on a majority) or `relaxed`.
+        `durability` is `majority` (an ack means fsynced on a majority) or `relaxed`. `ttl` is for
+        messages that state none; delays are at most `delay_max`; message ids are known again for
+        `dedup_window`; dead letters are kept for `dead_retention`.
         """
         settings = {
             "name": name,
@@ -128,10 +138,16 @@ class AsyncClient(Receiving, Groups, DeadLetters, Schedules):
             "flush_interval_ms": flush_interval_ms,
             "lanes": lanes,
             "max_message_bytes": max_message_bytes,
+            "ttl": ttl,
+            "delay_max": delay_max,
+            "delayed_max": delayed_max,
+            "dedup_window": dedup_window,
+            "dedup_max": dedup_max,
+            "dead_retention": dead_retention,
             "labels": labels,
         }
         self._known.forget(name)
-        return await self._send("POST", join("topics"), given(settings), Topic)
+        return await self._send("POST", join("topics"), _settings(settings), Topic)
 
     async def list_topics(self) -> list[str]:
         """The names of all topics, sorted."""
@@ -144,7 +160,7 @@ class AsyncClient(Receiving, Groups, DeadLetters, Schedules):
     async def alter_topic(self, name: str, **changes: object) -> Topic:
         """Change settings, by the names that `create_topic` has; None leaves one as it is."""
         self._known.forget(name)
-        return await self._send("PATCH", join("topics", name), given(changes), Topic)
+        return await self._send("PATCH", join("topics", name), _settings(changes), Topic)
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic with all its messages. Raises `UnknownTopic`."""
@@ -414,6 +430,12 @@ class _Partitions(msgspec.Struct):
 
 class _Nodes(msgspec.Struct):
     nodes: list[ClusterNode]
+
+
+def _settings(named: Mapping[str, Any]) -> dict[str, object]:
+    found = given(named)
+    spans = {name: duration_text(found[name], name) for name in _SPANS if name in found}
+    return {**found, **spans}
 
 
 def _now_ms() -> int:

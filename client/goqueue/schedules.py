@@ -62,9 +62,10 @@ class Schedules(Calls):
         return await self._get(join("topics", topic, "delayed", partition, offset), Delayed)
 
     async def cancel_delayed(self, topic: str, partition: int, offset: int) -> None:
-        """Never deliver a delayed message. Raises `NotFound`, or `AlreadyDue`: too late."""
+        """Never deliver a delayed message; one that was cancelled before stays so. Raises
+        `NotFound`, or `AlreadyDue`: too late."""
         path = join("topics", topic, "delayed", partition, offset)
-        await self._transport.request("DELETE", path, repeatable=False)
+        await self._transport.request("DELETE", path, repeatable=True)
 
     async def create_schedule(
         self,

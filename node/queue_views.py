@@ -230,7 +230,7 @@ def _candidates(group: GroupState, request: DeadRequest) -> list[int]:
         and (wanted is None or offset in wanted)
         and (request.reason is None or request.reason in letter.reason)
         and (request.from_ms is None or letter.died_ms >= request.from_ms)
-        and (request.to_ms is None or letter.died_ms <= request.to_ms)
+        and (request.to_ms is None or letter.died_ms < request.to_ms)
     )
 
 

@@ -75,8 +75,8 @@ class SettleView:
 class DeadFilter:
     """Which dead letters are meant: all conditions that are given must hold.
 
-    `reason` is a substring; times are of death; headers must be there with these values;
-    `ids` are `topic:partition:offset`.
+    `reason` is a substring; times are of death, `to_ms` exclusive; headers must be there with
+    these values; `ids` are `topic:partition:offset`.
     """
 
     reason: str | None = None

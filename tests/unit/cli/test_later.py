@@ -144,3 +144,19 @@ def test_a_cron_schedule_tells_its_time_zone(topic: Shell) -> None:
 
 def test_a_schedule_has_one_kind_of_time(topic: Shell) -> None:
     assert topic.run("schedule", "create", "x", "t", "-m", "v").exit_code == 2
+
+
+def test_a_topics_queue_settings_are_set_changed_and_shown(shell: Shell) -> None:
+    shell.ok("topic", "create", "q", "--ttl", "1d", "--delay-max", "30d", "--dedup-window", "0s")
+    out = shell.ok("topic", "describe", "q", "-o", "table")
+    assert "Message TTL:        24h\n" in out
+    assert "Delays:             up to 720h, at most 100000 in a partition\n" in out
+    assert "Message IDs:        not remembered\n" in out
+
+    shell.ok("topic", "alter", "q", "--delayed-max", "5", "--dead-retention", "1h", "--ttl", "0s")
+
+    out = shell.ok("topic", "describe", "q", "-o", "table")
+    assert "Message TTL:        none\n" in out
+    assert "at most 5 in a partition\n" in out
+    assert "Dead Letters:       kept 1h\n" in out
+    assert shell.run("topic", "alter", "q", "--ttl", "soon").exit_code == 2

@@ -439,3 +439,15 @@ def test_every_call_is_there_for_both_kinds_of_program() -> None:
     missing = calls(AsyncClient) - calls(Client)
 
     assert missing == {"known_topics", "transport", "pages", "runs"}
+
+
+async def test_a_topics_queue_settings_are_durations(client: AsyncClient) -> None:
+    made = await client.create_topic(
+        "q", ttl=60, delay_max="30d", dedup_window=timedelta(seconds=1), delayed_max=5
+    )
+    assert (made.config["ttl_ms"], made.config["delay_ms_max"]) == (60_000, 30 * 86_400_000)
+    assert (made.config["dedup_window_ms"], made.config["delayed_max"]) == (1000, 5)
+
+    altered = await client.alter_topic("q", dead_retention=3600, dedup_max=7)
+
+    assert (altered.config["dead_retention_ms"], altered.config["dedup_max"]) == (3_600_000, 7)

@@ -28,6 +28,7 @@ from delivery.ops import (
     Delivered,
     DropGroup,
     Expired,
+    Granted,
     Halted,
     Op,
     OpenGroup,
@@ -215,7 +216,7 @@ class QueueState:
             if known is not None:
                 return known
         result = _APPLY[type(op)](self, op, index, time_ms)
-        if request and not isinstance(result, UnknownGroup):
+        if request and not isinstance(result, UnknownGroup) and not _is_empty(result):
             self.results.remember(request, time_ms, result)
         return result
 
@@ -332,6 +333,11 @@ class QueueState:
         for group in self.groups.values():
             needed.update(offset for offset in group.dead if offset < below)
         return sorted(needed)
+
+
+def _is_empty(result: Result) -> bool:
+    """A delivery that granted nothing: its receive goes on waiting, as the same request."""
+    return isinstance(result, Granted) and not result.grants
 
 
 def _of_group(

@@ -37,9 +37,11 @@ async def lateness(cluster: DevCluster, topic: str, count: int) -> list[float]:
     first_ms = int((time.time() + AHEAD_S) * 1000)
     due_ms = [first_ms + number * int(SPAN_S * 1000) // count for number in range(count)]
     late: dict[int, float] = {}
+    receipts: asyncio.Queue[list[str]] = asyncio.Queue()
     async with asyncio.TaskGroup() as group:
+        group.create_task(_ack(cluster, count, receipts))
         for number in range(CONSUMERS):
-            group.create_task(_consume(cluster, topic, number, due_ms, late))
+            group.create_task(_consume(cluster, topic, number, due_ms, late, receipts))
         await _publish(cluster, topic, due_ms)
         if time.time() * 1000 > first_ms:
             raise BadAnswer(f"publishing {count} delayed messages took more than {AHEAD_S} s")
@@ -70,7 +72,12 @@ async def _publish(cluster: DevCluster, topic: str, due_ms: list[int]) -> None:
 
 
 async def _consume(
-    cluster: DevCluster, topic: str, number: int, due_ms: list[int], late: dict[int, float]
+    cluster: DevCluster,
+    topic: str,
+    number: int,
+    due_ms: list[int],
+    late: dict[int, float],
+    receipts: asyncio.Queue[list[str]],
 ) -> None:
     connection = await Connection.open(cluster.addresses[number % len(cluster.addresses)])
     decoder = msgspec.json.Decoder(_Received)
@@ -90,8 +97,21 @@ async def _consume(
                 raise BadAnswer(f"delayed message {one} came twice")
             late[one] = now_ms - due_ms[one]
         if messages:
-            receipts = json.dumps({"receipts": [message.receipt for message in messages]})
-            await connection.ask(
-                post("/v1/groups/delays/ack", receipts.encode(), "application/json")
-            )
+            receipts.put_nowait([message.receipt for message in messages])
     connection.close()
+
+
+async def _ack(cluster: DevCluster, count: int, receipts: asyncio.Queue[list[str]]) -> None:
+    """What has come is acked beside the receives, through each node in turn."""
+    opened = [await Connection.open(address) for address in cluster.addresses]
+    acked = turn = 0
+    while acked < count:
+        batch = await receipts.get()
+        turn += 1
+        body = json.dumps({"receipts": batch}).encode()
+        await opened[turn % len(opened)].ask(
+            post("/v1/groups/delays/ack", body, "application/json")
+        )
+        acked += len(batch)
+    for connection in opened:
+        connection.close()

@@ -52,6 +52,8 @@ class QueueLog:
         self._ids: dict[str, tuple[int, int]] = {}
         self._due: list[tuple[int, int]] = []
         self._expiries: list[tuple[int, int]] = []
+        self._times: dict[int, int] = {}
+        """Log time of each entry."""
         self._index = 0
         self._seen = 0
         self._spoken_for: set[int] = set()
@@ -62,6 +64,7 @@ class QueueLog:
     def advance(self, index: int, time_ms: int) -> None:
         """An entry is about to apply: whatever is due by its time happens."""
         self._index, self.time_ms = index, time_ms
+        self._times[index] = time_ms
         while self._due and self._due[0][0] <= time_ms:
             due_ms, offset = heapq.heappop(self._due)
             message = self.messages.get(offset)
@@ -131,7 +134,8 @@ class QueueLog:
             judge = _JUDGES.get(type(op))
             if judge is not None:
                 judge(self, op, result)
-            if request and not isinstance(result, ops.UnknownGroup):
+            granted = not isinstance(result, ops.Granted) or result.grants
+            if request and granted and not isinstance(result, ops.UnknownGroup):
                 self._requests[request] = result
 
     def trimmed(self, begins: int, kept: Iterable[int]) -> None:
@@ -222,7 +226,8 @@ class QueueLog:
         group.delivered += 1
         since_ms = life.since_ms or max(message.time_ms, group.opened_ms)
         standing = offset + (BEHIND if life.is_behind else 0)
-        group.passed.append((self.time_ms, since_ms, message.lane, standing))
+        chosen_ms = self._times.get(self._seen, self.time_ms)
+        group.passed.append((chosen_ms, since_ms, message.lane, standing))
         life.status, life.delivery, life.deadline_ms = LEASED, self._index, result.deadline_ms
         life.is_behind = False
         self.granted.add((group.id, self._index, offset))
@@ -270,8 +275,8 @@ class QueueLog:
 
     def _served_within_its_share(self, group: Group, at: int) -> None:
         """One delivery in `lane_share` went to what had waited too long, lane by lane in order."""
-        time_ms, since_ms, lane, offset = group.passed[at]
-        if time_ms - since_ms < group.config.lane_max_wait_ms:
+        chosen_ms, since_ms, lane, offset = group.passed[at]
+        if chosen_ms - since_ms < group.config.lane_max_wait_ms:
             return
         share, before = group.config.lane_share, group.passed[:at]
         ahead = [since for _, since, other, o in before if other == lane and o < offset]

@@ -66,7 +66,7 @@ class Group:
     parked: set[bytes] = field(default_factory=set[bytes])
     halted: bool = False
     passed: list[tuple[int, int, int, int]] = field(default_factory=list[tuple[int, int, int, int]])
-    """(log time, since when it was ready, lane, offset) of every grant."""
+    """(when it was chosen, since when it was ready, lane, offset) of every grant."""
     delivered: int = 0
     redelivered: int = 0
 

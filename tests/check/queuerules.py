@@ -17,6 +17,8 @@ from tests.check.queuecase import Case, Dead, Grant, Message, Place
 TIMED_OUT = "visibility timeout"
 """The reason of an attempt whose lease ran out."""
 
+EXPIRY_S = 1.0
+"""A lease that is over ends within this time."""
 WAITS_KNOWN_TO_S = 1.0
 """A group takes a message to have waited for up to this longer than it has."""
 
@@ -233,7 +235,8 @@ def lanes_are_strict(case: Case, limits: Limits) -> Broken:
             continue
         wait_s = settings.get("lane_max_wait_ms", 30_000) / 1000 - WAITS_KNOWN_TO_S - limits.clock_s
         visibility_s = settings.get("visibility_ms", 30_000) / 1000
-        lost = [(sent - visibility_s, ended) for sent, ended in case.lost_receives[group]]
+        held_s = visibility_s + limits.clock_s + EXPIRY_S
+        lost = [(sent, ended + held_s) for sent, ended in case.lost_receives[group]]
         firsts: dict[int, list[_First]] = defaultdict(list)
         for place, grants in case.grants[group].items():
             message = case.messages[place]
@@ -271,7 +274,7 @@ def _no_lower_lane_before(firsts: list[_First], lost: list[tuple[float, float]])
                 is_before = late.grant.place < given.place
                 was_there = is_before or late.ready < given.sent
                 wrong = is_before if lane == given.lane else was_there and not other.is_old
-                if wrong and not any(a < late.grant.sent and given.sent < b for a, b in lost):
+                if wrong and not any(a < given.came and given.sent < b for a, b in lost):
                     yield f"{given} of lane {given.lane} came before {late.grant} of lane {lane}"
 
 

@@ -46,7 +46,11 @@ async def run(topic: str, group: str, server: str) -> int:
                 print(f"again: {message.text} ({message.id}, redriven {message.redrives} time)")
                 await message.ack()
                 done += 1
-        job = await client.redrive_job(group, job.id)
+        for _ in range(50):
+            job = await client.redrive_job(group, job.id)
+            if job.state != "running":
+                break
+            await asyncio.sleep(0.1)
         print(f"redrive {job.state}: {job.moved} moved")
 
         purged = await client.purge(group, topic)

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from cli.consume import Printer
 from cli.output import time_of
 from tests.unit.cli.conftest import T0_MS, Shell
 
@@ -237,3 +238,39 @@ def test_a_missing_group_is_told_with_a_hint(queue: Shell) -> None:
 
     assert result.exit_code == 3
     assert "`goqueue-cli group list` shows the groups" in result.stderr
+
+
+def test_following_a_group_goes_on_until_the_limit(queue: Shell) -> None:
+    out = queue.ok("consume", "t", "-g", "g", "-f", "-n", "3", "-o", "table")
+
+    assert out == "0:0 [k0]: v0\n0:1 [k1]: v1\n0:2 [k0]: v2\n"
+
+
+def test_what_was_printed_too_late_is_told(queue: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = Printer.messages
+
+    def slowly(printer: Printer, messages: list[dict[str, object]]) -> None:
+        queue.clock.ms += 60_000
+        shown(printer, messages)
+
+    monkeypatch.setattr(Printer, "messages", slowly)
+
+    result = queue.run("consume", "t", "-g", "g", "-n", "3")
+
+    assert result.exit_code == 0
+    assert len(result.stdout.splitlines()) == 3
+    assert result.stderr == ("Warning: 3 messages printed too late to be acked: delivered again\n")
+
+
+def test_what_could_not_be_printed_is_given_back(
+    queue: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(_printer: Printer, _messages: list[dict[str, object]]) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Printer, "messages", closed)
+    assert queue.run("consume", "t", "-g", "g").exit_code == 1
+    monkeypatch.undo()
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    assert [message["attempt"] for message in taken(queue)] == [1, 1, 1]

@@ -31,6 +31,14 @@ class DeadLetter:
     redrives: int
 
 
+@dataclass(frozen=True, slots=True)
+class Redrives:
+    """How often a message was redriven, and when the last time."""
+
+    count: int
+    at_ms: int
+
+
 class Failures:
     """Failures by offset."""
 

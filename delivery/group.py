@@ -10,9 +10,8 @@ import msgspec
 
 from delivery.bitmaps import BitMap64, remove_below, span, stored_only
 from delivery.config import FAR_MS, VISIBILITY_MS_MAX, GroupConfig, bounded, sound_group
-from delivery.failures import DeadLetter, Failures
-from delivery.group_messages import GroupMessages
-from delivery.key_order import KeyOrder
+from delivery.failures import DeadLetter, Failures, Redrives
+from delivery.group_messages import GroupMessages, among
 from delivery.keys import NO_KEY, key_hash
 from delivery.lanes import ReadyLanes
 from delivery.leases import Leases
@@ -78,7 +77,8 @@ class GroupState(GroupMessages):
         for offset in offsets:
             failed = failures.count(offset)
             reason = failures.last_reason(offset) if failed else ""
-            found.append(Grant(offset, failed + 1, reason, redrives.get(offset, 0)))
+            redriven = redrives.get(offset)
+            found.append(Grant(offset, failed + 1, reason, redriven.count if redriven else 0))
         return found
 
     def settle(self, op: Settled, now_ms: int) -> SettledResult:
@@ -123,21 +123,29 @@ class GroupState(GroupMessages):
         self._raise_floor(offset)
         return CountResult(len(gone))
 
-    def seek(self, offset: int) -> CountResult:
-        """Begin anew at the offset: all that is stored from there on is ready again."""
+    def seek(self, offset: int, now_ms: int) -> CountResult:
+        """Begin anew at the offset: all that the log has from there on is ready again; of what
+        outlived the log, what was not settled."""
         stored = self._stored
+        start = bounded(offset, 0, stored.next_offset)
+        first = max(start, stored.log_start_offset)
+        outlived = self.pending(span(start, first)) - stored.withdrawn
         self.ready, self.leases, self.failures = ReadyLanes(), Leases(), Failures()
         self.waiting, self.wakes, self.since = {}, [], {}
         if self.order is not None:
-            parked = self.order.parked
-            self.order = KeyOrder(parked=parked)
-            for found in parked.values():
-                found.head = None
-        self.base = self.floor = self.seen = bounded(offset, 0, stored.next_offset)
+            self.order.begin_anew()
+        self.base, self.opened_ms = start, now_ms
+        self.floor = self.seen = first
         self.done = BitMap64(stored.withdrawn) | BitMap64(self.dead)
         remove_below(self.done, self.floor)
-        self.redrives = {o: n for o, n in self.redrives.items() if o in self.dead}
+        known = self.redrives.items()
+        self.redrives = {o: n for o, n in known if o in self.dead or o in outlived}
+        for kept in outlived:
+            self.since[kept] = now_ms
+            self._admit(kept)
         self.look()
+        if self.order is not None:
+            self.order.release_nameless()
         self._advance()
         return CountResult(len(self.ready))
 
@@ -157,13 +165,13 @@ class GroupState(GroupMessages):
         for offset in op.offsets:
             if offset not in self.dead:
                 continue
-            redrives = self.redrives.get(offset, 0)
+            redrives = self._redrives(offset)
             looping = redrives >= self.config.redrives_max and not op.force
             if looping or offset in self._stored.withdrawn:
                 refused += 1
                 continue
             self._forget_dead(offset)
-            self.redrives[offset] = redrives + 1
+            self.redrives[offset] = Redrives(redrives + 1, now_ms)
             self.done.discard(offset)
             self.since[offset] = now_ms
             self._admit(offset)
@@ -235,7 +243,7 @@ class GroupState(GroupMessages):
         self.tally.withdrawn += len(ended)
         unseen = gone - ended
         if self.leases:
-            unseen -= BitMap64(self.leases.offsets())
+            unseen -= BitMap64(among(self.leases, unseen))
         remove_below(unseen, self.floor)
         self.done |= unseen
         self._advance()
@@ -244,13 +252,8 @@ class GroupState(GroupMessages):
         """The log begins at `below`, but for what is kept: what is pending of the rest falls."""
         self.look()
         gone = span(0, below) - kept
-        fallen = self._drop(gone)
-        for offset in [o for o in self.leases.offsets() if o in gone]:
-            self.leases.end(offset)
-            self._finish(offset)
-            fallen.add(offset)
-        for offset in [o for o in self.dead if o in gone]:
-            self._forget_dead(offset)
+        fallen = self._drop(gone, leased=True)
+        self.purge([o for o in self.dead if o in gone])
         self.tally.fallen += len(fallen)
         self._raise_floor(max(self.floor, below))
 
@@ -335,6 +338,7 @@ class GroupState(GroupMessages):
             outcome, visible_ms = self._fail(offset, op.reason, now_ms, op.delay_ms, op.to_back)
             return Settle(OK, outcome, attempts, visible_ms)
         self.tally.delivered -= 1
+        self.tally.redelivered -= self.failures.count(offset) > 0
         if offset in self._stored.withdrawn:
             self._finish(offset)
         else:
@@ -384,7 +388,7 @@ class GroupState(GroupMessages):
             return "halted"
         failure = self.failures.take(offset)
         self.dead[offset] = DeadLetter(
-            now_ms, failure.count, reason, failure.history, self.redrives.get(offset, 0)
+            now_ms, failure.count, reason, failure.history, self._redrives(offset)
         )
         self.dead_by_reason[reason] = self.dead_by_reason.get(reason, 0) + 1
         self.tally.dead += 1
@@ -392,6 +396,10 @@ class GroupState(GroupMessages):
             self.outcomes.append(True)
         self._finish(offset, redrives=False)
         return "dead"
+
+    def _redrives(self, offset: int) -> int:
+        redriven = self.redrives.get(offset)
+        return 0 if redriven is None else redriven.count
 
     def _halts(self) -> bool:
         config, outcomes = self.config, self.outcomes

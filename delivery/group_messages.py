@@ -12,7 +12,7 @@ from typing import Protocol
 
 from delivery.bitmaps import BitMap64, first_missing, remove_below, span
 from delivery.config import GroupConfig
-from delivery.failures import DeadLetter, Failures
+from delivery.failures import DeadLetter, Failures, Redrives
 from delivery.key_order import KeyOrder
 from delivery.keys import KeyHashes
 from delivery.lanes import Fairness, ReadyLanes
@@ -25,6 +25,7 @@ class Stored(Protocol):
     """What a group looks at in its partition."""
 
     next_offset: int
+    log_start_offset: int
     lanes: list[BitMap64]
     """Offsets stored in each lane."""
     hidden: BitMap64
@@ -57,11 +58,13 @@ class GroupMessages:
         self.base = base
         """Nothing below is ever delivered."""
         self.opened_ms = opened_ms
-        self.floor = base
-        self.seen = base
+        """When the group began, here or anew: none of its messages was ready before."""
+        self.floor = max(base, stored.log_start_offset)
+        self.seen = self.floor
         """Up to here what is stored has been looked at; the rest is when it is needed."""
         self.halted = ""
-        self.done = BitMap64()
+        self.done = BitMap64(stored.withdrawn)
+        remove_below(self.done, self.floor)
         self.ready = ReadyLanes()
         self.leases = Leases()
         self.waiting: dict[int, tuple[int, bool]] = {}
@@ -72,13 +75,14 @@ class GroupMessages:
         self.failures = Failures()
         self.dead: dict[int, DeadLetter] = {}
         self.dead_by_reason: dict[str, int] = {}
-        self.redrives: dict[int, int] = {}
+        self.redrives: dict[int, Redrives] = {}
         self.order = KeyOrder() if config.ordering == "key" else None
         self.outcomes: deque[bool] = deque(maxlen=config.halt_window)
         """Whether each of the last final outcomes was a death."""
         self.turn = 0
         self.tally = Tally()
         self._stored = stored
+        self._advance()
 
     # -- what a leader asks
 
@@ -141,6 +145,24 @@ class GroupMessages:
     def attempts(self, offset: int) -> int:
         """How often a message has been delivered, the delivery in flight included."""
         return self.failures.count(offset) + (offset in self.leases)
+
+    def pending(self, wanted: BitMap64) -> BitMap64:
+        """Those of the messages that the group has to deliver yet, or has in flight."""
+        self.look()
+        found = self.ready.among(wanted)
+        found.update(among(self.waiting, wanted))
+        found.update(among(self.leases, wanted))
+        if self.order is not None:
+            found |= (self.order.waits | self.order.withheld) & wanted
+        return found
+
+    def outlasting(self, below: int, redriven_from_ms: int) -> list[int]:
+        """Messages that were redriven since then, and are neither settled nor dead again."""
+        return [
+            offset
+            for offset, redriven in self.redrives.items()
+            if offset < below and redriven.at_ms >= redriven_from_ms and offset not in self.dead
+        ]
 
     def look(self) -> None:
         """Take note of what was stored since; what it comes to does not depend on when."""
@@ -240,22 +262,24 @@ class GroupMessages:
     def _drop(self, gone: BitMap64, *, leased: bool = False) -> BitMap64:
         """Take these out of wherever they wait, and settle them; those that were waiting."""
         found = self.ready.take(gone)
-        found.update(offset for offset in self.waiting if offset in gone)
+        found.update(among(self.waiting, gone))
         if leased:
-            flying = [offset for offset in self.leases.offsets() if offset in gone]
+            flying = among(self.leases, gone)
             for offset in flying:
                 self.leases.end(offset)
             found.update(flying)
         if self.order is not None:
-            chained = [o for chain in self.order.chains.values() for o in chain if o in gone]
-            found.update(self.order.drop(chained))
-            found.update(
-                p.head
-                for p in self.order.parked.values()
-                if p.head is not None and p.head in gone and p.head not in self.leases
-            )
+            found |= self.order.drop(gone)
+            found.update(o for o in self.order.withheld & gone if o not in self.leases)
         for offset in found if self.waiting or self.since else ():
             self.waiting.pop(offset, None)
             self.since.pop(offset, None)
         self._finish_all(list(found))
         return found
+
+
+def among(known: dict[int, tuple[int, bool]] | Leases, wanted: BitMap64) -> list[int]:
+    """Those of the offsets that are known, by looking through whichever are fewer."""
+    if len(wanted) < len(known):
+        return [offset for offset in wanted if offset in known]
+    return [offset for offset in known if offset in wanted]

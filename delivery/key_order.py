@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from delivery.bitmaps import BitMap64
 from delivery.keys import NO_KEY
+
+STALE_MAX = 1000
+"""Messages that are gone and still in a heap, beyond as many as there wait."""
 
 
 @dataclass(slots=True)
 class ParkedKey:
-    """A key that is withheld; `head` is its first message, if that is not settled."""
+    """A key that is withheld; `head` is its first message, if that is not settled.
+
+    Its name is empty where its own poisoned message brought it here; it is released with its last
+    message, because nobody could name it then.
+    """
 
     key: bytes
     head: int | None
@@ -23,27 +30,25 @@ class KeyOrder:
 
     heads: dict[int, int] = field(default_factory=dict[int, int])
     chains: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
-    """Heaps: the lowest offset comes next."""
+    """Heaps: the lowest offset comes next. Those that are not in `waits` are gone."""
+    waits: BitMap64 = field(default_factory=BitMap64)
     parked: dict[int, ParkedKey] = field(default_factory=dict[int, ParkedKey])
-
-    def __contains__(self, offset: int) -> bool:
-        """Whether the offset waits behind another; looks at every chain."""
-        return any(offset in chain for chain in self.chains.values())
-
-    def waiting(self) -> int:
-        return sum(map(len, self.chains.values()))
+    withheld: BitMap64 = field(default_factory=BitMap64)
+    """Heads of parked keys."""
+    stale: int = 0
+    """No fewer than are in `chains` and gone."""
 
     def admit(self, key: int, offset: int) -> bool:
         """Whether a message may become ready now; else it waits here."""
         if key == NO_KEY:
             return True
         if key in self.heads:
-            heapq.heappush(self.chains.setdefault(key, []), offset)
+            self._chain(key, offset)
             return False
         self.heads[key] = offset
         parked = self.parked.get(key)
         if parked is not None:
-            parked.head = offset
+            self._withhold(parked, offset)
             return False
         return True
 
@@ -51,53 +56,90 @@ class KeyOrder:
         """A message is settled for good; the one that becomes ready for it."""
         if key == NO_KEY or self.heads.get(key) != offset:
             return None
-        chain = self.chains.get(key)
+        following = self._next(key)
         parked = self.parked.get(key)
-        if not chain:
+        if following is None:
             del self.heads[key]
-            if parked is not None:
-                parked.head = None
-            return None
-        following = heapq.heappop(chain)
-        if not chain:
-            del self.chains[key]
-        self.heads[key] = following
-        if parked is not None:
-            parked.head = following
-            return None
-        return following
+        else:
+            self.heads[key] = following
+        if parked is None:
+            return following
+        self._withhold(parked, following)
+        if following is None and not parked.key:
+            del self.parked[key]
+        return None
 
     def park(self, key_hash: int, key: bytes) -> int | None:
         """Withhold the key; the message of it that may be ready and must not be."""
-        if key_hash in self.parked:
+        parked = self.parked.get(key_hash)
+        if parked is not None:
+            parked.key = parked.key or key
             return None
-        head = self.heads.get(key_hash)
-        self.parked[key_hash] = ParkedKey(key, head)
-        return head
+        parked = self.parked[key_hash] = ParkedKey(key, None)
+        self._withhold(parked, self.heads.get(key_hash))
+        return parked.head
 
     def release(self, key_hash: int) -> int | None:
         """Let the key flow again; its first message."""
         parked = self.parked.pop(key_hash, None)
-        return None if parked is None else parked.head
+        if parked is None:
+            return None
+        head = parked.head
+        self._withhold(parked, None)
+        return head
 
-    def drop(self, gone: Iterable[int]) -> list[int]:
+    def begin_anew(self) -> None:
+        """No message is known any more; keys stay parked."""
+        self.heads, self.chains, self.waits, self.withheld = {}, {}, BitMap64(), BitMap64()
+        for parked in self.parked.values():
+            parked.head = None
+
+    def release_nameless(self) -> None:
+        """Poisoned keys that have no message are parked no more."""
+        for key in [
+            k for k, parked in self.parked.items() if not parked.key and k not in self.heads
+        ]:
+            del self.parked[key]
+
+    def drop(self, gone: BitMap64) -> BitMap64:
         """Forget messages that wait here and never come; what was waiting of them."""
-        dropped: list[int] = []
-        wanted = set(gone)
-        for key in [key for key, chain in self.chains.items() if not wanted.isdisjoint(chain)]:
-            chain = self.chains[key]
-            dropped += [offset for offset in chain if offset in wanted]
-            left = [offset for offset in chain if offset not in wanted]
-            heapq.heapify(left)
-            if left:
-                self.chains[key] = left
-            else:
-                del self.chains[key]
+        dropped = self.waits & gone
+        self.waits -= dropped
+        self.stale += len(dropped)
+        if self.stale > STALE_MAX + len(self.waits):
+            self.chains = {key: sorted(left) for key in self.chains if (left := self._left(key))}
+            self.stale = 0
         return dropped
 
     def behind(self, key_hash: int) -> int:
         """How many messages a key has that are not settled, the first one included."""
-        return (key_hash in self.heads) + len(self.chains.get(key_hash, ()))
+        return (key_hash in self.heads) + len(self._left(key_hash))
+
+    def _chain(self, key: int, offset: int) -> None:
+        heapq.heappush(self.chains.setdefault(key, []), offset)
+        self.waits.add(offset)
+
+    def _next(self, key: int) -> int | None:
+        chain = self.chains.get(key, [])
+        following = None
+        while chain and following is None:
+            found = heapq.heappop(chain)
+            if found in self.waits:
+                self.waits.remove(found)
+                following = found
+        if not chain:
+            self.chains.pop(key, None)
+        return following
+
+    def _left(self, key: int) -> set[int]:
+        return {offset for offset in self.chains.get(key, ()) if offset in self.waits}
+
+    def _withhold(self, parked: ParkedKey, head: int | None) -> None:
+        if parked.head is not None:
+            self.withheld.discard(parked.head)
+        parked.head = head
+        if head is not None:
+            self.withheld.add(head)
 
     def dump(
         self,
@@ -107,7 +149,7 @@ class KeyOrder:
         """Heads, chains, parked keys, for a snapshot: equal wherever the same messages wait."""
         return (
             sorted(self.heads.items()),
-            [(key, sorted(self.chains[key])) for key in sorted(self.chains)],
+            [(key, sorted(left)) for key in sorted(self.chains) if (left := self._left(key))],
             [(key, self.parked[key].key, self.parked[key].head) for key in sorted(self.parked)],
         )
 
@@ -122,5 +164,7 @@ class KeyOrder:
         return cls(
             dict(heads),
             {key: list(chain) for key, chain in chains},
+            BitMap64(offset for _, chain in chains for offset in chain),
             {key: ParkedKey(name, head) for key, name, head in parked},
+            BitMap64(head for _, _, head in parked if head is not None),
         )

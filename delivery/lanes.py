@@ -78,6 +78,13 @@ class ReadyLanes:
                 return True
         return False
 
+    def among(self, wanted: BitMap64) -> BitMap64:
+        """Those of the offsets that are ready."""
+        found = BitMap64(offset for offset in self._behind if offset in wanted)
+        for front in self._front:
+            found |= front & wanted
+        return found
+
     def take(self, wanted: BitMap64) -> BitMap64:
         """Take these out; those that were ready."""
         taken = BitMap64()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 OpenLease = tuple[int, int, str, list[int]]
@@ -38,8 +38,8 @@ class Leases:
     def get(self, offset: int) -> Lease | None:
         return self._by_offset.get(offset)
 
-    def offsets(self) -> list[int]:
-        return list(self._by_offset)
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._by_offset)
 
     def of_delivery(self, delivery: int) -> list[int]:
         """What is still in flight of a delivery."""

@@ -115,6 +115,7 @@ class PartitionState:
         self.requests.load(found.requests)
         self.message_ids = message_ids
         self.queue = load_queue(found.queue)
+        self.queue.log_start_offset, self.queue.time_ms = found.log_start_offset, found.time_ms
         self._remember_ids()
 
     def _apply_records(self, entry: Entry) -> list[PublishResult]:

@@ -59,6 +59,9 @@ class QueueState:
     def __init__(self) -> None:
         self.config = QueueConfig()
         self.next_offset = 0
+        self.log_start_offset = 0
+        self.time_ms = 0
+        """Log time of the newest entry."""
         self.lanes = [BitMap64() for _ in range(LANES_COUNT)]
         self.hidden = BitMap64()
         self.withdrawn = BitMap64()
@@ -116,21 +119,24 @@ class QueueState:
 
     def needed_below(self, offset: int) -> list[int]:
         """Messages below the offset that must outlive the log before it: delayed ones, those that
-        were due not long ago and are not settled, and dead letters."""
-        needed = set(self._must_keep(offset))
-        for late in self.late:
-            if late >= offset:
-                break
-            if any(late >= g.floor and late not in g.done for g in self.groups.values()) or (
-                not self.groups
-            ):
-                needed.add(late)
-        return sorted(needed)
+        were due or redriven not long ago and are not settled, and dead letters."""
+        needed = BitMap64(self._must_keep(offset))
+        late = (self.late & span(0, offset)) - self.withdrawn
+        if late and not self.groups:
+            needed |= late
+        keep_ms = self.config.dead_retention_ms
+        redriven_from_ms = self.time_ms - keep_ms if keep_ms >= 0 else 0
+        for group in self.groups.values():
+            if late:
+                needed |= group.pending(late)
+            needed.update(group.outlasting(offset, redriven_from_ms))
+        return list(needed)
 
     # -- entries
 
     def advance(self, now_ms: int) -> None:
         """Everything that is due by this log time happens."""
+        self.time_ms = now_ms
         delayed = self.delays.pop(now_ms)
         if delayed:
             self._release([(t, o) for t, o, _ in delayed if o in self.hidden])
@@ -194,6 +200,7 @@ class QueueState:
 
     def trim(self, index: int, offset: int) -> None:
         """The log begins here; what is carried stays."""
+        self.log_start_offset = offset
         self.carried = {o: at for o, at in self.carried.items() if at >= index}
         kept = BitMap64(self.carried)
         for group in self.groups.values():
@@ -238,6 +245,8 @@ class QueueState:
                 return None
             del self.groups[other.id]
         base = bounded(op.offset, 0, self.next_offset)
+        if base <= self.log_start_offset:
+            base = 0
         self.groups[op.group] = GroupState(
             op.group, op.name, op.version, sound_group(op.config), base, time_ms, self
         )
@@ -371,7 +380,7 @@ _APPLY: dict[type, Callable[[QueueState, Any, int, int], Result]] = {
     Settled: _of_group(lambda group, op, _index, time_ms: group.settle(op, time_ms)),
     Expired: _of_group(lambda group, op, _index, time_ms: group.expire(op, time_ms)),
     Committed: _of_group(lambda group, op, _index, _time_ms: group.commit(op.offset)),
-    Sought: _of_group(lambda group, op, _index, _time_ms: group.seek(op.offset)),
+    Sought: _of_group(lambda group, op, _index, time_ms: group.seek(op.offset, time_ms)),
     Purged: _of_group(lambda group, op, _index, _time_ms: group.purge(op.offsets)),
     Redriven: _of_group(lambda group, op, _index, time_ms: group.redrive(op, time_ms)),
     Parked: _of_group(lambda group, op, _index, _time_ms: group.park(op.key)),

@@ -14,7 +14,7 @@ import msgspec
 from delivery.bitmaps import BitMap64, canonical
 from delivery.config import GroupConfig, QueueConfig
 from delivery.due import DueTimes
-from delivery.failures import DeadLetter, Reason
+from delivery.failures import DeadLetter, Reason, Redrives
 from delivery.group import GroupState
 from delivery.key_order import KeyOrder
 from delivery.leases import OpenLease
@@ -49,7 +49,7 @@ class GroupRecord(msgspec.Struct, array_like=True, frozen=True):
     since: list[tuple[int, int]]
     failures: list[tuple[int, int, list[Reason]]]
     dead: list[tuple[int, int, int, str, list[Reason], int]]
-    redrives: list[tuple[int, int]]
+    redrives: list[tuple[int, int, int]]
     order: OrderRecord | None
     outcomes: list[bool]
     turn: int
@@ -151,7 +151,7 @@ def _dump_group(group: GroupState) -> GroupRecord:
         sorted(group.since.items()),
         group.failures.dump(),
         [_dump_dead(offset, letter) for offset, letter in group.dead.items()],
-        sorted(group.redrives.items()),
+        [(o, group.redrives[o].count, group.redrives[o].at_ms) for o in sorted(group.redrives)],
         order,
         list(group.outcomes),
         group.turn,
@@ -180,7 +180,7 @@ def _load_group(record: GroupRecord, queue: QueueState) -> GroupState:
     for offset, died_ms, attempts, reason, history, redrives in record.dead:
         group.dead[offset] = DeadLetter(died_ms, attempts, reason, history, redrives)
         group.dead_by_reason[reason] = group.dead_by_reason.get(reason, 0) + 1
-    group.redrives = dict(record.redrives)
+    group.redrives = {offset: Redrives(count, at) for offset, count, at in record.redrives}
     if record.order is not None:
         order = record.order
         group.order = KeyOrder.load(order.heads, order.chains, order.parked)

@@ -15,6 +15,7 @@ from benchmarks.payloads import batch_bodies, fingerprint, json_bodies, numbered
 from benchmarks.processes import DevCluster
 from benchmarks.publish import Load, check, create_topic, percentile, publish
 from benchmarks.read import check_json, read_back
+from benchmarks.receive import Receiver
 from benchmarks.report import Report, Row, Target
 from benchmarks.settling import Settled, work_until
 from node.http.app import HttpFront
@@ -98,6 +99,37 @@ async def test_a_broken_connection_fails_the_run() -> None:
     with pytest.raises(BadAnswer, match="broke"):
         await connection.ask(get("/"))
     server.close()
+
+
+async def receiving(cluster: Cluster) -> Receiver:
+    """A hundred messages of one topic, received by two connections and acked."""
+    receiver = Receiver(cluster, "t", "g", 10, wait_s=0.0, shuffled=True)
+    await create_topic(cluster, "t", partitions=1)
+    await receiver.open()
+    await publish(cluster, batch_bodies("t", 100, 50, 1)[:1], 1, 30.0, count_max=100)
+    receiver.expect([100])
+    load = await receiver.work(2, 30.0)
+    assert load.count == 100
+    return receiver
+
+
+async def test_what_was_received_and_acked_is_what_was_stored(cluster: Cluster) -> None:
+    receiver = await receiving(cluster)
+
+    await receiver.check()
+    assert receiver.settled[0].numbers == list(range(100))
+
+
+async def test_another_content_and_another_count_of_acks_fail_the_run(cluster: Cluster) -> None:
+    receiver = await receiving(cluster)
+
+    receiver.print ^= 1
+    with pytest.raises(BadAnswer, match="not what was stored"):
+        await receiver.check()
+    receiver.print ^= 1
+    receiver.settled[0].count -= 1
+    with pytest.raises(BadAnswer, match="99 acked"):
+        await receiver.check()
 
 
 def test_a_message_received_twice_fails_the_run() -> None:

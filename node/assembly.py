@@ -233,21 +233,7 @@ def assemble(
     base.raft.on_failed = status.replica_failed
     service = PartitionService(node, replicas, base.link)
     finder, errands = TopicFinder(cluster), Errands()
-    queue = QueueBase(
-        node,
-        cluster=cluster,
-        replicas=replicas,
-        partitions=service,
-        forwarder=groups.forwarder,
-        topology=groups.topology,
-        link=base.link,
-        errands=errands,
-        finder=finder,
-        rng=base.rng,
-        metrics=base.metrics,
-        wall_ms=base.clock.wall_ms,
-    )
-    parts = queue_parts(queue)
+    parts = queue_parts(_queue_base(base, groups, service, finder, errands))
     broker = NodeBroker(
         config=config,
         cluster=cluster,
@@ -282,6 +268,30 @@ def assemble(
         stop_timeout_s=STOP_PART_S,
     )
     return NodeAssembly(services, front, groups.upkeep, status, broker)
+
+
+def _queue_base(
+    base: _Base,
+    groups: _Groups,
+    service: PartitionService,
+    finder: TopicFinder,
+    errands: Errands,
+) -> QueueBase:
+    return QueueBase(
+        base.me.node,
+        cluster=groups.cluster,
+        replicas=groups.replicas,
+        partitions=service,
+        forwarder=groups.forwarder,
+        topology=groups.topology,
+        link=base.link,
+        errands=errands,
+        finder=finder,
+        rng=base.rng,
+        metrics=base.metrics,
+        wall_ms=base.clock.wall_ms,
+        group_defaults=base.config.queue_defaults.group_settings(),
+    )
 
 
 def _own_voter(config: NodeConfig, store: Store) -> Voter:

@@ -345,6 +345,7 @@ class NodeBroker(QueueBrokerNode):
             "durability": defaults.durability,
             "flush_interval_ms": defaults.flush_interval_ms,
             "max_message_bytes": defaults.max_message_bytes,
+            **self._config.queue_defaults.topic_settings(),
         }
 
     async def _topic(self, name: str) -> Topic:

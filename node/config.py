@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from node.config_accepted import DeliveryConfig, SecurityConfig
+from node.config_accepted import GrpcConfig, SecurityConfig
 from node.config_engine import LimitsConfig, RaftOptions, StorageOptions, TopicDefaults
 from node.config_option import (
     Address,
@@ -24,6 +24,7 @@ from node.config_option import (
     size_bytes,
     text,
 )
+from node.config_queue import QueueDefaults
 
 MIB = 1 << 20
 LOOPBACK = "127.0.0.1"
@@ -221,11 +222,12 @@ class NodeConfig:
     http: HttpConfig = field(default_factory=HttpConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     topic_defaults: TopicDefaults = field(default_factory=TopicDefaults)
-    delivery: DeliveryConfig = field(default_factory=DeliveryConfig)
+    queue_defaults: QueueDefaults = field(default_factory=QueueDefaults)
     storage: StorageOptions = field(default_factory=StorageOptions)
     raft: RaftOptions = field(default_factory=RaftOptions)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     logging: LoggingConfig = field(default_factory=LoggingConfig)
+    grpc: GrpcConfig = field(default_factory=GrpcConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
     warnings: tuple[str, ...] = ()
 

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from node.config_option import (
     Address,
     address,
-    duration_ms,
     flag,
-    integer,
     names,
     option,
     text,
@@ -21,52 +19,10 @@ LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
-class DeliveryConfig:
-    """Receiving with leases; accepted for files written for GoQueue."""
+class GrpcConfig:
+    """A listener that does not exist yet."""
 
-    visibility_timeout_ms: int = option(
-        30_000,
-        key="defaults.delivery.visibilityTimeout",
-        parse=duration_ms,
-        unit="ms",
-        effect=False,
-        why="GoQueue's default",
-    )
-    max_retries: int = option(
-        3,
-        key="defaults.delivery.maxRetries",
-        parse=integer,
-        effect=False,
-        why="GoQueue's default",
-    )
-    dlq_enabled: bool = option(
-        True,
-        key="defaults.delivery.dlqEnabled",
-        parse=flag,
-        effect=False,
-        why="GoQueue's default",
-    )
-    delay_enabled: bool = option(
-        True, key="defaults.delay.enabled", parse=flag, effect=False, why="GoQueue's default"
-    )
-    max_delay_ms: int = option(
-        604_800_000,
-        key="defaults.delay.maxDelay",
-        parse=duration_ms,
-        unit="ms",
-        effect=False,
-        why="168 h, GoQueue's default",
-    )
-    lanes: int = option(
-        5,
-        key="defaults.priority.lanes",
-        parse=integer,
-        low=1,
-        high=5,
-        effect=False,
-        why="critical, high, normal, low, background; always all five",
-    )
-    grpc_listen: Address = option(
+    listen: Address = option(
         (LOOPBACK, 9000),
         key="broker.listeners.grpc",
         env="GOQUEUE_LISTENERS_GRPC",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from goqueue.wire.types import NodeId
@@ -47,13 +47,14 @@ class QueueBase:
     rng: random.Random
     metrics: Metrics
     wall_ms: Callable[[], int]
+    group_defaults: Mapping[str, object]
 
 
 def queue_parts(base: QueueBase) -> QueueParts:
     """Everything that the queue's front asks; this node serves its peers, too."""
     views = QueueViews(base.partitions, base.link)
     calls = QueueCalls(base.node, views, base.forwarder, base.topology, base.link)
-    groups = GroupsBroker(base.cluster, {})
+    groups = GroupsBroker(base.cluster, base.group_defaults)
     source = PartitionDeadLetters(groups, calls, base.finder)
     receiver = QueueReceiver(
         base.node,

@@ -63,15 +63,23 @@ def test_goqueues_readme_example_is_accepted_whole(tmp_path: Path) -> None:
     assert config.topic_defaults.replication_factor == 2
     assert config.topic_defaults.retention_bytes == 10 * 1024**3
     warned = {warning.split()[1] for warning in config.warnings}
-    assert warned == {
-        "broker.listeners.grpc",
-        "defaults.delivery.visibilityTimeout",
-        "defaults.delivery.maxRetries",
-        "defaults.delivery.dlqEnabled",
-        "defaults.delay.enabled",
-        "defaults.delay.maxDelay",
-        "defaults.priority.lanes",
-    }
+    assert warned == {"broker.listeners.grpc"}
+    assert config.queue_defaults.group_settings() == {"visibility_ms": 30_000, "max_attempts": 3}
+    assert config.queue_defaults.topic_settings() == {"lanes": 3, "delay_ms_max": 604_800_000}
+
+
+def test_without_dead_letters_and_delays_there_are_none() -> None:
+    off = {"defaults.delivery.dlqEnabled": False, "defaults.delay.enabled": False}
+
+    defaults = load_config(env={}, overrides=off).queue_defaults
+
+    assert defaults.group_settings()["max_attempts"] == 0
+    assert defaults.topic_settings()["delay_ms_max"] == 0
+
+
+def test_a_topic_has_three_lanes_by_default_or_five() -> None:
+    with pytest.raises(ConfigError, match="3 or 5"):
+        load_config(env={}, overrides={"defaults.priority.lanes": 4})
 
 
 def test_the_example_file_names_every_option_with_its_default(tmp_path: Path) -> None:
@@ -224,4 +232,4 @@ def test_bad_values_are_refused_in_words(overrides: dict[str, object], problem: 
 def test_durations_have_units(written: str, milliseconds: int) -> None:
     config = load_config(env={}, overrides={"defaults.delay.maxDelay": written})
 
-    assert config.delivery.max_delay_ms == milliseconds
+    assert config.queue_defaults.max_delay_ms == milliseconds

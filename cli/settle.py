@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from cli.errors import explain, print_report
 from cli.options import command, span
@@ -18,6 +20,19 @@ Receipts = Annotated[
 Reason = Annotated[
     str | None, typer.Option("--reason", "-r", help="Why; kept with the message's history.")
 ]
+
+
+_DASHED = re.compile(r"-[\w-]{40,}", re.ASCII)
+_ESCAPE = "\0"
+
+
+class ReceiptCommand(TyperCommand):
+    """Takes receipts as they are: one may begin with a dash, and is no option then."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(
+            ctx, [_ESCAPE + word if _DASHED.fullmatch(word) else word for word in args]
+        )
 
 
 async def ack(session: Session, receipts: Receipts) -> None:
@@ -82,7 +97,7 @@ async def _each(
     """All receipts get their turn; the first error's exit code is the command's."""
     exit_code = 0
     async with session:
-        for receipt in receipts:
+        for receipt in (text.removeprefix(_ESCAPE) for text in receipts):
             given = {name: value for name, value in body.items() if value is not None}
             try:
                 answer = await session.request(
@@ -107,4 +122,4 @@ def _id(answer: Json) -> str:
 
 def register(app: typer.Typer) -> None:
     for name, function in (("ack", ack), ("nack", nack), ("reject", reject), ("extend", extend)):
-        command(app, name, rich_help_panel=None)(function)
+        command(app, name, cls=ReceiptCommand)(function)

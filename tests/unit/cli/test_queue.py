@@ -164,6 +164,14 @@ def test_every_receipt_gets_its_turn(queue: Shell) -> None:
     assert result.stderr.count("Error: ") == 1
 
 
+@pytest.mark.parametrize("receipt", ["-" + "r" * 63, "--" + "x" * 62])
+def test_a_receipt_may_begin_with_a_dash(queue: Shell, receipt: str) -> None:
+    result = queue.run("nack", receipt, "-r", "busy")
+
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: this is not a receipt of this server")
+
+
 def test_a_group_is_created_changed_shown_and_deleted(queue: Shell) -> None:
     assert queue.ok("group", "list", "-o", "table") == "No groups.\n"
     queue.ok("group", "create", "g", "--visibility", "1m", "--ordering", "key")

@@ -45,7 +45,6 @@ class DeadLetterView(QueuedView, omit_defaults=True, kw_only=True):
     died_at: str
     attempts: int
     history: list[PastAttempt]
-    redrives: int
     original_id: str
 
 

@@ -124,11 +124,12 @@ class Dispatcher(Generic[T]):
     def drop_group(self, id: int) -> None:
         """The group was deleted."""
         self._openings.pop(id, None)
-        if id in self._state.queue.groups:
+        if id in self._state.queue.groups or self._in_flight.get("opening"):
             self.submit(DropGroup(id), None)
 
     def receive(self, want: Want, ticket: T, *, wait: bool) -> None:
         """Let a receive wait for messages; without `wait`, until what is ready now is known."""
+        assert want.limit > 0, "a receive wants messages"
         self._waiting.setdefault(want.group, deque()).append(_Waiting(want, ticket, wait))
 
     def submit(self, op: Op, ticket: T | None) -> None:

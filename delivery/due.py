@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 BUCKET_MS = 10_000
 
@@ -42,8 +42,8 @@ class _Bucket:
 
 
 class DueTimes:
-    """Runs of offsets, each due once. Nothing is removed before its time: whoever takes a run
-    knows whether it still matters."""
+    """Runs of offsets, each due once. None is removed alone before its time: whoever takes a run
+    knows whether it still matters, and lets go of those that don't when they are too many."""
 
     def __init__(self) -> None:
         self._near: list[Run] = []
@@ -102,6 +102,12 @@ class DueTimes:
                 if first <= offset < first + count:
                     return time_ms
         return None
+
+    def keep(self, wanted: Callable[[int, int], bool]) -> None:
+        """Let go of the runs (first offset, how many) that are not wanted; looks at every one."""
+        left = [run for run in self.runs() if wanted(run[1], run[2])]
+        self.__init__()  # type: ignore[misc]
+        self._add_all(left)
 
     def copy(self) -> DueTimes:
         """The same runs, which go their own way."""

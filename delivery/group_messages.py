@@ -8,6 +8,7 @@ settled, and a redriven one is ready again whatever the floor says.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from typing import Protocol
 
 from delivery.bitmaps import BitMap64, first_missing, remove_below, span
@@ -99,7 +100,13 @@ class GroupMessages:
         self.look()
         config = self.config
         fairness = Fairness(
-            now_ms, config.lane_max_wait_ms, config.lane_share, self.turn, self.ready_since
+            now_ms,
+            config.lane_max_wait_ms,
+            config.lane_share,
+            self.turn,
+            self.ready_since,
+            self._stored_ms,
+            self.since,
         )
         return self.ready.select(limit, fairness)
 
@@ -110,7 +117,10 @@ class GroupMessages:
     def ready_since(self, offset: int) -> int:
         """Since when a ready message could have been delivered, no later than in truth."""
         known = self.since.get(offset)
-        return max(self._stored.times.at(offset), self.opened_ms) if known is None else known
+        return self._stored_ms(offset) if known is None else known
+
+    def _stored_ms(self, offset: int) -> int:
+        return max(self._stored.times.at(offset), self.opened_ms)
 
     def ready_count(self) -> int:
         self.look()
@@ -210,14 +220,22 @@ class GroupMessages:
         return self.order is not None and self._stored.keys.of(offset) in self.order.parked
 
     def _note_waits(self, taken: BitMap64, now_ms: int) -> None:
-        """The longest wait of a delivery in each lane: its lowest offset's."""
-        for lane, offsets in enumerate(self._stored.lanes):
-            hit = taken & offsets
+        """The longest wait of a delivery in each lane."""
+        stored, since = self._stored, self.since
+        oldest: dict[int, int] = {}
+        plain = taken
+        if since:
+            later = among(since, taken)
+            plain = taken - BitMap64(later)
+            for offset in later:
+                lane = stored.lane_of(offset)
+                oldest[lane] = min(since.pop(offset), oldest.get(lane, now_ms))
+        for lane, offsets in enumerate(stored.lanes):
+            hit = plain & offsets
             if hit:
-                self.tally.waited(lane, now_ms - self.ready_since(hit.min()))
-        if self.since:
-            for offset in taken:
-                self.since.pop(offset, None)
+                oldest[lane] = min(self._stored_ms(hit.min()), oldest.get(lane, now_ms))
+        for lane, since_ms in oldest.items():
+            self.tally.waited(lane, now_ms - since_ms)
 
     # -- being done
 
@@ -278,7 +296,7 @@ class GroupMessages:
         return found
 
 
-def among(known: dict[int, tuple[int, bool]] | Leases, wanted: BitMap64) -> list[int]:
+def among(known: Mapping[int, object] | Leases, wanted: BitMap64) -> list[int]:
     """Those of the offsets that are known, by looking through whichever are fewer."""
     if len(wanted) < len(known):
         return [offset for offset in wanted if offset in known]

@@ -13,23 +13,33 @@ messages ready in its own and the other lower lanes waits at most
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
-from delivery.bitmaps import BitMap64, remove_below
+from delivery.bitmaps import BitMap64
 from delivery.config import LANES_COUNT
+
+LOOKED_AT_MAX = 64
+"""Messages that came back or were delayed, at the head of a lane, of which each one's wait is
+looked at; what is behind them may have waited since it was stored."""
+STALE_MAX = 64
+"""Places in `_back` of messages that are gone, beyond as many as are there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fairness:
-    """The bound on waiting: `turn` counts deliveries, `since` tells when an offset became ready."""
+    """The bound on waiting: `turn` counts deliveries, `since` tells when an offset became ready,
+    `stored` when it was stored; of those in `later` the one is later than the other."""
 
     now_ms: int
     max_wait_ms: int
     share: int
     turn: int
     since: Callable[[int], int]
+    stored: Callable[[int], int]
+    later: Container[int]
 
 
 class ReadyLanes:
@@ -37,11 +47,12 @@ class ReadyLanes:
 
     def __init__(self) -> None:
         self._front = [BitMap64() for _ in range(LANES_COUNT)]
-        self._back: list[deque[tuple[int, int]]] = [deque() for _ in range(LANES_COUNT)]
-        """(what must not be there below it in front, offset): its barrier is the partition's end
-        at the time."""
-        self._behind: dict[int, int] = {}
-        """Lane of each offset in `_back`."""
+        self._back: list[deque[tuple[int, int, int]]] = [deque() for _ in range(LANES_COUNT)]
+        """(barrier, offset, ticket): in front of it comes what is below the barrier, which is the
+        partition's end at the time."""
+        self._behind: dict[int, tuple[int, int]] = {}
+        """Lane and ticket of each offset that is in `_back`; other tickets are stale."""
+        self._tickets = self._stale = 0
 
     def __contains__(self, offset: int) -> bool:
         return offset in self._behind or any(offset in front for front in self._front)
@@ -52,8 +63,8 @@ class ReadyLanes:
     def counts(self) -> list[int]:
         """How many are ready in each lane."""
         found = [len(front) for front in self._front]
-        for lane, back in enumerate(self._back):
-            found[lane] += len(back)
+        for lane, _ in self._behind.values():
+            found[lane] += 1
         return found
 
     def add(self, lane: int, offset: int) -> None:
@@ -64,13 +75,14 @@ class ReadyLanes:
 
     def add_behind(self, lane: int, offset: int, end: int) -> None:
         """Ready after everything that is stored: the partition's end is `end`."""
-        self._back[lane].append((end, offset))
-        self._behind[offset] = lane
+        self._tickets += 1
+        self._back[lane].append((end, offset, self._tickets))
+        self._behind[offset] = (lane, self._tickets)
 
     def discard(self, offset: int) -> bool:
         """Take one out; whether it was ready."""
         if offset in self._behind:
-            self._drop_behind({offset})
+            self._drop_behind([offset])
             return True
         for front in self._front:
             if offset in front:
@@ -80,7 +92,7 @@ class ReadyLanes:
 
     def among(self, wanted: BitMap64) -> BitMap64:
         """Those of the offsets that are ready."""
-        found = BitMap64(offset for offset in self._behind if offset in wanted)
+        found = BitMap64(self._among_behind(wanted))
         for front in self._front:
             found |= front & wanted
         return found
@@ -95,24 +107,7 @@ class ReadyLanes:
                     front -= hit
                     taken |= hit
         if self._behind:
-            behind = [offset for offset in self._behind if offset in wanted]
-            if behind:
-                self._drop_behind(set(behind))
-                taken.update(behind)
-        return taken
-
-    def take_below(self, offset: int) -> BitMap64:
-        """Take all below the offset out."""
-        taken = BitMap64()
-        for front in self._front:
-            if front and front.min() < offset:
-                low = BitMap64(front)
-                if low.max() >= offset:
-                    low.remove_range(offset, low.max() + 1)
-                taken |= low
-                remove_below(front, offset)
-        behind = {found for found in self._behind if found < offset}
-        if behind:
+            behind = self._among_behind(wanted)
             self._drop_behind(behind)
             taken.update(behind)
         return taken
@@ -126,18 +121,41 @@ class ReadyLanes:
         lanes = [n for n in range(LANES_COUNT) if self._front[n] or self._back[n]]
         if len(lanes) <= 1 or limit <= 0:
             return list(islice(self._in_order(lanes[0]), limit)) if lanes and limit > 0 else []
-        return _Selection([self._in_order(lane) for lane in lanes], fairness).take(limit)
+        views = [_Lane(self._in_order(n), partial(self._oldest, n, fairness)) for n in lanes]
+        return _Selection(views, fairness).take(limit)
 
     def dump(self) -> tuple[list[BitMap64], list[list[tuple[int, int]]]]:
         """For a snapshot: what is ready in offset order in each lane, and what comes behind."""
-        return [front.copy() for front in self._front], [list(back) for back in self._back]
+        backs = [[(end, offset) for end, offset, _ in self._live(n)] for n in range(LANES_COUNT)]
+        return [front.copy() for front in self._front], backs
 
     def load(self, data: tuple[list[bytes], list[list[tuple[int, int]]]]) -> None:
         """Replace everything by what `dump` told."""
         fronts, backs = data
         self._front = [BitMap64.deserialize(front) for front in fronts]
-        self._back = [deque(back) for back in backs]
-        self._behind = {offset: lane for lane, back in enumerate(backs) for _, offset in back}
+        self._back = [deque() for _ in range(LANES_COUNT)]
+        self._behind = {}
+        for lane, back in enumerate(backs):
+            for end, offset in back:
+                self.add_behind(lane, offset, end)
+
+    def _live(self, lane: int) -> Iterator[tuple[int, int, int]]:
+        for place in self._back[lane]:
+            if self._behind.get(place[1]) == (lane, place[2]):
+                yield place
+
+    def _oldest(self, lane: int, fairness: Fairness) -> int:
+        """Since when the lane has had something ready, no later than in truth.
+
+        Offsets rise with the time at which they were stored; `_back` is in the order of time.
+        """
+        since = [fairness.since(offset) for _, offset, _ in islice(self._live(lane), 1)]
+        for looked_at, offset in enumerate(self._front[lane]):
+            if looked_at == LOOKED_AT_MAX or offset not in fairness.later:
+                since.append(fairness.stored(offset))
+                break
+            since.append(fairness.since(offset))
+        return min(since)
 
     def _in_order(self, lane: int) -> Iterator[int]:
         if not self._back[lane]:
@@ -145,7 +163,7 @@ class ReadyLanes:
         return self._merged(lane)
 
     def _merged(self, lane: int) -> Iterator[int]:
-        front, back = iter(self._front[lane]), iter(self._back[lane])
+        front, back = iter(self._front[lane]), self._live(lane)
         ahead, behind = next(front, None), next(back, None)
         while True:
             if behind is not None and (ahead is None or ahead >= behind[0]):
@@ -157,22 +175,55 @@ class ReadyLanes:
             else:
                 return
 
-    def _drop_behind(self, gone: set[int]) -> None:
-        for lane in {self._behind.pop(offset) for offset in gone}:
-            back = self._back[lane]
-            while back and back[0][1] in gone:
-                back.popleft()
-            if any(offset in gone for _, offset in back):
-                self._back[lane] = deque(item for item in back if item[1] not in gone)
+    def _among_behind(self, wanted: BitMap64) -> list[int]:
+        if len(wanted) < len(self._behind):
+            return [offset for offset in wanted if offset in self._behind]
+        return [offset for offset in self._behind if offset in wanted]
+
+    def _drop_behind(self, gone: Sequence[int]) -> None:
+        for offset in gone:
+            del self._behind[offset]
+        self._stale += len(gone)
+        if self._stale > STALE_MAX + len(self._behind):
+            self._back = [deque(self._live(lane)) for lane in range(LANES_COUNT)]
+            self._stale = 0
+
+
+class _Lane:
+    """What one lane gives next, as far as it was looked at."""
+
+    def __init__(self, offsets: Iterator[int], oldest: Callable[[], int]) -> None:
+        self._offsets = offsets
+        self._oldest = oldest
+        self._oldest_ms: int | None = None
+        self.head: int | None = next(offsets, None)
+
+    def pop(self) -> int:
+        head = self.head
+        assert head is not None
+        self.head = next(self._offsets, None)
+        return head
+
+    def pop_many(self, limit: int) -> list[int]:
+        found = [self.pop()]
+        if self.head is not None and limit > 1:
+            found += [self.head, *islice(self._offsets, limit - 2)]
+            self.head = next(self._offsets, None)
+        return found
+
+    def oldest_ms(self) -> int:
+        """`ReadyLanes._oldest`, as of the beginning."""
+        if self._oldest_ms is None:
+            self._oldest_ms = self._oldest()
+        return self._oldest_ms
 
 
 class _Selection:
     """One choice among several lanes, highest first."""
 
-    def __init__(self, lanes: list[Iterator[int]], fairness: Fairness) -> None:
+    def __init__(self, lanes: list[_Lane], fairness: Fairness) -> None:
         self._lanes = lanes
         self._fairness = fairness
-        self._heads: list[int | None] = [next(lane, None) for lane in lanes]
         self._top = 0
 
     def take(self, limit: int) -> list[int]:
@@ -181,47 +232,33 @@ class _Selection:
         while len(found) < limit and self._find_top():
             aged = self._aged()
             if aged is None:
-                self._drain(found, limit)
+                found += self._lanes[self._top].pop_many(limit - len(found))
                 continue
-            while len(found) < limit and aged is not None and self._find_top():
-                if (turn + len(found)) % fairness.share == fairness.share - 1:
-                    found.append(self._pop(aged))
-                else:
-                    found.append(self._pop(self._top))
+            while len(found) < limit and aged is not None:
+                shared = (turn + len(found)) % fairness.share == fairness.share - 1
+                found.append(self._lanes[aged if shared else self._top].pop())
                 if not self._find_top():
                     break
                 aged = self._aged()
         return found
 
-    def _drain(self, found: list[int], limit: int) -> None:
-        """The highest lane's messages, as many as it has and are wanted."""
-        head = self._heads[self._top]
-        assert head is not None
-        found.append(head)
-        found += islice(self._lanes[self._top], limit - len(found))
-        self._heads[self._top] = next(self._lanes[self._top], None)
-
     def _find_top(self) -> bool:
-        while self._top < len(self._lanes) and self._heads[self._top] is None:
+        while self._top < len(self._lanes) and self._lanes[self._top].head is None:
             self._top += 1
         return self._top < len(self._lanes)
 
     def _aged(self) -> int | None:
-        """The lower lane whose head has waited longest, if that is too long."""
+        """The lower lane that has waited longest, if that is too long."""
+        fairness = self._fairness
         oldest: tuple[int, int] | None = None
         found = None
-        for lane in range(self._top + 1, len(self._lanes)):
-            head = self._heads[lane]
-            if head is None:
+        for number in range(self._top + 1, len(self._lanes)):
+            lane = self._lanes[number]
+            if lane.head is None:
                 continue
-            since = self._fairness.since(head)
-            late = since + self._fairness.max_wait_ms <= self._fairness.now_ms
-            if late and (oldest is None or (since, head) < oldest):
-                oldest, found = (since, head), lane
+            later = lane.head in fairness.later
+            since = lane.oldest_ms() if later else fairness.stored(lane.head)
+            late = since + fairness.max_wait_ms <= fairness.now_ms
+            if late and (oldest is None or (since, lane.head) < oldest):
+                oldest, found = (since, lane.head), number
         return found
-
-    def _pop(self, lane: int) -> int:
-        head = self._heads[lane]
-        assert head is not None
-        self._heads[lane] = next(self._lanes[lane], None)
-        return head

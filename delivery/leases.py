@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 OpenLease = tuple[int, int, str, list[int]]
 """(delivery, deadline in ms, member, offsets): one lease in a snapshot."""
+OVER_MAX = 1000
+"""Leases that are over and still in the heap, beyond as many as there are messages in flight."""
 
 
 @dataclass(slots=True, eq=False)
@@ -27,7 +29,7 @@ class Leases:
     def __init__(self) -> None:
         self._by_offset: dict[int, Lease] = {}
         self._by_deadline: list[tuple[int, int, Lease]] = []
-        self._made = 0
+        self._made = self._over = 0
 
     def __len__(self) -> int:
         return len(self._by_offset)
@@ -54,7 +56,14 @@ class Leases:
 
     def end(self, offset: int) -> None:
         """The message is in flight no longer."""
-        self._by_offset.pop(offset).left -= 1
+        lease = self._by_offset.pop(offset)
+        lease.left -= 1
+        if not lease.left:
+            self._over += 1
+            if self._over > OVER_MAX + len(self._by_offset):
+                self._by_deadline = [item for item in self._by_deadline if item[2].left]
+                heapq.heapify(self._by_deadline)
+                self._over = 0
 
     def next_deadline_ms(self) -> int | None:
         """When the first lease is over."""

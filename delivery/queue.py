@@ -52,6 +52,9 @@ from goqueue.wire.layout import HAS_DELIVER_AT, HAS_EXPIRES_AT, Header
 _FOLDED = bytes((1, 1, 2, 3, 3))
 """Lanes of a topic with three: critical counts as high, background as low."""
 
+RUNS_SPARE = 1000
+"""Times of messages that are gone, beyond as many as matter."""
+
 
 class QueueState:
     """Implements `Stored` for its groups."""
@@ -80,6 +83,8 @@ class QueueState:
         self.carried: dict[int, int] = {}
         """Offset below the log start -> index of the entry that holds it now."""
         self.results = Results()
+        self.lasting = 0
+        """Runs of `expiries` that were left when they were cleared last."""
         self.stored_by_lane = [0] * LANES_COUNT
         self.scheduled = self.released = self.cancelled_count = self.expired_count = 0
 
@@ -213,6 +218,7 @@ class QueueState:
         self.keys.forget_below(offset, list(self.carried))
         floor = min((group.floor for group in self.groups.values()), default=offset)
         self.times.forget_below(min(floor, offset))
+        self._forget_runs()
 
     # -- private
 
@@ -272,6 +278,7 @@ class QueueState:
             self.cancelled_count += len(gone)
             for group in self.groups.values():
                 group.withdraw(gone)
+            self._forget_runs()
         return CodesResult(codes)
 
     def _cancel_code(self, offset: int) -> int:
@@ -329,6 +336,19 @@ class QueueState:
         self.expired_count += len(gone)
         for group in self.groups.values():
             group.withdraw(gone)
+
+    def _forget_runs(self) -> None:
+        """Let go of times that came to nothing: of messages cancelled, expired or trimmed."""
+        if len(self.delays) > RUNS_SPARE + 2 * len(self.hidden):
+            self.delays.keep(lambda first, _: first in self.hidden)
+        if len(self.late_until) > RUNS_SPARE + 2 * len(self.late):
+            self.late_until.keep(lambda first, _: first in self.late)
+        if len(self.expiries) > RUNS_SPARE + 2 * self.lasting:
+            self.expiries.keep(self._stores_any)
+            self.lasting = len(self.expiries)
+
+    def _stores_any(self, first: int, count: int) -> bool:
+        return any(offsets.range_cardinality(first, first + count) for offsets in self.lanes)
 
     def _keeps(self, offset: int) -> bool:
         return offset in self.hidden or any(offset in g.dead for g in self.groups.values())

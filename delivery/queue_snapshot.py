@@ -71,6 +71,7 @@ class QueueRecord(msgspec.Struct, array_like=True, frozen=True):
     carried: list[tuple[int, int]]
     results: list[tuple[int, int, Result]]
     counters: list[int]
+    lasting: int
     stored_by_lane: list[int]
     groups: list[GroupRecord]
 
@@ -103,6 +104,7 @@ def dump_queue(queue: QueueState) -> QueueRecord:
         sorted(queue.carried.items()),
         queue.results.dump(),
         [queue.scheduled, queue.released, queue.cancelled_count, queue.expired_count],
+        queue.lasting,
         list(queue.stored_by_lane),
         [_dump_group(queue.groups[id_]) for id_ in sorted(queue.groups)],
     )
@@ -124,6 +126,7 @@ def load_queue(record: QueueRecord) -> QueueState:
     queue.carried = dict(record.carried)
     queue.results.load(record.results)
     queue.scheduled, queue.released, queue.cancelled_count, queue.expired_count = record.counters
+    queue.lasting = record.lasting
     queue.stored_by_lane = list(record.stored_by_lane)
     queue.groups = {found.id: _load_group(found, queue) for found in record.groups}
     return queue

@@ -159,9 +159,6 @@ class QueueLog:
 
     # what is asked
 
-    def group_named(self, name: str) -> Group | None:
-        return next((group for group in self.groups.values() if group.name == name), None)
-
     def pending(self, group: Group, until_ms: int) -> list[int]:
         """What the group has yet to settle, but for what is not due by this time."""
         return [
@@ -282,7 +279,10 @@ class QueueLog:
         ahead = [since for _, since, other, o in before if other == lane and o < offset]
         old_ms = max([since_ms, *ahead]) + group.config.lane_max_wait_ms
         passed = before[bisect_left(before, (old_ms, -1, -1, -1)) :]
-        older = sum(other > 0 and since <= since_ms for _, since, other, _ in passed)
+        older = sum(
+            other > 0 and (since <= since_ms or (other == lane and o < offset))
+            for _, since, other, o in passed
+        )
         if len(passed) > share * (older + 2) + AT_ONCE:
             told = f"{offset} of lane {lane} had waited too long"
             self._broken("Q4", f"{group.name}: {told}, and waited for {len(passed)} more")

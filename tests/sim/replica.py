@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from delivery.appender import NOT_PROPOSED, Admitted, Appender
-from delivery.records import AppendBatch, encode_records, encode_trim
+from delivery.records import AppendBatch, encode_records
 from goqueue.wire.errors import GoQueueError, NotLeader, OutcomeUnknown
 from goqueue.wire.types import GroupId, Index, NodeId, Offset, Term
 from log.entry import Entry, EntryKind
@@ -19,6 +19,7 @@ from raft.group import RaftGroup
 from tests.sim.mutants import Mutant
 from tests.sim.queue_side import QueueSide
 from tests.sim.requests import Answer, Publish, Refused, Stored
+from tests.sim.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from tests.sim.process import Process
@@ -47,6 +48,7 @@ class Replica:
         self.raft: RaftGroup
         self._process = process
         self._reader = PartitionReader(log, self._bounds)
+        self._upkeep = Upkeep(self, self._reader, process.world.rng("trim"))
         self._checks = process.world.checks
         self._mutant = mutant
         self._appender: Appender | None = None
@@ -198,20 +200,7 @@ class Replica:
 
     def trim(self, keep: int) -> None:
         """As leader: move the log start, keeping at least this many entries."""
-        if not self.raft.is_ready_leader:
-            return
-        index = Index(min(self.raft.trim_limit, self.state.applied_index - keep))
-        if index <= self.state.log_start_index:
-            return
-        entry = self.log.entry(index)
-        if entry.kind != EntryKind.RECORDS:
-            return
-        try:
-            self.raft.propose(
-                EntryKind.TRIM, encode_trim(index, entry.base_offset), callback=_ignore
-            )
-        except NotLeader:
-            return
+        self._upkeep.trim(keep)
 
     def read(self, offset: Offset, max_records: int, max_bytes: int) -> None:
         """Read as the node's front would, and let the checks judge the answer."""
@@ -246,7 +235,3 @@ class Replica:
                 self._checks.end_read(self._process.node, self.id, self.state.next_offset, asked)
 
         self.raft.read_index(confirmed)
-
-
-def _ignore(_outcome: Outcome, _result: object, _index: Index) -> None:
-    return None

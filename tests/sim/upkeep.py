@@ -1,0 +1,87 @@
+"""What a simulated leader trims: what must be kept is carried on first, as in a node."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from coordinator.topics import TopicConfig
+from delivery.records import encode_trim
+from goqueue.wire.errors import NotLeader
+from goqueue.wire.types import Index, Offset
+from log.entry import EntryKind
+from node.partition_reader import PartitionReader
+from node.retention import Retention
+from raft.errors import Outcome
+
+if TYPE_CHECKING:
+    from tests.sim.replica import Replica
+
+UNSETTLED_TRIMMED = 0.1
+"""How often a trim takes what some group has not settled."""
+
+
+class Upkeep:
+    """The trims of one replica."""
+
+    def __init__(self, replica: Replica, reader: PartitionReader, rng: random.Random) -> None:
+        self._replica = replica
+        self._rng = rng
+        self._carrying = False
+        self._retention = Retention(
+            log=replica.log,
+            state=replica.state,
+            reader=reader,
+            group=lambda: replica.raft,
+            config=TopicConfig,
+        )
+
+    def trim(self, keep: int) -> None:
+        """As leader: move the log start, keeping at least this many entries."""
+        replica = self._replica
+        if self._carrying or not replica.raft.is_ready_leader:
+            return
+        index = Index(min(replica.raft.trim_limit, replica.state.applied_index - keep))
+        if replica.state.queue.groups and self._rng.random() > UNSETTLED_TRIMMED:
+            index = min(index, self._settled_index())
+        if index <= replica.state.log_start_index:
+            return
+        offset = self._offset_from(index)
+        if self._carry(index, offset):
+            self._propose(EntryKind.TRIM, encode_trim(index, offset))
+
+    def _settled_index(self) -> Index:
+        """The entry of the first message that some group has not settled."""
+        groups = self._replica.state.queue.groups.values()
+        floor = Offset(min(group.floor for group in groups))
+        found = self._replica.log.locate_offset(floor)
+        return self._replica.state.applied_index if found is None else found
+
+    def _offset_from(self, index: Index) -> Offset:
+        """The offset that the entries before this index end at."""
+        replica = self._replica
+        while index <= replica.state.applied_index:
+            entry = replica.log.entry(index)
+            if entry.kind == EntryKind.RECORDS:
+                return entry.base_offset
+            index = Index(index + 1)
+        return replica.state.next_offset
+
+    def _carry(self, index: Index, offset: Offset) -> bool:
+        """Whether all that must be kept stands at or after the index; else it is on its way."""
+        queue = self._replica.state.queue
+        left = [Offset(o) for o in queue.needed_below(offset) if queue.carried.get(o, 0) < index]
+        if left:
+            _count, body = self._retention._body(left)
+            self._propose(EntryKind.CARRIED, body)
+        return not left
+
+    def _propose(self, kind: EntryKind, body: bytes) -> None:
+        def ended(_outcome: Outcome, _result: object, _index: Index) -> None:
+            self._carrying = False
+
+        try:
+            self._carrying = True
+            self._replica.raft.propose(kind, body, callback=ended)
+        except NotLeader:
+            self._carrying = False

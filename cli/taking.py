@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from cli.errors import explain, note, warn
+from cli.errors import EXIT_UNAVAILABLE, CliError, explain, note, warn
 from cli.output import count_text
 from cli.session import Json, Session
 from goqueue.errors import GoQueueError, NotInFlight, ReceiptExpired
@@ -80,7 +80,7 @@ async def _receive(session: Session, taking: Taking, count: int) -> list[Json]:
             )
         except GoQueueError as error:
             if not taking.follow or not error.retriable:
-                raise
+                raise _told(error) from error
             if not pause_s:
                 report = explain(error)
                 note(f"{report.message if report else error}; trying again")
@@ -89,6 +89,17 @@ async def _receive(session: Session, taking: Taking, count: int) -> list[Json]:
             continue
         messages: list[Json] = answer["messages"]
         return messages
+
+
+def _told(error: GoQueueError) -> Exception:
+    """The error, with what a lost answer means for a receive."""
+    if error.outcome != "unknown":
+        return error
+    return CliError(
+        f"{error.message} ({error.code})",
+        hint="consume again; what this one may have taken comes again after its visibility timeout",
+        exit_code=EXIT_UNAVAILABLE,
+    )
 
 
 async def _settle(session: Session, group: str, action: str, messages: list[Json]) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from cli.consume import Printer
 from cli.output import time_of
+from goqueue.errors import OutcomeUnknown
 from tests.unit.cli.conftest import T0_MS, Shell
 
 LATER = time_of(T0_MS + 120_000)
@@ -282,3 +283,16 @@ def test_what_could_not_be_printed_is_given_back(
     monkeypatch.setenv("NO_COLOR", "1")
 
     assert [message["attempt"] for message in taken(queue)] == [1, 1, 1]
+
+
+def test_a_lost_answer_costs_a_visibility_timeout_and_says_so(queue: Shell) -> None:
+    async def lose(*_words: object, **_options: object) -> None:
+        raise OutcomeUnknown()
+
+    queue.broker.receive = lose  # type: ignore[assignment, method-assign]
+
+    result = queue.run("consume", "t", "-g", "g")
+
+    assert result.exit_code == 4
+    assert result.stderr.startswith("Error: the outcome is not known (outcome_unknown)\n")
+    assert "comes again after its visibility timeout" in result.stderr

@@ -53,7 +53,7 @@ class FakeDelays(FakeSchedules, ABC):
 
     async def cancel_delayed(self, topic: str, partition: int, offset: int) -> DelayedView:
         view = await self.find_delayed(topic, partition, offset)
-        if view.state != "pending":
+        if view.state not in ("pending", "cancelled"):
             raise AlreadyDue(topic=topic, partition=partition, offset=offset, state=view.state)
         self._log(topic, partition).cancelled.add(offset)
         return replace(view, state="cancelled")

@@ -9,10 +9,11 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 
 import msgspec
 
+from coordinator.groups import group_settings
 from delivery.config import GroupConfig, QueueConfig
 from goqueue.wire.errors import (
     BadRequest,
@@ -69,12 +70,8 @@ class FakeQueue(FakeDelays):
 
     async def put_group(self, name: str, settings: Mapping[str, object]) -> GroupView:
         named = self._groups.get(name)
-        before = GroupConfig() if named is None else named.config
-        known = {setting: value for setting, value in settings.items() if hasattr(before, setting)}
-        unknown = sorted(settings.keys() - known.keys())
-        if unknown:
-            raise BadRequest(f"unknown settings: {', '.join(unknown)}")
-        config = msgspec.structs.replace(before, **known)
+        before = {} if named is None else msgspec.structs.asdict(named.config)
+        config = GroupConfig(**asdict(group_settings({**before, **settings})))
         if named is None:
             self._group_ids += 1
             named = self._groups[name] = _Named(self._group_ids, config, self._clock_ms())

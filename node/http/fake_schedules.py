@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from goqueue.wire.errors import BadRequest, NotFound
+from coordinator.schedule_times import Times, check_times, next_run
+from goqueue.wire.errors import NotFound
 from node.http.queue_broker import ScheduleView
-
-MINUTE_MS = 60_000
 
 
 class FakeSchedules:
@@ -25,14 +24,13 @@ class FakeSchedules:
     async def put_schedule(self, schedule: Mapping[str, object]) -> ScheduleView:
         wanted: dict[str, Any] = dict(schedule)
         self.partition_count(wanted["topic"])
-        cron = wanted["cron"]
-        if cron is not None and len(cron.split()) not in (5, 6):
-            raise BadRequest(f"cron: {cron[:80]!r} does not have 5 or 6 fields")
         now_ms = self._clock_ms()
+        times = Times(wanted["cron"] or "", wanted["timezone"], wanted["every_ms"] or 0, now_ms)
+        check_times(times, now_ms)
         view = ScheduleView(
             **wanted,
             state="active",
-            next_ms=now_ms + (wanted["every_ms"] or MINUTE_MS),
+            next_ms=next_run(times, now_ms),
             last_ms=0,
             runs=0,
             created_ms=now_ms,

@@ -359,7 +359,7 @@ class QueueBroker(Protocol):
         ...
 
     async def cancel_delayed(self, topic: str, partition: int, offset: int) -> DelayedView:
-        """Raises `NotFound`, `AlreadyDue` (409)."""
+        """Also one that was cancelled before. Raises `NotFound`, `AlreadyDue` (409)."""
         ...
 
     async def put_schedule(self, schedule: Mapping[str, object]) -> ScheduleView:

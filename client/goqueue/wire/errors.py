@@ -195,7 +195,7 @@ class ReceiptExpired(Conflict):
 
 
 class AlreadyDue(Conflict):
-    """A delayed message that is due, or cancelled before, can't be cancelled."""
+    """A delayed message that is due can't be cancelled: it is or will be delivered."""
 
     code, text = "already_due", "the message is due: it can't be cancelled any more"
 

@@ -43,7 +43,7 @@ async def test_settings_that_were_shown_can_be_sent_back(client):
         "visibility_timeout": "1500ms",
         "lane_max_wait": "2m",
         "backoff": "1s",
-        "backoff_max": "1d",
+        "backoff_max": "2h",
         "ordering": "key",
         "on_poison": "park",
         "start": "latest",

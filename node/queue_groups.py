@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import lru_cache
 
 from coordinator.groups import Group
 from coordinator.queue_commands import DeleteGroup, PutGroup
@@ -85,6 +86,7 @@ def group_config(group: Group) -> GroupConfig:
     return GroupConfig(**asdict(group.settings))
 
 
+@lru_cache(maxsize=1024)
 def group_ref(group: Group) -> GroupRef:
     """The group as partitions are told of it."""
     return GroupRef(group.id, group.name, group.version, group_config(group))

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from coordinator.state import Topic
 from delivery.ops import Committed, CountResult, Op, Parked, Resumed, Sought, Unparked
-from goqueue.wire.errors import GoQueueError, UnknownPartition
+from goqueue.wire.errors import BadRequest, GoQueueError, UnknownPartition
 from goqueue.wire.types import GroupId, Offset
 from node.http.queue_broker import (
     DeadFilter,
@@ -214,6 +214,8 @@ class QueueBrokerNode(ABC):
         """In all partitions: a publisher may have chosen another one than the key's own."""
         found = await self._finder.find(topic)
         ref = group_ref(await self._queue.groups.find(group))
+        if not release and ref.config.ordering != "key":
+            raise BadRequest("keys are parked in groups of ordering: key", group=group)
         op: Op = Unparked(ref.id, key) if release else Parked(ref.id, key)
         answers = await asyncio.gather(
             *(

@@ -197,7 +197,7 @@ class FakeQueue(FakeDelays):
         waiting = 0
         named = self._group(group)
         if not release and named.config.ordering != "key":
-            raise BadRequest("keys are parked in groups of ordering key")
+            raise BadRequest("keys are parked in groups of ordering: key", group=group)
         for _, _, place in self._places(named, [topic], None):
             waiting += sum(record.key == key for record in place.log.records(place.floor))
             (place.parked.discard if release else place.parked.add)(key)

@@ -311,7 +311,8 @@ class QueueBroker(Protocol):
         ...
 
     async def park(self, group: str, topic: str, key: bytes, *, release: bool) -> int:
-        """Withhold a key of an `ordering: key` group, or release it; how many messages wait."""
+        """Withhold a key of an `ordering: key` group, or release it; how many messages wait. Raises
+        `BadRequest` for a group that does not keep keys in order."""
         ...
 
     # dead letters

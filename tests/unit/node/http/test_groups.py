@@ -261,3 +261,15 @@ async def test_a_parked_key_waits_while_others_flow_until_it_is_released(client,
     assert waiting == [{"topic": "orders", "partition": 0, "key": "bad", "waiting": 2}]
     assert released.json["parked"] is False
     assert after == ["1"]
+
+
+async def test_keys_are_parked_only_where_they_are_kept_in_order(client, orders):
+    await client("PUT", GROUP)
+    body = {"topic": "orders", "key": "k"}
+
+    refused = await client.post(GROUP + "/keys/park", body)
+    released = await client.post(GROUP + "/keys/release", body)
+
+    assert refused.status == 400
+    assert "ordering: key" in refused.json["error"]
+    assert released.status == 200

@@ -99,10 +99,12 @@ def test_delayed_messages_are_listed_shown_and_cancelled(topic: Shell) -> None:
     assert "State:      pending\n" in topic.ok("delayed", "get", "t:0:0", "-o", "table")
 
     assert topic.ok("delayed", "cancel", "t:0:0", "-o", "table") == "✓ Cancelled t:0:0\n"
+    assert topic.ok("delayed", "cancel", "t:0:0", "-o", "table") == "✓ Cancelled t:0:0\n"
+    topic.ok("produce", "t", "-m", "due", "--delay", "1h")
     topic.clock.ms += 3_600_000
-    assert received(topic) == []
-    again = topic.run("delayed", "cancel", "t:0:0")
-    assert (again.exit_code, "(already_due)" in again.stderr) == (1, True)
+    assert received(topic) == ["due"]
+    late = topic.run("delayed", "cancel", "t:0:1")
+    assert (late.exit_code, "(already_due)" in late.stderr) == (1, True)
     assert json.loads(topic.ok("delayed", "get", "t:0:0"))["state"] == "cancelled"
 
 

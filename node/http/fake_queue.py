@@ -126,7 +126,7 @@ class FakeQueue(FakeDelays):
         self, group: str, topics: Sequence[str], *, limit: int, partitions: Sequence[int] | None
     ) -> list[QueuedMessage]:
         self._check(topics, partitions)
-        named = self._group(group)
+        named = await self._ensured(group)
         found: list[QueuedMessage] = []
         for topic, partition, place in self._places(named, topics, partitions):
             for record in place.select(limit - len(found)):

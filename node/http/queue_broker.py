@@ -279,7 +279,7 @@ class QueueBroker(Protocol):
     async def peek(
         self, group: str, topics: Sequence[str], *, limit: int, partitions: Sequence[int] | None
     ) -> list[QueuedMessage]:
-        """What would be received next, without taking it."""
+        """What would be received next, without taking it. The group is created as by a receive."""
         ...
 
     async def settle(

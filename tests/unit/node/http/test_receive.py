@@ -139,12 +139,12 @@ async def test_what_is_not_there_is_404_and_bad_names_are_400(client, orders):
     topic = await client.post(RECEIVE, {"topic": "nope"})
     partition = await client.post(RECEIVE, {"topic": "orders", "partitions": [9]})
     group = await client.post("/groups/-bad-/receive", {"topic": "orders"})
-    peek = await client.post("/groups/nobody/peek", {"topic": "orders"})
+    peek = await client.post("/groups/workers/peek", {"topic": "nope"})
 
     assert (topic.status, topic.json["code"]) == (404, "unknown_topic")
     assert (partition.status, partition.json["code"]) == (404, "unknown_partition")
     assert (group.status, group.json["code"]) == (400, "invalid_name")
-    assert (peek.status, peek.json["code"]) == (404, "unknown_group")
+    assert (peek.status, peek.json["code"]) == (404, "unknown_topic")
 
 
 async def test_nulls_read_as_missing(put, take):

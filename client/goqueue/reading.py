@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from bisect import bisect_right
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from itertools import repeat
 from operator import attrgetter
 
@@ -75,10 +75,14 @@ def _messages(
             batch.lanes()[rows],
             batch.timestamps_ms()[rows],
             batch.message_ids()[rows],
-            [resolve_ms(time_ms, frame.time_ms) for time_ms in batch.deliver_at()[rows]],
-            [resolve_ms(time_ms, frame.time_ms) for time_ms in batch.expires_at()[rows]],
+            _moments(batch.deliver_at()[rows], frame.time_ms),
+            _moments(batch.expires_at()[rows], frame.time_ms),
         )
     )
+
+
+def _moments(cells: Sequence[int | None], log_time_ms: int) -> Iterable[int | None]:
+    return map(resolve_ms, cells, repeat(log_time_ms)) if any(cells) else cells
 
 
 async def partition_pages(

@@ -69,6 +69,32 @@ async def test_mutated_bodies_and_batches_never_break_the_front(client, orders):
     assert (await client.get("/topics/orders/messages?limit=1000")).status == 200
 
 
+async def test_mutated_bodies_of_the_queue_never_break_the_front(client, orders):
+    rng = random.Random(SEED)
+    await client.post("/topics/orders/messages", {"value": "v", "partition": 0})
+    taken = await client.post("/groups/workers/receive", {"topic": "orders"})
+    receipt = taken.json["messages"][0]["receipt"]
+    bodies = [
+        ("POST", "/groups/workers/receive", {"topic": "orders", "limit": 5, "member": "m"}),
+        ("POST", "/groups/workers/settle", {"settles": [{"receipt": receipt, "action": "extend"}]}),
+        ("POST", "/groups/workers/nack", {"receipts": [receipt], "delay": "1s", "reason": "ü"}),
+        ("POST", "/groups/workers/commit", {"topic": "orders", "offsets": {"0": 0}}),
+        ("POST", "/groups/workers/seek", {"topic": "orders", "to": "2025-01-14T15:00:00Z"}),
+        ("POST", "/groups/workers/dlq/redrive", {"topic": "orders", "filter": {"key": "k"}}),
+        ("PUT", "/groups/workers", {"visibility_timeout": "5s", "ordering": "key"}),
+        ("POST", "/schedules", {"name": "s", "topic": "orders", "cron": "* * * * *", "value": "v"}),
+        ("POST", "/messages/nack", {"receipt_handle": receipt, "delay": None}),
+    ]
+    for round_number in range(ROUNDS):
+        method, path, body = rng.choice(bodies)
+        sent = mutate(rng, json.dumps(body, ensure_ascii=False).encode())
+
+        answer = await client(method, path, data=sent, headers={"Content-Type": "application/json"})
+
+        assert answer.status < 500, (round_number, path, sent, answer.body)
+        assert answer.json is not None
+
+
 async def test_mutated_requests_never_break_the_front(client, orders):
     rng = random.Random(SEED)
     request = (

@@ -149,6 +149,7 @@ class GroupMessages:
         """
         if self.order is None:
             return []
+        self.look()
         behind, parked = self.order.behind, self.order.parked
         return [(found.key, behind(key), found.head) for key, found in parked.items()]
 

@@ -1,0 +1,150 @@
+"""What outlives the log before it: delayed messages and dead letters, carried on by the leader."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+
+import pytest
+
+from goqueue.wire.batch import Record
+from goqueue.wire.types import Offset
+from log.entry import EntryKind
+from log.memory_disk import MemoryDisk
+from node import retention
+from node.assembly import NodeAssembly
+from node.http.queue_broker import DeadFilter
+from node.partition import PartitionHost
+from tests.unit.node.test_node import config, eventually, running
+from tests.unit.node.test_queue_node import publish, receive, settle
+
+KEPT_MS = 300
+CHECKS = {"storage.retentionCheck": "50ms"}
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[NodeAssembly]:
+    async with running(MemoryDisk(), config(**CHECKS)) as started:
+        await started.broker.create_topic("t", {"partitions": 1, "retention_ms": KEPT_MS})
+        yield started
+
+
+def led(node: NodeAssembly) -> PartitionHost:
+    (host,) = node.broker._replicas.led()
+    return host
+
+
+async def trimmed(node: NodeAssembly, offset: int) -> None:
+    """Until the log begins at the offset."""
+    await eventually(lambda: led(node).state.log_start_offset >= offset)
+
+
+async def test_a_delayed_message_outlives_retention_and_comes_whole_and_in_time(
+    node: NodeAssembly,
+) -> None:
+    await receive(node)
+    later = Record(b"later", b"k", (("h", b"x"),), lane=1, message_id="id", deliver_at_ms=1500)
+    await publish(node, "gone", later, "gone too")
+    await trimmed(node, 3)
+
+    assert await receive(node) == []
+    (view,) = (await node.broker.delayed("t", limit=10, skip=0))[0]
+    assert (view.offset, view.state, view.key, view.message_id) == (1, "pending", b"k", "id")
+    (found,) = await receive(node, wait_s=5)
+
+    assert (found.value, found.key, found.headers, found.lane) == (
+        b"later",
+        b"k",
+        (("h", b"x"),),
+        1,
+    )
+    assert (found.offset, found.message_id, found.attempt) == (1, "id", 1)
+    assert found.deliver_at_ms is not None
+    assert found.deliver_at_ms - found.time_ms == 1500
+    await settle(node, [found])
+    trace = await node.broker.message_trace("t", 0, Offset(1))
+    assert [event.type for event in trace.events] == [
+        "PUBLISHED",
+        "DELAYED",
+        "CARRIED",
+        "DELIVERED",
+        "ACKNOWLEDGED",
+    ]
+
+
+async def test_dead_letters_outlive_retention_many_times_over_and_a_restart() -> None:
+    disk = MemoryDisk()
+    async with running(disk, config(**CHECKS)) as node:
+        await node.broker.create_topic("t", {"partitions": 1, "retention_ms": KEPT_MS})
+        await publish(node, "dead", "done", "dead too")
+        first, done, second = await receive(node)
+        await settle(node, [first, second], "reject", reason="poison")
+        await settle(node, [done])
+        for offset in (3, 4, 5):
+            await publish(node, "more")
+            await trimmed(node, offset)
+        after_cut = disk.crash(random.Random(1), keep=0.0)
+
+    async with running(after_cut, config(**CHECKS)) as node:
+        await eventually(lambda: "t" in node.broker.list_topics())
+        await node.broker.ensure_topic("t")
+        page = await node.broker.dead_letters("g", "t", DeadFilter(), after=None, limit=10)
+        assert [(d.message.offset, d.message.value) for d in page.messages] == [
+            (0, b"dead"),
+            (2, b"dead too"),
+        ]
+        await node.broker.alter_topic("t", {"retention_ms": -1})
+        await node.broker.redrive("g", "t", DeadFilter(), rate=0, dry_run=False, force=False)
+        found: set[bytes] = set()
+        while not {b"dead", b"dead too"} <= found:
+            found |= {message.value for message in await receive(node, wait_s=5)}
+
+
+async def test_what_must_be_carried_is_split_into_entries_of_bounded_size(
+    node: NodeAssembly, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "CARRIED_BYTES", 10_000)
+    for _ in range(10):
+        await publish(node, *[Record(b"x" * 1000, deliver_at_ms=60_000)] * 4)
+
+    await trimmed(node, 40)
+
+    host = led(node)
+    entries = host.log.entries(host.state.log_start_index, max_bytes=1 << 24, max_count=1000)
+    carriers = [entry for entry in entries if entry.kind == EntryKind.CARRIED]
+    assert len(carriers) >= 4
+    assert max(len(entry.body) for entry in carriers) < 10_000 + 5_000
+    assert sorted(host.state.queue.carried) == list(range(40))
+
+
+async def test_nothing_is_trimmed_while_what_must_be_carried_cannot_be_read(
+    node: NodeAssembly, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = led(node)
+    monkeypatch.setattr(host.retention, "_find", _damaged)
+    await publish(node, "gone", Record(b"later", deliver_at_ms=60_000))
+    await eventually(lambda: host.log_time_ms() > host.state.time_ms + 2 * KEPT_MS)
+    assert host.state.log_start_offset == 0
+
+    monkeypatch.undo()
+
+    await trimmed(node, 2)
+    assert sorted(host.state.queue.carried) == [1]
+
+
+def _damaged(_offset: Offset) -> None:
+    raise ValueError("can't be read")
+
+
+async def test_leases_of_messages_that_fell_to_retention_are_over(node: NodeAssembly) -> None:
+    await publish(node, "falls")
+    found = await receive(node, visibility_ms=60_000)
+    await trimmed(node, 1)
+
+    (end,) = await settle(node, found)
+    (stats,) = await node.broker.queue_stats("t")
+    await publish(node, "next")
+
+    assert getattr(end, "code", "") == "not_in_flight"
+    assert (stats.groups["g"].fallen, stats.groups["g"].floor) == (1, 1)
+    assert [m.value for m in await receive(node, wait_s=5)] == [b"next"]

@@ -301,3 +301,48 @@ def test_a_group_that_is_sought_back_receives_all_again_and_no_other_does() -> N
 
     assert offsets(partition.receive(group="g")) == [2, 3, 4]
     assert partition.receive(group="other") == []
+
+
+# -- the bound on waiting
+
+
+def rushed(partition: Partition, wanted: int) -> int:
+    """When a background message comes while critical ones never end, at 50 a second."""
+    for _ in range(10_000):
+        partition.publish(5, lanes=0)
+        messages = partition.receive(5)
+        if wanted in offsets(messages):
+            return partition.now_ms
+        partition.ack(*messages)
+        partition.pass_ms(100)
+    raise AssertionError(f"{wanted} was not delivered in 1,000 s")
+
+
+def test_delays_that_end_before_it_do_not_hide_how_long_a_message_has_waited() -> None:
+    partition = Partition()
+    partition.open()
+    partition.publish(40, lanes=4, delays_ms=[20_000 * (row + 1) for row in range(40)])
+    (plain,) = partition.publish(1, lanes=4)
+    began_ms = partition.now_ms
+
+    waited_ms = rushed(partition, plain) - began_ms
+
+    config = GroupConfig()
+    assert waited_ms <= config.lane_max_wait_ms + config.lane_share * (2 + 1) / 0.05 + 100
+    assert partition.group().tally.wait_ms_max[4] == waited_ms
+
+
+def test_a_message_that_is_back_in_front_does_not_hide_how_long_others_have_waited() -> None:
+    partition = Partition()
+    partition.open()
+    failing, behind = partition.publish(2, lanes=4)
+    began_ms = partition.now_ms
+    partition.pass_ms(29_000)
+    (message,) = partition.receive(1)
+    assert message.offset == failing
+    partition.nack(message)
+
+    waited_ms = rushed(partition, behind) - began_ms
+
+    config = GroupConfig()
+    assert waited_ms <= config.lane_max_wait_ms + config.lane_share * (1 + 1) / 0.05 + 100

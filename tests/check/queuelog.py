@@ -58,6 +58,8 @@ class QueueLog:
         self._seen = 0
         self._spoken_for: set[int] = set()
         """Chosen in this entry for a request that had its answer already."""
+        self._passed_before: dict[int, int] = {}
+        """Grants of each group before this entry."""
 
     # what applies
 
@@ -120,6 +122,7 @@ class QueueLog:
         self.advance(index, time_ms)
         self._seen = seen
         self._spoken_for = set()
+        self._passed_before = {group.id: len(group.passed) for group in self.groups.values()}
         if len(done) != len(results):
             self._broken("Q1", f"entry {index}: {len(done)} operations, {len(results)} results")
             return
@@ -157,8 +160,6 @@ class QueueLog:
             group.floor = max(group.floor, begins)
             group.advance()
 
-    # what is asked
-
     def pending(self, group: Group, until_ms: int) -> list[int]:
         """What the group has yet to settle, but for what is not due by this time."""
         return [
@@ -183,8 +184,6 @@ class QueueLog:
             self._broken("Q1", f"{told}: a delivery {result.delivery} until {result.deadline_ms}")
         if len(set(offsets)) != len(offsets) or not set(offsets) <= set(op.offsets):
             self._broken("Q1", f"{told}: {offsets} was granted of {op.offsets}")
-        if group.halted and offsets:
-            self._broken("Q1", f"{told}: a halted group was given {offsets}")
         if group.config.ordering != "key":
             self._lanes_hold(group, offsets, told, is_whole=offsets == op.offsets)
         for grant in result.grants:
@@ -221,7 +220,7 @@ class QueueLog:
             self.late_ms.append((group.name, due_ms, self.time_ms - due_ms))
         group.redelivered += grant.attempt > 1
         group.delivered += 1
-        since_ms = life.since_ms or max(message.time_ms, group.opened_ms)
+        since_ms = self._since_ms(group, offset)
         standing = offset + (BEHIND if life.is_behind else 0)
         chosen_ms = self._times.get(self._seen, self.time_ms)
         group.passed.append((chosen_ms, since_ms, message.lane, standing))
@@ -230,8 +229,6 @@ class QueueLog:
         self.granted.add((group.id, self._index, offset))
 
     def _key_holds(self, group: Group, offset: int, key: bytes, told: str) -> None:
-        if key in group.parked:
-            self._broken("KEY", f"{told}, and its key is parked")
         head = group.heads.get(key)
         if head is not None and head != offset:
             self._broken("KEY", f"{told}, and {head} of its key is not settled")
@@ -250,25 +247,33 @@ class QueueLog:
         before: set[int] = set()
         out_of_turn = 0
         for offset in given:
-            before.add(offset)
             message, life = self.messages.get(offset), group.life(offset)
             if message is None:
                 continue
-            since_ms = life.since_ms or max(message.time_ms, group.opened_ms)
-            is_old = self.time_ms - since_ms + STORE_STEP_MS >= config.lane_max_wait_ms
-            higher = [o for o in ready if o not in before and self.messages[o].lane < message.lane]
+            lanes = {o: self.messages[o].lane for o in ready if o not in before}
+            higher = [o for o, lane in lanes.items() if lane < message.lane]
             out_of_turn += bool(higher)
-            if higher and not is_old:
+            if higher and not self._is_late(group, message.lane, {*ready, *given}):
                 told_of = f"{offset} of lane {message.lane} was delivered"
                 self._broken("Q4", f"{told}: {told_of}, {higher[0]} is ready in a higher lane")
-            for other in ready:
-                if other in before or other > offset or self.messages[other].lane != message.lane:
-                    continue
-                if not life.is_behind and not group.life(other).is_behind:
-                    self._broken("Q4", f"{told}: {offset} was delivered, {other} comes before it")
-                    break
+            ahead = [o for o, lane in lanes.items() if lane == message.lane and o < offset]
+            if not life.is_behind and any(not group.life(o).is_behind for o in ahead):
+                self._broken("Q4", f"{told}: {offset} was delivered, {ahead} come before it")
+            before.add(offset)
         if is_whole and out_of_turn > -(-len(given) // config.lane_share):
             self._broken("Q4", f"{told}: {out_of_turn} of {len(given)} came before higher lanes")
+
+    def _is_late(self, group: Group, lane: int, ready: set[int]) -> bool:
+        """Whether anything of the lane had waited too long when messages were chosen."""
+        late_ms = self.time_ms + STORE_STEP_MS - group.config.lane_max_wait_ms
+        waits = [self._since_ms(group, o) for o in ready if self.messages[o].lane == lane]
+        given = group.passed[self._passed_before.get(group.id, 0) :]
+        waits += [since for _, since, other, _ in given if other == lane]
+        return min(waits) <= late_ms
+
+    def _since_ms(self, group: Group, offset: int) -> int:
+        stored_ms = max(self.messages[offset].time_ms, group.opened_ms)
+        return group.life(offset).since_ms or stored_ms
 
     def _served_within_its_share(self, group: Group, at: int) -> None:
         """One delivery in `lane_share` went to what had waited too long, lane by lane in order."""
@@ -276,8 +281,7 @@ class QueueLog:
         if chosen_ms - since_ms < group.config.lane_max_wait_ms:
             return
         share, before = group.config.lane_share, group.passed[:at]
-        ahead = [since for _, since, other, o in before if other == lane and o < offset]
-        old_ms = max([since_ms, *ahead]) + group.config.lane_max_wait_ms
+        old_ms = since_ms + group.config.lane_max_wait_ms
         passed = before[bisect_left(before, (old_ms, -1, -1, -1)) :]
         older = sum(
             other > 0 and (since <= since_ms or (other == lane and o < offset))
@@ -454,26 +458,6 @@ class QueueLog:
     def _configured(self, op: ops.Configure, _result: ops.Result) -> None:
         self.config = op.config
 
-    def _parked(self, op: ops.Parked, result: ops.Result) -> None:
-        group = self._group(op, result)
-        if group is not None:
-            group.parked.add(op.key)
-
-    def _unparked(self, op: ops.Unparked, result: ops.Result) -> None:
-        group = self._group(op, result)
-        if group is not None:
-            group.parked.discard(op.key)
-
-    def _halted(self, op: ops.Halted, result: ops.Result) -> None:
-        group = self._group(op, result)
-        if group is not None:
-            group.halted = True
-
-    def _resumed(self, op: ops.Resumed, result: ops.Result) -> None:
-        group = self._group(op, result)
-        if group is not None:
-            group.halted = False
-
     def _group(self, op: Any, result: ops.Result) -> Group | None:
         found = self.groups.get(op.group)
         if (found is None) != isinstance(result, ops.UnknownGroup):
@@ -494,8 +478,4 @@ _JUDGES: dict[type, Callable[[QueueLog, Any, ops.Result], None]] = {
     ops.Cancelled: QueueLog._cancel,
     ops.Purged: QueueLog._purged,
     ops.Redriven: QueueLog._redriven,
-    ops.Parked: QueueLog._parked,
-    ops.Unparked: QueueLog._unparked,
-    ops.Halted: QueueLog._halted,
-    ops.Resumed: QueueLog._resumed,
 }

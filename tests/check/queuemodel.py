@@ -63,8 +63,6 @@ class Group:
     """Offsets that are not settled, dead or gone."""
     heads: dict[bytes, int] = field(default_factory=dict[bytes, int])
     """The message of each key that was delivered and is not settled."""
-    parked: set[bytes] = field(default_factory=set[bytes])
-    halted: bool = False
     passed: list[tuple[int, int, int, int]] = field(default_factory=list[tuple[int, int, int, int]])
     """(when it was chosen, since when it was ready, lane, offset) of every grant."""
     delivered: int = 0

@@ -7,10 +7,11 @@ a rule speaks only where the intervals leave no doubt; attempts, which are exact
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import accumulate, combinations, pairwise
 
 from tests.check.queuecase import Case, Dead, Grant, Message, Place
 
@@ -237,23 +238,51 @@ def lanes_are_strict(case: Case, limits: Limits) -> Broken:
         visibility_s = settings.get("visibility_ms", 30_000) / 1000
         held_s = visibility_s + limits.clock_s + EXPIRY_S
         lost = [(sent, ended + held_s) for sent, ended in case.lost_receives[group]]
+        ages = _Ages(case, group)
         firsts: dict[int, list[_First]] = defaultdict(list)
         for place, grants in case.grants[group].items():
             message = case.messages[place]
             first = next((g for g in grants if g.attempt == 1 and not g.redrives), None)
             if first is not None and not _is_delayed(case, first):
-                firsts[place[0]].append(_First(first, message, wait_s))
+                is_late = ages.oldest(first) < first.came - wait_s
+                firsts[place[0]].append(_First(first, message, is_late))
         for found in firsts.values():
             yield from _no_lower_lane_before(found, lost)
 
 
-class _First:
-    """A first delivery: `ready` is when the message was there for certain."""
+class _Ages:
+    """How old what was in each lane of a group can have been."""
 
-    def __init__(self, grant: Grant, message: Message, wait_s: float) -> None:
-        self.grant = grant
-        self.ready = message.acked
-        self.is_old = grant.came - message.began > wait_s
+    def __init__(self, case: Case, group: str) -> None:
+        rows: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
+        for place, grants in case.grants[group].items():
+            for grant in grants:
+                rows[place[0], grant.lane].append((grant.came, case.messages[place].began))
+        self._came = {lane: sorted(came for came, _ in found) for lane, found in rows.items()}
+        self._oldest = {
+            lane: list(accumulate((began for _, began in sorted(found, reverse=True)), min))
+            for lane, found in rows.items()
+        }
+
+    def oldest(self, grant: Grant) -> float:
+        """When the first of those was published that its lane still had when it was given."""
+        lane = grant.place[0], grant.lane
+        later = len(self._came[lane]) - bisect_left(self._came[lane], grant.sent)
+        return self._oldest[lane][later - 1]
+
+
+@dataclass(frozen=True, slots=True)
+class _First:
+    """A first delivery; `is_late` where something of its lane had waited too long."""
+
+    grant: Grant
+    message: Message
+    is_late: bool
+
+    @property
+    def ready(self) -> float:
+        """From when on the message was there for certain."""
+        return self.message.acked
 
 
 def _no_lower_lane_before(firsts: list[_First], lost: list[tuple[float, float]]) -> Broken:
@@ -273,7 +302,7 @@ def _no_lower_lane_before(firsts: list[_First], lost: list[tuple[float, float]])
             for late in {id(x): x for x in (soonest[lane], lowest[lane]) if x}.values():
                 is_before = late.grant.place < given.place
                 was_there = is_before or late.ready < given.sent
-                wrong = is_before if lane == given.lane else was_there and not other.is_old
+                wrong = is_before if lane == given.lane else was_there and not other.is_late
                 if wrong and not any(a < given.came and given.sent < b for a, b in lost):
                     yield f"{given} of lane {given.lane} came before {late.grant} of lane {lane}"
 

@@ -18,7 +18,7 @@ from tests.check.queuecheck import Verdict, check
 from tests.check.queuehistory import QueueHistory
 from tests.check.queuerules import RULES, TIMED_OUT, Limits
 
-SETTINGS = {"visibility_ms": 2000, "max_attempts": 3, "lane_max_wait_ms": 10_000}
+SETTINGS = {"visibility_ms": 2000, "max_attempts": 3, "lane_max_wait_ms": 60_000}
 GROUPS = {"plain": SETTINGS | {"ordering": "none"}, "keyed": SETTINGS | {"ordering": "key"}}
 LIMITS = Limits(clock_s=0.0, late_s=30.0, calm_s=1.0)
 

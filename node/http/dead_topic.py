@@ -1,24 +1,31 @@
 """`<topic>.dlq`: a group's dead letters, read as if they were a topic.
 
-Offsets are the messages' own, so a page may skip many. A message may die later than one with a
-higher offset: to follow deaths, list them by time at /groups/{group}/dlq.
+Offsets are the messages' own, so a page may skip many, and headers say why each died. A message may
+die later than one with a higher offset: to follow deaths, list them by time at /groups/{group}/dlq.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from aiohttp import web
 from msgspec import Struct
 
+from goqueue.wire.batch import BATCH_MEDIA_TYPE, DEFAULT, encode_columns
 from goqueue.wire.errors import BadRequest, UnknownPartition
 from goqueue.wire.ids import DEAD_LETTER_SUFFIX, OFFSET_MAX, validate_topic_name
+from goqueue.wire.types import Offset
+from node.http import batches
+from node.http.broker import Slice, StoredBatch
 from node.http.call import Call, answer, validate_group_name
 from node.http.fields import lane_name
+from node.http.long_poll import long_poll
 from node.http.queue_broker import DeadFilter, DeadMessage
-from node.http.queued import texts_of
+from node.http.queued import REDRIVES_HEADER, texts_of
 from node.http.read import MessagesAnswer, TopicMessagesAnswer
 from node.http.render import MessageView
 from node.http.times import format_time
@@ -30,8 +37,12 @@ REASON_HEADER = "dlq.reason"
 ATTEMPTS_HEADER = "dlq.attempts"
 DIED_HEADER = "dlq.died_at"
 
+LOOK_AGAIN_S = 0.5
+
 Handler = Callable[[Call], Awaitable[web.Response]]
 
+_ROOMY = replace(DEFAULT, headers_bytes_max=2 * DEFAULT.headers_bytes_max)
+"""A message may have had all the headers that one may have."""
 _OFFSET = re.compile(r"\d{1,19}", re.ASCII)
 
 
@@ -98,24 +109,24 @@ async def describe(call: Call) -> web.Response:
 
 
 async def read(call: Call) -> web.Response:
-    """GET /topics/{topic}.dlq/partitions/{partition}/messages"""
+    """GET /topics/{topic}.dlq/partitions/{partition}/messages, as JSON or as record batches."""
     topic, partition = _source(call), call.partition()
     view = await call.broker.topic(topic)
     if partition >= len(view.partitions):
         raise UnknownPartition(topic, partition)
     offset, limit = _start(call), _limit(call)
     end = view.partitions[partition].next
-    messages, following = await _read(call, topic, partition, offset, limit)
-    return answer(
-        MessagesAnswer(
-            topic + DEAD_LETTER_SUFFIX,
-            partition,
-            messages,
-            following,
-            0,
-            end,
-        )
-    )
+    wait_s = call.query_wait_s()
+    letters = await _read(call, topic, partition, offset, limit)
+    if not letters and wait_s and not call.shared.stopping.is_set():
+        waiting = _wait(call, topic, partition, offset, limit, wait_s)
+        letters = await long_poll(call, waiting) or []
+    following = letters[-1].message.offset + 1 if letters else offset
+    if BATCH_MEDIA_TYPE in call.request.headers.get("Accept", ""):
+        stored = list(map(_stored, letters))
+        return batches.slice_answer(Slice(stored, Offset(following), Offset(0), end))
+    views = list(map(_view, letters))
+    return answer(MessagesAnswer(topic + DEAD_LETTER_SUFFIX, partition, views, following, 0, end))
 
 
 async def read_topic(call: Call) -> web.Response:
@@ -128,25 +139,38 @@ async def read_topic(call: Call) -> web.Response:
     for partition in range(count):
         start = reached[str(partition)] = starts.get(partition, 0)
         if len(found) < limit:
-            messages, following = await _read(call, topic, partition, start, limit - len(found))
-            found += messages
-            reached[str(partition)] = following
+            letters = await _read(call, topic, partition, start, limit - len(found))
+            found += map(_view, letters)
+            if letters:
+                reached[str(partition)] = letters[-1].message.offset + 1
     return answer(TopicMessagesAnswer(topic + DEAD_LETTER_SUFFIX, found, reached))
+
+
+async def _wait(
+    call: Call, topic: str, partition: int, offset: int, limit: int, wait_s: float
+) -> Sequence[DeadMessage]:
+    """The first that die within the time; nobody tells of them, so it looks again and again."""
+    loop = asyncio.get_running_loop()
+    ends_s = loop.time() + wait_s
+    letters: Sequence[DeadMessage] = ()
+    while not letters and (left_s := ends_s - loop.time()) > 0:
+        await asyncio.sleep(min(left_s, LOOK_AGAIN_S))
+        letters = await _read(call, topic, partition, offset, limit)
+    return letters
 
 
 async def _read(
     call: Call, topic: str, partition: int, offset: int, limit: int
-) -> tuple[list[MessageView], int]:
-    """Dead letters at and after the offset, and the offset to go on at."""
+) -> Sequence[DeadMessage]:
+    """Dead letters at and after the offset."""
     group = await _group(call, topic)
     if group is None:
-        return [], offset
+        return []
     which = DeadFilter(partition=partition)
     page = await call.broker.dead_letters(
         group, topic, which, after=(partition, offset), limit=limit
     )
-    views = list(map(_view, page.messages))
-    return views, views[-1].offset + 1 if views else offset
+    return page.messages
 
 
 async def _group(call: Call, topic: str) -> str | None:
@@ -160,15 +184,45 @@ async def _group(call: Call, topic: str) -> str | None:
     return groups[0] if groups else None
 
 
+def _why(letter: DeadMessage) -> dict[str, str]:
+    """The headers that a dead letter has besides its own."""
+    message = letter.message
+    redriven = {REDRIVES_HEADER: str(letter.redrives)} if letter.redrives else {}
+    return {
+        **redriven,
+        ID_HEADER: f"{message.topic}:{message.partition}:{message.offset}",
+        GROUP_HEADER: letter.group,
+        REASON_HEADER: letter.reason,
+        ATTEMPTS_HEADER: str(letter.attempts),
+        DIED_HEADER: format_time(letter.died_ms),
+    }
+
+
+def _stored(letter: DeadMessage) -> StoredBatch:
+    """A batch of this one letter."""
+    message, why = letter.message, _why(letter)
+    kept = tuple((name, value) for name, value in message.headers if name not in why)
+    return StoredBatch(
+        message.offset,
+        message.time_ms,
+        encode_columns(
+            [message.value],
+            [message.key],
+            timestamps_ms=message.time_ms,
+            lanes=message.lane,
+            headers=[(*kept, *((name, text.encode()) for name, text in why.items()))],
+            deliver_at_ms=[message.deliver_at_ms],
+            expires_at_ms=[message.expires_at_ms],
+            message_ids=[message.message_id],
+            limits=_ROOMY,
+        ),
+    )
+
+
 def _view(letter: DeadMessage) -> MessageView:
     message = letter.message
     texts = texts_of(message)
-    headers = dict(texts.headers or {})
-    headers[ID_HEADER] = f"{message.topic}:{message.partition}:{message.offset}"
-    headers[GROUP_HEADER] = letter.group
-    headers[REASON_HEADER] = letter.reason
-    headers[ATTEMPTS_HEADER] = str(letter.attempts)
-    headers[DIED_HEADER] = format_time(letter.died_ms)
+    headers = {**(texts.headers or {}), **_why(letter)}
     return MessageView(
         offset=message.offset,
         timestamp=format_time(message.time_ms),

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
+
+from goqueue.wire.batch import BATCH_MEDIA_TYPE, RecordBatch
+from goqueue.wire.stream import decode_frames
 
 DLQ = "/groups/workers/dlq"
 
@@ -261,6 +266,51 @@ async def test_dead_letters_read_as_a_topic_at_their_own_offsets(client, clock, 
     assert rest.json["next_offset"] == 2
     assert [m["offset"] for m in everything.json["messages"]] == [0, 1]
     assert everything.json["next_offsets"] == {"0": 2, "1": 0, "2": 0}
+
+
+async def test_dead_letters_are_read_as_record_batches_too(client, put, kill):
+    await put(b"a", b"b", keys=[b"k", None], lanes=[0, 2], headers=[(("h", b"1"),), ()])
+    await kill("bad", "worse")
+
+    answer = await client.get(
+        "/topics/orders.dlq/partitions/0/messages?limit=5", headers={"Accept": BATCH_MEDIA_TYPE}
+    )
+
+    frames = list(decode_frames(answer.body))
+    assert [frame.base_offset for frame in frames] == [0, 1]
+    (record,) = RecordBatch.parse(frames[0].batch).records()
+    assert (record.value, record.key, record.lane) == (b"a", b"k", 0)
+    headers = dict(record.headers)
+    assert (headers["h"], headers["dlq.reason"]) == (b"1", b"bad")
+    assert answer.headers["X-GoQueue-Next-Offset"] == "2"
+    assert answer.headers["X-GoQueue-End-Offset"] == "2"
+
+
+async def test_a_message_with_all_the_headers_it_may_have_is_read_dead(client, put, kill):
+    await put(b"a", headers=[(("h", b"x" * 65_000),)])
+    await kill("bad" * 80)
+
+    answer = await client.get(
+        "/topics/orders.dlq/partitions/0/messages", headers={"Accept": BATCH_MEDIA_TYPE}
+    )
+
+    (frame,) = decode_frames(answer.body)
+    (record,) = RecordBatch.parse(frame.batch).records()
+    assert dict(record.headers)["dlq.reason"] == b"bad" * 80
+
+
+async def test_a_read_of_dead_letters_waits_for_one(client, put, kill, monkeypatch):
+    monkeypatch.setattr("node.http.dead_topic.LOOK_AGAIN_S", 0.01)
+    await put(b"a")
+    path = "/topics/orders.dlq/partitions/0/messages"
+    waiting = asyncio.ensure_future(client.get(path + "?wait=30s"))
+    empty = await client.get(path + "?wait=20ms")
+
+    await kill("bad")
+    answer = await asyncio.wait_for(waiting, 5)
+
+    assert empty.json["messages"] == []
+    assert [message["value"] for message in answer.json["messages"]] == ["a"]
 
 
 async def test_the_group_must_be_said_where_several_have_dead_letters(client, put, kill):

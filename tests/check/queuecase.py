@@ -178,6 +178,10 @@ class Case:
         """The publish whose value was received."""
         return next(iter(self.by_value.get(grant.value, ())), None)
 
+    def began(self, grant: Grant) -> float:
+        """When its first publish began, answered or not."""
+        return min((p.began for p in self.by_value.get(grant.value, ())), default=EARLIEST)
+
     def all_grants(self) -> Iterable[Grant]:
         return (
             grant

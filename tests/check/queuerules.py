@@ -198,8 +198,7 @@ def never_early(case: Case, limits: Limits) -> Broken:
             yield f"{grant} came {due_ms - grant.log_ms} ms of log time before it was due"
         publish = case.publish_of(grant)
         if publish is not None and publish.delay_s:
-            began = min(p.began for p in case.by_value[grant.value])
-            early_s = began + publish.delay_s - grant.came
+            early_s = case.began(grant) + publish.delay_s - grant.came
             if early_s > limits.clock_s:
                 yield f"{grant} came {early_s:.3f} s before it can have been due"
         if any(c.outcome == "cancelled" for c in case.cancels.get(grant.place, ())):
@@ -257,7 +256,7 @@ class _Ages:
         rows: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
         for place, grants in case.grants[group].items():
             for grant in grants:
-                rows[place[0], grant.lane].append((grant.came, case.messages[place].began))
+                rows[place[0], grant.lane].append((grant.came, case.began(grant)))
         self._came = {lane: sorted(came for came, _ in found) for lane, found in rows.items()}
         self._oldest = {
             lane: list(accumulate((began for _, began in sorted(found, reverse=True)), min))

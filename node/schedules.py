@@ -35,8 +35,8 @@ PAUSE_S = 0.02
 COMMAND_DEADLINE_S = 5.0
 PUBLISH_DEADLINE_S = 5.0
 RETRY_S = 1.0
-"""After a run that could not be published, or a command that nobody took."""
-RUNS_AT_ONCE_MAX = 256
+"""After a run that could not be published, a command that nobody took, or without its topic."""
+RUNS_AT_ONCE_MAX = 64
 STEPS_MAX = 2500
 """Of one schedule without a look at the others: more than there are in catching up."""
 HEADER = "goqueue-schedule"
@@ -102,10 +102,9 @@ class ScheduleRunner:
         for schedule in self._cluster.state.schedules.values():
             if schedule.id in self._under_way or now_s < self._not_before_s.get(schedule.id, 0.0):
                 continue
-            step = self._step(schedule, now_ms)
-            if isinstance(step, Wait):
-                if step.until_ms is not None:
-                    wait_s = min(wait_s, (step.until_ms - now_ms) / 1000)
+            if not schedule.begun_ms and (schedule.paused or schedule.next_ms > now_ms):
+                if not schedule.paused:
+                    wait_s = min(wait_s, (schedule.next_ms - now_ms) / 1000)
             elif len(self._under_way) < RUNS_AT_ONCE_MAX:
                 self._set_out(schedule)
             else:
@@ -155,6 +154,8 @@ class ScheduleRunner:
                     return
                 step = self._step(schedule, now_ms)
                 if isinstance(step, Wait):
+                    if step.until_ms is None:
+                        self._rest(id)
                     return
                 if isinstance(step, Publish):
                     step = await self._publish(schedule, step)
@@ -162,11 +163,14 @@ class ScheduleRunner:
         except (Overtaken, UnknownSchedule):
             return  # somebody else has gone on with it
         except GoQueueError as error:
-            self._not_before_s[id] = asyncio.get_running_loop().time() + RETRY_S
+            self._rest(id)
             _log.info("run_delayed", schedule=name, problem=error.message)
         except Exception:  # noqa: BLE001 - the task's outermost guard
-            self._not_before_s[id] = asyncio.get_running_loop().time() + RETRY_S
+            self._rest(id)
             _log.exception("run_failed", schedule=name)
+
+    def _rest(self, id: int) -> None:
+        self._not_before_s[id] = asyncio.get_running_loop().time() + RETRY_S
 
     async def _publish(self, schedule: Schedule, run: Publish) -> BeginRun | EndRun:
         """What the attempt leads to. Raises GoQueueError where it must be made again."""

@@ -28,6 +28,7 @@ from goqueue.wire.errors import (
     NotLeader,
     OutcomeUnknown,
     PayloadTooLarge,
+    UnknownPartition,
     UnknownTopic,
 )
 from goqueue.wire.types import Offset
@@ -103,6 +104,8 @@ class World:
     ) -> AppendResult:
         if topic not in self.state.topics:
             raise UnknownTopic(topic)
+        if partition >= len(self.cluster.topic(topic).partitions):
+            raise UnknownPartition(topic, partition)
         if self.append_errors:
             error = self.append_errors.pop(0)
             if error is not None:
@@ -391,7 +394,8 @@ async def test_a_topic_that_is_gone_is_waited_for() -> None:
 
 async def test_a_run_begun_for_a_topic_that_is_made_again_reaches_the_new_one() -> None:
     world = World()
-    schedule = world.put()
+    schedule = world.put(key=b"b")
+    assert schedule.partition == 1
     for due_ms in runs_of(schedule, 1, 3):
         world.until(due_ms)
         await world.look()
@@ -399,7 +403,7 @@ async def test_a_run_begun_for_a_topic_that_is_made_again_reaches_the_new_one() 
     world.until(schedule.created_ms + 4 * MINUTE_MS)
     await world.look()
     world.cluster.do(DeleteTopic("jobs"))
-    world.cluster.do(CreateTopic("jobs", {"partitions": 2}))
+    world.cluster.do(CreateTopic("jobs", {"partitions": 1}))
     world.partitions.clear()
     assert world.schedule.begun_ms != 0
 

@@ -195,4 +195,6 @@ class _Reading:
 
 def _size(row: MessageRow) -> int:
     size = len(row.value) + (0 if row.key is None else len(row.key))
-    return size + sum(len(name) + len(value) for name, value in row.headers)
+    if row.headers:
+        size += sum(len(name) + len(value) for name, value in row.headers)
+    return size

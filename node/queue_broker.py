@@ -33,7 +33,7 @@ from node.queue_letters import DeadLetters, DelayedMessages
 from node.queue_receiver import Poll, QueueReceiver
 from node.queue_rpc import GroupRef, PeekRequest, Taken, queued
 from node.queue_settles import Settles
-from node.receipt import encode_receipt
+from node.receipt import encode_receipts
 from node.redrives import DeadLetterSource
 from node.topic_finder import TopicFinder
 
@@ -346,18 +346,20 @@ class QueueBrokerNode(ABC):
 def _received(topic: str, group: int, taken: Taken) -> list[QueuedMessage]:
     packed = taken.partition
     partition = GroupId.unpack(packed).partition
+    offsets = [grant.offset for grant in taken.grants]
+    receipts = encode_receipts(packed, group, taken.delivery, offsets)
     return [
         queued(
             topic,
             partition,
             row,
-            receipt=encode_receipt(packed, group, taken.delivery, grant.offset),
+            receipt=receipt,
             attempt=grant.attempt,
             reason=grant.reason,
             redrives=grant.redrives,
             deadline_ms=taken.deadline_ms,
         )
-        for grant, row in zip(taken.grants, taken.messages, strict=True)
+        for grant, row, receipt in zip(taken.grants, taken.messages, receipts, strict=True)
     ]
 
 

@@ -145,8 +145,8 @@ class QueueHost:
             self._schedule()
 
     def reopen(self, ref: GroupRef) -> None:
-        """The group's settings have changed in the cluster."""
-        if self._dispatcher is not None:
+        """Open the group here if it isn't, or is with older settings than these."""
+        if self._dispatcher is not None and not self._is_open(ref):
             self._open_group(self._dispatcher, ref)
             self._schedule()
 

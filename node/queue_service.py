@@ -53,6 +53,10 @@ class QueueService:
         """
         taking = _Taking(request, request.limit, request.max_bytes)
         partitions = deque(request.partitions)
+        for packed, _request_id in request.partitions:
+            host = self._led(packed)
+            if host is not None:
+                host.queue.reopen(request.group)
         try:
             while partitions and taking.left > 0 and taking.bytes_left > 0:
                 await self._round(taking, partitions)

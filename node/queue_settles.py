@@ -83,17 +83,20 @@ class Settles:
         self, requests: Sequence[SettleRequest], group: Group | None
     ) -> list[SettleView | GoQueueError]:
         """Each receipt's own end, in order."""
-        results: list[SettleView | GoQueueError] = [OutcomeUnknown() for _ in requests]
+        results: list[SettleView | GoQueueError] = [OutcomeUnknown()] * len(requests)
+        known: dict[tuple[GroupId, int], tuple[str, str]] = {}
         found: dict[GroupId, dict[_Kind, _Alike]] = {}
         receipts: dict[int, tuple[Receipt, str, str]] = {}
         for row, request in enumerate(requests):
             try:
                 receipt = decode_receipt(request.receipt)
-                names = await self._names(receipt, group)
+                place = (receipt.partition, receipt.group)
+                if place not in known:
+                    known[place] = await self._names(receipt, group)
             except GoQueueError as error:
                 results[row] = error
                 continue
-            receipts[row] = (receipt, *names)
+            receipts[row] = (receipt, *known[place])
             kind = (
                 receipt.group,
                 request.action,

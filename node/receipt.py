@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import struct
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import a2b_base64, b2a_base64
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from crc32c import crc32c
 
 from goqueue.wire.errors import BadReceipt
 from goqueue.wire.types import GROUP_ID_BYTES, GroupId, Index, Offset
 
-_NAMES = struct.Struct(f"<{GROUP_ID_BYTES}sQQQ")
+_PLACE = struct.Struct(f"<{GROUP_ID_BYTES}sQQ")
+_OFFSET = struct.Struct("<Q")
 _CRC = struct.Struct("<I")
-_BYTES = _NAMES.size + _CRC.size
+_NAMES_BYTES = _PLACE.size + _OFFSET.size
+_BYTES = _NAMES_BYTES + _CRC.size
 _CHARACTERS = -(-_BYTES * 8 // 6)
 _PADDING = "=" * (-_CHARACTERS % 4)
+_SPARE_BITS = 6 * _CHARACTERS - 8 * _BYTES
+_TO_URL = bytes.maketrans(b"+/", b"-_")
+_FROM_URL = str.maketrans("-_+/", "+/!!")
+_LAST = frozenset(
+    character
+    for value, character in enumerate(
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    )
+    if not value % (1 << _SPARE_BITS)
+)
+"""Characters that a receipt can end with: one text for one receipt."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Receipt:
     """A lease by its names: the partition, the consumer group, the delivery, and the message."""
 
@@ -28,24 +43,42 @@ class Receipt:
     offset: Offset
 
 
+def encode_receipts(
+    partition: bytes, group: int, delivery: int, offsets: Sequence[int]
+) -> list[str]:
+    """The texts that a consumer is given for one delivery; `partition` is a packed GroupId."""
+    place = _PLACE.pack(partition, group, delivery)
+    crc = crc32c(place)
+    texts: list[bytes] = []
+    for offset in offsets:
+        packed = _OFFSET.pack(offset)
+        texts.append(b2a_base64(place + packed + _CRC.pack(crc32c(packed, crc)), newline=False))
+    return b" ".join(texts).translate(_TO_URL, b"=").decode().split()
+
+
 def encode_receipt(partition: bytes, group: int, delivery: int, offset: int) -> str:
-    """The text that a consumer is given; `partition` is a packed GroupId."""
-    names = _NAMES.pack(partition, group, delivery, offset)
-    return urlsafe_b64encode(names + _CRC.pack(crc32c(names))).rstrip(b"=").decode()
+    """The text of one lease."""
+    return encode_receipts(partition, group, delivery, [offset])[0]
 
 
 def decode_receipt(text: str) -> Receipt:
-    """What `encode_receipt` wrote. Raises BadReceipt on anything else."""
-    if len(text) != _CHARACTERS or not text.isascii():
+    """What `encode_receipts` wrote. Raises BadReceipt on anything else."""
+    if len(text) != _CHARACTERS or text[-1] not in _LAST:
         raise BadReceipt
     try:
-        packed = urlsafe_b64decode(text + _PADDING)
+        packed = a2b_base64(text.translate(_FROM_URL) + _PADDING)
     except ValueError:
         raise BadReceipt from None
-    names = packed[: _NAMES.size]
-    if len(packed) != _BYTES or _CRC.unpack_from(packed, _NAMES.size)[0] != crc32c(names):
+    if len(packed) != _BYTES:
         raise BadReceipt
-    partition, group, delivery, offset = _NAMES.unpack(names)
-    if encode_receipt(partition, group, delivery, offset) != text:
+    if _CRC.unpack_from(packed, _NAMES_BYTES)[0] != crc32c(packed[:_NAMES_BYTES]):
         raise BadReceipt
-    return Receipt(GroupId.unpack(partition), group, Index(delivery), Offset(offset))
+    partition, group, delivery = _PLACE.unpack_from(packed)
+    (offset,) = _OFFSET.unpack_from(packed, _PLACE.size)
+    return Receipt(_partition(partition), group, delivery, offset)
+
+
+@lru_cache(1024)
+def _partition(packed: bytes) -> GroupId:
+    """Receipts that come together are mostly of few partitions."""
+    return GroupId.unpack(packed)

@@ -15,7 +15,7 @@ from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import Offset
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class QueuedMessage:
     """A message as the queue shows it: received (with a receipt), peeked, delayed or dead."""
 
@@ -51,7 +51,7 @@ class SettleRequest:
     visibility_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SettleView:
     """What became of one receipt.
 

@@ -1,4 +1,4 @@
-"""docs/settings.md lists every setting of topics and groups."""
+"""docs/settings.md lists every setting of topics, groups and schedules."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from pathlib import Path
 from coordinator.groups import GroupSettings as StoredGroupSettings
 from coordinator.topics import TopicConfig
 from node.http.groups import GroupSettings
+from node.http.schedules import ScheduleBody
 from node.http.topics import TopicSettings
 
-TOPICS, GROUPS = (
-    part.split("\n## ")[0]
-    for part in (Path(__file__).parents[3] / "docs/settings.md").read_text().split("\n## ")[1:]
-)
+SETTINGS = (Path(__file__).parents[3] / "docs/settings.md").read_text()
+TOPICS, GROUPS, SCHEDULES = SETTINGS.split("\n## ")[1:4]
 FOREIGN = {"replicationFactor", "config"}
 
 
@@ -39,3 +38,9 @@ def test_every_setting_of_a_topic_is_listed_and_no_other() -> None:
 def test_every_setting_of_a_group_is_listed_and_no_other() -> None:
     assert listed(GROUPS) == set(GroupSettings.__struct_fields__)
     assert len(GroupSettings.__struct_fields__) == 1 + len(dataclasses.fields(StoredGroupSettings))
+
+
+def test_every_setting_of_a_schedule_is_listed_and_no_other() -> None:
+    encodings = {"value_encoding", "key_encoding"}
+
+    assert listed(SCHEDULES) == set(ScheduleBody.__struct_fields__) - encodings - {"name"}

@@ -126,6 +126,15 @@ class GroupMessages:
         self.look()
         return len(self.ready)
 
+    def waiting_count(self) -> int:
+        """Messages that are neither ready nor in flight nor settled: those that wait for their
+        backoff, behind another of their key, or under a parked key."""
+        self.look()
+        if self.order is None:
+            return len(self.waiting)
+        held = [o for o in self.order.withheld if o not in self.waiting and o not in self.leases]
+        return len(self.waiting) + len(self.order.waits) + len(held)
+
     def lane_heads(self, now_ms: int) -> list[int]:
         """How long each lane's head has been ready, in ms; 0 for an empty lane."""
         self.look()

@@ -183,7 +183,7 @@ def _group_view(host: PartitionHost, group: GroupState) -> GroupPartitionView:
         end=host.end_offset,
         ready=ready,
         in_flight=len(group.leases),
-        waiting=len(group.waiting),
+        waiting=group.waiting_count(),
         dead=len(group.dead),
         acked=tally.acked,
         nacked=tally.nacked,

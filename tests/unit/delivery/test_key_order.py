@@ -229,3 +229,14 @@ def test_settling_every_key_leaves_nothing_behind(desk: Desk) -> None:
     assert order is not None
     assert (order.heads, order.chains, len(order.waits)) == ({}, {}, 0)
     assert all_of(desk.receive()) == [(desk.state.applied_index, [])]
+
+
+def test_messages_behind_their_key_or_a_parked_one_are_counted_as_waiting(desk: Desk) -> None:
+    desk.publish(5, keys=[b"a", b"a", b"a", b"b", b"c"])
+    desk.do(Parked(1, b"b"))
+    assert desk.group().waiting_count() == 3
+
+    desk.nack(desk.deliver([0]), delay_ms=500)
+
+    assert desk.group().waiting_count() == 4
+    assert desk.group().ready_count() == 1

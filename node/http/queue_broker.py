@@ -156,7 +156,7 @@ class GroupPartitionView:
     ready: int
     in_flight: int
     waiting: int
-    """Failed messages that wait for their backoff."""
+    """Failed messages that wait for their backoff, and those behind another of their key."""
     dead: int
     acked: int
     nacked: int

@@ -312,7 +312,7 @@ class Dispatcher(Generic[T]):
     ) -> list[tuple[T, Result]]:
         granted = isinstance(result, Granted) and bool(result.grants)
         if waiting.gone:
-            if isinstance(result, Granted) and result.grants:
+            if isinstance(result, Granted) and granted and not self._came_again(waiting.want):
                 offsets = [grant.offset for grant in result.grants]
                 deliveries = [(result.delivery, offsets)]
                 self.submit(Settled(waiting.want.group, RELEASE, deliveries), None)
@@ -321,6 +321,11 @@ class Dispatcher(Generic[T]):
             return [(waiting.ticket, result)]
         self._waiting.setdefault(waiting.want.group, deque()).appendleft(waiting)
         return []
+
+    def _came_again(self, want: Want) -> bool:
+        """Whether the same request waits once more: it will be granted the same."""
+        queued = (*self._waiting.get(want.group, ()), *self._flying)
+        return want.request != 0 and any(w.want.request == want.request for w in queued)
 
     def _has_waiting(self) -> bool:
         return self.watched or any(self._waiting.values())

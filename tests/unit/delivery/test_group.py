@@ -366,7 +366,7 @@ def test_a_group_of_the_same_name_replaces_the_older_one_and_never_the_newer(des
 
 def test_operations_of_a_dropped_group_answer_that_it_is_unknown(desk: Desk) -> None:
     desk.publish(1)
-    granted = desk.receive()
+    desk.receive()
     desk.do(DropGroup(1))
 
     (result,) = desk.do(Purged(1, [0]))

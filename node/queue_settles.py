@@ -70,6 +70,10 @@ class _Alike:
         return settled, [row for found in deliveries.values() for row, _offset in found]
 
 
+_Place = tuple[str, str, dict[_Kind, _Alike]]
+"""A group's and a topic's name, and the receipts of one partition."""
+
+
 class Settles:
     """Settles receipts at the leaders of their partitions."""
 
@@ -84,19 +88,21 @@ class Settles:
     ) -> list[SettleView | GoQueueError]:
         """Each receipt's own end, in order."""
         results: list[SettleView | GoQueueError] = [OutcomeUnknown()] * len(requests)
-        known: dict[tuple[GroupId, int], tuple[str, str]] = {}
+        places: dict[tuple[GroupId, int], _Place] = {}
         found: dict[GroupId, dict[_Kind, _Alike]] = {}
         receipts: dict[int, tuple[Receipt, str, str]] = {}
         for row, request in enumerate(requests):
             try:
                 receipt = decode_receipt(request.receipt)
-                place = (receipt.partition, receipt.group)
-                if place not in known:
-                    known[place] = await self._names(receipt, group)
+                place = places.get((receipt.partition, receipt.group))
+                if place is None:
+                    names = await self._names(receipt, group)
+                    place = (*names, found.setdefault(receipt.partition, {}))
+                    places[(receipt.partition, receipt.group)] = place
             except GoQueueError as error:
                 results[row] = error
                 continue
-            receipts[row] = (receipt, *known[place])
+            receipts[row] = (receipt, place[0], place[1])
             kind = (
                 receipt.group,
                 request.action,
@@ -105,7 +111,9 @@ class Settles:
                 request.to_back,
                 request.visibility_ms,
             )
-            alike = found.setdefault(receipt.partition, {}).setdefault(kind, _Alike())
+            alike = place[2].get(kind)
+            if alike is None:
+                alike = place[2][kind] = _Alike()
             alike.rows.append((row, receipt))
         ends = await asyncio.gather(*map(self._settle, found, found.values()))
         for end in ends:

@@ -59,6 +59,7 @@ class Leases:
         lease = self._by_offset.pop(offset)
         lease.left -= 1
         if not lease.left:
+            lease.offsets = ()
             self._over += 1
             if self._over > OVER_MAX + len(self._by_offset):
                 self._by_deadline = [item for item in self._by_deadline if item[2].left]

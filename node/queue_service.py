@@ -13,7 +13,7 @@ from goqueue.wire.types import GroupId, NodeId, Offset
 from node import queue_rpc, rpc
 from node.partition import PartitionHost
 from node.peer_link import PeerLink
-from node.queue_rpc import TakeAnswer, Taken, TakeRequest, WaitAnswer, WaitRequest
+from node.queue_rpc import GroupRef, TakeAnswer, Taken, TakeRequest, WaitAnswer, WaitRequest
 from node.replicas import Replicas
 
 UNREADABLE_RETRY_MS = 10_000
@@ -42,6 +42,7 @@ class QueueService:
         self._node = node
         self._replicas = replicas
         self._waits: dict[int, asyncio.Future[None]] = {}
+        self._serving: set[asyncio.Future[TakeAnswer]] = set()
         link.handle(queue_rpc.TAKE, self._serve_take)
         link.handle(queue_rpc.WAIT, self._serve_wait)
         link.handle(queue_rpc.LEAVE, self._serve_leave)
@@ -109,7 +110,7 @@ class QueueService:
                 continue
             known = host.state.queue.results.of(request_id)
             if isinstance(known, Granted):  # the answer was lost on its way
-                self._granted(taking, host, packed, known)
+                self._granted(taking, host, packed, _standing(host, taking.request.group, known))
                 left = min(left, taking.left)
                 continue
             share = self._share(taking, host, packed, left)
@@ -219,7 +220,12 @@ class QueueService:
         return None if leader == self._node else leader
 
     async def _serve_take(self, _peer: NodeId, payload: bytes) -> bytes:
-        return rpc.encode(await self.take(rpc.decode_request(payload, TakeRequest)))
+        """A link that breaks takes nothing back: the peer asks again under the same ids, or gives
+        back what it was granted; else the leases run out."""
+        taking = asyncio.ensure_future(self.take(rpc.decode_request(payload, TakeRequest)))
+        self._serving.add(taking)
+        taking.add_done_callback(self._serving.discard)
+        return rpc.encode(await asyncio.shield(taking))
 
     async def _serve_wait(self, _peer: NodeId, payload: bytes) -> bytes:
         return rpc.encode(await self.wait(rpc.decode_request(payload, WaitRequest)))
@@ -227,6 +233,14 @@ class QueueService:
     async def _serve_leave(self, _peer: NodeId, payload: bytes) -> bytes:
         self.leave(int.from_bytes(payload, "little"))
         return b""
+
+
+def _standing(host: PartitionHost, ref: GroupRef, granted: Granted) -> Granted:
+    """What is left of a grant: not what was given back, or ran out, since."""
+    group = host.state.queue.groups.get(ref.id)
+    standing = set() if group is None else set(group.leases.of_delivery(granted.delivery))
+    left = [grant for grant in granted.grants if grant.offset in standing]
+    return Granted(granted.delivery, granted.deadline_ms, left)
 
 
 def _fitting(host: PartitionHost, bytes_max: int) -> int:

@@ -1,0 +1,142 @@
+"""Receives at the leader: what is granted is answered, once, or given back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+
+from delivery.ops import RELEASE, Settled
+from goqueue.wire.batch import Record
+from goqueue.wire.types import NodeId
+from log.memory_disk import MemoryDisk
+from node import queue_rpc, rpc
+from node.assembly import NodeAssembly
+from node.partition import PartitionHost
+from node.peer_link import NoPeers
+from node.queue_groups import group_ref
+from node.queue_rpc import GroupRef, TakeAnswer, TakeRequest, WaitRequest
+from node.queue_service import QueueService
+from tests.unit.node.test_node import running
+from tests.unit.node.test_queue_node import publish, receive
+
+PEER = NodeId("peer")
+
+
+@dataclass
+class Scene:
+    """A node with two partitions of which the first has messages, and its service."""
+
+    node: NodeAssembly
+    service: QueueService
+    hosts: list[PartitionHost]
+    ref: GroupRef
+
+    def request(self, limit: int = 10, *, id: int = 1, max_bytes: int = 1 << 20) -> TakeRequest:
+        partitions = [(host.id.pack(), id + at) for at, host in enumerate(self.hosts)]
+        return TakeRequest(self.ref, partitions, "m", limit, max_bytes, 30_000)
+
+    def in_flight(self) -> int:
+        groups = (host.state.queue.groups.get(self.ref.id) for host in self.hosts)
+        return sum(len(group.leases) for group in groups if group is not None)
+
+
+@pytest.fixture
+async def scene() -> AsyncIterator[Scene]:
+    async with running(MemoryDisk()) as node:
+        await node.broker.create_topic("t", {"partitions": 2})
+        await publish(node, *map(str, range(10)))
+        replicas = node.broker._replicas
+        hosts = sorted(replicas.led(), key=lambda host: host.id)
+        ref = group_ref(await node.broker._queue.groups.ensure_group("g"))
+        yield Scene(node, QueueService(NodeId("node-1"), replicas, NoPeers()), hosts, ref)
+
+
+def offsets(answer: TakeAnswer) -> list[int]:
+    return [grant.offset for taken in answer.taken for grant in taken.grants]
+
+
+async def test_a_repeated_request_is_answered_as_the_first_one(scene: Scene) -> None:
+    first = await scene.service.take(scene.request(3))
+    again = await scene.service.take(scene.request(3))
+
+    assert offsets(first) == offsets(again) == [0, 1, 2]
+    assert [t.delivery for t in first.taken] == [t.delivery for t in again.taken]
+    assert scene.in_flight() == 3
+
+
+async def test_a_repeated_request_does_not_bring_back_what_was_given_back(scene: Scene) -> None:
+    first = await scene.service.take(scene.request(2))
+    released = Settled(scene.ref.id, RELEASE, [(first.taken[0].delivery, [0])])
+    await scene.hosts[0].queue.submit([released])
+
+    assert offsets(await scene.service.take(scene.request(2))) == [1]
+
+
+async def test_a_link_that_breaks_leaves_the_leases_for_the_request_that_comes_again(
+    scene: Scene,
+) -> None:
+    payload = rpc.encode(scene.request(2))
+    serving = asyncio.ensure_future(scene.service._serve_take(PEER, payload))
+    await asyncio.sleep(0)
+    serving.cancel()
+    await asyncio.wait([serving])
+
+    again = queue_rpc.decode_answer(await scene.service._serve_take(PEER, payload), TakeAnswer)
+
+    assert offsets(again) == [0, 1]
+    assert scene.in_flight() == 2
+
+
+async def test_what_does_not_fit_into_the_answer_is_given_back(scene: Scene) -> None:
+    for _ in range(3):
+        await publish(scene.node, Record(b"x" * 10_000))
+    await scene.service.take(scene.request(10))
+
+    answer = await scene.service.take(scene.request(10, id=50, max_bytes=15_000))
+
+    assert offsets(answer) == [10]
+    again = await receive(scene.node, wait_s=5)
+    assert [(m.offset, m.attempt) for m in again] == [(11, 1), (12, 1)]
+
+
+async def test_a_damaged_message_is_set_aside_and_its_neighbours_are_delivered(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = scene.hosts[0].messages
+    read = messages.rows
+    monkeypatch.setattr(
+        messages,
+        "rows",
+        lambda wanted, size: [None if r and r.offset == 1 else r for r in read(wanted, size)],
+    )
+
+    assert offsets(await scene.service.take(scene.request(3))) == [0, 2]
+    assert offsets(await scene.service.take(scene.request(9, id=50))) == list(range(3, 10))
+    group = scene.hosts[0].state.queue.groups[scene.ref.id]
+    assert list(group.waiting) == [1]
+    assert group.failures.last_reason(1) == "it can't be read at its leader"
+
+
+async def test_partitions_that_are_not_led_here_are_named(scene: Scene) -> None:
+    scene.hosts[1]._step_down(None)
+    scene.hosts[1].group._SyncObj__transferInProgress = True  # type: ignore[attr-defined]
+
+    answer = await scene.service.take(scene.request(100))
+
+    assert (len(offsets(answer)), answer.moved) == (10, [(scene.hosts[1].id.pack(), None)])
+
+
+async def test_a_wait_that_is_left_ends_and_leases_nothing(scene: Scene) -> None:
+    await scene.service.take(scene.request(10))
+    request = WaitRequest(scene.ref.id, [host.id.pack() for host in scene.hosts], 60_000, 77)
+    waiting = asyncio.ensure_future(scene.service.wait(request))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+
+    await scene.service._serve_leave(PEER, (77).to_bytes(8, "little"))
+
+    assert (await waiting).ready == []
+    assert all(not host.queue._waiters for host in scene.hosts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from coordinator import producers, state
@@ -293,6 +294,17 @@ def test_a_snapshot_brings_everything_back() -> None:
     following = AllocateProducer("pay")
     index = Index(cluster.index + 1)
     assert restored.apply(index, 0, following) == cluster.state.apply(index, 0, following)
+
+
+def test_a_snapshot_from_before_there_were_groups_is_read() -> None:
+    cluster = Cluster()
+    cluster.do(CreateTopic("orders"))
+    fields = msgspec.msgpack.decode(cluster.state.snapshot())
+    older = msgspec.msgpack.encode([1, *fields[1:7]])
+
+    restored = ClusterState.restore(older)
+
+    assert restored.snapshot() == cluster.state.snapshot()
 
 
 @pytest.mark.parametrize("damaged", [b"", b"\x91\x63", b"\x90", b"text"])

@@ -13,6 +13,7 @@ from goqueue.wire.batch import Record, encode_batch
 from goqueue.wire.errors import (
     AlreadyDue,
     BadReceipt,
+    DiskFull,
     GoQueueError,
     GroupHalted,
     NotFound,
@@ -20,6 +21,7 @@ from goqueue.wire.errors import (
     ReceiptExpired,
     TooManyInFlight,
     UnknownGroup,
+    UnknownPartition,
     UnknownTopic,
 )
 from goqueue.wire.types import Offset
@@ -447,3 +449,83 @@ async def test_a_timeline_tells_of_delays_and_of_who_cancelled_them(node: NodeAs
     await node.broker.cancel_delayed("t", 0, 0)
 
     assert [type_ for type_, _what in await story(node, 0)] == ["DELAYED", "CANCELLED"]
+
+
+async def test_a_full_disk_refuses_publishes_while_receives_and_settles_go_on() -> None:
+    disk = MemoryDisk()
+    async with running(disk) as node:
+        await node.broker.create_topic("t", {"partitions": 1})
+        await publish(node, "a", "b")
+        disk.capacity = 0
+        refused = False
+        async with asyncio.timeout(10):
+            while not refused:
+                try:
+                    await publish(node, "x")
+                except DiskFull:
+                    refused = True
+
+        found = await receive(node, limit=2)
+        ends = await settle(node, found)
+
+        assert [m.value for m in found] == [b"a", b"b"]
+        assert [type(end) for end in ends] == [SettleView, SettleView]
+
+
+async def test_large_messages_come_a_few_at_a_time_and_none_is_lost(node: NodeAssembly) -> None:
+    for _ in range(12):
+        await publish(node, Record(b"x" * 1_000_000))
+    seen: list[int] = []
+
+    async with asyncio.timeout(20):
+        while len(seen) < 12:
+            found = await receive(node, limit=100, wait_s=5)
+            assert 1 <= len(found) <= 9
+            assert {m.attempt for m in found} == {1}
+            seen += [m.offset for m in found]
+            await settle(node, found)
+
+    assert sorted(seen) == list(range(12))
+
+
+async def test_several_topics_are_received_from_in_one_request(node: NodeAssembly) -> None:
+    await node.broker.create_topic("u", {"partitions": 1})
+    await publish(node, "from t")
+    await publish(node, "from u", topic="u")
+
+    found = await receive(node, topics=["t", "u", "t"])
+
+    assert {(m.topic, m.value) for m in found} == {("t", b"from t"), ("u", b"from u")}
+    ends = await settle(node, found)
+    assert {end.topic for end in ends if isinstance(end, SettleView)} == {"t", "u"}
+
+
+async def test_a_receive_of_named_partitions_leaves_the_others_alone(node: NodeAssembly) -> None:
+    await node.broker.create_topic("u", {"partitions": 3})
+    for partition in range(3):
+        batch = encode_batch([Record(str(partition).encode())])
+        await node.broker.append("u", partition, batch, deadline_s=5)
+
+    found = await node.broker.receive(
+        "g", ["u"], member="m", limit=9, wait_s=0, visibility_ms=None, partitions=[1]
+    )
+
+    assert [m.value for m in found] == [b"1"]
+    with pytest.raises(UnknownPartition):
+        await node.broker.receive(
+            "g", ["u"], member="m", limit=9, wait_s=0, visibility_ms=None, partitions=[3]
+        )
+
+
+async def test_an_idle_partition_with_groups_sets_no_timer_and_writes_nothing(
+    node: NodeAssembly,
+) -> None:
+    await publish(node, "a")
+    await settle(node, await receive(node))
+    (host,) = node.broker._replicas.led()
+    index = host.applied_index
+
+    await asyncio.sleep(0.3)
+
+    assert host.queue._timer is None
+    assert host.applied_index == index

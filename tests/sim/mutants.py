@@ -9,6 +9,7 @@ from delivery.dispatcher import Dispatcher
 from delivery.partition import PartitionState
 from goqueue.wire.batch import RecordBatch
 from raft.group import RaftGroup
+from tests.sim import queue_mutants as queues
 from tests.sim.queue_requests import Ask
 from tests.unit.raft import mutants as groups
 
@@ -83,5 +84,27 @@ MUTANTS = {
         Mutant("flights-ignored", appender=_IgnoresFlights),
         Mutant("duplicate-answered-early", appender=_AnswersEarly),
         Mutant("appender-kept", appender_kept=True),
+        Mutant("early-delay", state=queues.EarlyDelay),
+        Mutant("delay-by-wall-clock", state=queues.DelayByWallClock),
+        Mutant("cancelled-and-delivered", state=queues.CancelledAndDelivered),
+        Mutant("trimmed-while-delayed", state=queues.TrimmedWhileDelayed),
+        Mutant("dead-twice", state=queues.DeadTwice),
+        Mutant("redriven-and-dead", state=queues.RedrivenAndDead),
+        Mutant("expiry-uncounted", state=queues.ExpiryUncounted),
+        Mutant("expired-settles", state=queues.ExpiredSettles),
+        Mutant("foreign-receipts", state=queues.ForeignReceipts),
+        Mutant("leases-not-in-snapshot", state=queues.LeasesNotInSnapshot),
+        Mutant("attempts-not-in-snapshot", state=queues.AttemptsNotInSnapshot),
+        Mutant("leases-dropped-at-failover", dispatcher=queues.LeasesDroppedAtFailover),
+        Mutant("settle-answered-early", dispatcher=queues.SettleAnsweredEarly),
+        Mutant("ack-in-memory", dispatcher=queues.AckInMemory),
+        Mutant("empty-grant-remembered", state=queues.EmptyGrantRemembered),
+        Mutant("lane-skip", state=queues.LaneSkip),
+        Mutant("lanes-ignored", state=queues.LanesIgnored),
+        Mutant("key-goes-on", state=queues.KeyGoesOn),
+        Mutant("any-version", state=queues.AnyVersion, dispatcher=queues.PutsAnyVersion),
+        Mutant("ids-forgotten-at-failover", appender=queues.IdsForgottenAtFailover),
+        Mutant("ids-in-flight-ignored", appender=queues.IdsInFlightIgnored),
+        Mutant("ids-not-in-snapshot", state=queues.IdsNotInSnapshot),
     )
 }

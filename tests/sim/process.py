@@ -52,7 +52,7 @@ class Process:
             self.network,
             self.time,
             world.rng("raft"),
-            self._wall_ms,
+            self.wall_ms,
             world.shape.raft,
             peers_clock_offset_ms=lambda: world.machines.clock_offset_ms(machine.node),
             group_type=world.group_type,
@@ -174,7 +174,8 @@ class Process:
 
     # what happens inside
 
-    def _wall_ms(self) -> int:
+    def wall_ms(self) -> int:
+        """What the machine's clock says, right or wrong."""
         return EPOCH_MS + int(self.world.loop.time * 1000) + self.machine.clock_ahead_ms
 
     def _flush_begun(self) -> None:

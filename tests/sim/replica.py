@@ -17,6 +17,7 @@ from node.partition_reader import Bounds, PartitionReader
 from raft.errors import Outcome
 from raft.group import RaftGroup
 from tests.sim.mutants import Mutant
+from tests.sim.queue_mutants import DelayByWallClock
 from tests.sim.queue_side import QueueSide
 from tests.sim.requests import Answer, Publish, Refused, Stored
 from tests.sim.upkeep import Upkeep
@@ -44,6 +45,8 @@ class Replica:
     def __init__(self, process: Process, group: GroupId, log: GroupLog, mutant: Mutant) -> None:
         self.id = group
         self.state = mutant.state()
+        if isinstance(self.state, DelayByWallClock):
+            self.state.wall_ms = process.wall_ms
         self.log = log
         self.raft: RaftGroup
         self._process = process

@@ -1,0 +1,385 @@
+"""Bugs of the queue, by what they replace: its state, a group, the leader's dispatcher."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from delivery.appender import Appender
+from delivery.config import GroupConfig
+from delivery.dispatcher import Dispatcher, Proposal
+from delivery.failures import Failures
+from delivery.flights import Flights
+from delivery.group import TIMED_OUT, GroupState
+from delivery.leases import Leases
+from delivery.message_ids import MessageIds
+from delivery.ops import (
+    ACK,
+    OK,
+    RELEASE,
+    Delivered,
+    Granted,
+    OpenGroup,
+    Redriven,
+    Result,
+    Settle,
+    Settled,
+    SettledResult,
+)
+from delivery.partition import PartitionState
+from delivery.queue import QueueState
+from delivery.repeats import Repeats, find_repeats
+from goqueue.wire.batch import RecordBatch
+from goqueue.wire.types import Offset
+from log.entry import Entry
+from tests.sim.queue_requests import Ask
+
+EARLY_MS = 50
+
+
+class Altered(PartitionState):
+    """A state whose queue and groups are of these types, wherever they come from."""
+
+    queue_type: type[QueueState] = QueueState
+    group_type: type[GroupState] = GroupState
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._alter()
+
+    def apply(self, entry: Entry) -> Any:
+        result = super().apply(entry)
+        self._alter()
+        return result
+
+    def restore(self, state: bytes) -> None:
+        super().restore(state)
+        self._alter()
+
+    def _alter(self) -> None:
+        self.queue.__class__ = self.queue_type
+        for group in self.queue.groups.values():
+            group.__class__ = self.group_type
+
+
+# -- delays
+
+
+class _DueEarlier(QueueState):
+    """Delayed messages are due a little before their time."""
+
+    def _hide(self, base: int, deliver_at: list[int | None], time_ms: int) -> None:
+        sooner = [None if given is None else max(0, given - EARLY_MS) for given in deliver_at]
+        super()._hide(base, sooner, time_ms)
+
+
+class EarlyDelay(Altered):
+    queue_type = _DueEarlier
+
+
+class _DueByTheWall(QueueState):
+    """What is due is judged by the clock of the machine."""
+
+    wall_ms: Any = None
+
+    def advance(self, now_ms: int) -> None:
+        super().advance(now_ms if self.wall_ms is None else self.wall_ms())
+
+
+class DelayByWallClock(Altered):
+    """`wall_ms` is the clock of the machine that the replica runs on."""
+
+    queue_type = _DueByTheWall
+    wall_ms: Any = None
+
+    def _alter(self) -> None:
+        super()._alter()
+        self.queue.wall_ms = self.wall_ms  # type: ignore[attr-defined]
+
+
+class _CancelsWhatIsDue(QueueState):
+    """A cancel is always said to have come in time."""
+
+    def _cancel_code(self, offset: int) -> int:
+        return OK if offset in self.delayed_ever else super()._cancel_code(offset)
+
+
+class CancelledAndDelivered(Altered):
+    queue_type = _CancelsWhatIsDue
+
+
+class _TrimsAnything(QueueState):
+    """What is delayed or dead goes with the log."""
+
+    def needed_below(self, offset: int) -> list[int]:
+        return []
+
+    def may_trim(self, index: int, offset: int) -> bool:
+        return True
+
+
+class TrimmedWhileDelayed(Altered):
+    queue_type = _TrimsAnything
+
+
+# -- dead letters and attempts
+
+
+class _DiesTwice(GroupState):
+    """A dead letter stays in the queue."""
+
+    def _kill(self, offset: int, reason: str, now_ms: int) -> str:
+        outcome = super()._kill(offset, reason, now_ms)
+        if outcome == "dead":
+            self._make_ready(offset, now_ms)
+        return outcome
+
+
+class DeadTwice(Altered):
+    group_type = _DiesTwice
+
+
+class _KeepsRedriven(GroupState):
+    """What is redriven is still listed as dead."""
+
+    def redrive(self, op: Redriven, now_ms: int) -> Any:
+        before = {offset: self.dead[offset] for offset in op.offsets if offset in self.dead}
+        result = super().redrive(op, now_ms)
+        self.dead = before | self.dead
+        return result
+
+
+class RedrivenAndDead(Altered):
+    group_type = _KeepsRedriven
+
+
+class _ForgivesExpiry(GroupState):
+    """A lease that runs out is no attempt."""
+
+    def _fail(
+        self, offset: int, reason: str, now_ms: int, delay_ms: int, to_back: bool
+    ) -> tuple[str, int]:
+        if reason != TIMED_OUT:
+            return super()._fail(offset, reason, now_ms, delay_ms, to_back)
+        self._make_ready(offset, now_ms)
+        return "requeued", now_ms
+
+
+class ExpiryUncounted(Altered):
+    group_type = _ForgivesExpiry
+
+
+# -- leases and settles
+
+
+class _TakesOldReceipts(GroupState):
+    """A receipt is good as long as its message is in flight, for whomever."""
+
+    def _lease_of(self, delivery: int, offset: int) -> Settle | None:
+        return None if offset in self.leases else super()._lease_of(delivery, offset)
+
+
+class ExpiredSettles(Altered):
+    group_type = _TakesOldReceipts
+
+
+class _TakesForeignReceipts(GroupState):
+    """A receipt of any group is good: nobody looks whose it is."""
+
+    def settle(self, op: Settled, now_ms: int) -> SettledResult:
+        for group in self._stored.groups.values():  # type: ignore[attr-defined]
+            if any(group.leases.of_delivery(delivery) for delivery, _ in op.deliveries):
+                found: SettledResult = GroupState.settle(group, op, now_ms)
+                return found
+        return super().settle(op, now_ms)
+
+
+class ForeignReceipts(Altered):
+    group_type = _TakesForeignReceipts
+
+
+class LeasesNotInSnapshot(Altered):
+    """Who restarts from a snapshot knows of no lease, and delivers again."""
+
+    def restore(self, state: bytes) -> None:
+        super().restore(state)
+        for group in self.queue.groups.values():
+            for offset in list(group.leases):
+                group._make_ready(offset, self.time_ms)
+            group.leases = Leases()
+
+
+class AttemptsNotInSnapshot(Altered):
+    """Who restarts from a snapshot counts attempts from one."""
+
+    def restore(self, state: bytes) -> None:
+        super().restore(state)
+        for group in self.queue.groups.values():
+            group.failures = Failures()
+
+
+class LeasesDroppedAtFailover(Dispatcher[Ask]):
+    """A new leader gives back what is in flight: it does not know its holders."""
+
+    def __init__(self, state: PartitionState) -> None:
+        super().__init__(state)
+        for group in state.queue.groups.values():
+            deliveries: dict[int, list[int]] = {}
+            for offset in list(group.leases):
+                lease = group.leases.get(offset)
+                if lease is not None:
+                    deliveries.setdefault(lease.delivery, []).append(offset)
+            if deliveries:
+                self.submit(Settled(group.id, RELEASE, list(deliveries.items())), None)
+
+
+class SettleAnsweredEarly(Dispatcher[Ask]):
+    """An ack is answered when it is proposed."""
+
+    def collect(self, now_ms: int) -> Proposal[Ask] | None:
+        proposal = super().collect(now_ms)
+        for sent in [] if proposal is None else proposal.sent:
+            if isinstance(sent.op, Settled) and sent.op.action == ACK and sent.ticket is not None:
+                assert proposal is not None
+                proposal.answers.append((sent.ticket, _acked(sent.op)))  # type: ignore[arg-type]
+        return proposal
+
+
+class AckInMemory(Dispatcher[Ask]):
+    """An ack changes what the leader remembers, and nothing else."""
+
+    def submit(self, op: Any, ticket: Ask | None) -> None:
+        group = self._state.queue.groups.get(getattr(op, "group", 0))
+        if isinstance(op, Settled) and op.action == ACK and group is not None:
+            group.settle(op, self._state.time_ms)
+            self._early = [*getattr(self, "_early", []), (ticket, _acked(op))]
+        else:
+            super().submit(op, ticket)
+
+    def collect(self, now_ms: int) -> Proposal[Ask] | None:
+        early, self._early = getattr(self, "_early", []), []
+        proposal = super().collect(now_ms)
+        if early:
+            proposal = proposal or Proposal()
+            proposal.answers += early
+        return proposal
+
+
+def _acked(op: Settled) -> SettledResult:
+    settles = [Settle(OK, "acked", 1) for _, offsets in op.deliveries for _ in offsets]
+    return SettledResult(settles, 0, False, 0)
+
+
+class _RemembersNothing(QueueState):
+    """A receive that was granted nothing is remembered as such, and repeated as such."""
+
+    def _apply(self, op: Any, index: int, time_ms: int) -> Result:
+        result = super()._apply(op, index, time_ms)
+        if isinstance(op, Delivered) and op.request and isinstance(result, Granted):
+            self.results.remember(op.request, time_ms, result)
+        return result
+
+
+class EmptyGrantRemembered(Altered):
+    queue_type = _RemembersNothing
+
+
+# -- order
+
+
+class _OneCursor(GroupState):
+    """What was delivered is one offset, whatever the lane: below it nothing is looked for."""
+
+    def select(self, limit: int, now_ms: int) -> list[int]:
+        cursor = getattr(self, "cursor", -1)
+        return [offset for offset in super().select(limit, now_ms) if offset > cursor]
+
+    def deliver(self, op: Delivered, delivery: int, now_ms: int) -> Granted:
+        self.cursor = max(getattr(self, "cursor", -1), *op.offsets)
+        return super().deliver(op, delivery, now_ms)
+
+
+class LaneSkip(Altered):
+    group_type = _OneCursor
+
+
+class _InOffsetOrder(GroupState):
+    """Lanes are not looked at."""
+
+    def select(self, limit: int, now_ms: int) -> list[int]:
+        return sorted(super().select(10_000, now_ms))[:limit]
+
+
+class LanesIgnored(Altered):
+    group_type = _InOffsetOrder
+
+
+class _KeyGoesOn(GroupState):
+    """A key's next message comes when the one before has failed once."""
+
+    def _fail(
+        self, offset: int, reason: str, now_ms: int, delay_ms: int, to_back: bool
+    ) -> tuple[str, int]:
+        found = super()._fail(offset, reason, now_ms, delay_ms, to_back)
+        if self.order is not None:
+            self._follow(offset)
+        return found
+
+
+class KeyGoesOn(Altered):
+    group_type = _KeyGoesOn
+
+
+# -- settings and ids
+
+
+class _TakesAnyVersion(QueueState):
+    """A group's settings are those that were put last, though they be older."""
+
+    def _open(self, op: OpenGroup, index: int, time_ms: int) -> Result:
+        group = self.groups.get(op.group)
+        if group is None:
+            return super()._open(op, index, time_ms)
+        group.configure(op.version, op.config)
+        return None
+
+
+class AnyVersion(Altered):
+    queue_type = _TakesAnyVersion
+
+
+class PutsAnyVersion(Dispatcher[Ask]):
+    """A leader puts the settings that it knows, though the partition has newer ones."""
+
+    def open_group(
+        self, id: int, name: str, version: int, config: GroupConfig, offset: int
+    ) -> None:
+        self.submit(OpenGroup(id, name, version, config, offset), None)
+
+
+class IdsForgottenAtFailover(Appender):
+    """A new leader knows the message ids of its own time only."""
+
+    def __init__(self, state: PartitionState, **options: Any) -> None:
+        super().__init__(state, **options)
+        self._led_from = state.next_offset
+
+    def _judge_ids(self, batch: RecordBatch) -> Repeats:
+        return find_repeats(batch.message_ids(), self._state.message_ids, self._flights, self._mine)
+
+    def _mine(self, offset: Offset, _message_id: str) -> bool:
+        return offset >= self._led_from
+
+
+class IdsInFlightIgnored(Appender):
+    """Message ids are known once they are stored."""
+
+    def _judge_ids(self, batch: RecordBatch) -> Repeats:
+        return find_repeats(batch.message_ids(), self._state.message_ids, Flights(), self._verify)
+
+
+class IdsNotInSnapshot(PartitionState):
+    """Who restarts from a snapshot knows no message ids."""
+
+    def restore(self, state: bytes) -> None:
+        super().restore(state)
+        self.message_ids = MessageIds()

@@ -20,6 +20,8 @@ from node.queue_rpc import MessageRow
 
 ROW_BYTES = 250
 """What a decoded row costs beside the bytes it was decoded from."""
+CARRIERS_MAX = 4
+"""Carrying entries whose messages are kept at hand, of about a MiB each."""
 MESSAGE_BYTES = 200
 """What a message takes in an answer beside its value."""
 
@@ -70,6 +72,7 @@ class BatchCache:
         self.used = 0
         self._batches: OrderedDict[tuple[GroupId, Offset], DecodedBatch] = OrderedDict()
         self._bases: dict[GroupId, list[Offset]] = {}
+        self._carried: OrderedDict[tuple[GroupId, int], Mapping[Offset, MessageRow]] = OrderedDict()
 
     def find(self, group: GroupId, offset: Offset) -> DecodedBatch | None:
         bases = self._bases.get(group, [])
@@ -97,6 +100,19 @@ class BatchCache:
         """The partition is no longer here."""
         for base in list(self._bases.get(group, ())):
             self._drop((group, base))
+        for key in [key for key in self._carried if key[0] == group]:
+            del self._carried[key]
+
+    def carried(self, group: GroupId, index: int, read: CarriedRows) -> Mapping[Offset, MessageRow]:
+        """The messages of a carrying entry, one of the few that were read last."""
+        key = (group, index)
+        rows = self._carried.get(key)
+        if rows is None:
+            rows = self._carried[key] = read(Index(index))
+            if len(self._carried) > CARRIERS_MAX:
+                self._carried.popitem(last=False)
+        self._carried.move_to_end(key)
+        return rows
 
     def _drop(self, key: tuple[GroupId, Offset]) -> None:
         group, base = key
@@ -130,7 +146,6 @@ class MessageReader:
         as many as fit."""
         reading = _Reading(self._group, self._reader, self._cache)
         carried = self._carried()
-        entries: dict[int, Mapping[Offset, MessageRow]] = {}
         found: list[MessageRow | None] = []
         taken = 0
         for offset in offsets:
@@ -138,18 +153,16 @@ class MessageReader:
             if index is None:
                 row = reading.row(offset)
             else:
-                if index not in entries:
-                    entries[index] = self._rows_of(Index(index))
-                row = entries[index].get(offset)
+                row = self._rows_of(index).get(offset)
             taken += MESSAGE_BYTES + (0 if row is None else _size(row))
             if found and taken > max_bytes:
                 break
             found.append(row)
         return found
 
-    def _rows_of(self, index: Index) -> Mapping[Offset, MessageRow]:
+    def _rows_of(self, index: int) -> Mapping[Offset, MessageRow]:
         try:
-            return self._carried_rows(index)
+            return self._cache.carried(self._group, index, self._carried_rows)
         except (LogError, GoQueueError):
             return {}
 

@@ -176,6 +176,12 @@ class QueueHost:
         known = self._state.queue.groups.get(group)
         return known is None or bool(known.select(1, self._group.log_time_ms()))
 
+    @property
+    def is_due(self) -> bool:
+        """Whether a delay or a backoff is over that no entry has noted yet."""
+        due_ms = self._state.queue.next_due_ms()
+        return due_ms is not None and due_ms <= self._group.log_time_ms()
+
     def watch(self, group: int, waiter: Waiter) -> None:
         """Tell the waiter when something is ready for the group, or leadership is lost."""
         self._waiters.setdefault(group, {})[waiter] = None

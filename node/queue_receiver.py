@@ -19,6 +19,7 @@ from goqueue.wire.errors import (
     NoQuorum,
     TooManyInFlight,
     Unavailable,
+    UnknownTopic,
 )
 from goqueue.wire.types import GroupId, NodeId
 from node import queue_rpc, rpc
@@ -109,7 +110,8 @@ class QueueReceiver:
             _raise_if_blocked(poll, found.blocked)
             now = loop.time()
             nobody = len(found.unanswered) == len(poll.partitions)
-            if nobody and now >= max(end, started + LEADERLESS_S):
+            late = now >= max(end, started + LEADERLESS_S)
+            if nobody and (late or not any(map(self._topology.replicas, poll.partitions))):
                 raise self._unreachable(poll)
             if now >= end and not nobody:
                 return []
@@ -283,6 +285,8 @@ class QueueReceiver:
         """Why nobody could be asked."""
         group = poll.partitions[0]
         replicas, reachable = self._topology.replicas(group), self._topology.reachable(group)
+        if not replicas:
+            return UnknownTopic(str(group.topic))
         if reachable * 2 <= len(replicas):
             return NoQuorum(
                 f"{reachable} of {len(replicas)} replicas can be reached",

@@ -140,10 +140,10 @@ class QueueService:
         elif group.is_full:
             answer.blocked.append((packed, queue_rpc.FULL, str(group.config.in_flight_max)))
         else:
-            share = min(left, group.ready_count())
-            if not share:
-                answer.empty.append(packed)
-            return min(share, _fitting(host, taking.bytes_left))
+            ready = group.ready_count()
+            if ready or host.queue.is_due:
+                return min(left, ready or left, _fitting(host, taking.bytes_left))
+            answer.empty.append(packed)
         return 0
 
     async def _receive_all(

@@ -227,6 +227,19 @@ async def test_a_delayed_message_is_listed_found_and_delivered_in_time(node: Nod
         await node.broker.find_delayed("t", None, 1)
 
 
+async def test_who_looks_without_waiting_finds_what_has_just_become_due(
+    node: NodeAssembly,
+) -> None:
+    await receive(node)
+    await publish(node, Record(b"later", deliver_at_ms=60))
+    (host,) = node.broker._replicas.led()
+    due_ms = host.state.queue.next_due_ms()
+
+    await eventually(lambda: due_ms is not None and host.log_time_ms() >= due_ms)
+
+    assert [m.value for m in await receive(node)] == [b"later"]
+
+
 async def test_a_cancelled_message_is_never_delivered(node: NodeAssembly) -> None:
     await publish(node, Record(b"later", deliver_at_ms=100))
 

@@ -11,7 +11,14 @@ import pytest
 
 from delivery.config import GroupConfig
 from delivery.ops import RELEASE, Grant, Op, Settled
-from goqueue.wire.errors import GroupHalted, NoQuorum, Timeout, TooManyInFlight, Unavailable
+from goqueue.wire.errors import (
+    GroupHalted,
+    NoQuorum,
+    Timeout,
+    TooManyInFlight,
+    Unavailable,
+    UnknownTopic,
+)
 from goqueue.wire.types import GroupId, NodeId, TopicId
 from node import queue_receiver, queue_rpc, rpc
 from node.errands import Errands
@@ -98,6 +105,7 @@ class World:
         self.leaders = {ME: Leader(P[0]), B: Leader(P[1]), C: Leader(P[2])}
         self.believed: dict[GroupId, NodeId] = dict(zip(P, (ME, B, C), strict=True))
         self.present = 3
+        self.exists = True
         self.submitted: list[tuple[GroupId, Op]] = []
         self.errands = Errands()
         self.receiver = QueueReceiver(
@@ -120,7 +128,7 @@ class World:
         self.believed[group] = leader
 
     def replicas(self, _group: GroupId) -> tuple[NodeId, ...]:
-        return (ME, B, C)
+        return (ME, B, C) if self.exists else ()
 
     def reachable(self, _group: GroupId) -> int:
         return self.present
@@ -263,6 +271,14 @@ async def test_where_nobody_leads_a_receive_says_so_after_a_while(
     world.present = 1
     with pytest.raises(NoQuorum):
         await world.receive()
+
+
+async def test_a_receive_that_waits_on_a_deleted_topic_ends_at_once(world: World) -> None:
+    world.believed = {}
+    world.exists = False
+
+    with pytest.raises(UnknownTopic):
+        await world.receive(wait_s=60)
 
 
 async def test_a_peer_that_fails_does_not_keep_others_from_answering(world: World) -> None:

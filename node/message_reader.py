@@ -150,10 +150,7 @@ class MessageReader:
         taken = 0
         for offset in offsets:
             index = carried.get(offset)
-            if index is None:
-                row = reading.row(offset)
-            else:
-                row = self._rows_of(index).get(offset)
+            row = reading.row(offset) if index is None else self._rows_of(index).get(offset)
             taken += MESSAGE_BYTES + (0 if row is None else _size(row))
             if found and taken > max_bytes:
                 break

@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PYTHONHASHSEED ?= 0
 
-.PHONY: help setup setup-dev run test test-unit test-cluster test-sim lint sim chaos bench clean-data lock
+.PHONY: help setup setup-dev run test test-unit test-cluster test-sim lint sim chaos chaos-queue bench clean-data lock
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -59,6 +59,10 @@ sim: setup-dev
 ## chaos         100 kill -9 of partition leaders under load, checked over HTTP
 chaos: setup-dev
 	$(BIN)/python -m tests.chaos --kills 100
+
+## chaos-queue   a leader killed every 5 s for two minutes, under queue work, checked over HTTP
+chaos-queue: setup-dev
+	$(BIN)/python -m tests.chaos --queue --minutes 2
 
 ## bench         rewrite docs/benchmarks.md from measurements on this machine
 bench: setup-dev

@@ -1,5 +1,7 @@
 """`python -m tests.chaos --kills 100`: kill leaders under load, then judge what HTTP shows.
 
+With `--queue --minutes 2` a leader is killed every 5 s while groups consume a queue.
+
 Exit status: 0 good, 1 a promise was broken, 2 the cluster did not come up or did not recover,
 3 acks resumed too slowly, 4 too few kills.
 """
@@ -15,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.chaos import report
+from tests.chaos import queue_run, report
 from tests.chaos.cluster import Cluster, ClusterError
 from tests.chaos.http import Http, NoAnswer
 from tests.chaos.nemesis import KINDS, Nemesis
@@ -41,6 +43,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--nemesis", nargs="+", choices=KINDS, default=["kill"], help="what may happen, at random"
     )
+    parser.add_argument("--queue", action="store_true", help="kill under queue work, and judge it")
+    parser.add_argument("--minutes", type=float, default=2.0, help="of kills under queue work")
     parser.add_argument("--folder", type=Path, default=None, help="keep data and history here")
     return parser.parse_args()
 
@@ -162,7 +166,7 @@ def main() -> int:
     folder: Path = options.folder or Path(tempfile.mkdtemp(prefix="goqueue-chaos-"))
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        code = asyncio.run(run(options, folder))
+        code = asyncio.run((queue_run.run if options.queue else run)(options, folder))
     except ClusterError as error:
         print(f"the cluster failed: {error}\nits logs are in {folder}", file=sys.stderr)
         return 2

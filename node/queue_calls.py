@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from coordinator.state import Topic
 from delivery.ops import Op
-from goqueue.wire.errors import GoQueueError
+from goqueue.wire.errors import GoQueueError, Timeout
 from goqueue.wire.types import GroupId, NodeId
 from node import queue_rpc, rpc
 from node.forwarding import Forwarder
@@ -68,8 +68,7 @@ class QueueCalls:
         request = OpsRequest(partition.pack(), list(ops), opens)
 
         async def here(left_s: float) -> OpsAnswer:
-            async with asyncio.timeout(left_s):
-                return await self._views.ops(partition, request.ops, opens)
+            return await _within(left_s, self._views.ops(partition, request.ops, opens))
 
         payload = rpc.encode(request)
         return await self._forwarder.call(
@@ -140,8 +139,8 @@ class QueueCalls:
     ) -> A:
         """A question that changes nothing."""
 
-        async def here(_left_s: float) -> A:
-            return await look(request)
+        async def here(left_s: float) -> A:
+            return await _within(left_s, look(request))
 
         return await self._forwarder.call(
             GroupId.unpack(packed),
@@ -151,3 +150,12 @@ class QueueCalls:
             decode=partial(queue_rpc.decode_answer, type_=answer),
             deadline_s=DEADLINE_S,
         )
+
+
+async def _within(left_s: float, work: Awaitable[A]) -> A:
+    """Raises `Timeout`, the outcome of which is not known."""
+    try:
+        async with asyncio.timeout(left_s):
+            return await work
+    except TimeoutError:
+        raise Timeout("the partition's replicas did not confirm in time") from None

@@ -164,7 +164,10 @@ class QueueHost:
             self._opening[waiter] = ref
             self._schedule()
             try:
-                await waiter
+                async with asyncio.timeout(LOOK_AGAIN_S):
+                    await waiter
+            except TimeoutError:
+                continue  # the entry may have been refused, as by a leader that hands over
             finally:
                 del self._opening[waiter]
 

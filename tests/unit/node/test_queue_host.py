@@ -288,3 +288,26 @@ async def test_settings_of_the_topic_go_into_the_log_once(scene: Scene) -> None:
 
     assert scene.state.queue.config.lanes == 3
     assert len(scene.group.entries) == before + 1
+
+
+async def test_opening_a_group_is_tried_again_where_the_entry_was_refused() -> None:
+    scene = Scene()
+    await turns()
+    scene.group.is_ready_leader = False  # hands over
+    opening = asyncio.ensure_future(scene.host.opened(G))
+    with pytest.raises(NotLeader):
+        await opening
+
+    scene.group.is_ready_leader = True
+    propose = scene.group.propose
+    scene.group.propose = cast(Any, _refuse)
+    opening = asyncio.ensure_future(scene.host.opened(G))
+    await turns()
+    scene.group.propose = propose  # type: ignore[method-assign]
+
+    async with asyncio.timeout(5):
+        await opening
+
+
+def _refuse(*_: object, **__: object) -> Index:
+    raise NotLeader(None)

@@ -57,13 +57,14 @@ async def queue_events(
     index = Index(after + 1)
     time_ms = 0
     while index <= last:
-        for entry in host.log.entries(index, max_bytes=STEP_BYTES, max_count=STEP_ENTRIES):
-            if entry.index > last:
-                break
-            if entry.kind == EntryKind.QUEUE:
+        entries = host.log.entries(index, max_bytes=STEP_BYTES, max_count=STEP_ENTRIES)
+        if not entries:
+            break
+        for entry in entries:
+            if entry.kind == EntryKind.QUEUE and entry.index <= last:
                 story.tell(entry)
-            time_ms = entry.time_ms
-        index = Index(entry.index + 1)
+                time_ms = entry.time_ms
+        index = Index(entries[-1].index + 1)
         await asyncio.sleep(0)
     if last < host.applied_index:
         story.events.append((time_ms, "NOT_SEARCHED_FURTHER", {"entries": ENTRIES_MAX}))

@@ -409,7 +409,11 @@ async def test_changed_settings_reach_partitions_without_a_receive(node: NodeAss
 
     await node.broker.put_group("g", {"max_attempts": 7})
 
-    await eventually(lambda: host.state.queue.group_by_name("g").config.max_attempts == 7)
+    def attempts() -> int:
+        group = host.state.queue.group_by_name("g")
+        return 0 if group is None else group.config.max_attempts
+
+    await eventually(lambda: attempts() == 7)
 
 
 async def story(node: NodeAssembly, offset: int) -> list[tuple[str, dict[str, object]]]:

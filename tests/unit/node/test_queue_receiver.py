@@ -198,13 +198,13 @@ async def test_a_receive_ends_empty_when_its_time_is_over(world: World) -> None:
 
 async def test_an_answer_that_comes_after_its_caller_left_is_given_back(world: World) -> None:
     world.leaders[B].ready = {P[1]: 2}
-    world.leaders[B].hold = asyncio.Event()
+    world.leaders[B].hold = held = asyncio.Event()
     polling = world.receive()
     await eventually(lambda: world.leaders[B].takes)
     polling.cancel()
     await asyncio.wait([polling])
 
-    world.leaders[B].hold.set()
+    held.set()
 
     await eventually(lambda: world.submitted)
     assert world.submitted == [(P[1], Settled(REF.id, RELEASE, [(5, [0, 1])]))]

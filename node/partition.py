@@ -211,7 +211,7 @@ class PartitionHost:
         elif entry.kind == EntryKind.TRIM:
             self.log.trim_to(self.state.log_start_index)
         if self._queue is not None:
-            self._queue.applied()
+            self._queue.applied(is_records=entry.kind == EntryKind.RECORDS)
             if due_ms is not None and due_ms <= entry.time_ms:
                 self._parts.metrics.delay_lateness.observe((self.log_time_ms() - due_ms) / 1000)
         return results

@@ -58,6 +58,7 @@ class QueueHost:
         self._waiters: dict[int, dict[Waiter, None]] = {}
         """Of each group, in the order of arrival."""
         self._opening: dict[Waiter, GroupRef] = {}
+        self._armed_for: tuple[int | None, int | None] = (None, None)
         self._receiving: dict[Ticket, int] = {}
         """The groups of receives that are not answered."""
 
@@ -198,9 +199,12 @@ class QueueHost:
                 del self._waiters[group]
                 self._watched()
 
-    def applied(self) -> None:
-        """An entry was applied."""
-        if self._dispatcher is not None:
+    def applied(self, *, is_records: bool = False) -> None:
+        """An entry was applied. Records change nothing here while nobody waits for them, unless
+        something falls due sooner."""
+        if self._dispatcher is None:
+            return
+        if not is_records or self._waiters or self._due() != self._armed_for:
             self._schedule()
 
     # private
@@ -246,6 +250,7 @@ class QueueHost:
             if self._is_open(ref):
                 _tell(waiter)
         ready = self._tell_waiters(now_ms)
+        self._armed_for = self._due()
         self._set_timer(self._wake_s(dispatcher, now_ms, ready))
 
     def _propose(self, dispatcher: Dispatcher[Ticket], proposal: Proposal[Ticket]) -> bool:
@@ -322,6 +327,11 @@ class QueueHost:
             return LOOK_AGAIN_S if look_again else None
         wait_s = min((wake_ms - now_ms) / 1000, TIMER_S_MAX) or OVERDUE_S
         return min(wait_s, LOOK_AGAIN_S) if look_again else wait_s
+
+    def _due(self) -> tuple[int | None, int | None]:
+        """The next times that stored messages bring about: of delays, and of expiries."""
+        queue = self._state.queue
+        return queue.delays.next_ms(), queue.expiries.next_ms()
 
     def _set_timer(self, wait_s: float | None) -> None:
         if self._timer is not None:

@@ -32,7 +32,7 @@ from node.queue_service import QueueService
 from node.topology import Topology
 from raft.link import RemoteError
 
-TAKE_TIMEOUT_S = 10.0
+TAKE_TIMEOUT_S = 5.0
 WAIT_GRACE_S = 2.0
 """How long after its time a peer's answer to a wait is still expected."""
 LEADERLESS_S = 5.0

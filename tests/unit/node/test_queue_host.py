@@ -63,7 +63,7 @@ class Group:
         for entry, callback in flying:
             result = self.state.apply(entry) if outcome is Outcome.APPLIED else None
             if self.host is not None:
-                self.host.applied()
+                self.host.applied(is_records=entry.kind == EntryKind.RECORDS)
             callback(outcome, result, entry.index)
 
     def publish(self, *records: Record) -> None:
@@ -311,3 +311,27 @@ async def test_opening_a_group_is_tried_again_where_the_entry_was_refused() -> N
 
 def _refuse(*_: object, **__: object) -> Index:
     raise NotLeader(None)
+
+
+async def test_records_cost_no_turn_while_nobody_waits_and_nothing_falls_due_sooner(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await turns()
+    made: list[int] = []
+    turn = scene.host._turn
+    monkeypatch.setattr(scene.host, "_turn", lambda: (made.append(1), turn()))
+
+    scene.group.publish(Record(b"x"))
+    await turns()
+    assert made == []
+
+    scene.group.publish(Record(b"y", deliver_at_ms=500))
+    await turns()
+    assert made == [1]
+    assert scene.host._timer is not None
+    scene.group.publish(Record(b"z", deliver_at_ms=900))
+    await turns()
+    assert made == [1]
+    scene.group.publish(Record(b"z", deliver_at_ms=100))
+    await turns()
+    assert made == [1, 1]

@@ -91,7 +91,7 @@ class Report:
         self.sections[section].append(row)
         name, figure, target, verdict, cpu, note = row.cells()
         verdict = verdict.strip("*")
-        print(f"  {name:<44} {figure:>18}  {target:<20} {verdict:<5} {cpu:>9}  {note}", flush=True)
+        print(f"  {name:<54} {figure:>18}  {target:<20} {verdict:<5} {cpu:>9}  {note}", flush=True)
         return row
 
     def tell(self, text: str) -> None:

@@ -181,7 +181,10 @@ class GroupMessages:
         return [
             offset
             for offset, redriven in self.redrives.items()
-            if offset < below and redriven.at_ms >= redriven_from_ms and offset not in self.dead
+            if offset < below
+            and redriven.at_ms >= redriven_from_ms
+            and offset not in self.dead
+            and offset not in self._stored.withdrawn
         ]
 
     def look(self) -> None:

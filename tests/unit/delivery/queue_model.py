@@ -413,6 +413,8 @@ class QueueModel:
         self.messages: dict[int, Message] = {}
         self.carried: dict[int, int] = {}
         self.groups: dict[int, GroupModel] = {}
+        self.withdrawn = [0, 0]
+        """How many were cancelled, and how many have expired."""
 
     def stored(self) -> list[Message]:
         return [self.messages[offset] for offset in sorted(self.messages)]
@@ -434,6 +436,7 @@ class QueueModel:
                 group.purge([o for o, d in group.dead.items() if d.died_ms + keep_ms < now_ms])
 
     def withdraw(self, gone: list[int], fate: str) -> None:
+        self.withdrawn[fate == "expired"] += len(gone)
         for offset in gone:
             self.messages[offset].fate = fate
             self.messages[offset].hidden = False

@@ -54,7 +54,7 @@ from log.entry import EntryKind, make_entry
 from tests.unit.delivery.entries import START_MS
 from tests.unit.delivery.queue_model import LATE_RESULT_MS, GroupModel, Message, QueueModel
 
-EXAMPLES, STEPS = 1300, 100
+EXAMPLES, STEPS = 1200, 100
 STEPS_LEAST = 100_000
 KEYS = [b"a", b"b", None, b""]
 TIMES_MS = [0, 0, 1, 10, 100, 400, 1500, 30_000, 400_000]
@@ -255,29 +255,32 @@ class QueueMachine(RuleBasedStateMachine):
         Count.steps += 1
         self.now_ms += pick(TIMES_MS, which)
 
-    @rule(group=st.integers(1, 2), limit=st.integers(1, 6), how=small, hold=st.booleans())
+    @rule(group=st.integers(1, 2), limit=st.integers(1, 6), how=many, hold=st.booleans())
     def receive(self, group: int, limit: int, how: int, hold: bool) -> None:
+        """What the leader selects, or anything, as a leader does whose view is old."""
         found = self.leader.queue.groups.get(group)
-        if found is None or self.held:
-            self.apply_ops(Delivered(group, "m", 10, list(range(limit))))
+        if found is None or self.held or how % 8 == 7:
+            offsets = [(how * at) % (self.model.end + 2) for at in range(1, limit)]
+            self.apply_ops(Delivered(group, "m", 300, offsets), hold=hold)
             return
-        self.model_advances()
+        self.apply(EntryKind.QUEUE, encode_ops([]))  # what a leader sees is as of the last entry
         offsets = found.select(limit, self.now_ms)
         self.check_order(self.model.groups[group], offsets, limit)
-        request = pick([0, 0, 0, self.index % 5 + 1], how)
-        self.apply_ops(
-            Delivered(group, "m", pick([100, 0, 5, 20_000], how), offsets, request), hold=hold
-        )
+        request = self.index % 5 + 1 if how % 4 == 3 else 0
+        visibility_ms = pick([100, 0, 5, 20_000], how // 8)
+        self.apply_ops(Delivered(group, "m", visibility_ms, offsets, request), hold=hold)
 
-    def model_advances(self) -> None:
-        """What a leader selects is as of the last entry; let that be now."""
-        self.apply(EntryKind.QUEUE, encode_ops([]))
-
-    @rule(group=st.integers(1, 2), number=many, how=small)
-    def deliver_anything(self, group: int, number: int, how: int) -> None:
-        """As a leader does whose view is old."""
-        offsets = [(number * at) % (self.model.end + 2) for at in range(1, how)]
-        self.apply_ops(Delivered(group, "m", 300, offsets), hold=how == 0)
+    @rule(group=st.integers(1, 2), limit=st.integers(1, 6), action=small, how=small)
+    def work(self, group: int, limit: int, action: int, how: int) -> None:
+        """A consumer that is quick, for better or worse, and gives the dead another chance."""
+        model = self.model.groups.get(group)
+        if model is not None and model.dead and how > 3:
+            self.apply_ops(Redriven(group, list(model.dead), force=how > 4))
+        before = len(self.receipts)
+        self.receive(group, limit, 8 * how, hold=False)
+        flying = [(delivery, [offset]) for _, delivery, offset in self.receipts[before:]]
+        actions = [ACK, NACK, NACK, REJECT, REJECT, RELEASE, ACK, NACK]
+        self.apply_ops(Settled(group, actions[action], flying, "work", 0, how == 1))
 
     def chosen(self, number: int, count: int) -> tuple[int, list[tuple[int, list[int]]]]:
         """Receipts: newest first more often than not, and at times repeated or foreign."""
@@ -288,44 +291,42 @@ class QueueMachine(RuleBasedStateMachine):
         group = found[0][0] if number % 11 else 3 - found[0][0]
         return group, [(delivery, [offset]) for _, delivery, offset in found]
 
-    @rule(number=many, count=st.integers(1, 3), hold=st.booleans())
-    def ack(self, number: int, count: int, hold: bool) -> None:
-        group, receipts = self.chosen(number, count)
-        request = 100 + number % 4 if number % 3 == 0 else 0
-        self.apply_ops(Settled(group, ACK, receipts, request=request), hold=hold)
-
-    @rule(number=many, count=st.integers(1, 2), action=small, delay=small, hold=st.booleans())
+    @rule(number=many, count=st.integers(1, 3), action=small, delay=small, hold=st.booleans())
     def settle(self, number: int, count: int, action: int, delay: int, hold: bool) -> None:
         group, receipts = self.chosen(number, count)
         op = Settled(
             group,
-            pick([NACK, NACK, NACK, REJECT, EXTEND, RELEASE], action),
+            pick([ACK, NACK, NACK, REJECT, EXTEND, RELEASE, ACK, NACK], action),
             receipts,
             f"reason {number % 3}",
-            pick([-1, 0, 50, 1000], delay),
+            pick([0, -1, 0, 50, 1000], delay),
             number % 2 == 1,
             pick([0, 10, 600], number),
+            100 + number % 4 if number % 5 == 0 else 0,
         )
         self.apply_ops(op, hold=hold)
 
-    @rule(group=st.integers(1, 2), hold=st.booleans())
-    def expire(self, group: int, hold: bool) -> None:
+    @rule(group=st.integers(1, 2), number=many, hold=st.booleans())
+    def expire(self, group: int, number: int, hold: bool) -> None:
         found = self.leader.queue.groups.get(group)
-        if found is not None:
-            overdue = found.leases.overdue(self.now_ms, 5)
-            self.apply_ops(Expired(group, overdue), hold=hold)
-
-    @rule(group=st.integers(1, 2), number=many)
-    def expire_anything(self, group: int, number: int) -> None:
         _, receipts = self.chosen(number, 2)
-        self.apply_ops(Expired(group, receipts))
+        if found is not None and number % 4:
+            receipts = found.leases.overdue(self.now_ms, 5)
+        self.apply_ops(Expired(group, receipts), hold=hold)
 
-    @rule(group=st.integers(1, 2), number=many, which=st.integers(0, 9), hold=st.booleans())
+    @rule(group=st.integers(1, 2), number=many, which=st.integers(0, 15), hold=st.booleans())
     def command(self, group: int, number: int, which: int, hold: bool) -> None:
-        """What is rarely asked."""
+        """What is asked more rarely."""
         offset = number % (self.model.end + 3)
         key = pick([b"a", b"b", b"", b"c"], number)
+        model = self.model.groups.get(group)
+        dead = [0, *model.dead] if model is not None else [0]
+        letters = [pick(dead, number), pick(dead, number // 7), pick(dead, number)]
         rare: list[Op] = [
+            Redriven(group, letters, force=number % 3 == 0),
+            Redriven(group, dead),
+            Redriven(group, dead, force=True),
+            Purged(group, letters[:1]),
             Committed(group, offset),
             Sought(group, offset),
             Parked(group, key),
@@ -334,20 +335,12 @@ class QueueMachine(RuleBasedStateMachine):
             Halted(group, "stop"),
             Resumed(group),
             Resumed(group),
+            Resumed(group),
             Cancelled([offset, offset, (offset * 7) % (self.model.end + 2)]),
             Cancelled([m.offset for m in self.model.stored() if m.hidden][:2]),
+            Cancelled([m.offset for m in self.model.stored() if m.was_delayed][-2:]),
         ]
         self.apply_ops(rare[which], hold=hold)
-
-    @rule(group=st.integers(1, 2), number=many, redrives=st.booleans())
-    def dead_letters(self, group: int, number: int, redrives: bool) -> None:
-        model = self.model.groups.get(group)
-        dead = [*model.dead, 0] if model is not None else [0]
-        offsets = [pick(dead, number), pick(dead, number // 7), pick(dead, number)]
-        force = number % 3 == 0
-        self.apply_ops(
-            Redriven(group, offsets, force=force) if redrives else Purged(group, offsets[:1])
-        )
 
     @precondition(lambda self: self.index > 20)
     @rule(group=st.integers(1, 2), config=small, which=st.integers(0, 5))
@@ -383,25 +376,22 @@ class QueueMachine(RuleBasedStateMachine):
         self.model.trim(index, offset)
         self.compare()
 
-    @rule()
-    def look(self) -> None:
-        """A leader may look whenever it likes."""
+    @rule(how=small)
+    def replicate(self, how: int) -> None:
+        """A leader may look whenever it likes; any replica may come from a snapshot."""
         Count.steps += 1
         for group in self.leader.queue.groups.values():
             group.peek(3, self.now_ms)
             group.lane_heads(self.now_ms)
-
-    @rule(both=st.booleans())
-    def snapshot(self, both: bool) -> None:
-        Count.steps += 1
-        snapshot = self.leader.snapshot()
-        assert self.follower.snapshot() == snapshot
-        self.leader, self.follower = self.follower, PartitionState()
-        self.follower.restore(snapshot)
-        assert self.follower.snapshot() == snapshot
-        if both:
-            self.leader = PartitionState()
-            self.leader.restore(snapshot)
+        if how < 4:
+            snapshot = self.leader.snapshot()
+            assert self.follower.snapshot() == snapshot
+            self.leader, self.follower = self.follower, PartitionState()
+            self.follower.restore(snapshot)
+            assert self.follower.snapshot() == snapshot
+            if how < 2:
+                self.leader = PartitionState()
+                self.leader.restore(snapshot)
 
     # -- checks
 
@@ -411,6 +401,7 @@ class QueueMachine(RuleBasedStateMachine):
         room = min(limit, config.in_flight_max - len(group.leased()))
         expected = 0 if group.halted else max(0, min(room, sum(map(len, lanes))))
         assert len(offsets) == expected
+        ready = [self.model.messages[offset] for lane in lanes for offset in lane]
         for at, offset in enumerate(offsets):
             top = next(lane for lane in range(5) if lanes[lane])
             served = self.model.messages[offset].lane
@@ -419,8 +410,9 @@ class QueueMachine(RuleBasedStateMachine):
             late_ms = self.now_ms - config.lane_max_wait_ms
             lower = [o for lane in lanes[top + 1 :] for o in lane]
             if served != top:
-                stored = [max(self.model.messages[o].stored_ms, group.opened_ms) for o in lower]
-                assert shared and min(stored) - 1000 <= late_ms
+                known = self.model.log_start
+                stored = [m.stored_ms * (m.offset >= known) for m in ready if m.lane > top]
+                assert shared and max(min(stored) - 1000, group.opened_ms) <= late_ms
             elif shared:
                 assert all(group.pending[o].since_ms > late_ms for o in lower)
             lanes[served].pop(0)
@@ -435,12 +427,13 @@ class QueueMachine(RuleBasedStateMachine):
         assert list(queue.hidden) == hidden
         assert self.leader.log_start_offset == self.model.log_start
         assert queue.carried == self.model.carried
+        assert [queue.cancelled_count, queue.expired_count] == self.model.withdrawn
         for id_, model in self.model.groups.items():
             group = queue.groups[id_]
             assert group.floor == model.floor
             assert bool(group.halted) == bool(model.halted)
-            dead = [(o, d.died_ms, d.attempts, d.reason) for o, d in model.dead.items()]
-            told = [(o, d.died_ms, d.attempts, d.reason) for o, d in group.dead.items()]
+            dead = [(o, d.died_ms, d.attempts, d.reason, d.redrives) for o, d in model.dead.items()]
+            told = [(o, d.died_ms, d.attempts, d.reason, d.redrives) for o, d in group.dead.items()]
             assert told == dead
             assert all(list(group.dead[o].history) == d.history for o, d in model.dead.items())
             assert sum(group.dead_by_reason.values()) == len(dead)

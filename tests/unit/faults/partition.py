@@ -205,7 +205,12 @@ class Partition:
         return answered
 
     def _apply(
-        self, kind: EntryKind, body: bytes | list[bytes | memoryview], **more: int
+        self,
+        kind: EntryKind,
+        body: bytes | list[bytes | memoryview],
+        *,
+        base_offset: int = 0,
+        record_count: int = 0,
     ) -> list[ops.Result]:
         entry = make_entry(
             index=self.state.applied_index + 1,
@@ -213,7 +218,8 @@ class Partition:
             time_ms=self.now_ms,
             kind=kind,
             body=body,
-            **more,
+            base_offset=base_offset,
+            record_count=record_count,
         )
         self.entries.append(entry)
         return self.state.apply(entry) or []  # type: ignore[return-value]

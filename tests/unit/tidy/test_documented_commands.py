@@ -48,7 +48,7 @@ def test_every_command_in_the_documents_exists(document: Path, line: str) -> Non
             for option in command.params
             for name in (*option.opts, *option.secondary_opts)
         }
-        subcommands = getattr(command, "commands", None)
+        subcommands: Any = getattr(command, "commands", None)
         chosen = _take(words, known, subcommands is not None, f"{document.name}: {line}")
         if chosen is None:
             return

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
+
+import msgspec
 
 from delivery.ops import Granted, Result, SettledResult
 
@@ -10,17 +13,21 @@ REMEMBERED_MS = 10 * 60 * 1000
 """By log time: far longer than any node repeats a request."""
 REQUESTS_MAX = 16_384
 MESSAGES_MAX = 65_536
-"""Messages that all remembered results speak of: what bounds their memory."""
+"""Messages that all remembered results speak of: what bounds their memory, at ten bytes each."""
 
 Remembered = tuple[int, int, Result]
 """(request id, log time, result): one in a snapshot."""
 
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Result] = msgspec.msgpack.Decoder(Result)
+
 
 class Results:
-    """Of one partition, the newest; oldest first."""
+    """Of one partition, the newest; oldest first. Kept encoded: hardly any is asked for."""
 
     def __init__(self) -> None:
-        self._results: dict[int, tuple[int, Result]] = {}
+        self._results: dict[int, tuple[int, int, bytes]] = {}
+        """Request -> (log time, how many messages it speaks of, result)."""
         self._messages = 0
 
     def __len__(self) -> int:
@@ -29,28 +36,32 @@ class Results:
     def of(self, request: int) -> Result | None:
         """What a request resulted in, None where it is not known."""
         found = self._results.get(request)
-        return None if found is None else found[1]
+        return None if found is None else _decoder.decode(found[2])
 
     def remember(self, request: int, time_ms: int, result: Result) -> None:
         """Keep the first result of a request."""
         if not request or request in self._results:
             return
-        self._results[request] = (time_ms, result)
-        self._messages += _messages(result)
+        messages = _messages(result)
+        self._results[request] = (time_ms, messages, _encoder.encode(result))
+        self._messages += messages
         while len(self._results) > REQUESTS_MAX or self._messages > MESSAGES_MAX:
             self._drop_oldest()
 
     def forget(self, now_ms: int) -> None:
         """Let go of what is too old."""
         while self._results:
-            time_ms, _ = next(iter(self._results.values()))
+            time_ms, _, _ = next(iter(self._results.values()))
             if time_ms + REMEMBERED_MS >= now_ms:
                 return
             self._drop_oldest()
 
     def dump(self) -> list[Remembered]:
-        """For a snapshot."""
-        return [(request, *found) for request, found in self._results.items()]
+        """For a snapshot, which takes what is encoded as it is."""
+        return [
+            (request, time_ms, cast("Result", msgspec.Raw(encoded)))
+            for request, (time_ms, _, encoded) in self._results.items()
+        ]
 
     def load(self, results: Sequence[Remembered]) -> None:
         """Replace everything by what `dump` told."""
@@ -60,7 +71,7 @@ class Results:
 
     def _drop_oldest(self) -> None:
         request = next(iter(self._results))
-        self._messages -= _messages(self._results.pop(request)[1])
+        self._messages -= self._results.pop(request)[1]
 
 
 def _messages(result: Result) -> int:

@@ -90,6 +90,31 @@ def test_a_long_poll_at_any_node_is_answered_when_any_leader_stores_something(
     assert statistics.median(took_s) < 0.1, took_s
 
 
+def test_a_long_poll_outlives_the_leaders_it_waits_on(start: Start) -> None:
+    cluster = start()
+    create(cluster[0], "t", num_partitions=3)
+    receive(cluster[0])
+    dying = next(node for p in range(3) if (node := cluster.leader("t", p)) is not cluster[0])
+    found: list[dict[str, Any]] = []
+    poll = threading.Thread(target=lambda: found.extend(receive(cluster[0], wait="30s")))
+    poll.start()
+    time.sleep(0.3)  # it waits by now; if it doesn't, it has a leader less to ask
+
+    dying.kill()
+    for partition in range(3):
+        eventually(
+            "a leader that lives",
+            lambda p=partition: cluster.leader("t", p, ask=cluster[0]) is not dying,
+        )
+    began = time.monotonic()
+    publish(cluster[0], "t", [{"value": str(n), "partition": n} for n in range(3)])
+    poll.join()
+
+    assert found
+    assert {message["attempt"] for message in found} == {1}
+    assert time.monotonic() - began < 1
+
+
 def test_leases_keep_their_remaining_time_when_their_leader_is_killed(start: Start) -> None:
     cluster = start()
     create(cluster[0], "t")

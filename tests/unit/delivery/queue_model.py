@@ -170,7 +170,8 @@ class GroupModel:
             failed = self.failed.get(offset, Failed())
             reason = failed.history[-1][1] if failed.count else ""
             grants.append((offset, failed.count + 1, reason, self.redrives.get(offset, 0)))
-        self.turn = (self.turn + len(grants)) % self.config.lane_share
+        if grants:
+            self.turn = (self.turn + len(grants)) % self.config.lane_share
         return grants
 
     def lease(self, delivery: int, offset: int) -> Pending | None:
@@ -306,7 +307,8 @@ class GroupModel:
         first = max(start, self.queue.log_start)
         outlived = [o for o in self.pending if start <= o < first]
         self.pending, self.failed, self.heads = {}, {}, {}
-        self.redrives = {o: n for o, n in self.redrives.items() if o in self.dead}
+        known = {*self.dead, *outlived}
+        self.redrives = {o: n for o, n in self.redrives.items() if o in known}
         self.redriven_ms = {o: t for o, t in self.redriven_ms.items() if o in outlived}
         self.settled = set(self.dead)
         self.base, self.floor, self.opened_ms = start, first, self.queue.now_ms
@@ -464,7 +466,8 @@ class QueueModel:
         group = self.groups[id_] = GroupModel(config, base, self.now_ms, self)
         group.floor = first
         for message in self.stored():
-            if message.offset >= first:
+            outlived = message.offset >= base and message.late_until_ms > self.now_ms
+            if message.offset >= first or outlived:
                 group.offer(message)
         group.follow()
 

@@ -100,8 +100,10 @@ class Dispatcher(Generic[T]):
         self._waiting: dict[int, deque[_Waiting[T]]] = {}
         self._config: QueueConfig | None = None
         self._openings: dict[int, OpenGroup] = {}
+        self._opening: dict[int, int] = {}
+        """Groups that entries on their way open, and with which version."""
         self._in_flight: dict[str, int] = {}
-        """Entries on their way that hold deliveries, expiries, ticks, settings or openings."""
+        """What entries on their way hold of deliveries, expiries, ticks, settings and openings."""
         self._flying: list[_Waiting[T]] = []
         """Receives in entries on their way."""
         self.watched = False
@@ -212,12 +214,13 @@ class Dispatcher(Generic[T]):
         differs = config is not None and config != self._state.queue.config
         if config is not None and differs and not self._in_flight.get("settings"):
             self._add(proposal, Configure(config), "settings")
-        if self._openings and not self._in_flight.get("opening"):
-            for opening in self._openings.values():
-                group = self._state.queue.groups.get(opening.group)
-                if group is None or group.version < opening.version:
-                    self._add(proposal, opening, "opening")
-            self._openings = {}
+        for opening in self._openings.values():
+            group = self._state.queue.groups.get(opening.group)
+            applied = -1 if group is None else group.version
+            if max(applied, self._opening.get(opening.group, -1)) < opening.version:
+                self._add(proposal, opening, "opening")
+                self._opening[opening.group] = opening.version
+        self._openings = {}
 
     def _add_expired(self, proposal: Proposal[T], now_ms: int) -> None:
         if self._in_flight.get("expired"):
@@ -306,6 +309,8 @@ class Dispatcher(Generic[T]):
             kind = _KINDS.get(type(sent.op))
             if kind is not None and self._in_flight.get(kind):
                 self._in_flight[kind] -= 1
+            if isinstance(sent.op, OpenGroup):
+                self._opening.pop(sent.op.group, None)
 
     def _landed_receive(
         self, sent: _Sent[T], waiting: _Waiting[T], result: Result

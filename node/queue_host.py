@@ -243,8 +243,8 @@ class QueueHost:
             for ticket, answer in proposal.answers:
                 self._answer(ticket, answer)
             if proposal.sent:
-                proposed = self._propose(dispatcher, proposal)
-                if proposed and len(proposal.sent) >= OPS_MAX:
+                self._propose(dispatcher, proposal)
+                if len(proposal.sent) >= OPS_MAX:
                     self._schedule()
         for waiter, ref in self._opening.items():
             if self._is_open(ref):
@@ -253,7 +253,7 @@ class QueueHost:
         self._armed_for = self._due()
         self._set_timer(self._wake_s(dispatcher, now_ms, ready))
 
-    def _propose(self, dispatcher: Dispatcher[Ticket], proposal: Proposal[Ticket]) -> bool:
+    def _propose(self, dispatcher: Dispatcher[Ticket], proposal: Proposal[Ticket]) -> None:
         def done(outcome: Outcome, result: object, _index: Index) -> None:
             self._ended(dispatcher, proposal, outcome, result)
 
@@ -266,8 +266,6 @@ class QueueHost:
                 refusal = ServerError(f"the entry was refused: {error}", outcome="none")
             for ticket in dispatcher.failed(proposal):
                 _fail(ticket, refusal)
-            return False
-        return True
 
     def _ended(
         self,
@@ -286,6 +284,9 @@ class QueueHost:
                 _fail(ticket, OutcomeUnknown() if unknown else NotLeader(self._group.leader))
         if dispatcher is self._dispatcher:
             self._schedule()
+        else:  # a receive that got nothing does not wait for a leadership that is over
+            for ticket in dispatcher.tickets():
+                _fail(ticket, NotLeader(self._group.leader))
 
     def _answer(self, ticket: Ticket, answer: Result | GoQueueError) -> None:
         group = self._receiving.pop(ticket, None)

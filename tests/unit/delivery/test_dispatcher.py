@@ -20,7 +20,9 @@ from delivery.dispatcher import (
 from delivery.ops import (
     ACK,
     NACK,
+    Committed,
     Configure,
+    CountResult,
     Delivered,
     DropGroup,
     Expired,
@@ -275,6 +277,21 @@ def test_a_group_is_opened_in_the_same_entry_as_what_asked_for_it(office: Office
     assert office.offsets("a") == [1]
     office.dispatcher.open_group(2, "h", 1, GroupConfig(), 0)
     assert office.run() == 0
+
+
+def test_a_group_is_open_for_its_first_operation_while_another_one_is_opened(
+    office: Office,
+) -> None:
+    for id_ in (2, 3):
+        office.dispatcher.open_group(id_, f"g{id_}", 1, GroupConfig(), 0)
+        office.dispatcher.submit(Committed(id_, 0), f"commit {id_}")
+        office.collect()
+    office.dispatcher.open_group(3, "g3", 1, GroupConfig(), 0)
+    assert office.collect() is None
+
+    office.run()
+
+    assert office.told == {"commit 2": CountResult(0), "commit 3": CountResult(0)}
 
 
 def test_a_group_that_is_dropped_while_it_is_opened_is_gone(office: Office) -> None:

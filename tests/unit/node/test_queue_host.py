@@ -10,7 +10,16 @@ import pytest
 
 from delivery.config import GroupConfig, QueueConfig
 from delivery.dispatcher import Want
-from delivery.ops import ACK, Delivered, Granted, Settled, SettledResult, Tick, decode_ops
+from delivery.ops import (
+    ACK,
+    Committed,
+    Delivered,
+    Granted,
+    Settled,
+    SettledResult,
+    Tick,
+    decode_ops,
+)
 from delivery.partition import PartitionState
 from delivery.records import AppendBatch, encode_records
 from goqueue.wire.batch import Record, RecordBatch, encode_batch
@@ -202,6 +211,23 @@ async def test_what_waits_when_leadership_is_lost_has_not_happened(scene: Scene)
         await flying
     with pytest.raises(NotLeader):
         await scene.receive()
+
+
+async def test_a_receive_whose_entry_gave_nothing_after_leadership_was_lost_is_refused(
+    scene: Scene,
+) -> None:
+    scene.group.publish(Record(b"x"))
+    scene.group.holds = True
+    scene.host.put(Committed(G.id, 1))  # in the same entry: nothing is left to be delivered
+    taken = scene.receive()
+    await turns()
+    scene.host.close("other")
+
+    scene.group.finish()
+
+    async with asyncio.timeout(1):
+        with pytest.raises(NotLeader):
+            await taken
 
 
 async def test_without_a_majority_in_reach_nothing_is_taken_on(scene: Scene) -> None:

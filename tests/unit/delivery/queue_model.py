@@ -123,7 +123,7 @@ class GroupModel:
             del self.heads[key]
             if behind:
                 self.heads[key] = min(behind)
-                self.make_ready(min(behind), self.queue.messages[min(behind)].stored_ms)
+                self.make_ready(min(behind), self.queue.now_ms)
             elif key in self.poisoned:
                 self.poisoned.discard(key)
                 self.parked.discard(key)

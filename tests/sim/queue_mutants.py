@@ -27,8 +27,6 @@ from delivery.ops import (
 )
 from delivery.partition import PartitionState
 from delivery.queue import QueueState
-from delivery.repeats import Repeats, find_repeats
-from goqueue.wire.batch import RecordBatch
 from goqueue.wire.types import Offset
 from log.entry import Entry
 from tests.sim.queue_requests import Ask
@@ -335,10 +333,10 @@ class KeyGoesOn(Altered):
 class _TakesAnyVersion(QueueState):
     """A group's settings are those that were put last, though they be older."""
 
-    def _open(self, op: OpenGroup, index: int, time_ms: int) -> Result:
-        group = self.groups.get(op.group)
+    def _apply(self, op: Any, index: int, time_ms: int) -> Result:
+        group = self.groups.get(op.group) if isinstance(op, OpenGroup) else None
         if group is None:
-            return super()._open(op, index, time_ms)
+            return super()._apply(op, index, time_ms)
         group.configure(op.version, op.config)
         return None
 
@@ -360,21 +358,26 @@ class IdsForgottenAtFailover(Appender):
     """A new leader knows the message ids of its own time only."""
 
     def __init__(self, state: PartitionState, **options: Any) -> None:
-        super().__init__(state, **options)
+        super().__init__(state, **options | {"verify": self._is_mine})
         self._led_from = state.next_offset
 
-    def _judge_ids(self, batch: RecordBatch) -> Repeats:
-        return find_repeats(batch.message_ids(), self._state.message_ids, self._flights, self._mine)
-
-    def _mine(self, offset: Offset, _message_id: str) -> bool:
+    def _is_mine(self, offset: Offset, _message_id: str) -> bool:
         return offset >= self._led_from
+
+
+class _KnowsNoIds(Flights):
+    """What is in flight is not known by its ids."""
+
+    def board_ids(self, *_boarded: object) -> None:
+        return None
 
 
 class IdsInFlightIgnored(Appender):
     """Message ids are known once they are stored."""
 
-    def _judge_ids(self, batch: RecordBatch) -> Repeats:
-        return find_repeats(batch.message_ids(), self._state.message_ids, Flights(), self._verify)
+    def __init__(self, state: PartitionState, **options: Any) -> None:
+        super().__init__(state, **options)
+        self._flights = _KnowsNoIds()
 
 
 class IdsNotInSnapshot(PartitionState):

@@ -37,7 +37,7 @@ CALM_MS = 3000
 """So long after the last fault, a delayed message is delivered in time."""
 SOON_MS = 10_000
 """What is due within this time is waited for in the end; other delays outlive the run."""
-LEARNED_S = 1.5
+LEARNED_S = 5.0
 """Nodes learn within this time that a group's settings have changed."""
 
 
@@ -76,7 +76,7 @@ class QueueWork:
         self._begins = 0
         self._late_told = 0
         self._quiet_ms = 0
-        self._changes_at = self.rng.uniform(1.0, 6.0)
+        self._changes_at = self.rng.uniform(0.5, 4.0)
         self._learned = {
             node: self._changes_at + self.rng.uniform(0.0, LEARNED_S) for node in world.nodes
         }

@@ -157,6 +157,15 @@ class MessageReader:
             found.append(row)
         return found
 
+    def carried_id(self, offset: Offset) -> str | None:
+        """The message id of one that outlived the log before it, None for any other. Raises
+        LogError or GoQueueError where it can't be read."""
+        index = self._carried().get(offset)
+        if index is None:
+            return None
+        row = self._cache.carried(self._group, index, self._carried_rows).get(offset)
+        return None if row is None else row.message_id
+
     def _rows_of(self, index: int) -> Mapping[Offset, MessageRow]:
         try:
             return self._cache.carried(self._group, index, self._carried_rows)

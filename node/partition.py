@@ -329,7 +329,7 @@ class PartitionHost:
         return Appender(
             self.state,
             max_message_bytes=self.config.max_message_bytes,
-            verify=StoredIds(self.reader.entry_at).verify,
+            verify=StoredIds(self.reader.entry_at, self.messages.carried_id).verify,
         )
 
     def _bounds(self) -> Bounds:

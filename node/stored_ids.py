@@ -13,10 +13,18 @@ from node.partition_reader import stored_batches
 
 
 class StoredIds:
-    """Of one replica. Neighbours share a batch, of which the last one is kept. Loop thread only."""
+    """Of one replica. Neighbours share a batch, of which the last one is kept. Loop thread only.
 
-    def __init__(self, entry_at: Callable[[Offset], Entry | None]) -> None:
+    `carried_id` tells the id of a message that is stored though the log before it has gone.
+    """
+
+    def __init__(
+        self,
+        entry_at: Callable[[Offset], Entry | None],
+        carried_id: Callable[[Offset], str | None],
+    ) -> None:
         self._entry_at = entry_at
+        self._carried_id = carried_id
         self._base = Offset(0)
         self._ids: list[str | None] = []
 
@@ -41,6 +49,7 @@ class StoredIds:
         entry = self._entry_at(offset)
         self._ids = []
         if entry is None:
+            self._base, self._ids = offset, [self._carried_id(offset)]
             return
         for base, count, stored in stored_batches(entry):
             if base <= offset < base + count:

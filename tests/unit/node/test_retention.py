@@ -72,6 +72,17 @@ async def test_a_delayed_message_outlives_retention_and_comes_whole_and_in_time(
     ]
 
 
+async def test_a_message_that_outlived_the_log_is_not_stored_again_under_its_id(
+    node: NodeAssembly,
+) -> None:
+    later = Record(b"later", message_id="id", deliver_at_ms=60_000)
+    await publish(node, "gone", later, "gone too")
+    await trimmed(node, 3)
+
+    assert await publish(node, later) == 1
+    assert led(node).end_offset == 3
+
+
 async def test_dead_letters_outlive_retention_many_times_over_and_a_restart() -> None:
     disk = MemoryDisk()
     async with running(disk, config(**CHECKS)) as node:

@@ -34,8 +34,12 @@ class Log:
         return ENTRY if 10 <= offset < 15 else None
 
 
+def nowhere(_offset: Offset) -> str | None:
+    return None
+
+
 def test_an_id_is_that_of_the_message_at_the_offset() -> None:
-    stored = StoredIds(Log().entry_at)
+    stored = StoredIds(Log().entry_at, nowhere)
 
     found = {name: [o for o in range(8, 17) if stored.verify(Offset(o), name)] for name in "abcde"}
 
@@ -44,7 +48,7 @@ def test_an_id_is_that_of_the_message_at_the_offset() -> None:
 
 def test_neighbours_are_read_once() -> None:
     log = Log()
-    stored = StoredIds(log.entry_at)
+    stored = StoredIds(log.entry_at, nowhere)
 
     assert all(stored.verify(Offset(o), name) for o, name in ((10, "a"), (12, "b"), (10, "a")))
 
@@ -53,10 +57,22 @@ def test_neighbours_are_read_once() -> None:
 
 def test_what_cannot_be_read_is_neither_the_id_nor_another() -> None:
     log = Log()
-    stored = StoredIds(log.entry_at)
+    stored = StoredIds(log.entry_at, nowhere)
     log.damaged = True
 
     with pytest.raises(Unavailable) as refused:
         stored.verify(Offset(10), "a")
 
     assert (refused.value.outcome, refused.value.retriable) == ("none", True)
+
+
+def test_a_message_that_outlived_the_log_has_its_id() -> None:
+    stored = StoredIds(Log().entry_at, {3: "old", 4: None}.get)
+
+    assert [stored.verify(Offset(o), "old") for o in (2, 3, 4, 10, 3)] == [
+        False,
+        True,
+        False,
+        False,
+        True,
+    ]

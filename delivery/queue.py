@@ -253,9 +253,11 @@ class QueueState:
         base = bounded(op.offset, 0, self.next_offset)
         if base <= self.log_start_offset:
             base = 0
-        self.groups[op.group] = GroupState(
+        opened = self.groups[op.group] = GroupState(
             op.group, op.name, op.version, sound_group(op.config), base, time_ms, self
         )
+        for offset in (self.late & span(0, self.log_start_offset)) - self.withdrawn:
+            opened.release_due(offset, time_ms)
         return None
 
     def _drop(self, op: DropGroup, _index: int, _time_ms: int) -> Result:

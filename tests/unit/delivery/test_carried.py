@@ -181,6 +181,29 @@ def test_a_group_that_begins_at_the_logs_start_gets_what_is_still_delayed(desk: 
     assert desk.offsets(group=2) == [0]
 
 
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_group_that_begins_at_the_logs_start_gets_what_came_late_and_outlived_the_log(
+    others: int,
+) -> None:
+    desk = Desk()
+    for id_ in range(2, 2 + others):
+        desk.open(id_)
+    desk.publish(
+        6,
+        deliver_at_ms=[60_000, 60_000, 60_000] + [None] * 3,
+        expires_at_ms=[None, 70_000] + [None] * 4,
+    )
+    desk.retain(5)
+    desk.wait(120_000)
+
+    desk.open(1)
+    desk.open(9, offset=6)
+    desk.restart()
+
+    assert desk.offsets() == [0, 2, 5]
+    assert desk.offsets(group=9) == []
+
+
 def test_seeking_below_the_log_begins_at_its_start_and_keeps_what_outlived_it(desk: Desk) -> None:
     desk.publish(6, deliver_at_ms=[60_000] + [None] * 5)
     desk.settle(2, [(desk.receive(2).delivery, [1])], reason="bad")

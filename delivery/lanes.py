@@ -7,7 +7,7 @@ Across lanes it is strict, with a bound on waiting: when a lower lane's head has
 longer than `max_wait_ms`, one delivery in `share` goes to the head that has waited longest. So
 with a group that takes `r` messages a second of the partition, a message that has `B` older
 messages ready in its own and the other lower lanes waits at most
-`max_wait + share * (B + 1) / r`.
+`max_wait + share * (B + 1) / r`; one of those that comes again counts again.
 """
 
 from __future__ import annotations

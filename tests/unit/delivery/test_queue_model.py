@@ -54,7 +54,7 @@ from log.entry import EntryKind, make_entry
 from tests.unit.delivery.entries import START_MS
 from tests.unit.delivery.queue_model import LATE_RESULT_MS, GroupModel, Message, QueueModel
 
-EXAMPLES, STEPS = 1060, 100
+EXAMPLES, STEPS = 1120, 100
 STEPS_LEAST = 100_000
 KEYS = [b"a", b"b", None, b""]
 TIMES_MS = [0, 0, 1, 10, 100, 400, 1500, 30_000, 400_000]

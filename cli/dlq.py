@@ -12,7 +12,9 @@ from cli.errors import EXIT_USAGE, CliError
 from cli.options import command, confirm, pairs
 from cli.output import Column, Row, count_text
 from cli.session import Json, Session
+from goqueue.errors import BadRequest
 from goqueue.http import join
+from goqueue.wire.ids import MessageId
 
 PAGE_MESSAGES_MAX = 100
 
@@ -289,6 +291,11 @@ def _filter(
     """The filter as it travels. Raises `CliError`."""
     if reason == "":
         raise CliError("--reason is empty", exit_code=EXIT_USAGE)
+    try:
+        for id in ids or []:
+            MessageId.parse(id)
+    except BadRequest as error:
+        raise CliError(f"--id: {error.message}", exit_code=EXIT_USAGE) from None
     chosen = {
         "reason": reason,
         "key": key,

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from cli.errors import EXIT_USAGE, CliError
-from cli.options import command, confirm, pairs
+from cli.options import command, confirm, pairs, span
 from cli.output import Column, Row
 from cli.session import Json, Session
 from goqueue.http import join
@@ -56,6 +56,8 @@ async def create(
     """Create a schedule, or replace the one of this name."""
     if (cron is None) == (every is None):
         raise CliError("give either --cron or --every", exit_code=EXIT_USAGE)
+    if every is not None and span("--every", every) == "0ms":
+        raise CliError("--every: at least 1s", exit_code=EXIT_USAGE)
     body = {
         "name": name,
         "topic": topic,

@@ -194,7 +194,7 @@ async def alter(
     )
     if not changes:
         raise CliError("nothing to change was named", hint="see --help", exit_code=EXIT_USAGE)
-    text = ", ".join(f"{key}={cell_text(value)}" for key, value in changes.items())
+    text = ", ".join(f"{key}={_shown(value)}" for key, value in changes.items())
     async with session:
         if dry_run:
             await session.get(join("topics", name))
@@ -292,6 +292,12 @@ def _retention(config: Json) -> str:
 
 def _given(**values: object) -> Json:
     return {key: value for key, value in values.items() if value is not None}
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str) and value.removesuffix("ms").isdigit():
+        return duration_text(int(value.removesuffix("ms")))
+    return cell_text(value)
 
 
 def _span(option: str, text: str | None) -> str | None:

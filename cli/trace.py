@@ -80,7 +80,7 @@ def latency_text(events: list[Json]) -> str:
     for name, meaning in (
         ("ACKNOWLEDGED", "final ack"),
         ("REJECTED", "rejection"),
-        ("DEAD", "dead letter"),
+        ("DEAD_LETTERED", "dead letter"),
         ("REPLICATED", "replicated"),
     ):
         known = told.get(name, {}).get("attributes", {}).get("time")

@@ -123,6 +123,8 @@ def group_settings(
     if problems:
         raise BadConfig(problems)
     changed = dataclasses.replace(base or GroupSettings(), **changes)  # type: ignore[arg-type]
+    if base is not None and changed.ordering != base.ordering:
+        raise BadConfig([f"ordering: stays {base.ordering} for as long as the group exists"])
     if changed.ordering != "key" and changed.on_poison == "park":
         raise BadConfig(["on_poison: park needs ordering: key, because it parks keys"])
     return changed

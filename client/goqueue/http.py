@@ -213,7 +213,10 @@ def parse_servers(servers: str | Sequence[str]) -> list[str]:
 
 
 def join(*parts: object) -> str:
-    """`/v1/topics/a%20b`: the parts behind the API's prefix, each quoted."""
+    """`/v1/topics/a%20b`: the parts behind the API's prefix, each quoted. Raises BadRequest where
+    one is empty, because it would name another resource."""
+    if "" in parts:
+        raise BadRequest("a name is empty")
     return "/v1" + "".join("/" + quote(str(part), safe="") for part in parts)
 
 

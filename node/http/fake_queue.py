@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 import msgspec
 
-from coordinator.groups import group_settings
+from coordinator.groups import GroupSettings, group_settings
 from delivery.config import GroupConfig, QueueConfig
 from goqueue.wire.errors import (
     BadRequest,
@@ -70,8 +70,8 @@ class FakeQueue(FakeDelays):
 
     async def put_group(self, name: str, settings: Mapping[str, object]) -> GroupView:
         named = self._groups.get(name)
-        before = {} if named is None else msgspec.structs.asdict(named.config)
-        config = GroupConfig(**asdict(group_settings({**before, **settings})))
+        before = None if named is None else GroupSettings(**msgspec.structs.asdict(named.config))
+        config = GroupConfig(**asdict(group_settings(settings, before)))
         if named is None:
             self._group_ids += 1
             named = self._groups[name] = _Named(self._group_ids, config, self._clock_ms())

@@ -191,7 +191,7 @@ class ProducerFenced(GoQueueError):
 class ReceiptExpired(Conflict):
     """The lease ended before the settle: the message was, or will be, delivered again."""
 
-    code, text = "receipt_expired", "the visibility timeout is over: the message is redelivered"
+    code, text = "receipt_expired", "this delivery is over: the message comes, or came, again"
 
 
 class AlreadyDue(Conflict):

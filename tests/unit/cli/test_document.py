@@ -32,14 +32,14 @@ def test_the_examples_work_in_their_order(shell: Shell) -> None:
     for words in examples():
         if "RECEIPT" in words:
             if not held:
-                taken = shell.ok("consume", "jobs", "-g", "billing", "--no-ack", "-n", "1")
+                taken = shell.ok("consume", "invoices", "-g", "accounting", "--no-ack", "-n", "1")
                 held = json.loads(taken)["receipt"]
             words = [held if word == "RECEIPT" else word for word in words]
         if "DELAYED" in words:
-            first = json.loads(shell.ok("delayed", "list", "jobs").splitlines()[0])
+            first = json.loads(shell.ok("delayed", "list", "invoices").splitlines()[0])
             words = [first["id"] if word == "DELAYED" else word for word in words]
         if "JOB" in words:
-            job = json.loads(shell.ok("dlq", "jobs", "-g", "billing").splitlines()[0])["job"]
+            job = json.loads(shell.ok("dlq", "jobs", "-g", "accounting").splitlines()[0])["job"]
             words = [str(job) if word == "JOB" else word for word in words]
         out = shell.ok(*words, "-o", "table")
         if words[0] == "consume" and "--no-ack" in words:

@@ -275,3 +275,13 @@ def test_a_latency_says_how_well_it_is_known(attributes: dict[str, str], text: s
 def test_a_trace_of_nothing_is_not_found_and_of_nonsense_a_usage_error(topic: Shell) -> None:
     assert topic.run("trace", "t:0:99").exit_code == 3
     assert topic.run("trace", "msg-abc123").exit_code == 2
+
+
+def test_the_latency_of_a_dead_message_ends_with_its_death() -> None:
+    names = ("PUBLISHED", "REPLICATED", "DEAD_LETTERED")
+    events = [
+        {"event_type": name, "timestamp": f"2025-01-15T10:30:0{n}.000Z", "attributes": {}}
+        for n, name in enumerate(names)
+    ]
+
+    assert latency_text(events) == "2.000s (publish to dead letter)"

@@ -296,3 +296,30 @@ def test_a_lost_answer_costs_a_visibility_timeout_and_says_so(queue: Shell) -> N
     assert result.exit_code == 4
     assert result.stderr.startswith("Error: the outcome is not known (outcome_unknown)\n")
     assert "comes again after its visibility timeout" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("schedule", "create", "s", "t", "-m", "x", "--every", "0s"), "at least 1s"),
+        (("schedule", "create", "s", "t", "-m", "x", "--every", "10"), "'10' is not a duration"),
+        (("dlq", "list", "t", "-g", "g", "--id", "t"), "bad message id 't'"),
+    ],
+)
+def test_what_a_server_could_only_misunderstand_is_refused_here(
+    queue: Shell, words: tuple[str, ...], told: str
+) -> None:
+    result = queue.run(*words)
+
+    assert result.exit_code == 2
+    assert told in result.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [("group", "create", ""), ("produce", "", "-m", "x"), ("consume", "t", "-g", "")]
+)
+def test_an_empty_name_is_refused_as_such(queue: Shell, words: tuple[str, ...]) -> None:
+    result = queue.run(*words)
+
+    assert result.exit_code == 1
+    assert "a name is empty" in result.stderr

@@ -127,6 +127,9 @@ def test_alter_changes_what_is_named_and_dry_run_nothing(shell: Shell) -> None:
     assert told == "✓ Altered topic orders: retention_hours=48\n"
     assert json.loads(shell.ok("topic", "describe", "orders"))["retention_hours"] == 48
 
+    told = shell.ok("topic", "alter", "orders", "--delay-max", "30d", "-o", "table")
+    assert told == "✓ Altered topic orders: delay_max=720h\n"
+
 
 def test_alter_with_nothing_named_is_a_usage_error(shell: Shell) -> None:
     shell.ok("topic", "create", "orders")

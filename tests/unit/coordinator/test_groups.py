@@ -37,11 +37,11 @@ def test_a_change_keeps_the_id_and_what_it_does_not_name() -> None:
     cluster.do(PutGroup("pay", {"max_attempts": 7}))
     before = cluster.state.groups["pay"]
 
-    result = cluster.do(PutGroup("pay", {"ordering": "key"}, {"max_attempts": 1}))
+    result = cluster.do(PutGroup("pay", {"halt_percent": 50}, {"max_attempts": 1}))
 
     after = cluster.state.groups["pay"]
     assert result == GroupResult("pay", before.id, cluster.index)
-    assert (after.settings.max_attempts, after.settings.ordering) == (7, "key")
+    assert (after.settings.max_attempts, after.settings.halt_percent) == (7, 50)
     assert after.created_ms == before.created_ms
 
 
@@ -125,6 +125,17 @@ def test_only_groups_in_key_order_can_park() -> None:
     with pytest.raises(BadConfig, match="on_poison"):
         group_settings({"on_poison": "park"})
     assert group_settings({"on_poison": "park", "ordering": "key"}).on_poison == "park"
+
+
+def test_a_group_keeps_the_ordering_that_it_was_made_with() -> None:
+    cluster = Cluster()
+    cluster.do(PutGroup("pay", {"ordering": "key"}))
+
+    error = cluster.refuses(PutGroup("pay", {"ordering": "none"}), BadConfig)
+    cluster.do(PutGroup("pay", {"ordering": "key", "max_attempts": 7}))
+
+    assert error.data["problems"] == ["ordering: stays key for as long as the group exists"]
+    assert cluster.state.groups["pay"].settings.max_attempts == 7
 
 
 def test_groups_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

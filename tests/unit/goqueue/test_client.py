@@ -73,6 +73,11 @@ async def test_a_strange_topic_name_is_quoted_into_one_path_segment(
     assert join("topics", "a/b") == "/v1/topics/a%2Fb"
 
 
+async def test_an_empty_name_names_no_other_resource(client: AsyncClient) -> None:
+    with pytest.raises(BadRequest, match="empty"):
+        await client.topic("")
+
+
 async def test_cluster_and_health_are_answered(client: AsyncClient) -> None:
     assert (await client.cluster()).nodes_alive == 2
     assert await client.health() == {"status": "ok"}

@@ -58,7 +58,7 @@ def state(node: NodeAssembly) -> ClusterState:
 
 async def test_a_group_is_made_changed_listed_and_deleted(node: NodeAssembly) -> None:
     made = await node.broker.put_group("pay", {"max_attempts": 5})
-    changed = await node.broker.put_group("pay", {"ordering": "key"})
+    changed = await node.broker.put_group("pay", {"halt_percent": 50})
 
     assert (changed.id, changed.settings["max_attempts"]) == (made.id, 5)
     assert [view.name for view in await node.broker.list_groups()] == ["pay"]

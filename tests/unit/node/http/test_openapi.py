@@ -33,7 +33,7 @@ BODIES = {
     "rejectMessage": {"receipt_handle": RECEIPT},
     "extendVisibility": {"receipt_handle": RECEIPT, "timeout": "60s"},
     "putGroup": {"visibility_timeout": "60s"},
-    "changeGroup": {"max_attempts": 5, "ordering": "key"},
+    "changeGroup": {"max_attempts": 5, "halt_percent": 50},
     "receive": {"topic": "orders"},
     "peek": {"topic": "orders"},
     "settle": {"settles": [{"receipt": RECEIPT, "action": "nack"}, {"receipt": "?"}]},
@@ -83,6 +83,7 @@ async def test_operation_ids_are_unique_and_references_resolve():
 
 async def test_every_answer_fits_its_schema(client, broker, orders):
     await client.post("/producers/init", {})
+    await client("PUT", "/groups/workers", {"ordering": "key"})
     delayed = encode_columns([b"v"], [b"k"], deliver_at_ms=[NOW_MS + 60_000])
     await broker.append("orders", 0, delayed, deadline_s=1)
     for route in sorted(ROUTES, key=deletes_at_the_end_from_inside_out):

@@ -114,11 +114,13 @@ class Committed(_Op, array_like=True, frozen=True, tag=8):
 class Sought(_Op, array_like=True, frozen=True, tag=9):
     """The group begins anew at the offset: what it has settled at and above it comes again.
 
-    Leases end, attempts are forgotten; dead letters stay.
+    Leases end, attempts are forgotten; dead letters stay. A request id that is known changes
+    nothing: what was settled since the first time stays so.
     """
 
     group: int
     offset: int
+    request: int = 0
 
 
 class Cancelled(_Op, array_like=True, frozen=True, tag=10):

@@ -223,7 +223,7 @@ class QueueState:
     # -- private
 
     def _apply(self, op: Op, index: int, time_ms: int) -> Result:
-        request = op.request if isinstance(op, Delivered | Settled) else 0
+        request = op.request if isinstance(op, Delivered | Settled | Sought) else 0
         if request:
             known = self.results.of(request)
             if known is not None:

@@ -12,7 +12,8 @@ from typing import Protocol
 
 from coordinator.state import Topic
 from delivery.ops import Committed, CountResult, Op, Parked, Resumed, Sought, Unparked
-from goqueue.wire.errors import BadRequest, GoQueueError, UnknownPartition
+from delivery.ops import UnknownGroup as NotOpen
+from goqueue.wire.errors import BadRequest, GoQueueError, UnknownGroup, UnknownPartition
 from goqueue.wire.types import GroupId, Offset
 from node.http.queue_broker import (
     DeadFilter,
@@ -192,7 +193,7 @@ class QueueBrokerNode(ABC):
             at = offset
             if time_ms is not None:
                 at = await self.offset_at(topic, number, time_ms)
-            ops[number] = Sought(ref.id, _absolute(at))
+            ops[number] = Sought(ref.id, _absolute(at), self._queue.rng.getrandbits(63) or 1)
         return await self._change(found, ref, ops)
 
     async def resume(self, group: str, topic: str | None) -> int:
@@ -340,6 +341,8 @@ class QueueBrokerNode(ABC):
                 for number, op in ops.items()
             )
         )
+        if any(isinstance(answer.results[0], NotOpen) for answer in answers):
+            raise UnknownGroup(ref.name)  # deleted, or made anew under its name
         return {number: answer.floor for number, answer in zip(ops, answers, strict=True)}
 
 

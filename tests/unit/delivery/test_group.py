@@ -19,6 +19,7 @@ from delivery.ops import (
     OpenGroup,
     Purged,
     Resumed,
+    Sought,
     UnknownGroup,
 )
 from tests.unit.delivery.desk import Desk, all_of
@@ -383,3 +384,18 @@ def test_waits_are_counted_from_when_a_message_could_be_delivered(desk: Desk) ->
     desk.receive(2)
 
     assert desk.group().tally.wait_ms_max[2] == 6_000
+
+
+def test_a_seek_that_comes_twice_takes_back_nothing_that_was_settled_in_between(
+    desk: Desk,
+) -> None:
+    desk.publish(2)
+    again = Sought(1, 0, request=5)
+    desk.do(again)
+    desk.ack(desk.receive())
+
+    desk.do(again)
+
+    assert desk.offsets() == []
+    desk.do(Sought(1, 0, request=6))
+    assert desk.offsets() == [0, 1]

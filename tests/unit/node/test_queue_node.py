@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import pytest
 
+from coordinator.groups import Group
 from goqueue.wire.batch import Record, encode_batch
 from goqueue.wire.errors import (
     AlreadyDue,
@@ -401,6 +402,22 @@ async def test_a_deleted_group_leaves_nothing_in_partitions_and_a_new_one_begins
 
     assert [type(end) for end in await settle(node, old)] == [NotFound]
     assert [m.attempt for m in await receive(node)] == [1]
+
+
+async def test_offsets_of_a_group_that_was_made_anew_are_not_said_to_be_committed(
+    node: NodeAssembly, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await publish(node, "a")
+    old = await node.broker._queue.groups.ensure_group("g")
+    await node.broker.delete_group("g")
+    await receive(node)
+
+    async def stale(_name: str) -> Group:
+        return old
+
+    monkeypatch.setattr(node.broker._queue.groups, "ensure_group", stale)
+    with pytest.raises(UnknownGroup):
+        await node.broker.commit("g", "t", {0: 1})
 
 
 async def test_changed_settings_reach_partitions_without_a_receive(node: NodeAssembly) -> None:

@@ -239,21 +239,25 @@ class QueueHost:
             return
         now_ms = self._group.log_time_ms()
         proposal = dispatcher.collect(now_ms)
+        refused = False
         if proposal is not None:
             for ticket, answer in proposal.answers:
                 self._answer(ticket, answer)
             if proposal.sent:
-                self._propose(dispatcher, proposal)
-                if len(proposal.sent) >= OPS_MAX:
+                refused = not self._propose(dispatcher, proposal)
+                if not refused and len(proposal.sent) >= OPS_MAX:
                     self._schedule()
         for waiter, ref in self._opening.items():
             if self._is_open(ref):
                 _tell(waiter)
         ready = self._tell_waiters(now_ms)
         self._armed_for = self._due()
-        self._set_timer(self._wake_s(dispatcher, now_ms, ready))
+        self._set_timer(self._wake_s(dispatcher, now_ms, ready or refused))
 
-    def _propose(self, dispatcher: Dispatcher[Ticket], proposal: Proposal[Ticket]) -> None:
+    def _propose(self, dispatcher: Dispatcher[Ticket], proposal: Proposal[Ticket]) -> bool:
+        """Whether the entry is on its way. What is left after a refusal is proposed again later: a
+        leader that hands over refuses too, and leads on where that fails."""
+
         def done(outcome: Outcome, result: object, _index: Index) -> None:
             self._ended(dispatcher, proposal, outcome, result)
 
@@ -266,6 +270,8 @@ class QueueHost:
                 refusal = ServerError(f"the entry was refused: {error}", outcome="none")
             for ticket in dispatcher.failed(proposal):
                 _fail(ticket, refusal)
+            return False
+        return True
 
     def _ended(
         self,

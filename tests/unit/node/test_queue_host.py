@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from delivery.config import GroupConfig, QueueConfig
-from delivery.dispatcher import Want
+from delivery.dispatcher import OPS_MAX, Want
 from delivery.ops import (
     ACK,
     Committed,
@@ -333,6 +333,25 @@ async def test_opening_a_group_is_tried_again_where_the_entry_was_refused() -> N
 
     async with asyncio.timeout(5):
         await opening
+
+
+async def test_what_an_entry_that_was_refused_left_over_goes_out_later() -> None:
+    scene = Scene()
+    await turns()
+    scene.host._config = lambda: QueueConfig(ttl_ms=5)
+    propose = scene.group.propose
+    scene.group.propose = cast(Any, _refuse)
+    scene.host.configure()
+    many = asyncio.ensure_future(scene.host.submit([Tick()] * (OPS_MAX + 1)))
+    await turns()
+    scene.group.propose = propose  # type: ignore[method-assign]
+
+    async with asyncio.timeout(5):
+        with pytest.raises(NotLeader):
+            await many
+        while scene.state.queue.config.ttl_ms != 5:
+            await turns()
+    assert scene.group.ops().count(Tick()) >= 1
 
 
 def _refuse(*_: object, **__: object) -> Index:

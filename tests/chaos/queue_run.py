@@ -48,7 +48,7 @@ async def run(options: argparse.Namespace, folder: Path) -> int:
         nemesis = Nemesis(cluster, http, TOPIC, kills, rng, down_s=DOWN_S, between_s=(0.0, 0.0))
         try:
             await cluster.start()
-            await _make(http, cluster, history)
+            await make(http, cluster, history)
             await nemesis.wait_until_healthy()
             shared = (cluster, http, history, rng)
             producers = [Producer(n, TOPIC, PARTITIONS, *shared) for n in range(PRODUCERS)]
@@ -56,14 +56,14 @@ async def run(options: argparse.Namespace, folder: Path) -> int:
                 Consumer(n, group, TOPIC, *shared) for group in GROUPS for n in range(MEMBERS)
             ]
             struck = await _load(options, nemesis, history, producers, consumers)
-            await _collect_dead(http, cluster, history)
+            await collect_dead(http, cluster, history)
         finally:
             await http.close()
             await cluster.stop()
         return _conclude(history, struck, [*producers, *consumers])
 
 
-async def _make(http: Http, cluster: Cluster, history: QueueHistory) -> None:
+async def make(http: Http, cluster: Cluster, history: QueueHistory) -> None:
     """The topic and its groups."""
     replicas = len(cluster.nodes)
     topic = {"name": TOPIC, "num_partitions": PARTITIONS, "replication_factor": replicas}
@@ -124,7 +124,7 @@ async def _load(
                 producer.stop()
             for consumer in consumers:
                 consumer.is_calm = True
-            await _drain(nemesis.http, nemesis.cluster)
+            await drain(nemesis.http, nemesis.cluster)
         except ClusterError as error:
             failure = error
         for worker in (*producers, *consumers):
@@ -139,7 +139,7 @@ def _progress(history: QueueHistory) -> str:
     return f"{counts['published']} published, {counts['received']} received"
 
 
-async def _drain(http: Http, cluster: Cluster) -> None:
+async def drain(http: Http, cluster: Cluster) -> None:
     """Return once no group has anything left, and nothing is delayed."""
     ends = time.monotonic() + DRAIN_S
     left: object = None
@@ -171,7 +171,7 @@ async def _left(http: Http, cluster: Cluster) -> dict[str, Any]:
     return found
 
 
-async def _collect_dead(http: Http, cluster: Cluster, history: QueueHistory) -> None:
+async def collect_dead(http: Http, cluster: Cluster, history: QueueHistory) -> None:
     """All dead letters of every group, page by page."""
     for group in GROUPS:
         after = ""

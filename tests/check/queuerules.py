@@ -219,7 +219,9 @@ def in_time(case: Case, limits: Limits) -> Broken:
         if not message.delay_s or message.acked == math.inf:
             continue
         due = message.acked + message.delay_s
-        for by_place in case.grants.values():
+        for group, by_place in case.grants.items():
+            if case.settings.get(group, {}).get("ordering") == "key":
+                continue  # it may wait for another of its key
             first = next((g for g in by_place.get(place, ()) if g.attempt == 1), None)
             if first is None or first.redrives or first.came - due <= limits.late_s:
                 continue

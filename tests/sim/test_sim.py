@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from tests.check.queuecheck import check
 from tests.sim.mutants import MUTANTS
+from tests.sim.queue_work import LIMITS
 from tests.sim.shrink import shrink
 from tests.sim.world import Verdict, World
 
@@ -94,6 +97,29 @@ def test_faults_bring_about_what_they_are_for() -> None:
     assert sum(world.checks.end_reads for world in worlds) > 100
 
 
+def test_queue_work_brings_about_what_it_is_for() -> None:
+    """Over some seeds: every outcome of a settle, repeated ids, deaths, redrives, trims."""
+    worlds = [world for world in map(World, range(60)) if world.queue is not None]
+
+    assert [world.run().violations for world in worlds] == [[]] * len(worlds)
+
+    outcomes: Counter[str] = Counter()
+    events: Counter[str] = Counter()
+    for world in worlds:
+        assert world.queue is not None
+        verdict = check(world.queue.history.events, LIMITS)
+        outcomes.update(verdict.settles)
+        outcomes["duplicate"] += verdict.duplicates
+        outcomes["redelivered"] += verdict.redeliveries
+        outcomes["dead letter"] += sum(verdict.dead.values())
+        outcomes["late"] += len(verdict.lateness_s)
+        events.update(event["type"] for event in world.queue.history.events)
+    wanted = {"acked", "requeued", "dead", "extended", "released", "refused", "unknown"}
+    wanted |= {"duplicate", "redelivered", "dead letter", "late"}
+    assert wanted <= {name for name, count in outcomes.items() if count > 5}
+    assert {"redrive", "purge", "cancelled", "fallen"} <= events.keys()
+
+
 @pytest.mark.parametrize(
     "mutant",
     [
@@ -108,6 +134,23 @@ def test_faults_bring_about_what_they_are_for() -> None:
         "flights-ignored",
         "duplicate-answered-early",
         "appender-kept",
+        "early-delay",
+        "delay-by-wall-clock",
+        "cancelled-and-delivered",
+        "trimmed-while-delayed",
+        "dead-twice",
+        "expiry-uncounted",
+        "expired-settles",
+        "foreign-receipts",
+        "leases-not-in-snapshot",
+        "leases-dropped-at-failover",
+        "settle-answered-early",
+        "ack-in-memory",
+        "lane-skip",
+        "lanes-ignored",
+        "key-goes-on",
+        "ids-forgotten-at-failover",
+        "ids-in-flight-ignored",
     ],
 )
 def test_a_planted_bug_is_found(mutant: str) -> None:

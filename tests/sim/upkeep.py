@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from coordinator.topics import TopicConfig
@@ -17,7 +18,7 @@ from raft.errors import Outcome
 if TYPE_CHECKING:
     from tests.sim.replica import Replica
 
-UNSETTLED_TRIMMED = 0.1
+UNSETTLED_TRIMMED = 0.2
 """How often a trim takes what some group has not settled."""
 
 
@@ -46,9 +47,17 @@ class Upkeep:
             index = min(index, self._settled_index())
         if index <= replica.state.log_start_index:
             return
-        offset = self._offset_from(index)
-        if self._carry(index, offset):
-            self._propose(EntryKind.TRIM, encode_trim(index, offset))
+        self._carry_and_trim(index, self._offset_from(index))
+
+    def _carry_and_trim(self, index: Index, offset: Offset) -> None:
+        """Trim once all that must be kept stands at or after the index."""
+        queue = self._replica.state.queue
+        left = [Offset(o) for o in queue.needed_below(offset) if queue.carried.get(o, 0) < index]
+        if not left:
+            self._propose(EntryKind.TRIM, encode_trim(index, offset), lambda: None)
+            return
+        _count, body = self._retention._body(left)
+        self._propose(EntryKind.CARRIED, body, lambda: self._carry_and_trim(index, offset))
 
     def _settled_index(self) -> Index:
         """The entry of the first message that some group has not settled."""
@@ -67,18 +76,11 @@ class Upkeep:
             index = Index(index + 1)
         return replica.state.next_offset
 
-    def _carry(self, index: Index, offset: Offset) -> bool:
-        """Whether all that must be kept stands at or after the index; else it is on its way."""
-        queue = self._replica.state.queue
-        left = [Offset(o) for o in queue.needed_below(offset) if queue.carried.get(o, 0) < index]
-        if left:
-            _count, body = self._retention._body(left)
-            self._propose(EntryKind.CARRIED, body)
-        return not left
-
-    def _propose(self, kind: EntryKind, body: bytes) -> None:
-        def ended(_outcome: Outcome, _result: object, _index: Index) -> None:
+    def _propose(self, kind: EntryKind, body: bytes, then: Callable[[], None]) -> None:
+        def ended(outcome: Outcome, _result: object, _index: Index) -> None:
             self._carrying = False
+            if outcome is Outcome.APPLIED:
+                then()
 
         try:
             self._carrying = True

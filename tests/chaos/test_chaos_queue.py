@@ -1,0 +1,129 @@
+"""Queue chaos against fronts over a broker in memory: an honest one passes, liars are caught."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from goqueue.wire.errors import GoQueueError
+from node.http.app import HttpFront
+from node.http.fake import FakeBroker
+from node.http.queue_broker import DeadPage, QueuedMessage, SettleRequest, SettleView
+from tests.chaos import queue_run
+from tests.chaos.cluster import Cluster, Node
+from tests.chaos.http import Http
+from tests.chaos.queue_clients import Consumer, Producer
+from tests.check.queuecheck import Verdict, check
+from tests.check.queuehistory import QueueHistory
+
+
+class Broker(FakeBroker):
+    """Lies, now and then, in the way that it is told to."""
+
+    fault = ""
+    _count = 0
+
+    def _lies(self, fault: str) -> bool:
+        self._count += 1
+        return fault == self.fault and self._count % 5 == 0
+
+    async def settle(
+        self, requests: Sequence[SettleRequest], group: str | None = None
+    ) -> list[SettleView | GoQueueError]:
+        """`forget acks` answers an ack, and gives the message back."""
+        found = await super().settle(
+            [
+                replace(r, action="release")
+                if r.action == "ack" and self._lies("forget acks")
+                else r
+                for r in requests
+            ],
+            group,
+        )
+        return [
+            replace(view, outcome="acked")
+            if isinstance(view, SettleView) and request.action == "ack"
+            else view
+            for request, view in zip(requests, found, strict=True)
+        ]
+
+    async def receive(self, *args: Any, **options: Any) -> list[QueuedMessage]:
+        """`miscount` tells another attempt."""
+        found = await super().receive(*args, **options)
+        if found and self._lies("miscount"):
+            return [replace(message, attempt=message.attempt + 1) for message in found]
+        return found
+
+    async def dead_letters(self, *args: Any, **options: Any) -> DeadPage:
+        """`hide deaths` lists nothing."""
+        page = await super().dead_letters(*args, **options)
+        return DeadPage([], None, 0, {}) if self.fault == "hide deaths" else page
+
+
+@dataclass
+class Stage:
+    """Fronts over one broker, playing a cluster."""
+
+    broker: Broker
+    cluster: Cluster
+    http: Http
+
+    async def work(self, seconds: float) -> Verdict:
+        """Load, drain, judgement."""
+        history, rng = QueueHistory(), random.Random(1)
+        await queue_run.make(self.http, self.cluster, history)
+        shared = (self.cluster, self.http, history, rng)
+        producers = [Producer(n, queue_run.TOPIC, queue_run.PARTITIONS, *shared) for n in range(2)]
+        consumers = [Consumer(0, group, queue_run.TOPIC, *shared) for group in queue_run.GROUPS]
+        workers: list[Producer | Consumer] = [*producers, *consumers]
+        working = [asyncio.create_task(worker.run()) for worker in workers]
+        await asyncio.sleep(seconds)
+        for producer in producers:
+            producer.stop()
+        for consumer in consumers:
+            consumer.is_calm = True
+        await queue_run.drain(self.http, self.cluster)
+        for consumer in consumers:
+            consumer.stop()
+        await asyncio.gather(*working)
+        await queue_run.collect_dead(self.http, self.cluster, history)
+        return check(history.events, queue_run.LIMITS)
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    broker = Broker()
+    fronts = [HttpFront(broker, port=0) for _ in range(2)]
+    cluster = Cluster(tmp_path)
+    for number, front in enumerate(fronts):
+        await front.start()
+        url = f"http://127.0.0.1:{front.port}"
+        cluster.nodes.append(Node(f"node-{number + 1}", url, [], 0))
+    http = Http()
+    yield Stage(broker, cluster, http)
+    await http.close()
+    for front in fronts:
+        await front.stop()
+
+
+async def test_an_honest_queue_keeps_every_promise(stage: Stage) -> None:
+    verdict = await stage.work(3.0)
+
+    assert list(verdict.lines()) == []
+    assert verdict.published > 50 and verdict.settles["acked"] > 100
+    assert verdict.redeliveries and all(verdict.dead.values())
+
+
+@pytest.mark.parametrize(
+    ("fault", "rule"), [("forget acks", "G3"), ("miscount", "Q1"), ("hide deaths", "Q2")]
+)
+async def test_a_lying_queue_is_caught(stage: Stage, fault: str, rule: str) -> None:
+    stage.broker.fault = fault
+
+    assert rule in (await stage.work(2.0)).rules()

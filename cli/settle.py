@@ -20,8 +20,10 @@ Receipts = Annotated[
 Reason = Annotated[
     str | None, typer.Option("--reason", "-r", help="Why; kept with the message's history.")
 ]
-
-
+_ENDS = {
+    "halted": "is not dead: it comes again when its halted group is resumed",
+    "parked": "is not dead: it comes again when its parked key is released",
+}
 _DASHED = re.compile(r"-[\w-]{40,}", re.ASCII)
 _ESCAPE = "\0"
 
@@ -55,7 +57,7 @@ async def nack(
     def text(answer: Json) -> str:
         tries = f"attempt {answer['delivery_count']} failed"
         if answer["state"] != "requeued":
-            return f"{_id(answer)} is {answer['state']} ({tries})"
+            return f"{end_text(answer)} ({tries})"
         when = f" from {answer['next_visible_at']} on" if answer.get("next_visible_at") else ""
         return f"{_id(answer)} comes again{when} ({tries})"
 
@@ -64,9 +66,7 @@ async def nack(
 
 async def reject(session: Session, receipts: Receipts, reason: Reason = None) -> None:
     """Say that messages can't succeed: they are dead at once. `dlq list` shows them."""
-    await _each(
-        session, "reject", receipts, {"reason": reason}, lambda answer: f"{_id(answer)} is dead"
-    )
+    await _each(session, "reject", receipts, {"reason": reason}, end_text)
 
 
 async def extend(
@@ -114,6 +114,12 @@ async def _each(
                 session.output.success(text(answer), answer)
     if exit_code:
         raise typer.Exit(exit_code)
+
+
+def end_text(answer: Json) -> str:
+    """What became of a message that has failed for good."""
+    what = _ENDS.get(answer.get("state", "dead"), "is dead")
+    return f"{_id(answer)} {what}"
 
 
 def _id(answer: Json) -> str:

@@ -85,6 +85,7 @@ class RejectAnswer(Struct):
     success: bool
     rejected: bool
     action: str
+    state: str
     topic: str
     partition: int
     offset: int
@@ -161,6 +162,7 @@ async def reject(call: Call) -> web.Response:
             success=True,
             rejected=True,
             action="rejected",
+            state=view.outcome,
             topic=view.topic,
             partition=view.partition,
             offset=view.offset,

@@ -9,6 +9,7 @@ import pytest
 
 from cli.consume import Printer
 from cli.output import time_of
+from cli.settle import end_text
 from goqueue.errors import OutcomeUnknown
 from tests.unit.cli.conftest import T0_MS, Shell
 
@@ -323,3 +324,10 @@ def test_an_empty_name_is_refused_as_such(queue: Shell, words: tuple[str, ...]) 
 
     assert result.exit_code == 1
     assert "a name is empty" in result.stderr
+
+
+@pytest.mark.parametrize("state", ["halted", "parked"])
+def test_a_message_that_is_kept_back_is_not_called_dead(state: str) -> None:
+    answer = {"topic": "t", "partition": 0, "offset": 1, "state": state}
+
+    assert end_text(answer).startswith("t:0:1 is not dead: it comes again when its " + state)

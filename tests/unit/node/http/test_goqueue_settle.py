@@ -102,6 +102,7 @@ async def test_a_reject_is_dead_with_or_without_a_reason(client, lease, reason):
         "success": True,
         "rejected": True,
         "action": "rejected",
+        "state": "dead",
         "topic": "orders",
         "partition": 0,
         "offset": 0,

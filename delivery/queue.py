@@ -251,7 +251,7 @@ class QueueState:
                 return None
             del self.groups[other.id]
         base = bounded(op.offset, 0, self.next_offset)
-        if base <= self.log_start_offset:
+        if base <= self.log_start_offset and op.config.start != "latest":
             base = 0
         opened = self.groups[op.group] = GroupState(
             op.group, op.name, op.version, sound_group(op.config), base, time_ms, self

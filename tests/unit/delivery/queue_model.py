@@ -462,7 +462,8 @@ class QueueModel:
     def open(self, id_: int, config: GroupConfig, offset: int) -> None:
         start = min(offset, self.end)
         first = max(start, self.log_start)
-        base = 0 if start <= self.log_start else start
+        from_all = start <= self.log_start and config.start != "latest"
+        base = 0 if from_all else start
         group = self.groups[id_] = GroupModel(config, base, self.now_ms, self)
         group.floor = first
         for message in self.stored():

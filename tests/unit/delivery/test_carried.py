@@ -204,6 +204,19 @@ def test_a_group_that_begins_at_the_logs_start_gets_what_came_late_and_outlived_
     assert desk.offsets(group=9) == []
 
 
+def test_a_group_that_begins_at_the_end_gets_nothing_older_though_the_log_is_empty() -> None:
+    desk = Desk()
+    desk.publish(3, deliver_at_ms=[60_000, 90_000, None])
+    desk.retain(3)
+    desk.wait(60_000)
+
+    desk.open(1, offset=3, start="latest")
+    desk.wait(60_000)
+    desk.publish(1)
+
+    assert desk.offsets() == [3]
+
+
 def test_seeking_below_the_log_begins_at_its_start_and_keeps_what_outlived_it(desk: Desk) -> None:
     desk.publish(6, deliver_at_ms=[60_000] + [None] * 5)
     desk.settle(2, [(desk.receive(2).delivery, [1])], reason="bad")

@@ -56,6 +56,7 @@ class QueueLog:
         """Log time of each entry."""
         self._index = 0
         self._seen = 0
+        self._begins = 0
         self._spoken_for: set[int] = set()
         """Chosen in this entry for a request that had its answer already."""
         self._passed_before: dict[int, int] = {}
@@ -143,7 +144,7 @@ class QueueLog:
 
     def trimmed(self, begins: int, kept: Iterable[int]) -> None:
         """The log begins at this offset now, but for what is kept elsewhere."""
-        carried = set(kept)
+        carried, self._begins = set(kept), begins
         for offset in [o for o in self.messages if o < begins and o not in carried]:
             message = self.messages.pop(offset)
             if not message.visible and not message.is_gone:
@@ -378,7 +379,8 @@ class QueueLog:
     def _sought(self, op: ops.Sought, result: ops.Result) -> None:
         group = self._group(op, result)
         if group is not None:
-            group.begin_anew(min(op.offset, max(self.messages, default=-1) + 1), self.messages)
+            offset = min(op.offset, max(self.messages, default=-1) + 1)
+            group.begin_anew(offset, self._begins, self.messages)
 
     def _cancel(self, op: ops.Cancelled, result: ops.Result) -> None:
         codes = result.codes if isinstance(result, ops.CodesResult) else []

@@ -87,17 +87,21 @@ class Group:
         while self.floor in self.lives and self.lives[self.floor].status in (DONE, DEAD):
             self.floor += 1
 
-    def begin_anew(self, offset: int, messages: Mapping[int, Message]) -> None:
-        """All from the offset on comes again, but for what is dead or gone."""
-        dead = {o: life for o, life in self.lives.items() if life.status == DEAD}
-        self.lives, self.heads = dead, {}
-        self.base = self.floor = offset
-        self.open = {}
-        for other, message in messages.items():
-            if other >= offset and other not in dead:
-                self.open[other] = None
-                if message.is_gone:
-                    self.finish(other, message)
+    def begin_anew(self, offset: int, begins: int, messages: Mapping[int, Message]) -> None:
+        """All from the offset on comes again, but for what is dead or gone; of what outlived the
+        log, which `begins` later, what was not settled."""
+        before, was_open = self.lives, self.open
+        self.lives = {o: life for o, life in before.items() if life.status == DEAD}
+        self.heads, self.open = {}, {}
+        self.base, self.floor = offset, max(offset, begins)
+        for other in [o for o in messages if o >= offset and o not in self.lives]:
+            is_settled = other < begins and other not in was_open
+            if is_settled or messages[other].is_gone:
+                self.finish(other, messages[other])
+                continue
+            self.open[other] = None
+            if other < begins:
+                self.life(other).redrives = before.get(other, Life()).redrives
         self.advance()
 
     def fail(

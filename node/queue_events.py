@@ -68,6 +68,8 @@ async def queue_events(
         await asyncio.sleep(0)
     if last < host.applied_index:
         story.events.append((time_ms, "NOT_SEARCHED_FURTHER", {"entries": ENTRIES_MAX}))
+    else:
+        story.mend()
     return story.events
 
 
@@ -100,6 +102,18 @@ class _Story:
             telling = _TELLING.get(type(op))
             if telling is not None:
                 telling(self, op, entry)
+
+    def mend(self) -> None:
+        """A death that halted its group instead: the log says what was asked, the state what came
+        of it."""
+        for id_, told in self._groups.items():
+            group = self._host.state.queue.groups.get(id_)
+            if told.state != "dead" or group is None or self._offset in group.dead:
+                continue
+            if self._offset in group.ready or self._offset in group.leases:
+                row = max(n for n, event in enumerate(self.events) if _is_death(event, told.name))
+                time_ms, _, what = self.events[row]
+                self.events[row] = (time_ms, "HALTED", what)
 
     # operations
 
@@ -165,7 +179,7 @@ class _Story:
             return
         group.lease = None
         if self._offset >= op.offset:
-            if group.state == "acked":
+            if group.state == "acked" and not self._cancelled and not self._is_over(entry):
                 self._add(entry, "REPLAYED", group, {"from_offset": op.offset})
             group.state, group.failed = "ready", 0
         else:
@@ -228,6 +242,10 @@ class _Story:
 
     def _add(self, entry: Entry, type_: str, group: _Group, what: Attributes) -> None:
         self.events.append((entry.time_ms, type_, {"group": group.name, **what}))
+
+
+def _is_death(event: Event, group: str) -> bool:
+    return event[1] == "DEAD_LETTERED" and event[2].get("group") == group
 
 
 def _with_reason(what: Attributes, reason: str) -> Attributes:

@@ -162,7 +162,7 @@ def partition_stats(host: PartitionHost) -> PartitionQueueStats:
         partition=host.id.partition,
         stored_by_lane=list(queue.stored_by_lane),
         delayed=len(queue.hidden),
-        delayed_next_ms=queue.delays.next_ms() or 0,
+        delayed_next_ms=next((due_ms for due_ms, _ in queue.pending_delays(1, 0)), 0),
         scheduled=queue.scheduled,
         released=queue.released,
         cancelled=queue.cancelled_count,

@@ -563,3 +563,35 @@ async def test_an_idle_partition_with_groups_sets_no_timer_and_writes_nothing(
 
     assert host.queue._timer is None
     assert host.applied_index == index
+
+
+async def test_a_timeline_calls_a_death_that_halted_the_group_by_its_name(
+    node: NodeAssembly,
+) -> None:
+    await node.broker.put_group("g", {"max_attempts": 1, "halt_percent": 50, "halt_window": 1})
+    await publish(node, "a", "b")
+    first, second = await receive(node)
+    await settle(node, [first], "reject", reason="no")
+    await settle(node, [second], "reject", reason="no")
+
+    assert [type_ for type_, _what in await story(node, 0)][-1] == "DEAD_LETTERED"
+    assert [type_ for type_, _what in await story(node, 1)][-1] == "HALTED"
+
+
+async def test_a_seek_replays_nothing_that_is_over(node: NodeAssembly) -> None:
+    await publish(node, Record(b"brief", expires_at_ms=1))
+    await asyncio.sleep(0.01)
+    assert await receive(node) == []
+    await node.broker.seek("g", "t", 0, offset=1, time_ms=None)
+    await node.broker.seek("g", "t", 0, offset=0, time_ms=None)
+
+    assert "REPLAYED" not in [type_ for type_, _what in await story(node, 0)]
+
+
+async def test_figures_name_no_due_time_of_a_cancelled_message(node: NodeAssembly) -> None:
+    await publish(node, Record(b"later", deliver_at_ms=60_000))
+    await node.broker.cancel_delayed("t", 0, 0)
+
+    (stats,) = await node.broker.queue_stats("t")
+
+    assert (stats.delayed, stats.delayed_next_ms) == (0, 0)

@@ -94,6 +94,7 @@ class Retention:
         if config.retention_ms >= 0:
             kept = log.locate_time(now_ms - config.retention_ms)
             index = max(index, Index(state.applied_index + 1) if kept is None else kept)
+        aged = index
         floor = group.trim_limit
         if config.retention_bytes >= 0:
             segments = [s for s in log.segments() if s.last_index >= state.log_start_index]
@@ -108,8 +109,11 @@ class Retention:
         index = Index(min(index, floor + 1))
         if index <= state.log_start_index:
             return None
-        offset = self._offset_from(index)
-        return None if offset <= state.log_start_offset else (index, offset)
+        offset = max(self._offset_from(index), state.log_start_offset)
+        carried = state.queue.carried.values()
+        if offset == state.log_start_offset and min(carried, default=aged) >= aged:
+            return None  # no message goes, and none is carried that is older than retention
+        return index, offset
 
     def _offset_from(self, index: Index) -> Offset:
         """The offset that the entries before this index end at."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator
 
@@ -81,6 +82,24 @@ async def test_a_message_that_outlived_the_log_is_not_stored_again_under_its_id(
 
     assert await publish(node, later) == 1
     assert led(node).end_offset == 3
+
+
+async def test_a_message_that_came_late_and_always_fails_falls_though_nothing_new_is_published(
+    node: NodeAssembly,
+) -> None:
+    await node.broker.put_group("g", {"max_attempts": 0, "backoff_ms": 20})
+    await receive(node)
+    await publish(node, Record(b"later", deliver_at_ms=600), "gone")
+    await trimmed(node, 2)
+    await settle(node, await receive(node, wait_s=5), "nack")
+
+    async def fails_for_ever() -> None:
+        while led(node).state.queue.carried:
+            await settle(node, await receive(node, wait_s=0.1), "nack")
+
+    async with asyncio.timeout(10):
+        await fails_for_ever()
+    assert await receive(node) == []
 
 
 async def test_dead_letters_outlive_retention_many_times_over_and_a_restart() -> None:

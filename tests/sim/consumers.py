@@ -55,6 +55,8 @@ class Consumer:
         self._settling = 0
         self._held = 0
         """Messages that it works on."""
+        self._noted: set[Receipt] = set()
+        """Those that the history knows."""
         self._old: list[Receipt] = []
         self._limit = rng.choice((1, 3, 10))
         self._slowness_s = rng.choice((0.0, 0.05, 0.3))
@@ -124,6 +126,7 @@ class Consumer:
         work.told_granted(receipt.group, receipt.delivery, offset)
         message = work.log.messages.get(offset)
         if message is not None and work.knows(offset):
+            self._noted.add(receipt)
             work.history.received(
                 self._spec.name,
                 sent=sent,
@@ -208,8 +211,7 @@ class Consumer:
 
     def _begun(self, action: int, reason: str, receipt: Receipt) -> int:
         """The number of the settle in the history; 0 for one that is not in it."""
-        known = self._work.knows(receipt.offset) and receipt.group == self._spec.id
-        if not known:
+        if receipt not in self._noted:
             return 0
         return self._work.history.settle(self._spec.name, receipt.text, ACTIONS[action], reason)
 

@@ -49,7 +49,7 @@ class QueuePublisher:
         self._leads: Leads = {}
         self._count = 0
         self._flying = 0
-        self._pause_s = rng.choice((0.08, 0.15, 0.3))
+        self._pause_s = rng.choice((0.1, 0.2, 0.4))
 
     def __str__(self) -> str:
         return f"queue publisher {self._number}"

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 STATE_CHECKED_EVERY = 16
 """Entries between two looks at the whole state."""
+QUEUE_STATE_CHECKED_EVERY = 48
+"""Of a partition whose queue is used: it has several times as many entries."""
 ENTRY_BATCHES_MAX = 8
 
 
@@ -74,7 +76,8 @@ class Replica:
             self.queue.applied(entry, result)
         if entry.kind == EntryKind.TRIM:
             self.log.trim_to(self.state.log_start_index)
-        if entry.index % STATE_CHECKED_EVERY == 0:
+        every = STATE_CHECKED_EVERY if self.queue is None else QUEUE_STATE_CHECKED_EVERY
+        if entry.index % every == 0:
             self.check_state()
         return result
 

@@ -63,7 +63,7 @@ def make_shape(rng: random.Random) -> Shape:
         keep=rng.choice((0.0, 0.3, 0.7)),
         trim_keep=rng.choice((0, 5, 30)) if snapshots < 1000 else 0,
         open_fails=rng.choice((0.0, 0.1)),
-        queue=rng.random() < 0.25,
+        queue=rng.random() < 0.15,
     )
 
 

@@ -342,8 +342,8 @@ class GroupState(GroupMessages):
         if offset in self._stored.withdrawn:
             self._finish(offset)
         else:
-            self._make_ready(offset, now_ms)
-        return Settle(OK, "released", attempts - 1, now_ms)
+            self._come_back(offset, now_ms, max(0, op.delay_ms), op.to_back)
+        return Settle(OK, "released", attempts - 1, now_ms + max(0, op.delay_ms))
 
     def _fail(
         self, offset: int, reason: str, now_ms: int, delay_ms: int, to_back: bool

@@ -82,9 +82,9 @@ class Delivered(_Op, array_like=True, frozen=True, tag=5):
 class Settled(_Op, array_like=True, frozen=True, tag=6):
     """Leases end, or are extended. `deliveries` is (delivery, its offsets).
 
-    NACK: `delay_ms` -1 means the group's backoff; `to_back` puts the message behind what is ready
-    now, else it comes first in its lane. EXTEND: the lease ends `visibility_ms` after the entry's
-    time. Results in `SettledResult`.
+    NACK: `delay_ms` -1 means the group's backoff (for a RELEASE, none); `to_back` puts the message
+    behind what is ready now, else it comes first in its lane. EXTEND: the lease ends
+    `visibility_ms` after the entry's time. Results in `SettledResult`.
     """
 
     group: int
@@ -134,6 +134,7 @@ class Purged(_Op, array_like=True, frozen=True, tag=11):
 
     group: int
     offsets: list[int]
+    request: int = 0
 
 
 class Redriven(_Op, array_like=True, frozen=True, tag=12):
@@ -143,6 +144,7 @@ class Redriven(_Op, array_like=True, frozen=True, tag=12):
     offsets: list[int]
     job: int = 0
     force: bool = False
+    request: int = 0
 
 
 class Parked(_Op, array_like=True, frozen=True, tag=13):

@@ -223,7 +223,7 @@ class QueueState:
     # -- private
 
     def _apply(self, op: Op, index: int, time_ms: int) -> Result:
-        request = op.request if isinstance(op, Delivered | Settled | Sought) else 0
+        request = op.request if isinstance(op, _REPEATED) else 0
         if request:
             known = self.results.of(request)
             if known is not None:
@@ -364,6 +364,10 @@ class QueueState:
         for group in self.groups.values():
             needed.update(offset for offset in group.dead if offset < below)
         return sorted(needed)
+
+
+_REPEATED = (Delivered, Settled, Sought, Purged, Redriven)
+"""Operations that would do something else the second time."""
 
 
 def _is_empty(result: Result) -> bool:

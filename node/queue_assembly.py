@@ -53,7 +53,7 @@ class QueueBase:
 def queue_parts(base: QueueBase) -> QueueParts:
     """Everything that the queue's front asks; this node serves its peers, too."""
     views = QueueViews(base.partitions, base.link)
-    calls = QueueCalls(base.node, views, base.forwarder, base.topology, base.link)
+    calls = QueueCalls(base.node, views, base.forwarder, base.topology, base.link, base.rng)
     groups = GroupsBroker(base.cluster, base.group_defaults)
     source = PartitionDeadLetters(groups, calls, base.finder)
     receiver = QueueReceiver(

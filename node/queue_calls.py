@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar
 
+from msgspec import structs
+
 from coordinator.state import Topic
-from delivery.ops import Op
+from delivery.ops import Op, Purged, Redriven
 from goqueue.wire.errors import GoQueueError, Timeout
 from goqueue.wire.types import GroupId, NodeId
 from node import queue_rpc, rpc
@@ -49,12 +52,14 @@ class QueueCalls:
         forwarder: Forwarder,
         topology: Topology,
         link: PeerLink,
+        rng: random.Random,
     ) -> None:
         self._node = node
         self._views = views
         self._forwarder = forwarder
         self._topology = topology
         self._link = link
+        self._rng = rng
 
     async def ops(
         self,
@@ -65,7 +70,7 @@ class QueueCalls:
     ) -> OpsAnswer:
         """Put operations into a partition's log. They are sent again where an answer was lost: so
         each carries a request id, or comes to the same when it happens twice."""
-        request = OpsRequest(partition.pack(), list(ops), opens)
+        request = OpsRequest(partition.pack(), list(map(self._named, ops)), opens)
 
         async def here(left_s: float) -> OpsAnswer:
             return await _within(left_s, self._views.ops(partition, request.ops, opens))
@@ -79,6 +84,12 @@ class QueueCalls:
             decode=lambda answer: queue_rpc.decode_answer(answer, OpsAnswer),
             deadline_s=deadline_s,
         )
+
+    def _named(self, op: Op) -> Op:
+        """What would count or move other messages the second time gets a request id."""
+        if isinstance(op, Purged | Redriven) and not op.request:
+            return structs.replace(op, request=self._rng.getrandbits(63) or 1)
+        return op
 
     async def peek(self, request: PeekRequest) -> PeekAnswer:
         return await self._ask(

@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from delivery.dispatcher import Want
-from delivery.ops import NACK, Granted, Result, Settled
+from delivery.ops import RELEASE, Granted, Result, Settled
 from goqueue.wire.errors import GoQueueError, NotLeader
 from goqueue.wire.types import GroupId, NodeId, Offset
 from node import queue_rpc, rpc
@@ -18,8 +18,7 @@ from node.replicas import Replicas
 
 UNREADABLE_RETRY_MS = 10_000
 """A message that is damaged here is tried again later: its neighbours go on, and damage is mended
-from the other replicas meanwhile."""
-UNREADABLE = "it can't be read at its leader"
+from the other replicas meanwhile. It is no failure of its consumer's, and counts as no attempt."""
 
 
 @dataclass(slots=True)
@@ -181,10 +180,9 @@ class QueueService:
             host.queue.put(
                 Settled(
                     group,
-                    NACK,
+                    RELEASE,
                     [(result.delivery, lost)],
-                    UNREADABLE,
-                    UNREADABLE_RETRY_MS,
+                    delay_ms=UNREADABLE_RETRY_MS,
                     to_back=True,
                 )
             )

@@ -14,10 +14,12 @@ from delivery.ops import (
     OK,
     REJECT,
     RELEASE,
+    CountResult,
     DropGroup,
     Halted,
     OpenGroup,
     Purged,
+    Redriven,
     Resumed,
     Sought,
     UnknownGroup,
@@ -399,3 +401,30 @@ def test_a_seek_that_comes_twice_takes_back_nothing_that_was_settled_in_between(
     assert desk.offsets() == []
     desk.do(Sought(1, 0, request=6))
     assert desk.offsets() == [0, 1]
+
+
+def test_a_release_with_a_delay_counts_no_attempt_and_comes_back_then() -> None:
+    desk = Desk()
+    desk.open(1, max_attempts=1)
+    desk.publish(2)
+    first = desk.receive(limit=1)
+
+    desk.settle(RELEASE, all_of(first), delay_ms=500)
+
+    assert desk.offsets() == [1]
+    desk.wait(500)
+    assert desk.offsets() == [0, 1]
+    assert [grant.attempt for grant in desk.receive().grants] == [1, 1]
+
+
+def test_a_purge_or_redrive_that_is_sent_again_counts_as_the_first_time() -> None:
+    desk = Desk()
+    desk.open(1, max_attempts=1)
+    desk.publish(2)
+    desk.reject(desk.receive())
+
+    assert desk.do(Purged(1, [0], 7)) == desk.do(Purged(1, [0], 7)) == [CountResult(1)]
+    assert desk.do(Redriven(1, [1], request=8)) == [CountResult(1)]
+    desk.reject(desk.receive())
+    assert desk.do(Redriven(1, [1], request=8)) == [CountResult(1)]
+    assert list(desk.group().dead) == [1]

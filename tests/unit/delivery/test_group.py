@@ -353,6 +353,66 @@ def test_how_a_group_is_ordered_stays_on_every_replica(desk: Desk) -> None:
     desk.restart()
 
     assert desk.group().config.ordering == "none"
+    assert desk.offsets() == [0, 1]
+
+
+def test_a_group_of_the_same_name_replaces_the_older_one_and_never_the_newer(desk: Desk) -> None:
+    config = desk.group().config
+    desk.publish(1)
+    desk.do(OpenGroup(5, "g1", 1, config), OpenGroup(4, "g1", 9, config))
+
+    assert list(desk.state.queue.groups) == [5]
+    (result,) = desk.do(DropGroup(4))
+    assert result is None
+    assert desk.state.queue.group_by_name("g1") is desk.group(5)
+
+
+def test_operations_of_a_dropped_group_answer_that_it_is_unknown(desk: Desk) -> None:
+    desk.publish(1)
+    desk.receive()
+    desk.do(DropGroup(1))
+
+    (result,) = desk.do(Purged(1, [0]))
+
+    assert result == UnknownGroup(1)
+
+
+def test_waits_are_counted_from_when_a_message_could_be_delivered(desk: Desk) -> None:
+    desk.publish(2)
+    desk.now_ms += 5_000
+    desk.nack(desk.receive(1))
+    desk.now_ms += 1_000
+
+    desk.receive(2)
+
+    assert desk.group().tally.wait_ms_max[2] == 6_000
+
+
+def test_a_seek_that_comes_twice_takes_back_nothing_that_was_settled_in_between(
+    desk: Desk,
+) -> None:
+    desk.publish(2)
+    again = Sought(1, 0, request=5)
+    desk.do(again)
+    desk.ack(desk.receive())
+
+    desk.do(again)
+
+    assert desk.offsets() == []
+    desk.do(Sought(1, 0, request=6))
+    assert desk.offsets() == [0, 1]
+
+
+def test_a_release_with_a_delay_counts_no_attempt_and_comes_back_then() -> None:
+    desk = Desk()
+    desk.open(1, max_attempts=1)
+    desk.publish(2)
+    first = desk.receive(limit=1)
+
+    desk.settle(RELEASE, all_of(first), delay_ms=500)
+
+    assert desk.offsets() == [1]
+    desk.wait(500)
     assert [(grant.offset, grant.attempt) for grant in desk.receive().grants] == [(0, 1)]
 
 

@@ -33,6 +33,8 @@ class Totals:
     faults: int = 0
     elections: int = 0
     steps: int = 0
+    deliveries: int = 0
+    settles: int = 0
     bad: list[Verdict] = field(default_factory=list[Verdict])
 
     def add(self, verdict: Verdict) -> None:
@@ -42,6 +44,8 @@ class Totals:
         self.faults += verdict.faults
         self.elections += verdict.elections
         self.steps += verdict.steps
+        self.deliveries += verdict.deliveries
+        self.settles += verdict.settles
         if verdict.violations:
             self.bad.append(verdict)
 
@@ -74,6 +78,7 @@ def main() -> int:
     print(
         f"seeds {totals.seeds}  acked {totals.acks}  duplicates answered {totals.duplicates}"
         f"  faults {totals.faults}  elections {totals.elections}  steps {totals.steps}"
+        f"  delivered {totals.deliveries}  settled {totals.settles}"
         f"  violating seeds {len(totals.bad)}"
         f"  {took:.1f} s, {60 * totals.seeds / took:.0f} seeds/min"
     )

@@ -52,6 +52,8 @@ class Verdict:
     faults: int
     elections: int
     steps: int
+    deliveries: int = 0
+    settles: int = 0
     lines: list[str] = field(default_factory=list)
 
 
@@ -142,6 +144,8 @@ class World:
             len(self.plan),
             self.elections,
             self.loop.steps,
+            0 if self.queue is None else len(self.queue.log.granted),
+            0 if self.queue is None else len(self.queue.log.settled),
             self.trace.lines,
         )
 

@@ -38,6 +38,8 @@ DELIVERED_MAX = 10_000
 """Messages that one entry delivers."""
 OPS_MAX = 1000
 """Operations of one entry."""
+DUE_GRACE_MS = 15
+"""How long what is due waits for an entry of its own: deliveries of it bring it about as well."""
 IDLE_TICK_MS = 100
 """How late delays and backoffs may be noted while nobody waits for messages."""
 EXPIRY_TICK_MS = 5000
@@ -195,6 +197,9 @@ class Dispatcher(Generic[T]):
             wakes += [group.next_deadline_ms() for group in queue.groups.values()]
         if not self._in_flight.get("tick"):
             wakes.append(self._tick_ms())
+            due_ms = queue.next_due_ms()
+            if due_ms is not None and due_ms > now_ms and self._has_waiting():
+                wakes.append(due_ms)
         found = min((wake for wake in wakes if wake is not None), default=None)
         return None if found is None else max(found, now_ms)
 
@@ -234,12 +239,13 @@ class Dispatcher(Generic[T]):
 
     def _tick_ms(self) -> int | None:
         """When an entry is wanted for what falls due."""
-        due_ms, expiry_ms = self._state.queue.next_due_ms(), self._state.queue.expiries.next_ms()
-        if due_ms is not None and not self._has_waiting():
-            due_ms += IDLE_TICK_MS
-        if expiry_ms is not None:
-            expiry_ms += EXPIRY_TICK_MS
-        return min((at for at in (due_ms, expiry_ms) if at is not None), default=None)
+        queue, waiting = self._state.queue, self._has_waiting()
+        wakes = [
+            (queue.delays.next_ms(), DUE_GRACE_MS if waiting else IDLE_TICK_MS),
+            (queue.next_wake_ms(), 0 if waiting else IDLE_TICK_MS),
+            (queue.expiries.next_ms(), EXPIRY_TICK_MS),
+        ]
+        return min((at + grace for at, grace in wakes if at is not None), default=None)
 
     def _is_tick_due(self, now_ms: int) -> bool:
         tick_ms = self._tick_ms()

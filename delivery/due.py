@@ -1,16 +1,19 @@
-"""What happens when: runs of offsets by time, the near ones in a heap, the far in sorted arrays.
+"""What happens when: runs of offsets by time, the near ones in order, the far in arrays.
 
 A far run costs 24 bytes in the bucket of its ten seconds, untouched until its time is near; then
-the bucket goes into the heap. Adding and taking cost the same however much is waiting.
+the bucket is sorted. Adding and taking cost the same however much is waiting.
 """
 
 from __future__ import annotations
 
 import heapq
 from array import array
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
 
 BUCKET_MS = 10_000
+NEAR_TAKEN_MAX = 1024
+"""Runs that were taken and still lie before the others, however few those are."""
 
 Run = tuple[int, int, int]
 """(time in ms, first offset, how many)."""
@@ -47,6 +50,8 @@ class DueTimes:
 
     def __init__(self) -> None:
         self._near: list[Run] = []
+        self._taken = 0
+        """Runs at the beginning of `_near` that were taken."""
         self._near_until = 0
         self._far: dict[int, _Bucket] = {}
         self._far_order: list[int] = []
@@ -60,7 +65,7 @@ class DueTimes:
         """Let these offsets fall due at this time."""
         self._count += 1
         if time_ms < self._near_until:
-            heapq.heappush(self._near, (time_ms, first, count))
+            insort(self._near, (time_ms, first, count), lo=self._taken)
             return
         number = time_ms // BUCKET_MS
         bucket = self._far.get(number)
@@ -73,28 +78,36 @@ class DueTimes:
         """Takes the runs that are due at `now_ms`, in the order of time, then of offset."""
         while self._far_order and self._far_order[0] * BUCKET_MS <= now_ms:
             self._bring_near()
-        found: list[Run] = []
-        near = self._near
-        while near and near[0][0] <= now_ms:
-            found.append(heapq.heappop(near))
+        found = self._due(now_ms)
+        self._taken += len(found)
         self._count -= len(found)
+        if self._taken > NEAR_TAKEN_MAX and 2 * self._taken > len(self._near):
+            del self._near[: self._taken]
+            self._taken = 0
         return found
+
+    def due(self, now_ms: int) -> list[Run]:
+        """What `pop` would take, left where it is."""
+        if self._far_order and self._far_order[0] * BUCKET_MS <= now_ms:
+            far = [run for n in self._far_order for run in self._far[n].runs() if run[0] <= now_ms]
+            return self._due(now_ms) + sorted(far)
+        return self._due(now_ms)
 
     def next_ms(self) -> int | None:
         """When the next run is due."""
-        if self._near:
-            return self._near[0][0]
+        if self._taken < len(self._near):
+            return self._near[self._taken][0]
         return self._far[self._far_order[0]].next_ms if self._far_order else None
 
     def runs(self) -> Iterator[Run]:
         """All runs in the order of time, then of offset."""
-        yield from sorted(self._near)
+        yield from self._near[self._taken :]
         for number in sorted(self._far_order):
             yield from sorted(self._far[number].runs())
 
     def time_of(self, offset: int) -> int | None:
         """When the offset falls due; looks at every run."""
-        for time_ms, first, count in self._near:
+        for time_ms, first, count in self._near[self._taken :]:
             if first <= offset < first + count:
                 return time_ms
         for bucket in self._far.values():
@@ -112,7 +125,7 @@ class DueTimes:
     def copy(self) -> DueTimes:
         """The same runs, which go their own way."""
         found = DueTimes()
-        found._near, found._near_until = list(self._near), self._near_until
+        found._near, found._near_until = self._near[self._taken :], self._near_until
         found._far = {number: bucket.copy() for number, bucket in self._far.items()}
         found._far_order, found._count = list(self._far_order), self._count
         return found
@@ -136,9 +149,9 @@ class DueTimes:
         number = heapq.heappop(self._far_order)
         bucket = self._far.pop(number)
         self._near_until = max(self._near_until, (number + 1) * BUCKET_MS)
-        if self._near:
-            for run in bucket.runs():
-                heapq.heappush(self._near, run)
-        else:
-            self._near = list(bucket.runs())
-            heapq.heapify(self._near)
+        self._near = [*self._near[self._taken :], *sorted(bucket.runs())]
+        self._taken = 0
+
+    def _due(self, now_ms: int) -> list[Run]:
+        end = bisect_left(self._near, (now_ms + 1, 0, 0), lo=self._taken)
+        return self._near[self._taken : end]

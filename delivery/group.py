@@ -343,7 +343,7 @@ class GroupState(GroupMessages):
             self._finish(offset)
         else:
             self._come_back(offset, now_ms, max(0, op.delay_ms), op.to_back)
-        return Settle(OK, "released", attempts - 1, now_ms + max(0, op.delay_ms))
+        return Settle(OK, "released", attempts - 1, self._visible_ms(offset, now_ms))
 
     def _fail(
         self, offset: int, reason: str, now_ms: int, delay_ms: int, to_back: bool
@@ -359,8 +359,12 @@ class GroupState(GroupMessages):
         self._come_back(
             offset, now_ms, self._backoff(failed) if delay_ms < 0 else delay_ms, to_back
         )
+        return "requeued", self._visible_ms(offset, now_ms)
+
+    def _visible_ms(self, offset: int, now_ms: int) -> int:
+        """When a message that was given back may be delivered again."""
         waits = self.waiting.get(offset)
-        return "requeued", now_ms if waits is None else waits[0]
+        return now_ms if waits is None else waits[0]
 
     def _backoff(self, failed: int) -> int:
         config = self.config

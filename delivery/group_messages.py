@@ -38,6 +38,10 @@ class Stored(Protocol):
 
     def lane_of(self, offset: int) -> int: ...
 
+    def due(self, now_ms: int) -> list[int]:
+        """Of `hidden`, those that an entry at this time releases."""
+        ...
+
 
 class GroupMessages:
     """The messages of one group, as of the applied entries. The same on every replica."""
@@ -93,7 +97,16 @@ class GroupMessages:
             return []
         self.look()
         room = min(limit, self.config.in_flight_max - len(self.leases))
-        return self.peek(room, now_ms)
+        return self.peek(room, now_ms) or self._just_due(room, now_ms)
+
+    def _just_due(self, limit: int, now_ms: int) -> list[int]:
+        """Delayed messages that the next entry makes ready before it delivers: for a group without
+        anything else, and without keys, whose order only the release tells."""
+        if limit <= 0 or self.order is not None:
+            return []
+        due = [o for o in self._stored.due(now_ms) if o >= self.base and o not in self.done]
+        lane_of = self._stored.lane_of
+        return sorted(due, key=lambda offset: (lane_of(offset), offset))[:limit]
 
     def peek(self, limit: int, now_ms: int) -> list[int]:
         """The same, whatever is in flight."""

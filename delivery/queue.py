@@ -95,8 +95,13 @@ class QueueState:
 
     def next_due_ms(self) -> int | None:
         """When the next delay or backoff is over. Expiry waits for any entry."""
-        due = [self.delays.next_ms(), *(group.next_wake_ms() for group in self.groups.values())]
+        due = (self.delays.next_ms(), self.next_wake_ms())
         return min((time_ms for time_ms in due if time_ms is not None), default=None)
+
+    def next_wake_ms(self) -> int | None:
+        """When the next backoff of any group is over."""
+        wakes = (group.next_wake_ms() for group in self.groups.values())
+        return min((time_ms for time_ms in wakes if time_ms is not None), default=None)
 
     def pending_delays(self, limit: int, skip: int) -> list[tuple[int, int]]:
         """(when due, offset) of delayed messages, soonest first."""
@@ -110,6 +115,12 @@ class QueueState:
                     break
                 found.append((time_ms, offset))
         return found
+
+    def due(self, now_ms: int) -> list[int]:
+        """Delayed messages that are due, and not released yet."""
+        if not self.hidden:
+            return []
+        return [offset for _, offset, _ in self.delays.due(now_ms) if offset in self.hidden]
 
     def state_of(self, offset: int) -> str:
         """`pending`, `due`, `cancelled`, `expired`, or `plain` for one without a delay."""

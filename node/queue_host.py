@@ -13,7 +13,7 @@ from itertools import chain
 import structlog
 
 from delivery.config import QueueConfig
-from delivery.dispatcher import OPS_MAX, Dispatcher, Proposal, Want
+from delivery.dispatcher import DUE_GRACE_MS, OPS_MAX, Dispatcher, Proposal, Want
 from delivery.ops import RELEASE, Granted, Op, Result, Settled, encode_ops
 from delivery.partition import PartitionState
 from goqueue.wire.errors import GoQueueError, NotLeader, OutcomeUnknown, ServerError
@@ -182,9 +182,9 @@ class QueueHost:
 
     @property
     def is_due(self) -> bool:
-        """Whether a delay or a backoff is over that no entry has noted yet."""
+        """Whether a delay or a backoff has been over for a while that no entry has noted yet."""
         due_ms = self._state.queue.next_due_ms()
-        return due_ms is not None and due_ms <= self._group.log_time_ms()
+        return due_ms is not None and due_ms + DUE_GRACE_MS <= self._group.log_time_ms()
 
     def watch(self, group: int, waiter: Waiter) -> None:
         """Tell the waiter when something is ready for the group, or leadership is lost."""

@@ -58,6 +58,10 @@ class Poll:
     """The ids under which partitions were asked whose answer did not come."""
 
 
+_Asked = tuple[NodeId, list[GroupId]]
+"""A leader, and its partitions that are asked for."""
+
+
 @dataclass(slots=True)
 class _Round:
     """What asking every leader once came to."""
@@ -65,6 +69,9 @@ class _Round:
     taken: list[Taken] = field(default_factory=list[Taken])
     blocked: list[tuple[bytes, str, str]] = field(default_factory=list[tuple[bytes, str, str]])
     unanswered: set[GroupId] = field(default_factory=set[GroupId])
+    count: int = 0
+    size: int = 0
+    """Messages, and bytes of their values."""
 
 
 class QueueReceiver:
@@ -127,32 +134,64 @@ class QueueReceiver:
     # taking
 
     async def _take(self, poll: Poll, partitions: Sequence[GroupId]) -> _Round:
+        """Ask all leaders at once, each for its part of the limit, and then those that have more
+        for what the others did not have."""
         found = _Round()
-        left, bytes_left = poll.limit, poll.max_bytes
+        asked = self._by_leader(partitions, found.unanswered)
         try:
-            for node, asked in self._by_leader(partitions, found.unanswered):
-                request = TakeRequest(
-                    poll.group,
-                    [(group.pack(), self._request_id(poll, group)) for group in asked],
-                    poll.member,
-                    left,
-                    bytes_left,
-                    poll.visibility_ms,
-                )
-                try:
-                    answer = await self._ask(poll, node, request)
-                except (GoQueueError, RemoteError):
-                    found.unanswered.update(asked)
-                    continue
-                self._note(poll, found, answer)
-                left -= sum(len(taken.grants) for taken in answer.taken)
-                bytes_left -= sum(len(r.value) for taken in answer.taken for r in taken.messages)
-                if left <= 0 or bytes_left <= 0:
-                    break
+            if poll.limit < len(asked):
+                await self._take_in_turn(poll, found, asked)
+            elif asked:
+                await self._take_in_turn(poll, found, await self._take_at_once(poll, found, asked))
         except asyncio.CancelledError:
             self.release(poll.group.id, found.taken)
             raise
         return found
+
+    async def _take_at_once(self, poll: Poll, found: _Round, asked: list[_Asked]) -> list[_Asked]:
+        """The leaders that gave all they were asked for."""
+        share, rest = divmod(poll.limit, len(asked))
+        limits = [share + (row < rest) for row in range(len(asked))]
+        size = poll.max_bytes // len(asked)
+        takes = [
+            asyncio.ensure_future(self._take_from(poll, found, one, limit, size))
+            for one, limit in zip(asked, limits, strict=True)
+        ]
+        try:
+            gave = await asyncio.gather(*takes)
+        finally:
+            for take in takes:
+                take.cancel()
+            await asyncio.wait(takes)
+        return [one for one, limit, n in zip(asked, limits, gave, strict=True) if n >= limit]
+
+    async def _take_in_turn(self, poll: Poll, found: _Round, asked: list[_Asked]) -> None:
+        for one in asked:
+            left, bytes_left = poll.limit - found.count, poll.max_bytes - found.size
+            if left <= 0 or bytes_left <= 0:
+                return
+            await self._take_from(poll, found, one, left, bytes_left)
+
+    async def _take_from(
+        self, poll: Poll, found: _Round, asked: _Asked, limit: int, bytes_max: int
+    ) -> int:
+        """How many messages one leader gave."""
+        node, groups = asked
+        request = TakeRequest(
+            poll.group,
+            [(group.pack(), self._request_id(poll, group)) for group in groups],
+            poll.member,
+            limit,
+            bytes_max,
+            poll.visibility_ms,
+        )
+        try:
+            answer = await self._ask(poll, node, request)
+        except (GoQueueError, RemoteError):
+            found.unanswered.update(groups)
+            return 0
+        self._note(poll, found, answer)
+        return sum(len(taken.grants) for taken in answer.taken)
 
     def _request_id(self, poll: Poll, group: GroupId) -> int:
         known = poll.requests.get(group)
@@ -162,6 +201,8 @@ class QueueReceiver:
 
     def _note(self, poll: Poll, found: _Round, answer: TakeAnswer) -> None:
         found.taken += [taken for taken in answer.taken if taken.grants]
+        found.count += sum(len(taken.grants) for taken in answer.taken)
+        found.size += sum(len(row.value) for taken in answer.taken for row in taken.messages)
         found.blocked += answer.blocked
         answered = [taken.partition for taken in answer.taken] + answer.empty
         for packed in answered:

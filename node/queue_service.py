@@ -139,7 +139,7 @@ class QueueService:
         elif group.is_full:
             answer.blocked.append((packed, queue_rpc.FULL, str(group.config.in_flight_max)))
         else:
-            ready = group.ready_count()
+            ready = group.ready_count() or len(group.select(left, host.log_time_ms()))
             if ready or host.queue.is_due:
                 return min(left, ready or left, _fitting(host, taking.bytes_left))
             answer.empty.append(packed)

@@ -197,14 +197,20 @@ class GroupModel:
         found.deadline_ms = self.queue.now_ms + visibility_ms
         return "extended", self.attempts(offset), found.deadline_ms
 
-    def release(self, delivery: int, offset: int) -> tuple[str, int, int] | None:
+    def release(
+        self, delivery: int, offset: int, delay_ms: int, to_back: bool
+    ) -> tuple[str, int, int] | None:
         if self.lease(delivery, offset) is None:
             return None
         attempts = self.attempts(offset) - 1
         if self.queue.messages[offset].fate:
             self.settle(offset)
+        elif delay_ms > 0:
+            due_ms = self.queue.now_ms + delay_ms
+            self.pending[offset] = Pending("waiting", due_ms=due_ms, to_back=to_back)
+            return "released", attempts, due_ms
         else:
-            self.make_ready(offset, self.queue.now_ms)
+            self.make_ready(offset, self.queue.now_ms, to_back=to_back)
         self.follow()
         return "released", attempts, self.queue.now_ms
 

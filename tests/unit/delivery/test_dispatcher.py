@@ -10,6 +10,7 @@ import pytest
 
 from delivery.config import GroupConfig, QueueConfig
 from delivery.dispatcher import (
+    DUE_GRACE_MS,
     EXPIRY_TICK_MS,
     IDLE_TICK_MS,
     OPS_MAX,
@@ -230,8 +231,24 @@ def test_delays_are_noted_when_due_if_somebody_waits_and_soon_if_not(office: Off
     assert dispatcher.next_wake_ms(office.desk.now_ms) == due_ms
     office.desk.now_ms = due_ms
 
+    assert kinds(office.collect()) == [Delivered]
+    office.land()
+    assert office.offsets("a") == [0]
+
+
+def test_what_is_due_and_in_no_delivery_gets_an_entry_of_its_own(office: Office) -> None:
+    office.desk.open(2, ordering="key")
+    office.desk.publish(1, deliver_at_ms=[1000])
+    due_ms = office.desk.now_ms + 1000
+    office.receive("a", group=2)
+    office.desk.now_ms = due_ms
+
+    assert office.collect() is None
+    assert office.dispatcher.next_wake_ms(due_ms) == due_ms + DUE_GRACE_MS
+    office.desk.now_ms += DUE_GRACE_MS
+
     assert kinds(office.collect()) == [Tick]
-    assert dispatcher.next_wake_ms(due_ms) is None
+    assert office.dispatcher.next_wake_ms(office.desk.now_ms) is None
     office.run()
     assert office.offsets("a") == [0]
 

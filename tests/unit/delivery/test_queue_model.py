@@ -180,7 +180,7 @@ class QueueMachine(RuleBasedStateMachine):
                 elif op.action == EXTEND:
                     expected = group.extend(delivery, offset, op.visibility_ms)
                 elif op.action == RELEASE:
-                    expected = group.release(delivery, offset)
+                    expected = group.release(delivery, offset, op.delay_ms, op.to_back)
                 elif op.action == REJECT:
                     expected = group.reject(delivery, offset, op.reason)
                 else:

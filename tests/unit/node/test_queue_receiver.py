@@ -166,15 +166,27 @@ async def eventually(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.001)
 
 
-async def test_each_leader_is_asked_once_until_there_is_enough(world: World) -> None:
-    world.leaders[ME].ready = {P[0]: 2}
+async def test_leaders_are_asked_at_once_and_those_that_have_more_for_the_rest(
+    world: World,
+) -> None:
+    world.leaders[ME].ready = {P[0]: 1}
     world.leaders[B].ready = {P[1]: 9}
-    world.leaders[C].ready = {P[2]: 9}
 
     found = await world.receive(limit=5)
 
-    assert [(GroupId.unpack(t.partition), len(t.grants)) for t in found] == [(P[0], 2), (P[1], 3)]
-    assert [request.limit for request in world.leaders[B].takes] == [3]
+    gave = [(GroupId.unpack(taken.partition), len(taken.grants)) for taken in found]
+    assert sorted(gave) == [(P[0], 1), (P[1], 2), (P[1], 2)]
+    asked = [[take.limit for take in world.leaders[node].takes] for node in (ME, B, C)]
+    assert asked == [[2], [2, 2], [1]]
+
+
+async def test_fewer_messages_than_leaders_are_asked_for_in_turn(world: World) -> None:
+    world.leaders[B].ready = {P[1]: 9}
+    world.leaders[C].ready = {P[2]: 9}
+
+    (found,) = await world.receive(limit=1)
+
+    assert GroupId.unpack(found.partition) == P[1]
     assert world.leaders[C].takes == []
 
 

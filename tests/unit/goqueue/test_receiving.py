@@ -206,7 +206,9 @@ async def test_acking_many_raises_what_failed_with_all_results(
     )
     messages = await client.receive("billing", "orders")
 
-    with pytest.raises(SettleFailed, match="1 of 2 messages not settled: this delivery is over") as raised:
+    with pytest.raises(
+        SettleFailed, match="1 of 2 messages not settled: this delivery is over"
+    ) as raised:
         await client.ack(messages)
     assert [type(result) for result in raised.value.results] == [Settled, ReceiptExpired]
 

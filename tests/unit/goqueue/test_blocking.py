@@ -130,6 +130,15 @@ def test_an_iteration_may_be_left_and_the_client_closed(served: tuple[FakeCluste
         next(messages)
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """A shell's background jobs are started with interrupts ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_iteration_that_waits_may_be_interrupted(served: tuple[FakeCluster, str]) -> None:
     cluster, url = served
     cluster.create("orders", 1)

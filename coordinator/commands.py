@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from coordinator.errors import CommandUnreadable
+from coordinator.member_commands import MemberCommand, MemberResult
 from coordinator.queue_commands import QueueCommand, QueueResult
 
 
@@ -57,7 +58,15 @@ class AllocateProducer(msgspec.Struct, frozen=True, tag="allocate_producer", omi
     transactional_id: str | None = None
 
 
-Command = RegisterBroker | CreateTopic | AlterTopic | DeleteTopic | AllocateProducer | QueueCommand
+Command = (
+    RegisterBroker
+    | CreateTopic
+    | AlterTopic
+    | DeleteTopic
+    | AllocateProducer
+    | QueueCommand
+    | MemberCommand
+)
 
 
 class BrokerRegistered(msgspec.Struct, frozen=True, tag="broker_registered"):
@@ -83,7 +92,7 @@ class ProducerAllocated(msgspec.Struct, frozen=True, tag="producer"):
     epoch: int
 
 
-Result = BrokerRegistered | TopicResult | ProducerAllocated | QueueResult
+Result = BrokerRegistered | TopicResult | ProducerAllocated | QueueResult | MemberResult
 
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
 _commands: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)

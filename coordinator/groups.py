@@ -14,11 +14,14 @@ from goqueue.wire.types import Index
 
 GROUPS_MAX = 10_000
 HOUR_MS = 3600 * 1000
+SESSION_MS = (1000, HOUR_MS)
+"""The least and the most of a member's timeouts."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """The settings of one group, as `delivery.config.GroupConfig` explains them."""
+    """The settings of one group: those of its partitions, as `delivery.config.GroupConfig` explains
+    them, and how its members share them."""
 
     visibility_ms: int = 30_000
     max_attempts: int = 3
@@ -34,6 +37,13 @@ class GroupSettings:
     redrives_max: int = 5
     in_flight_max: int = 10_000
     dead_max: int = 100_000
+    mode: str = "exclusive"
+    """One member a partition; or `shared`: any member receives from any partition."""
+    assignor: str = "sticky"
+    session_timeout_ms: int = 30_000
+    """A member that is not heard of for so long is gone; a join may ask for another one."""
+    rebalance_timeout_ms: int = 60_000
+    """How long a member may take to let go of a partition before it is fenced there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +69,12 @@ _BOUNDS = {
     "redrives_max": (0, 1000),
     "in_flight_max": (1, 10_000),
     "dead_max": (1, 1_000_000),
+    "session_timeout_ms": SESSION_MS,
+    "rebalance_timeout_ms": SESSION_MS,
 }
-_WORDS = {
+_WORDS: dict[str, tuple[str, ...]] = {
+    "mode": ("exclusive", "shared"),
+    "assignor": ("sticky", "range", "roundrobin"),
     "ordering": ("none", "key"),
     "start": ("earliest", "latest"),
     "on_poison": ("dead", "park"),
@@ -72,6 +86,13 @@ class Groups:
 
     def __init__(self, groups: Iterable[Group] = ()) -> None:
         self.by_name = {group.name: group for group in groups}
+        self._by_id: dict[int, Group] | None = None
+
+    def by_id(self) -> Mapping[int, Group]:
+        """The same by id."""
+        if self._by_id is None:
+            self._by_id = {group.id: group for group in self.by_name.values()}
+        return self._by_id
 
     def named(self, name: str) -> Group:
         """Raises UnknownGroup."""
@@ -89,7 +110,7 @@ class Groups:
             settings = group_settings(command.settings, known.settings)
             if settings != known.settings:
                 known = dataclasses.replace(known, settings=settings, version=index)
-                self.by_name[known.name] = known
+                self._keep(known)
         return GroupResult(known.name, known.id, known.version)
 
     def delete(self, command: DeleteGroup) -> GroupResult:
@@ -98,6 +119,7 @@ class Groups:
         if command.id not in (0, group.id):
             raise UnknownGroup(command.name)
         del self.by_name[group.name]
+        self._by_id = None
         return GroupResult(group.name, group.id, group.version)
 
     def _create(self, index: Index, time_ms: int, command: PutGroup) -> GroupResult:
@@ -106,8 +128,12 @@ class Groups:
         settings = group_settings({**command.defaults, **command.settings})
         if len(self.by_name) >= GROUPS_MAX:
             raise ClusterFull(f"there are {GROUPS_MAX} groups already")
-        self.by_name[command.name] = Group(command.name, index, index, settings, time_ms)
+        self._keep(Group(command.name, index, index, settings, time_ms))
         return GroupResult(command.name, index, index, created=True)
+
+    def _keep(self, group: Group) -> None:
+        self.by_name[group.name] = group
+        self._by_id = None
 
 
 def group_settings(
@@ -138,10 +164,8 @@ def _check_number(name: str, value: object) -> str | None:
 
 
 def _check_word(name: str, value: object) -> str | None:
-    first, second = _WORDS[name]
-    return (
-        None if value in (first, second) else f"{str(value)[:40]!r} is neither {first} nor {second}"
-    )
+    words = _WORDS[name]
+    return None if value in words else f"{str(value)[:40]!r} is none of {', '.join(words)}"
 
 
 _FIELDS: dict[str, Callable[[str, object], str | None]] = {

@@ -25,10 +25,12 @@ class PutGroup(msgspec.Struct, frozen=True, tag="put_group", omit_defaults=True)
 
 
 class DeleteGroup(msgspec.Struct, frozen=True, tag="delete_group", omit_defaults=True):
-    """Delete a group; `id` is the very one that is meant, 0 for any of the name."""
+    """Delete a group; `id` is the very one that is meant, 0 for any of the name. One that has
+    members only with `force`."""
 
     name: str
     id: int = 0
+    force: bool = False
 
 
 class PutSchedule(msgspec.Struct, frozen=True, tag="put_schedule", omit_defaults=True):

@@ -23,6 +23,16 @@ from coordinator.commands import (
 )
 from coordinator.errors import BrokerWiped, ClusterFull, SnapshotUnreadable
 from coordinator.groups import Group, Groups
+from coordinator.member_commands import (
+    ExpireMembers,
+    HandOver,
+    JoinGroup,
+    LeaveGroup,
+    LetGo,
+    MemberResult,
+)
+from coordinator.membership import MembershipRecord, Topics
+from coordinator.memberships import Memberships
 from coordinator.placement import Candidate, place
 from coordinator.producers import ProducerIds, ProducerIdsRecord
 from coordinator.queue_commands import (
@@ -41,6 +51,7 @@ from coordinator.queue_commands import (
     StartRedrive,
     StopRedrive,
 )
+from coordinator.rebalances import TOPIC
 from coordinator.redrives import Redrive, Redrives
 from coordinator.schedules import Schedule, Schedules
 from coordinator.topics import TopicConfig, alter_config, config_warnings, create_config
@@ -125,6 +136,7 @@ class _Snapshot(msgspec.Struct, array_like=True, frozen=True):
     groups: list[Group] = []
     schedules: list[Schedule] = []
     redrives: list[Redrive] = []
+    memberships: list[MembershipRecord] = []
 
 
 class ClusterState:
@@ -142,6 +154,8 @@ class ClusterState:
         self._groups = Groups()
         self._schedules = Schedules()
         self._redrives = Redrives()
+        self._members = Memberships(self._groups, self._subscribable)
+        self._counts: dict[str, tuple[TopicId, int]] | None = None
 
     def apply(self, index: Index, time_ms: int, command: Command) -> Result | GoQueueError:
         """The command's result, or the error that refused it: then nothing has changed.
@@ -160,6 +174,11 @@ class ClusterState:
     def groups(self) -> Mapping[str, Group]:
         """All groups by name."""
         return self._groups.by_name
+
+    @property
+    def members(self) -> Memberships:
+        """Who is in which group, and has which partitions. Not to be changed but by commands."""
+        return self._members
 
     @property
     def schedules(self) -> Mapping[str, Schedule]:
@@ -241,7 +260,9 @@ class ClusterState:
             self._place(config, command.avoid),
             time_ms,
         )
-        return self._put(topic)
+        result = self._put(topic)
+        self._members.topics_changed(TOPIC, time_ms)
+        return result
 
     def _place(self, config: TopicConfig, avoid: list[str]) -> tuple[PartitionPlacement, ...]:
         candidates = self._candidates()
@@ -272,31 +293,67 @@ class ClusterState:
         config = alter_config(topic.config, command.changes)
         return self._put(dataclasses.replace(topic, config=config))
 
-    def _delete(self, _index: Index, _time_ms: int, command: DeleteTopic) -> TopicResult:
+    def _delete(self, _index: Index, time_ms: int, command: DeleteTopic) -> TopicResult:
         topic = self._named(command.name)
         if command.id not in ("", str(topic.id)):
             raise UnknownTopic(command.name)
         del self.topics[topic.name]
         del self._by_id[topic.id]
+        self._counts = None
         self.deleted[topic.id] = topic.name
         while len(self.deleted) > TOMBSTONES_MAX:
             del self.deleted[next(iter(self.deleted))]
         self._redrives.topic_deleted(topic.id)
+        self._members.topics_changed(TOPIC, time_ms)
         return TopicResult(topic.name, str(topic.id), len(topic.partitions))
 
     def _allocate(self, _index: Index, time_ms: int, command: AllocateProducer) -> Result:
         producer_id, epoch = self._producers.allocate(command.transactional_id, time_ms)
         return ProducerAllocated(producer_id, epoch)
 
-    # groups, schedules, redrive jobs
+    # groups
 
     def _put_group(self, index: Index, time_ms: int, command: PutGroup) -> GroupResult:
+        known = self.groups.get(command.name)
+        if known is not None and not command.ensure:
+            self._members.check_changes(known, command.settings.get("mode"))
         return self._groups.put(index, time_ms, command)
 
     def _delete_group(self, _index: Index, _time_ms: int, command: DeleteGroup) -> GroupResult:
+        known = self.groups.get(command.name)
+        if known is not None and command.id in (0, known.id):
+            self._members.check_deletion(known, force=command.force)
         deleted = self._groups.delete(command)
         self._redrives.group_deleted(deleted.id)
+        self._members.group_deleted(deleted.id)
         return deleted
+
+    # members
+
+    def _join(self, _index: Index, time_ms: int, command: JoinGroup) -> MemberResult:
+        for topic in command.topics:
+            self._named(topic)
+        return self._members.join(time_ms, command)
+
+    def _leave(self, _index: Index, time_ms: int, command: LeaveGroup) -> MemberResult:
+        return self._members.leave(time_ms, command)
+
+    def _expire(self, _index: Index, time_ms: int, command: ExpireMembers) -> MemberResult:
+        return self._members.expire(time_ms, command)
+
+    def _let_go(self, _index: Index, time_ms: int, command: LetGo) -> MemberResult:
+        return self._members.let_go(time_ms, command)
+
+    def _hand_over(self, _index: Index, time_ms: int, command: HandOver) -> MemberResult:
+        return self._members.handed(time_ms, command)
+
+    def _subscribable(self) -> Topics:
+        """The topics that are alive."""
+        if self._counts is None:
+            self._counts = {t.name: (t.id, len(t.partitions)) for t in self.topics.values()}
+        return self._counts
+
+    # schedules, redrive jobs
 
     def _put_schedule(self, index: Index, time_ms: int, command: PutSchedule) -> ScheduleResult:
         topic = self._named(command.topic)
@@ -346,6 +403,7 @@ class ClusterState:
 
     def _put(self, topic: Topic) -> TopicResult:
         self.topics[topic.name] = self._by_id[topic.id] = topic
+        self._counts = None
         return TopicResult(topic.name, str(topic.id), len(topic.partitions), topic.warnings)
 
     # snapshots
@@ -363,6 +421,7 @@ class ClusterState:
             list(self.groups.values()),
             list(self.schedules.values()),
             list(self.redrives.values()),
+            self._members.dump(),
         )
         return msgspec.msgpack.encode(snapshot, order="deterministic")
 
@@ -386,6 +445,7 @@ class ClusterState:
         restored._groups = Groups(found.groups)
         restored._schedules = Schedules(found.schedules)
         restored._redrives = Redrives(found.redrives)
+        restored._members = Memberships(restored._groups, restored._subscribable, found.memberships)
         return restored
 
 
@@ -406,4 +466,9 @@ _APPLY: Mapping[type, Callable[[ClusterState, Index, int, Any], Result]] = {
     StartRedrive: ClusterState._start_redrive,
     RedriveStep: ClusterState._redrive_step,
     StopRedrive: ClusterState._stop_redrive,
+    JoinGroup: ClusterState._join,
+    LeaveGroup: ClusterState._leave,
+    ExpireMembers: ClusterState._expire,
+    LetGo: ClusterState._let_go,
+    HandOver: ClusterState._hand_over,
 }

@@ -11,10 +11,11 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from delivery.config import GroupConfig, QueueConfig, sound_queue
+from delivery.config import LANES_COUNT, GroupConfig, QueueConfig, sound_queue
 from delivery.group import GroupState
 from delivery.ops import (
     RELEASE,
+    UNCLAIMED,
     Configure,
     Delivered,
     DropGroup,
@@ -24,6 +25,7 @@ from delivery.ops import (
     OpenGroup,
     Result,
     Settled,
+    StaleResult,
     Tick,
     UnknownGroup,
 )
@@ -31,6 +33,8 @@ from delivery.partition import PartitionState
 from goqueue.wire.errors import GoQueueError, GroupHalted, TooManyInFlight
 
 T = TypeVar("T")
+
+Answer = Granted | UnknownGroup | StaleResult | GoQueueError
 
 EXPIRED_MAX = 5000
 """Leases that one entry ends."""
@@ -48,13 +52,19 @@ EXPIRY_TICK_MS = 5000
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """A receive: up to `limit` messages for a member; `visibility_ms` None is the group's own."""
+    """A receive: up to `limit` messages for a member; `visibility_ms` None is the group's own.
+
+    Messages of lanes below `lowest_lane` are not wanted. `generation` is the member's, or
+    `UNCLAIMED` of who is none.
+    """
 
     group: int
     member: str
     limit: int
     visibility_ms: int | None
     request: int
+    generation: int = UNCLAIMED
+    lowest_lane: int = LANES_COUNT - 1
 
 
 @dataclass(slots=True, eq=False)
@@ -83,9 +93,7 @@ class Proposal(Generic[T]):
     it."""
 
     sent: list[_Sent[T]] = field(default_factory=list["_Sent[T]"])
-    answers: list[tuple[T, Granted | UnknownGroup | GoQueueError]] = field(
-        default_factory=list["tuple[T, Granted | UnknownGroup | GoQueueError]"]
-    )
+    answers: list[tuple[T, Answer]] = field(default_factory=list["tuple[T, Answer]"])
 
     @property
     def ops(self) -> list[Op]:
@@ -203,11 +211,6 @@ class Dispatcher(Generic[T]):
         found = min((wake for wake in wakes if wake is not None), default=None)
         return None if found is None else max(found, now_ms)
 
-    def is_ready(self, group: int, now_ms: int) -> bool:
-        """Whether a receive of the group would find something now."""
-        found = self._state.queue.groups.get(group)
-        return found is None or bool(found.halted) or bool(found.select(1, now_ms))
-
     # -- collecting
 
     def _add(self, proposal: Proposal[T], op: Op, kind: str) -> None:
@@ -282,18 +285,52 @@ class Dispatcher(Generic[T]):
         if refusal is not None:
             self._refuse(proposal, queued, refusal)
             return
-        wanted = sum(waiting.want.limit for waiting in queued)
-        offsets = group.select(min(wanted, DELIVERED_MAX), now_ms)
+        self._refuse_strangers(proposal, group, queued)
+        chosen: set[int] = set()
+        for lane in sorted({waiting.want.lowest_lane for waiting in queued}):
+            wants = [waiting for waiting in queued if waiting.want.lowest_lane == lane]
+            wanted = sum(waiting.want.limit for waiting in wants)
+            limit = min(wanted, DELIVERED_MAX - len(chosen))
+            offsets = group.select(limit + len(chosen), now_ms, lane)
+            if chosen:
+                offsets = [offset for offset in offsets if offset not in chosen][:limit]
+            chosen.update(offsets)
+            self._share_out(proposal, group, queued, wants, offsets)
+
+    @staticmethod
+    def _refuse_strangers(
+        proposal: Proposal[T], group: GroupState, queued: deque[_Waiting[T]]
+    ) -> None:
+        """Who does not own the partition learns so at once."""
+        owner = group.owner
+        for waiting in list(queued):
+            if not group.is_owned_by(waiting.want.member, waiting.want.generation):
+                queued.remove(waiting)
+                stale = StaleResult(group.id, owner.member, owner.generation)
+                proposal.answers.append((waiting.ticket, stale))
+
+    def _share_out(
+        self,
+        proposal: Proposal[T],
+        group: GroupState,
+        queued: deque[_Waiting[T]],
+        wants: list[_Waiting[T]],
+        offsets: list[int],
+    ) -> None:
         at = 0
-        while queued and at < len(offsets):
-            waiting = queued.popleft()
+        for waiting in wants:
+            if at >= len(offsets):
+                return
+            queued.remove(waiting)
             want = waiting.want
             visibility_ms = want.visibility_ms
             if visibility_ms is None:
                 visibility_ms = group.config.visibility_ms
             share = offsets[at : at + want.limit]
             at += len(share)
-            op = Delivered(group.id, want.member, visibility_ms, share, want.request)
+            op = Delivered(
+                group.id, want.member, visibility_ms, share, want.request, want.generation
+            )
             proposal.sent.append(_Sent(op, waiting.ticket, waiting))
             self._flying.append(waiting)
             self._in_flight["delivered"] = self._in_flight.get("delivered", 0) + 1
@@ -328,7 +365,7 @@ class Dispatcher(Generic[T]):
                 deliveries = [(result.delivery, offsets)]
                 self.submit(Settled(waiting.want.group, RELEASE, deliveries), None)
             return []
-        if granted or isinstance(result, UnknownGroup):
+        if granted or isinstance(result, UnknownGroup | StaleResult):
             return [(waiting.ticket, result)]
         self._waiting.setdefault(waiting.want.group, deque()).appendleft(waiting)
         return []

@@ -11,7 +11,7 @@ import msgspec
 from delivery.bitmaps import BitMap64, remove_below, span, stored_only
 from delivery.config import FAR_MS, VISIBILITY_MS_MAX, GroupConfig, bounded, sound_group
 from delivery.failures import DeadLetter, Failures, Redrives
-from delivery.group_messages import GroupMessages, among
+from delivery.group_messages import GroupMessages, Owner, among
 from delivery.keys import NO_KEY, key_hash
 from delivery.lanes import ReadyLanes
 from delivery.leases import Leases
@@ -23,23 +23,31 @@ from delivery.ops import (
     NOT_FOUND,
     OK,
     REJECT,
+    STALE,
+    Committed,
     CountResult,
     Delivered,
     Expired,
     Grant,
     Granted,
+    Own,
+    OwnedResult,
     Redriven,
     Settle,
     Settled,
     SettledResult,
+    Sought,
+    StaleResult,
 )
 
 TIMED_OUT = "visibility timeout"
+FENCED = "consumer lost"
+"""Why an attempt failed whose consumer did not let go of its partition: it died, or is stuck."""
 HALTED_BY_FAILURES = "too many of its messages fail"
 HALTED_BY_DEAD = "too many dead letters"
 
 _ACKED = Settle(OK, "acked", 1)
-_REFUSED = {code: Settle(code) for code in (NOT_FOUND, LEASE_EXPIRED)}
+_REFUSED = {code: Settle(code) for code in (NOT_FOUND, LEASE_EXPIRED, STALE)}
 
 
 class GroupState(GroupMessages):
@@ -47,8 +55,38 @@ class GroupState(GroupMessages):
 
     # -- operations
 
-    def deliver(self, op: Delivered, delivery: int, now_ms: int) -> Granted:
+    def own(self, op: Own, index: int, now_ms: int) -> OwnedResult:
+        """Give the partition to a member, unless somebody newer has it."""
+        self.look()
+        owner = self.owner
+        if op.generation <= owner.generation:
+            return OwnedResult(owner.member, owner.generation)
+        ended: list[int] = []
+        since = owner.since
+        if op.member != owner.member:
+            since = index
+            ended = self.leases.of_others(op.member)
+        self.owner = Owner(op.member, op.generation, since)
+        for offset in ended:
+            self._take_back(offset, now_ms, fence=op.fence)
+        self._advance()
+        return OwnedResult(op.member, op.generation, len(ended))
+
+    def _take_back(self, offset: int, now_ms: int, *, fence: bool) -> None:
+        self.leases.end(offset)
+        if fence:
+            self.tally.fenced += 1
+            self._fail(offset, FENCED, now_ms, delay_ms=0, to_back=False)
+        else:
+            self._release(offset, now_ms, delay_ms=0, to_back=False)
+
+    def _stale(self) -> StaleResult:
+        return StaleResult(self.id, self.owner.member, self.owner.generation)
+
+    def deliver(self, op: Delivered, delivery: int, now_ms: int) -> Granted | StaleResult:
         """Lease what of it is ready; the rest is left out."""
+        if not self.is_owned_by(op.member, op.generation):
+            return self._stale()
         deadline_ms = now_ms + bounded(op.visibility_ms, 0, VISIBILITY_MS_MAX)
         if self.halted:
             return Granted(delivery, deadline_ms, [])
@@ -86,8 +124,11 @@ class GroupState(GroupMessages):
         self.look()
         before = self.floor
         settles: list[Settle] = []
+        stale = bool(op.generation) and not self.is_owned_by(op.member, op.generation)
         for delivery, offsets in op.deliveries:
-            if op.action == ACK:
+            if stale:
+                settles += [_REFUSED[STALE]] * len(offsets)
+            elif op.action == ACK:
                 settles += self._ack(delivery, offsets)
             elif op.action == EXTEND:
                 settles += self._extend(op, delivery, offsets, now_ms)
@@ -113,21 +154,25 @@ class GroupState(GroupMessages):
         self._advance()
         return CountResult(count)
 
-    def commit(self, offset: int) -> CountResult:
+    def commit(self, op: Committed) -> CountResult | StaleResult:
         """Settle everything below the offset, in flight or not."""
+        if not self.is_owned_by(op.member, op.generation):
+            return self._stale()
         self.look()
-        offset = bounded(offset, 0, self._stored.next_offset)
+        offset = bounded(op.offset, 0, self._stored.next_offset)
         gone = self._drop_below(offset)
         self.tally.acked += len(gone)
         self.base = max(self.base, offset)
         self._raise_floor(offset)
         return CountResult(len(gone))
 
-    def seek(self, offset: int, now_ms: int) -> CountResult:
+    def seek(self, op: Sought, now_ms: int) -> CountResult | StaleResult:
         """Begin anew at the offset: all that the log has from there on is ready again; of what
         outlived the log, what was not settled."""
+        if not self.is_owned_by(op.member, op.generation):
+            return self._stale()
         stored = self._stored
-        start = bounded(offset, 0, stored.next_offset)
+        start = bounded(op.offset, 0, stored.next_offset)
         first = max(start, stored.log_start_offset)
         outlived = self.pending(span(start, first)) - stored.withdrawn
         self.ready, self.leases, self.failures = ReadyLanes(), Leases(), Failures()
@@ -274,6 +319,8 @@ class GroupState(GroupMessages):
             return None
         if lease is None and not 0 <= offset < self._stored.next_offset:
             return _REFUSED[NOT_FOUND]
+        if delivery < self.owner.since:
+            return _REFUSED[STALE]
         if lease is not None or offset in self.waiting or offset in self.ready:
             return _REFUSED[LEASE_EXPIRED]
         if self._is_parked(offset) and self.failures.last_reason(offset):
@@ -337,13 +384,17 @@ class GroupState(GroupMessages):
             self.tally.nacked += 1
             outcome, visible_ms = self._fail(offset, op.reason, now_ms, op.delay_ms, op.to_back)
             return Settle(OK, outcome, attempts, visible_ms)
+        self._release(offset, now_ms, max(0, op.delay_ms), op.to_back)
+        return Settle(OK, "released", attempts - 1, self._visible_ms(offset, now_ms))
+
+    def _release(self, offset: int, now_ms: int, delay_ms: int, to_back: bool) -> None:
+        """As if it had not been delivered."""
         self.tally.delivered -= 1
         self.tally.redelivered -= self.failures.count(offset) > 0
         if offset in self._stored.withdrawn:
             self._finish(offset)
         else:
-            self._come_back(offset, now_ms, max(0, op.delay_ms), op.to_back)
-        return Settle(OK, "released", attempts - 1, self._visible_ms(offset, now_ms))
+            self._come_back(offset, now_ms, delay_ms, to_back)
 
     def _fail(
         self, offset: int, reason: str, now_ms: int, delay_ms: int, to_back: bool

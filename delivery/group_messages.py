@@ -9,17 +9,29 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from delivery.bitmaps import BitMap64, first_missing, remove_below, span
-from delivery.config import GroupConfig
+from delivery.config import LANES_COUNT, GroupConfig
 from delivery.failures import DeadLetter, Failures, Redrives
 from delivery.key_order import KeyOrder
 from delivery.keys import KeyHashes
 from delivery.lanes import Fairness, ReadyLanes
 from delivery.leases import Leases
+from delivery.ops import FORCED, UNCLAIMED
 from delivery.store_times import StoreTimes
 from delivery.tally import Tally
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose the partition is, nobody's where `member` is empty: since which generation, and since
+    which entry it was given to somebody else."""
+
+    member: str = ""
+    generation: int = 0
+    since: int = 0
 
 
 class Stored(Protocol):
@@ -68,6 +80,7 @@ class GroupMessages:
         self.seen = self.floor
         """Up to here what is stored has been looked at; the rest is when it is needed."""
         self.halted = ""
+        self.owner = Owner()
         self.done = BitMap64(stored.withdrawn)
         remove_below(self.done, self.floor)
         self.ready = ReadyLanes()
@@ -91,24 +104,25 @@ class GroupMessages:
 
     # -- what a leader asks
 
-    def select(self, limit: int, now_ms: int) -> list[int]:
-        """Offsets that may be delivered next, in order."""
+    def select(self, limit: int, now_ms: int, lowest_lane: int = LANES_COUNT - 1) -> list[int]:
+        """Offsets that may be delivered next, in order, of no lane below this one."""
         if self.halted:
             return []
         self.look()
         room = min(limit, self.config.in_flight_max - len(self.leases))
-        return self.peek(room, now_ms) or self._just_due(room, now_ms)
+        return self.peek(room, now_ms, lowest_lane) or self._just_due(room, now_ms, lowest_lane)
 
-    def _just_due(self, limit: int, now_ms: int) -> list[int]:
+    def _just_due(self, limit: int, now_ms: int, lowest_lane: int) -> list[int]:
         """Delayed messages that the next entry makes ready before it delivers: for a group without
         anything else, and without keys, whose order only the release tells."""
         if limit <= 0 or self.order is not None:
             return []
         due = [o for o in self._stored.due(now_ms) if o >= self.base and o not in self.done]
         lane_of = self._stored.lane_of
-        return sorted(due, key=lambda offset: (lane_of(offset), offset))[:limit]
+        ordered = sorted((lane_of(offset), offset) for offset in due)
+        return [offset for lane, offset in ordered if lane <= lowest_lane][:limit]
 
-    def peek(self, limit: int, now_ms: int) -> list[int]:
+    def peek(self, limit: int, now_ms: int, lowest_lane: int = LANES_COUNT - 1) -> list[int]:
         """The same, whatever is in flight."""
         self.look()
         config = self.config
@@ -121,7 +135,16 @@ class GroupMessages:
             self._stored_ms,
             self.since,
         )
-        return self.ready.select(limit, fairness)
+        return self.ready.select(limit, fairness, lowest_lane)
+
+    def is_owned_by(self, member: str, generation: int) -> bool:
+        """Whether this member may act here in this generation; who is none says `UNCLAIMED`."""
+        owner = self.owner
+        if generation == FORCED:
+            return True
+        if not owner.member:
+            return generation == UNCLAIMED
+        return member == owner.member and generation >= owner.generation
 
     @property
     def is_full(self) -> bool:

@@ -116,9 +116,11 @@ class ReadyLanes:
         """What each lane would give next."""
         return [next(self._in_order(lane), None) for lane in range(LANES_COUNT)]
 
-    def select(self, limit: int, fairness: Fairness) -> list[int]:
-        """The next offsets in the order of delivery; nothing is taken."""
-        lanes = [n for n in range(LANES_COUNT) if self._front[n] or self._back[n]]
+    def select(
+        self, limit: int, fairness: Fairness, lowest_lane: int = LANES_COUNT - 1
+    ) -> list[int]:
+        """The next offsets in the order of delivery, of no lane below that one; none is taken."""
+        lanes = [n for n in range(lowest_lane + 1) if self._front[n] or self._back[n]]
         if len(lanes) <= 1 or limit <= 0:
             return list(islice(self._in_order(lanes[0]), limit)) if lanes and limit > 0 else []
         views = [_Lane(self._in_order(n), partial(self._oldest, n, fairness)) for n in lanes]

@@ -47,6 +47,10 @@ class Leases:
         """What is still in flight of a delivery."""
         return [o for o, lease in self._by_offset.items() if lease.delivery == delivery]
 
+    def of_others(self, member: str) -> list[int]:
+        """What is in flight of anyone but this member."""
+        return [o for o, lease in self._by_offset.items() if lease.member != member]
+
     def open(self, delivery: int, deadline_ms: int, member: str, offsets: Sequence[int]) -> None:
         """Lease these messages, none of which is leased."""
         lease = Lease(delivery, deadline_ms, member, offsets, len(offsets))

@@ -27,6 +27,13 @@ TOO_LATE = 3
 """A message that is due can't be cancelled any more (409 `already_due`)."""
 LOOPING = 4
 """Redriven too often already (409 `redrive_loop`)."""
+STALE = 5
+"""The partition has another owner since (409 `stale_generation`)."""
+
+UNCLAIMED = 0
+"""The generation of those who are no members: they pass where nobody owns the partition."""
+FORCED = -1
+"""Instead of a generation: whoever owns the partition."""
 
 KEPT_REASON_CHARACTERS = 256
 
@@ -69,7 +76,8 @@ class Tick(_Op, array_like=True, frozen=True, tag=4):
 class Delivered(_Op, array_like=True, frozen=True, tag=5):
     """Messages are leased to a member, as far as each may be when this applies.
 
-    Results in `Granted`. A request id that is known results in what was granted first.
+    Results in `Granted`, or `StaleResult` where the partition is not the member's in this
+    generation. A request id that is known results in what was granted first.
     """
 
     group: int
@@ -77,6 +85,7 @@ class Delivered(_Op, array_like=True, frozen=True, tag=5):
     visibility_ms: int
     offsets: list[int]
     request: int = 0
+    generation: int = UNCLAIMED
 
 
 class Settled(_Op, array_like=True, frozen=True, tag=6):
@@ -84,7 +93,8 @@ class Settled(_Op, array_like=True, frozen=True, tag=6):
 
     NACK: `delay_ms` -1 means the group's backoff (for a RELEASE, none); `to_back` puts the message
     behind what is ready now, else it comes first in its lane. EXTEND: the lease ends
-    `visibility_ms` after the entry's time. Results in `SettledResult`.
+    `visibility_ms` after the entry's time. Results in `SettledResult`; receipts of a former owner
+    are `STALE`, and all are where a generation is given that is not the owner's.
     """
 
     group: int
@@ -95,6 +105,8 @@ class Settled(_Op, array_like=True, frozen=True, tag=6):
     to_back: bool = False
     visibility_ms: int = 0
     request: int = 0
+    member: str = ""
+    generation: int = UNCLAIMED
 
 
 class Expired(_Op, array_like=True, frozen=True, tag=7):
@@ -105,22 +117,27 @@ class Expired(_Op, array_like=True, frozen=True, tag=7):
 
 
 class Committed(_Op, array_like=True, frozen=True, tag=8):
-    """All below the offset is settled for the group, leased or not."""
+    """All below the offset is settled for the group, leased or not. Results in `CountResult`, or
+    `StaleResult` for whom the partition is not."""
 
     group: int
     offset: int
+    member: str = ""
+    generation: int = UNCLAIMED
 
 
 class Sought(_Op, array_like=True, frozen=True, tag=9):
     """The group begins anew at the offset: what it has settled at and above it comes again.
 
     Leases end, attempts are forgotten; dead letters stay. A request id that is known changes
-    nothing: what was settled since the first time stays so.
+    nothing: what was settled since the first time stays so. Results as `Committed`.
     """
 
     group: int
     offset: int
     request: int = 0
+    member: str = ""
+    generation: int = UNCLAIMED
 
 
 class Cancelled(_Op, array_like=True, frozen=True, tag=10):
@@ -174,6 +191,20 @@ class Resumed(_Op, array_like=True, frozen=True, tag=16):
     group: int
 
 
+class Own(_Op, array_like=True, frozen=True, tag=17):
+    """The partition is this member's from now on, nobody's where it is empty.
+
+    Ignored unless the generation is newer than the owner's. What is leased to others ends: with
+    `fence` as a failed attempt, else as if it had not been delivered. Results in `OwnedResult`;
+    repeated by the same owner in the same generation it changes nothing.
+    """
+
+    group: int
+    member: str
+    generation: int
+    fence: bool = False
+
+
 Op = (
     Configure
     | OpenGroup
@@ -191,6 +222,7 @@ Op = (
     | Unparked
     | Halted
     | Resumed
+    | Own
 )
 
 
@@ -254,7 +286,33 @@ class UnknownGroup(msgspec.Struct, array_like=True, frozen=True, tag=5):
     group: int
 
 
-Result = Granted | SettledResult | CodesResult | CountResult | UnknownGroup | None
+class StaleResult(msgspec.Struct, array_like=True, frozen=True, tag=6):
+    """The partition is not whose it was said to be: nothing happened. It is `member`'s, nobody's
+    where that is empty, since this generation."""
+
+    group: int
+    member: str
+    generation: int
+
+
+class OwnedResult(msgspec.Struct, array_like=True, frozen=True, tag=7):
+    """Of an `Own`: who owns the partition now, and how many leases of others ended by it."""
+
+    member: str
+    generation: int
+    ended: int = 0
+
+
+Result = (
+    Granted
+    | SettledResult
+    | CodesResult
+    | CountResult
+    | UnknownGroup
+    | StaleResult
+    | OwnedResult
+    | None
+)
 """None for operations that answer nothing."""
 
 _encoder = msgspec.msgpack.Encoder()

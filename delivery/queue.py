@@ -32,6 +32,7 @@ from delivery.ops import (
     Halted,
     Op,
     OpenGroup,
+    Own,
     Parked,
     Purged,
     Redriven,
@@ -39,6 +40,7 @@ from delivery.ops import (
     Resumed,
     Settled,
     Sought,
+    StaleResult,
     Tick,
     UnknownGroup,
     Unparked,
@@ -237,15 +239,19 @@ class QueueState:
         request = op.request if isinstance(op, _REPEATED) else 0
         if request:
             known = self.results.of(request)
-            if known is not None:
+            if known is not None and not self._is_overtaken(op, known):
                 return known
         result = _APPLY[type(op)](self, op, index, time_ms)
-        if request and not isinstance(result, UnknownGroup) and not _is_empty(result):
+        if request and not isinstance(result, UnknownGroup | StaleResult) and not _is_empty(result):
             self.results.remember(request, time_ms, result)
         return result
 
-    def _group(self, op: Any) -> GroupState | None:
-        return self.groups.get(op.group)
+    def _is_overtaken(self, op: Op, known: Result) -> bool:
+        """Whether what was granted once is no longer the member's."""
+        group = self.groups.get(op.group) if isinstance(op, Delivered) else None
+        if group is None or not isinstance(op, Delivered) or not isinstance(known, Granted):
+            return False
+        return not group.is_owned_by(op.member, op.generation)
 
     def _configure(self, op: Configure, _index: int, _time_ms: int) -> Result:
         self.config = sound_queue(op.config)
@@ -416,12 +422,13 @@ _APPLY: dict[type, Callable[[QueueState, Any, int, int], Result]] = {
     Delivered: _of_group(lambda group, op, index, time_ms: group.deliver(op, index, time_ms)),
     Settled: _of_group(lambda group, op, _index, time_ms: group.settle(op, time_ms)),
     Expired: _of_group(lambda group, op, _index, time_ms: group.expire(op, time_ms)),
-    Committed: _of_group(lambda group, op, _index, _time_ms: group.commit(op.offset)),
-    Sought: _of_group(lambda group, op, _index, time_ms: group.seek(op.offset, time_ms)),
+    Committed: _of_group(lambda group, op, _index, _time_ms: group.commit(op)),
+    Sought: _of_group(lambda group, op, _index, time_ms: group.seek(op, time_ms)),
     Purged: _of_group(lambda group, op, _index, _time_ms: group.purge(op.offsets)),
     Redriven: _of_group(lambda group, op, _index, time_ms: group.redrive(op, time_ms)),
     Parked: _of_group(lambda group, op, _index, _time_ms: group.park(op.key)),
     Unparked: _of_group(lambda group, op, _index, time_ms: group.release(op.key, time_ms)),
     Halted: _of_group(_halt),
     Resumed: _of_group(_resume),
+    Own: _of_group(lambda group, op, index, time_ms: group.own(op, index, time_ms)),
 }

@@ -16,6 +16,7 @@ from delivery.config import GroupConfig, QueueConfig
 from delivery.due import DueTimes
 from delivery.failures import DeadLetter, Reason, Redrives
 from delivery.group import GroupState
+from delivery.group_messages import Owner
 from delivery.key_order import KeyOrder
 from delivery.leases import OpenLease
 from delivery.ops import Result
@@ -54,6 +55,7 @@ class GroupRecord(msgspec.Struct, array_like=True, frozen=True):
     outcomes: list[bool]
     turn: int
     tally: Tally
+    owner: tuple[str, int, int]
 
 
 class QueueRecord(msgspec.Struct, array_like=True, frozen=True):
@@ -159,6 +161,7 @@ def _dump_group(group: GroupState) -> GroupRecord:
         list(group.outcomes),
         group.turn,
         group.tally.copy(),
+        (group.owner.member, group.owner.generation, group.owner.since),
     )
 
 
@@ -190,4 +193,5 @@ def _load_group(record: GroupRecord, queue: QueueState) -> GroupState:
     group.outcomes = deque(record.outcomes, maxlen=config.halt_window)
     group.turn = record.turn
     group.tally = record.tally
+    group.owner = Owner(*record.owner)
     return group

@@ -25,6 +25,8 @@ class Tally(msgspec.Struct, array_like=True):
     """Cancelled, or beyond their time to live, before they were settled."""
     fallen: int = 0
     """Unsettled, and taken by retention."""
+    fenced: int = 0
+    """Leases that ended because their consumer lost the partition without letting go."""
     wait_ms_max: list[int] = msgspec.field(default_factory=lambda: [0] * LANES_COUNT)
     """The longest that any message of each lane was ready before it was delivered."""
     wait_ms_sum: list[int] = msgspec.field(default_factory=lambda: [0] * LANES_COUNT)

@@ -11,11 +11,30 @@ from itertools import chain, zip_longest
 from typing import Protocol
 
 from coordinator.state import Topic
-from delivery.ops import Committed, CountResult, Op, Parked, Resumed, Sought, Unparked
+from delivery.config import LANES_COUNT
+from delivery.ops import (
+    Committed,
+    CountResult,
+    Op,
+    Parked,
+    Resumed,
+    Sought,
+    StaleResult,
+    Unparked,
+)
 from delivery.ops import UnknownGroup as NotOpen
-from goqueue.wire.errors import BadRequest, GoQueueError, UnknownGroup, UnknownPartition
+from goqueue.wire.errors import (
+    BadRequest,
+    GoQueueError,
+    GroupActive,
+    StaleGeneration,
+    UnknownGroup,
+    UnknownPartition,
+)
 from goqueue.wire.types import GroupId, Offset
 from node.http.queue_broker import (
+    NOBODY,
+    Claim,
     DeadFilter,
     DeadPage,
     DelayedView,
@@ -30,6 +49,7 @@ from node.http.queue_broker import (
 )
 from node.queue_calls import QueueCalls
 from node.queue_groups import GroupsBroker, group_ref, group_view
+from node.queue_host import stale_generation
 from node.queue_letters import DeadLetters, DelayedMessages
 from node.queue_receiver import Poll, QueueReceiver
 from node.queue_rpc import GroupRef, PeekRequest, Taken, queued
@@ -113,25 +133,36 @@ class QueueBrokerNode(ABC):
         group: str,
         topics: Sequence[str],
         *,
-        member: str,
+        claim: Claim,
         limit: int,
         wait_s: float,
         visibility_ms: int | None,
         partitions: Sequence[int] | None = None,
+        places: Sequence[tuple[str, int]] | None = None,
+        lowest_lane: int = LANES_COUNT - 1,
     ) -> list[QueuedMessage]:
-        found = await self._partitions(topics, partitions)
+        if places is None:
+            found = await self._partitions(topics, partitions)
+        else:
+            found = await self._places(places)
         ref = group_ref(await self._queue.groups.ensure_group(group))
         names = {id: topic.name for id, topic in found}
         start = self._queue.rng.randrange(len(found)) if found else 0
         poll = Poll(
             ref,
             [id for id, _topic in (*found[start:], *found[:start])],
-            member,
+            claim.member,
             limit,
             ref.config.visibility_ms if visibility_ms is None else visibility_ms,
             self._queue.answer_bytes,
+            claim.generation,
+            lowest_lane,
         )
-        taken = await self._queue.receiver.receive(poll, wait_s)
+        try:
+            taken = await self._queue.receiver.receive(poll, wait_s)
+        except StaleGeneration as error:
+            error.data["partitions"] = _named_places(error.data.get("partitions"), names)
+            raise
         return [
             message
             for one in taken
@@ -160,18 +191,26 @@ class QueueBrokerNode(ABC):
         return [message for message in rows if message is not None][:limit]
 
     async def settle(
-        self, requests: Sequence[SettleRequest], group: str | None = None
+        self,
+        requests: Sequence[SettleRequest],
+        group: str | None = None,
+        claim: Claim = NOBODY,
     ) -> list[SettleView | GoQueueError]:
         named = None if group is None else await self._queue.groups.find(group)
-        return await self._queue.settles.settle(requests, named)
+        return await self._queue.settles.settle(requests, named, claim)
 
-    async def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> dict[int, int]:
+    async def commit(
+        self, group: str, topic: str, offsets: Mapping[int, int], claim: Claim = NOBODY
+    ) -> dict[int, int]:
         found = await self._finder.find(topic)
         for number in offsets:
             if not 0 <= number < len(found.partitions):
                 raise UnknownPartition(topic, number)
         ref = group_ref(await self._queue.groups.ensure_group(group))
-        ops = {number: Committed(ref.id, offset) for number, offset in offsets.items()}
+        ops = {
+            number: Committed(ref.id, offset, claim.member, claim.generation)
+            for number, offset in offsets.items()
+        }
         return await self._change(found, ref, ops)
 
     async def seek(
@@ -182,6 +221,7 @@ class QueueBrokerNode(ABC):
         *,
         offset: int | None,
         time_ms: int | None,
+        claim: Claim = NOBODY,
     ) -> dict[int, int]:
         found = await self._finder.find(topic)
         if partition is not None and not 0 <= partition < len(found.partitions):
@@ -193,8 +233,19 @@ class QueueBrokerNode(ABC):
             at = offset
             if time_ms is not None:
                 at = await self.offset_at(topic, number, time_ms)
-            ops[number] = Sought(ref.id, _absolute(at), self._queue.rng.getrandbits(63) or 1)
-        return await self._change(found, ref, ops)
+            ops[number] = Sought(
+                ref.id,
+                _absolute(at),
+                self._queue.rng.getrandbits(63) or 1,
+                claim.member,
+                claim.generation,
+            )
+        try:
+            return await self._change(found, ref, ops)
+        except StaleGeneration as error:
+            if claim != NOBODY:
+                raise
+            raise GroupActive(group=group, generation=error.data.get("generation")) from None
 
     async def resume(self, group: str, topic: str | None) -> int:
         ref = group_ref(await self._queue.groups.find(group))
@@ -333,6 +384,16 @@ class QueueBrokerNode(ABC):
         rows = chain.from_iterable(zip_longest(*columns))
         return list({found[0]: found for found in rows if found is not None}.values())
 
+    async def _places(self, places: Sequence[tuple[str, int]]) -> list[tuple[GroupId, Topic]]:
+        """These very partitions. Raises `UnknownTopic`, `UnknownPartition`."""
+        found: dict[GroupId, Topic] = {}
+        for name, number in places:
+            topic = await self._finder.find(name)
+            if not 0 <= number < len(topic.partitions):
+                raise UnknownPartition(name, number)
+            found[GroupId(topic.id, number)] = topic
+        return list(found.items())
+
     async def _change(self, topic: Topic, ref: GroupRef, ops: Mapping[int, Op]) -> dict[int, int]:
         """Put one operation into each partition's log; where the group stands after it."""
         answers = await asyncio.gather(
@@ -341,8 +402,11 @@ class QueueBrokerNode(ABC):
                 for number, op in ops.items()
             )
         )
-        if any(isinstance(answer.results[0], NotOpen) for answer in answers):
-            raise UnknownGroup(ref.name)  # deleted, or made anew under its name
+        for answer in answers:
+            if isinstance(answer.results[0], NotOpen):
+                raise UnknownGroup(ref.name)  # deleted, or made anew under its name
+            if isinstance(answer.results[0], StaleResult):
+                raise stale_generation(answer.results[0])
         return {number: answer.floor for number, answer in zip(ops, answers, strict=True)}
 
 
@@ -364,6 +428,12 @@ def _received(topic: str, group: int, taken: Taken) -> list[QueuedMessage]:
         )
         for grant, row, receipt in zip(taken.grants, taken.messages, receipts, strict=True)
     ]
+
+
+def _named_places(ids: object, names: Mapping[GroupId, str]) -> list[str]:
+    """Partitions as topic:partition."""
+    known = {str(id): f"{topic}:{id.partition}" for id, topic in names.items()}
+    return [known[id] for id in ids if id in known] if isinstance(ids, list) else []
 
 
 def _absolute(offset: int | None) -> int:

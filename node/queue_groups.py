@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from functools import lru_cache
 
-from coordinator.groups import Group
+from coordinator.groups import Group, GroupSettings
 from coordinator.queue_commands import DeleteGroup, PutGroup
 from delivery.config import GroupConfig
 from goqueue.wire.errors import BadName, Unavailable, UnknownGroup
@@ -83,7 +83,13 @@ class GroupsBroker:
 
 def group_config(group: Group) -> GroupConfig:
     """What the group's partitions obey."""
-    return GroupConfig(**asdict(group.settings))
+    return delivery_config(group.settings)
+
+
+def delivery_config(settings: GroupSettings) -> GroupConfig:
+    """The settings that partitions obey; the others are about members."""
+    given = asdict(settings)
+    return GroupConfig(**{name: given[name] for name in GroupConfig.__struct_fields__})
 
 
 @lru_cache(maxsize=1024)

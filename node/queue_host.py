@@ -12,11 +12,17 @@ from itertools import chain
 
 import structlog
 
-from delivery.config import QueueConfig
+from delivery.config import LANES_COUNT, QueueConfig
 from delivery.dispatcher import DUE_GRACE_MS, OPS_MAX, Dispatcher, Proposal, Want
-from delivery.ops import RELEASE, Granted, Op, Result, Settled, encode_ops
+from delivery.ops import RELEASE, Granted, Op, Result, Settled, StaleResult, encode_ops
 from delivery.partition import PartitionState
-from goqueue.wire.errors import GoQueueError, NotLeader, OutcomeUnknown, ServerError
+from goqueue.wire.errors import (
+    GoQueueError,
+    NotLeader,
+    OutcomeUnknown,
+    ServerError,
+    StaleGeneration,
+)
 from goqueue.wire.types import Index
 from log.entry import EntryKind
 from node.queue_rpc import GroupRef
@@ -95,7 +101,8 @@ class QueueHost:
 
     async def receive(self, want: Want, opens: GroupRef) -> Granted:
         """Lease what is ready now, maybe nothing. A caller that is cancelled has leased nothing:
-        what is granted to it later, or was in this very moment, is given back."""
+        what is granted to it later, or was in this very moment, is given back. Raises
+        `StaleGeneration` where the partition is another member's."""
         dispatcher = self._leading()
         ticket: Ticket = self._loop.create_future()
         self._open_group(dispatcher, opens)
@@ -113,6 +120,8 @@ class QueueHost:
             raise
         finally:
             self._receiving.pop(ticket, None)
+        if isinstance(result, StaleResult):
+            raise stale_generation(result)
         return result if isinstance(result, Granted) else Granted(0, 0, [])
 
     async def submit(self, ops: Sequence[Op], opens: GroupRef | None = None) -> list[Result]:
@@ -174,11 +183,11 @@ class QueueHost:
 
     # waiting for something to be ready
 
-    def is_ready(self, group: int) -> bool:
+    def is_ready(self, group: int, lowest_lane: int = LANES_COUNT - 1) -> bool:
         """Whether a receive would have something to do: a message to lease, or to open the
         group."""
         known = self._state.queue.groups.get(group)
-        return known is None or bool(known.select(1, self._group.log_time_ms()))
+        return known is None or bool(known.select(1, self._group.log_time_ms(), lowest_lane))
 
     @property
     def is_due(self) -> bool:
@@ -356,6 +365,16 @@ def _fail(ticket: Ticket, error: GoQueueError) -> None:
     if not ticket.done():
         ticket.set_exception(error)
         ticket.exception()  # a caller that is gone does not ask
+
+
+def stale_generation(found: StaleResult) -> StaleGeneration:
+    """Why a member may not act in a partition."""
+    whose = f"member {found.member}" if found.member else "no member"
+    return StaleGeneration(
+        f"this partition belongs to {whose} of the group, since generation {found.generation}",
+        generation=found.generation,
+        owner=found.member,
+    )
 
 
 def _tell(waiter: Waiter) -> None:

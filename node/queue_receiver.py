@@ -11,12 +11,14 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from delivery.ops import RELEASE, Settled
+from delivery.config import LANES_COUNT
+from delivery.ops import RELEASE, UNCLAIMED, Settled
 from goqueue.wire.errors import (
     Busy,
     GoQueueError,
     GroupHalted,
     NoQuorum,
+    StaleGeneration,
     TooManyInFlight,
     Unavailable,
     UnknownTopic,
@@ -27,7 +29,15 @@ from node.errands import Errands
 from node.metrics import Metrics
 from node.peer_link import PeerLink
 from node.queue_calls import QueueCalls
-from node.queue_rpc import GroupRef, TakeAnswer, Taken, TakeRequest, WaitAnswer, WaitRequest
+from node.queue_rpc import (
+    STALE,
+    GroupRef,
+    TakeAnswer,
+    Taken,
+    TakeRequest,
+    WaitAnswer,
+    WaitRequest,
+)
 from node.queue_service import QueueService
 from node.topology import Topology
 from raft.link import RemoteError
@@ -46,7 +56,8 @@ LOOK_S = 0.25
 
 @dataclass(slots=True)
 class Poll:
-    """One consumer's request. `partitions` in the order of preference."""
+    """One consumer's request. `partitions` in the order of preference; `generation` and
+    `lowest_lane` as in `delivery.dispatcher.Want`."""
 
     group: GroupRef
     partitions: list[GroupId]
@@ -54,6 +65,8 @@ class Poll:
     limit: int
     visibility_ms: int
     max_bytes: int
+    generation: int = UNCLAIMED
+    lowest_lane: int = LANES_COUNT - 1
     requests: dict[GroupId, int] = field(default_factory=dict[GroupId, int])
     """The ids under which partitions were asked whose answer did not come."""
 
@@ -103,7 +116,8 @@ class QueueReceiver:
         """Leases of up to `limit` messages; waits for the first one.
 
         A caller that is cancelled has leased nothing for good. Raises `GroupHalted` or
-        `TooManyInFlight` where no partition may deliver, `NoQuorum` where none can be asked.
+        `TooManyInFlight` where no partition may deliver, `NoQuorum` where none can be asked,
+        `StaleGeneration` where one is not the member's and nothing was leased.
         """
         loop = asyncio.get_running_loop()
         started = loop.time()
@@ -184,6 +198,8 @@ class QueueReceiver:
             limit,
             bytes_max,
             poll.visibility_ms,
+            poll.generation,
+            poll.lowest_lane,
         )
         try:
             answer = await self._ask(poll, node, request)
@@ -274,6 +290,7 @@ class QueueReceiver:
             [group.pack() for group in asked],
             round(left_s * 1000),
             self._rng.getrandbits(63),
+            poll.lowest_lane,
         )
         try:
             answer = await self._ask_to_tell(node, request, left_s)
@@ -339,7 +356,14 @@ class QueueReceiver:
 
 
 def _raise_if_blocked(poll: Poll, blocked: list[tuple[bytes, str, str]]) -> None:
-    """Where no partition may deliver, whoever asks should know why; else the others go on."""
+    """Where no partition may deliver, whoever asks should know why; else the others go on. That one
+    is another's is told at once."""
+    stale = [(GroupId.unpack(packed), int(why)) for packed, kind, why in blocked if kind == STALE]
+    if stale:
+        raise StaleGeneration(
+            generation=max(generation for _id, generation in stale),
+            partitions=[str(id) for id, _generation in stale],
+        )
     if len(blocked) < len(poll.partitions):
         return
     group = poll.group.name

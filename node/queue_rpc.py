@@ -7,8 +7,8 @@ from typing import TypeVar
 
 import msgspec
 
-from delivery.config import GroupConfig
-from delivery.ops import Grant, Op, Result
+from delivery.config import LANES_COUNT, GroupConfig
+from delivery.ops import UNCLAIMED, Grant, Op, Result
 from goqueue.wire.batch import Headers
 from goqueue.wire.errors import BadRequest
 from goqueue.wire.types import Offset
@@ -26,6 +26,7 @@ FIGURES = "queue_figures"
 
 HALTED = "halted"
 FULL = "full"
+STALE = "stale"
 
 
 class GroupRef(msgspec.Struct, array_like=True, frozen=True):
@@ -53,7 +54,8 @@ class MessageRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 class TakeRequest(GroupRequest, array_like=True, frozen=True):
     """Lease up to `limit` messages from partitions of one leader: (partition, request id) each, in
-    the order of preference. A request id that was granted before is answered again."""
+    the order of preference. A request id that was granted before is answered again. `generation`
+    and `lowest_lane` as in `delivery.dispatcher.Want`."""
 
     group: GroupRef
     partitions: list[tuple[bytes, int]]
@@ -61,6 +63,8 @@ class TakeRequest(GroupRequest, array_like=True, frozen=True):
     limit: int
     max_bytes: int
     visibility_ms: int
+    generation: int = UNCLAIMED
+    lowest_lane: int = LANES_COUNT - 1
 
     def packed_groups(self) -> Sequence[bytes]:
         return [partition for partition, _request in self.partitions]
@@ -77,7 +81,9 @@ class Taken(msgspec.Struct, array_like=True, frozen=True):
 
 
 class TakeAnswer(msgspec.Struct, array_like=True, frozen=True):
-    """`blocked` is (partition, HALTED or FULL, why), `moved` (partition, who leads it).
+    """`blocked` is (partition, HALTED, FULL or STALE, why), `moved` (partition, who leads it).
+
+    Why a partition is STALE is told as its owner's generation.
 
     A partition that was not asked, because others had enough, is in none of the lists.
     """
@@ -96,6 +102,7 @@ class WaitRequest(GroupRequest, array_like=True, frozen=True):
     partitions: list[bytes]
     wait_ms: int
     ticket: int
+    lowest_lane: int = LANES_COUNT - 1
 
     def packed_groups(self) -> Sequence[bytes]:
         return self.partitions

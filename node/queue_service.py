@@ -6,9 +6,10 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass, field
 
+from delivery.config import LANES_COUNT
 from delivery.dispatcher import Want
 from delivery.ops import RELEASE, Granted, Result, Settled
-from goqueue.wire.errors import GoQueueError, NotLeader
+from goqueue.wire.errors import GoQueueError, NotLeader, StaleGeneration
 from goqueue.wire.types import GroupId, NodeId, Offset
 from node import queue_rpc, rpc
 from node.partition import PartitionHost
@@ -120,6 +121,8 @@ class QueueService:
                     share,
                     taking.request.visibility_ms,
                     request_id,
+                    taking.request.generation,
+                    taking.request.lowest_lane,
                 )
                 wanted.append((host, packed, want))
                 left -= share
@@ -134,12 +137,18 @@ class QueueService:
         group = host.state.queue.groups.get(ref.id)
         if group is None or group.version < ref.version:
             return left
-        if group.halted:
+        request = taking.request
+        if not group.is_owned_by(request.member, request.generation):
+            answer.blocked.append((packed, queue_rpc.STALE, str(group.owner.generation)))
+        elif group.halted:
             answer.blocked.append((packed, queue_rpc.HALTED, group.halted))
         elif group.is_full:
             answer.blocked.append((packed, queue_rpc.FULL, str(group.config.in_flight_max)))
         else:
-            ready = group.ready_count() or len(group.select(left, host.log_time_ms()))
+            ready = 0
+            if request.lowest_lane == LANES_COUNT - 1:
+                ready = group.ready_count()
+            ready = ready or len(group.select(left, host.log_time_ms(), request.lowest_lane))
             if ready or host.queue.is_due:
                 return min(left, ready or left, _fitting(host, taking.bytes_left))
             answer.empty.append(packed)
@@ -161,6 +170,10 @@ class QueueService:
     ) -> None:
         try:
             granted = await host.queue.receive(want, taking.request.group)
+        except StaleGeneration as error:
+            since = str(error.data.get("generation", 0))
+            taking.answer.blocked.append((packed, queue_rpc.STALE, since))
+            return
         except GoQueueError as error:
             leader = error.data.get("leader") if isinstance(error, NotLeader) else None
             taking.answer.moved.append((packed, leader if isinstance(leader, str) else None))
@@ -203,7 +216,7 @@ class QueueService:
             host = self._led(packed)
             if host is None:
                 answer.moved.append((packed, self._leader(packed)))
-            elif host.queue.is_ready(request.group):
+            elif host.queue.is_ready(request.group, request.lowest_lane):
                 answer.ready.append(packed)
         return answer
 

@@ -17,6 +17,7 @@ from delivery.ops import (
     OK,
     REJECT,
     RELEASE,
+    STALE,
     Result,
     Settle,
     Settled,
@@ -28,11 +29,12 @@ from goqueue.wire.errors import (
     NotInFlight,
     OutcomeUnknown,
     ReceiptExpired,
+    StaleGeneration,
     UnknownGroup,
 )
 from goqueue.wire.types import GroupId, Offset
 from node.cluster import ClusterHost
-from node.http.queue_broker import SettleRequest, SettleView
+from node.http.queue_broker import NOBODY, Claim, SettleRequest, SettleView
 from node.queue_calls import QueueCalls
 from node.receipt import Receipt, decode_receipt
 
@@ -48,7 +50,7 @@ class _Alike:
 
     rows: list[tuple[int, Receipt]] = field(default_factory=list[tuple[int, Receipt]])
 
-    def operation(self, kind: _Kind, request_id: int) -> tuple[Settled, list[int]]:
+    def operation(self, kind: _Kind, request_id: int, claim: Claim) -> tuple[Settled, list[int]]:
         """The operation, and the rows in the order of its results."""
         deliveries: dict[int, list[tuple[int, int]]] = {}
         for row, receipt in self.rows:
@@ -66,6 +68,8 @@ class _Alike:
             to_back,
             visibility_ms,
             request_id,
+            claim.member,
+            claim.generation,
         )
         return settled, [row for found in deliveries.values() for row, _offset in found]
 
@@ -84,7 +88,7 @@ class Settles:
         self._group_names: dict[int, str] = {}
 
     async def settle(
-        self, requests: Sequence[SettleRequest], group: Group | None
+        self, requests: Sequence[SettleRequest], group: Group | None, claim: Claim = NOBODY
     ) -> list[SettleView | GoQueueError]:
         """Each receipt's own end, in order."""
         results: list[SettleView | GoQueueError] = [OutcomeUnknown()] * len(requests)
@@ -115,18 +119,21 @@ class Settles:
             if alike is None:
                 alike = place[2][kind] = _Alike()
             alike.rows.append((row, receipt))
-        ends = await asyncio.gather(*map(self._settle, found, found.values()))
+        ends = await asyncio.gather(
+            *(self._settle(partition, kinds, claim) for partition, kinds in found.items())
+        )
         for end in ends:
             for row, outcome in end:
                 results[row] = _view(*receipts[row], outcome)
         return results
 
     async def _settle(
-        self, partition: GroupId, kinds: dict[_Kind, _Alike]
+        self, partition: GroupId, kinds: dict[_Kind, _Alike], claim: Claim
     ) -> list[tuple[int, tuple[Settle, SettledResult] | GoQueueError]]:
         """(row, what became of it) for all receipts of one partition."""
         operations = [
-            alike.operation(kind, self._rng.getrandbits(63) or 1) for kind, alike in kinds.items()
+            alike.operation(kind, self._rng.getrandbits(63) or 1, claim)
+            for kind, alike in kinds.items()
         ]
         try:
             answer = await self._calls.ops(partition, [op for op, _rows in operations])
@@ -176,6 +183,12 @@ def _ends(
     return [(row, UnknownGroup("")) for row in rows]
 
 
+_REFUSALS: dict[int, type[GoQueueError]] = {
+    LEASE_EXPIRED: ReceiptExpired,
+    STALE: StaleGeneration,
+}
+
+
 def _view(
     receipt: Receipt,
     group: str,
@@ -193,8 +206,7 @@ def _view(
         return outcome
     settle, result = outcome
     if settle.code != OK:
-        refusal = ReceiptExpired if settle.code == LEASE_EXPIRED else NotInFlight
-        return refusal(group=group, **facts)
+        return _REFUSALS.get(settle.code, NotInFlight)(group=group, **facts)
     return SettleView(
         group=group,
         topic=topic,

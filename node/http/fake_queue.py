@@ -11,10 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
-import msgspec
-
 from coordinator.groups import GroupSettings, group_settings
-from delivery.config import GroupConfig, QueueConfig
+from delivery.config import LANES_COUNT, GroupConfig, QueueConfig
 from goqueue.wire.errors import (
     BadRequest,
     GoQueueError,
@@ -29,6 +27,8 @@ from node.http.fake_delays import FakeDelays
 from node.http.fake_group import FakeDead, FakeGroup
 from node.http.fake_log import FakeRecord
 from node.http.queue_broker import (
+    NOBODY,
+    Claim,
     DeadFilter,
     DeadMessage,
     DeadPage,
@@ -39,6 +39,7 @@ from node.http.queue_broker import (
     SettleRequest,
     SettleView,
 )
+from node.queue_groups import delivery_config
 from node.receipt import decode_receipt, encode_receipt
 
 LOOK_AGAIN_S = 0.005
@@ -51,6 +52,7 @@ class _Named:
     """A group of the cluster, with its place in each partition that it has seen."""
 
     id: int
+    settings: GroupSettings
     config: GroupConfig
     created_ms: int
     places: dict[Place, FakeGroup] = field(default_factory=dict[Place, FakeGroup])
@@ -70,12 +72,12 @@ class FakeQueue(FakeDelays):
 
     async def put_group(self, name: str, settings: Mapping[str, object]) -> GroupView:
         named = self._groups.get(name)
-        before = None if named is None else GroupSettings(**msgspec.structs.asdict(named.config))
-        config = GroupConfig(**asdict(group_settings(settings, before)))
+        changed = group_settings(settings, None if named is None else named.settings)
+        config = delivery_config(changed)
         if named is None:
             self._group_ids += 1
-            named = self._groups[name] = _Named(self._group_ids, config, self._clock_ms())
-        named.config = config
+            named = self._groups[name] = _Named(self._group_ids, changed, config, self._clock_ms())
+        named.settings, named.config = changed, config
         for place in named.places.values():
             place.config = config
         return self._view(name, named)
@@ -105,18 +107,25 @@ class FakeQueue(FakeDelays):
         group: str,
         topics: Sequence[str],
         *,
-        member: str,
+        claim: Claim,
         limit: int,
         wait_s: float,
         visibility_ms: int | None,
         partitions: Sequence[int] | None = None,
+        places: Sequence[Place] | None = None,
+        lowest_lane: int = LANES_COUNT - 1,
     ) -> list[QueuedMessage]:
         self._check(topics, partitions)
+        for topic, partition in places or ():
+            self._check([topic], [partition])
         if group not in self._groups:
             await self.put_group(group, {})
         ends_s = time.monotonic() + wait_s
         while True:
-            found = self._take(self._group(group), topics, partitions, limit, member, visibility_ms)
+            named = self._group(group)
+            wanted = list(self._places(named, topics, partitions))
+            wanted += [(t, p, self._place(named, t, p)) for t, p in places or ()]
+            found = self._take(named, wanted, limit, claim.member, visibility_ms, lowest_lane)
             left_s = ends_s - time.monotonic()
             if found or left_s <= 0:
                 return found
@@ -140,7 +149,10 @@ class FakeQueue(FakeDelays):
         return found
 
     async def settle(
-        self, requests: Sequence[SettleRequest], group: str | None = None
+        self,
+        requests: Sequence[SettleRequest],
+        group: str | None = None,
+        claim: Claim = NOBODY,
     ) -> list[SettleView | GoQueueError]:
         outcomes: list[SettleView | GoQueueError] = []
         for request in requests:
@@ -150,7 +162,9 @@ class FakeQueue(FakeDelays):
                 outcomes.append(error)
         return outcomes
 
-    async def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> dict[int, int]:
+    async def commit(
+        self, group: str, topic: str, offsets: Mapping[int, int], claim: Claim = NOBODY
+    ) -> dict[int, int]:
         self._check([topic], list(offsets))
         named = await self._ensured(group)
         places = {p: self._place(named, topic, p) for p in offsets}
@@ -166,6 +180,7 @@ class FakeQueue(FakeDelays):
         *,
         offset: int | None,
         time_ms: int | None,
+        claim: Claim = NOBODY,
     ) -> dict[int, int]:
         self._check([topic], None if partition is None else [partition])
         named = await self._ensured(group)
@@ -313,17 +328,17 @@ class FakeQueue(FakeDelays):
     def _take(
         self,
         named: _Named,
-        topics: Sequence[str],
-        partitions: Sequence[int] | None,
+        wanted: Sequence[tuple[str, int, FakeGroup]],
         limit: int,
         member: str,
         visibility_ms: int | None,
+        lowest_lane: int,
     ) -> list[QueuedMessage]:
         found: list[QueuedMessage] = []
-        for topic, partition, place in self._places(named, topics, partitions):
+        for topic, partition, place in wanted:
             if place.halted:
                 raise GroupHalted(reason=place.halted)
-            records = place.select(limit - len(found))
+            records = [r for r in place.select(limit - len(found)) if r.lane <= lowest_lane]
             if not records:
                 continue
             if len(place.leases) + len(records) > named.config.in_flight_max:
@@ -425,7 +440,7 @@ class FakeQueue(FakeDelays):
         return self._groups[name]
 
     def _view(self, name: str, named: _Named) -> GroupView:
-        return GroupView(name, named.id, msgspec.structs.asdict(named.config), named.created_ms)
+        return GroupView(name, named.id, asdict(named.settings), named.created_ms)
 
 
 def _matches(

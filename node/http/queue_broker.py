@@ -40,6 +40,19 @@ class QueuedMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """Who acts for a group: a member in a generation. Generation 0 is of those who are no members,
+    -1 of those who act whoever owns the partitions."""
+
+    member: str = ""
+    generation: int = 0
+
+
+NOBODY = Claim()
+FORCED = Claim(generation=-1)
+
+
+@dataclass(frozen=True, slots=True)
 class SettleRequest:
     """One receipt and what is to become of it; `delay_ms` None means the group's backoff."""
 
@@ -262,17 +275,22 @@ class QueueBroker(Protocol):
         group: str,
         topics: Sequence[str],
         *,
-        member: str,
+        claim: Claim,
         limit: int,
         wait_s: float,
         visibility_ms: int | None,
         partitions: Sequence[int] | None = None,
+        places: Sequence[tuple[str, int]] | None = None,
+        lowest_lane: int = 4,
     ) -> list[QueuedMessage]:
         """Lease up to `limit` messages; waits up to `wait_s` for the first one.
 
+        They come from `places`, (topic, partition) each, where these are given; else from all
+        partitions of the topics, or those numbered. Messages of lanes below `lowest_lane` are left.
         The group is created with defaults where there is none. A caller that is cancelled gets
         nothing leased for good: what was granted to it is released. Raises `UnknownTopic`,
-        `GroupHalted` (409), `TooManyInFlight` (429).
+        `GroupHalted` (409), `TooManyInFlight` (429), `StaleGeneration` (409, its `partitions` as
+        topic:partition) where one is not the claimant's and nothing was leased.
         """
         ...
 
@@ -283,15 +301,20 @@ class QueueBroker(Protocol):
         ...
 
     async def settle(
-        self, requests: Sequence[SettleRequest], group: str | None = None
+        self,
+        requests: Sequence[SettleRequest],
+        group: str | None = None,
+        claim: Claim = NOBODY,
     ) -> list[SettleView | GoQueueError]:
         """Each receipt's own end, in order. Errors: `BadReceipt` (400 `invalid_receipt`),
-        `NotInFlight` (404), `ReceiptExpired` (409), NotFound for a group, topic or partition that
-        is gone or is not `group`."""
+        `NotInFlight` (404), `ReceiptExpired` (409), `StaleGeneration` (409), NotFound for a group,
+        topic or partition that is gone or is not `group`."""
         ...
 
-    async def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> dict[int, int]:
-        """Settle all below each offset; the floors after it."""
+    async def commit(
+        self, group: str, topic: str, offsets: Mapping[int, int], claim: Claim = NOBODY
+    ) -> dict[int, int]:
+        """Settle all below each offset; the floors after it. Raises `StaleGeneration`."""
         ...
 
     async def seek(
@@ -302,8 +325,12 @@ class QueueBroker(Protocol):
         *,
         offset: int | None,
         time_ms: int | None,
+        claim: Claim = NOBODY,
     ) -> dict[int, int]:
-        """Replay (or skip): the group goes on at the offset or time; -1 is earliest, -2 the end."""
+        """Replay (or skip): the group goes on at the offset or time; -1 is earliest, -2 the end.
+
+        Raises `GroupActive` while the group has members, unless one of them or force claims it.
+        """
         ...
 
     async def resume(self, group: str, topic: str | None) -> int:

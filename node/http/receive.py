@@ -12,13 +12,14 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta, Struct
 
-from delivery.config import VISIBILITY_MS_MAX
+from delivery.config import LANES_COUNT, VISIBILITY_MS_MAX
 from goqueue.wire.errors import BadRequest
 from goqueue.wire.ids import validate_topic_name
+from node.http import fields
 from node.http.body import off_loop
 from node.http.call import Call, answer, either
 from node.http.long_poll import has_hung_up, long_poll
-from node.http.queue_broker import QueuedMessage, SettleRequest
+from node.http.queue_broker import Claim, QueuedMessage, SettleRequest
 from node.http.queued import QueuedView, queued_views
 from node.http.times import Duration, duration_ms
 
@@ -41,14 +42,28 @@ class Sources(Struct):
     max_messages: _Limit | None = None
 
 
+class Place(Struct, forbid_unknown_fields=True):
+    """One partition of one topic."""
+
+    topic: str
+    partition: _Partition
+
+
 class ReceiveBody(Sources):
-    """`wait` (or `timeout`) is at most 60 s; `visibility` is 0 s to 12 h, the group's if absent."""
+    """`wait` (or `timeout`) is at most 60 s; `visibility` is 0 s to 12 h, the group's if absent.
+
+    A member of the group names itself, its generation, and the partitions it was assigned, instead
+    of topics. Messages of lanes below `lowest_priority` are left for later.
+    """
 
     wait: Duration | None = None
     timeout: Duration | None = None
     visibility: Duration | None = None
     visibility_timeout: Duration | None = None
     member: Annotated[str, Meta(max_length=MEMBER_CHARACTERS_MAX)] | None = None
+    generation: Annotated[int, Meta(ge=0)] = 0
+    assignment: Annotated[list[Place], Meta(max_length=100_000)] | None = None
+    lowest_priority: str | int | None = None
 
 
 class ReceivedAnswer(Struct):
@@ -69,14 +84,19 @@ async def receive(call: Call) -> web.Response:
     )
     stopping = call.shared.stopping.is_set()
     wait_s = 0.0 if stopping else min(wait_ms / 1000, call.limits.long_poll_s_max)
+    places = _places_of(wanted)
     receiving = call.broker.receive(
         group,
-        topics_of(wanted),
-        member=wanted.member or "",
+        topics_of(wanted) if places is None else [],
+        claim=Claim(wanted.member or "", wanted.generation),
         limit=limit_of(wanted),
         wait_s=wait_s,
         visibility_ms=visibility_ms(visibility),
         partitions=wanted.partitions,
+        places=places,
+        lowest_lane=LANES_COUNT - 1
+        if wanted.lowest_priority is None
+        else fields.lane_of(wanted.lowest_priority) or 0,
     )
     found = await (long_poll(call, receiving) if wait_s else receiving)
     if found and has_hung_up(call):
@@ -103,6 +123,17 @@ def topics_of(wanted: Sources) -> list[str]:
     if not names:
         raise BadRequest("topic is required")
     return list(dict.fromkeys(map(validate_topic_name, names)))
+
+
+def _places_of(wanted: ReceiveBody) -> list[tuple[str, int]] | None:
+    """The partitions of a member's assignment. Raises BadRequest, BadName."""
+    if wanted.assignment is None:
+        return None
+    if wanted.topic is not None or wanted.topics is not None or wanted.partitions is not None:
+        raise BadRequest("give assignment, or topics and partitions, not both")
+    if not wanted.assignment:
+        raise BadRequest("assignment names no partition")
+    return [(validate_topic_name(place.topic), place.partition) for place in wanted.assignment]
 
 
 def limit_of(wanted: Sources) -> int:

@@ -150,6 +150,17 @@ class UnknownGroup(NotFound):
         super().__init__(f"group not found: {group}", group=group)
 
 
+class UnknownMember(NotFound):
+    """The group has no such member: it never joined, left, or was not heard of for too long."""
+
+    code = "unknown_member"
+
+    def __init__(self, group: str, member: str) -> None:
+        super().__init__(
+            f"group {group} has no member {member[:100]}: join again", group=group, member=member
+        )
+
+
 class NotInFlight(NotFound):
     """The receipt's message was settled before, or was never delivered with it."""
 
@@ -198,6 +209,21 @@ class AlreadyDue(Conflict):
     """A delayed message that is due can't be cancelled: it is or will be delivered."""
 
     code, text = "already_due", "the message is due: it can't be cancelled any more"
+
+
+class StaleGeneration(Conflict):
+    """The partition is another member's by now: who asks must look at its assignment again.
+
+    `generation` is the owner's, `partitions` names those that were refused.
+    """
+
+    code, text = "stale_generation", "this partition belongs to another member of the group now"
+
+
+class GroupActive(Conflict):
+    """The group has members: this would take what they work on away from them."""
+
+    code, text = "group_active", "the group has active members"
 
 
 class GroupHalted(Conflict):

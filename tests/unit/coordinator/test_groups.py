@@ -17,8 +17,11 @@ from tests.unit.coordinator.cluster import START_MS, Cluster
 
 
 def test_settings_and_their_defaults_are_those_that_partitions_know() -> None:
-    assert GroupConfig(**asdict(GroupSettings())) == GroupConfig()
-    assert set(asdict(GroupSettings())) == set(GroupConfig.__struct_fields__)
+    settings = asdict(GroupSettings())
+    theirs = {name: settings.pop(name) for name in GroupConfig.__struct_fields__}
+
+    assert GroupConfig(**theirs) == GroupConfig()
+    assert set(settings) == {"mode", "assignor", "session_timeout_ms", "rebalance_timeout_ms"}
 
 
 def test_a_new_group_has_its_entrys_index_as_id_and_version() -> None:

@@ -14,7 +14,7 @@ from goqueue.wire.errors import BadName, BadRequest, NotFound, UnknownGroup, Unk
 from goqueue.wire.types import Offset
 from log.memory_disk import MemoryDisk
 from node.assembly import NodeAssembly
-from node.http.queue_broker import DeadFilter, SettleRequest
+from node.http.queue_broker import Claim, DeadFilter, SettleRequest
 from tests.unit.node.test_node import config, eventually, running
 
 DEFAULTS = {
@@ -37,7 +37,13 @@ async def die(node: NodeAssembly, *values: str, partition: int = 0, group: str =
     batch = encode_batch([Record(value.encode(), value.encode()) for value in values])
     await node.broker.append("t", partition, batch, deadline_s=5)
     found = await node.broker.receive(
-        group, ["t"], member="m", limit=1000, wait_s=5, visibility_ms=None, partitions=[partition]
+        group,
+        ["t"],
+        claim=Claim("m"),
+        limit=1000,
+        wait_s=5,
+        visibility_ms=None,
+        partitions=[partition],
     )
     await node.broker.settle([SettleRequest(m.receipt, "reject", reason="bad") for m in found])
 
@@ -75,7 +81,9 @@ async def test_what_is_wrong_with_a_group_is_told_in_whole(node: NodeAssembly) -
     with pytest.raises(BadName):
         await node.broker.put_group("a b", {})
     with pytest.raises(BadName):
-        await node.broker.receive("a b", ["t"], member="m", limit=1, wait_s=0, visibility_ms=None)
+        await node.broker.receive(
+            "a b", ["t"], claim=Claim("m"), limit=1, wait_s=0, visibility_ms=None
+        )
     with pytest.raises(UnknownGroup):
         await node.broker.group("nobody")
 
@@ -84,7 +92,9 @@ async def test_the_configuration_says_what_new_groups_and_topics_get() -> None:
     async with running(MemoryDisk(), config(**DEFAULTS)) as node:
         topic = await node.broker.create_topic("t", {})
         group = await node.broker.put_group("pay", {"max_attempts": 5})
-        await node.broker.receive("g", ["t"], member="m", limit=1, wait_s=0, visibility_ms=None)
+        await node.broker.receive(
+            "g", ["t"], claim=Claim("m"), limit=1, wait_s=0, visibility_ms=None
+        )
         made = await node.broker.group("g")
 
     assert (topic.config["lanes"], topic.config["delay_ms_max"]) == (3, 3_600_000)
@@ -105,7 +115,7 @@ async def test_a_redrive_brings_back_what_is_dead_in_all_partitions(node: NodeAs
     found = []
     while len(found) < 3:
         found += await node.broker.receive(
-            "g", ["t"], member="m", limit=10, wait_s=5, visibility_ms=None
+            "g", ["t"], claim=Claim("m"), limit=10, wait_s=5, visibility_ms=None
         )
     assert sorted(m.value for m in found) == [b"a", b"b", b"c"]
     assert {m.redrives for m in found} == {1}

@@ -28,7 +28,7 @@ from goqueue.wire.errors import (
 from goqueue.wire.types import Offset
 from log.memory_disk import MemoryDisk
 from node.assembly import NodeAssembly
-from node.http.queue_broker import DeadFilter, QueuedMessage, SettleRequest, SettleView
+from node.http.queue_broker import Claim, DeadFilter, QueuedMessage, SettleRequest, SettleView
 from tests.unit.node.test_node import eventually, running
 
 
@@ -55,7 +55,7 @@ async def receive(
     topics: Sequence[str] = ("t",),
 ) -> list[QueuedMessage]:
     return await node.broker.receive(
-        group, topics, member="m", limit=limit, wait_s=wait_s, visibility_ms=visibility_ms
+        group, topics, claim=Claim("m"), limit=limit, wait_s=wait_s, visibility_ms=visibility_ms
     )
 
 
@@ -541,13 +541,13 @@ async def test_a_receive_of_named_partitions_leaves_the_others_alone(node: NodeA
         await node.broker.append("u", partition, batch, deadline_s=5)
 
     found = await node.broker.receive(
-        "g", ["u"], member="m", limit=9, wait_s=0, visibility_ms=None, partitions=[1]
+        "g", ["u"], claim=Claim("m"), limit=9, wait_s=0, visibility_ms=None, partitions=[1]
     )
 
     assert [m.value for m in found] == [b"1"]
     with pytest.raises(UnknownPartition):
         await node.broker.receive(
-            "g", ["u"], member="m", limit=9, wait_s=0, visibility_ms=None, partitions=[3]
+            "g", ["u"], claim=Claim("m"), limit=9, wait_s=0, visibility_ms=None, partitions=[3]
         )
 
 

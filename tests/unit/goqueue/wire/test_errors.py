@@ -37,6 +37,7 @@ SPECIAL: dict[str, tuple[Any, ...]] = {
     "unknown_partition": ("orders", 9),
     "out_of_order": (4, 6),
     "not_leader": ("node-2",),
+    "unknown_member": ("workers", "m-1"),
 }
 
 

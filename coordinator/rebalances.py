@@ -1,0 +1,107 @@
+"""Receipts of rebalances: why each happened, what it moved, and how long each partition paused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+REBALANCES_MAX = 100
+"""Of each group; the newest are remembered."""
+MOVES_MAX = 1024
+"""Listed of one rebalance; all are counted."""
+
+JOIN, LEAVE, EXPIRY, SUBSCRIPTION, TOPIC, PARTITIONS = (
+    "join",
+    "leave",
+    "expiry",
+    "subscription",
+    "topic",
+    "partition_count",
+)
+"""Causes. `topic`: one that members subscribe to was created or deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A partition that went from one member to another; either may be nobody, as "".
+
+    `pause_ms` is from when the former owner was asked to let go, or was last heard of, to when the
+    new one was named in the partition's log; `in_flight` counts messages that were taken back.
+    """
+
+    topic: str
+    partition: int
+    former: str
+    member: str
+    pause_ms: int
+    in_flight: int
+    fenced: bool
+
+
+@dataclass(slots=True)
+class Rebalance:
+    """One rebalance, named by the generation that it began; `ended_ms` is 0 while it runs."""
+
+    id: int
+    cause: str
+    members: list[str]
+    """Who caused it; nobody where it was a topic."""
+    started_ms: int
+    ended_ms: int = 0
+    moved: int = 0
+    moves: list[Move] = field(default_factory=list[Move])
+
+    @property
+    def is_running(self) -> bool:
+        return not self.ended_ms
+
+
+@dataclass(slots=True)
+class RebalanceTotals:
+    """Counted since the group was created."""
+
+    by_cause: dict[str, int] = field(default_factory=dict[str, int])
+    moved: int = 0
+    fenced: int = 0
+    """Partitions that were taken from a member which did not let go."""
+    pause_ms_sum: int = 0
+    pause_ms_max: int = 0
+
+
+class Rebalances:
+    """The rebalances of one group."""
+
+    def __init__(self, known: list[Rebalance], totals: RebalanceTotals) -> None:
+        self.known = known
+        """Oldest first."""
+        self.totals = totals
+
+    def begin(self, id: int, cause: str, members: list[str], now_ms: int) -> None:
+        """A new one; those that still run go on with what is not overtaken by it."""
+        causes = Counter(self.totals.by_cause)
+        causes[cause] += 1
+        self.totals.by_cause = dict(causes)
+        self.known.append(Rebalance(id, cause, members, now_ms))
+        del self.known[: max(0, len(self.known) - REBALANCES_MAX)]
+
+    def moved(self, id: int, move: Move) -> None:
+        """A partition was handed over; by no rebalance where the id is 0."""
+        if not id:
+            return
+        totals = self.totals
+        totals.moved += 1
+        totals.fenced += move.fenced
+        totals.pause_ms_sum += move.pause_ms
+        totals.pause_ms_max = max(totals.pause_ms_max, move.pause_ms)
+        for rebalance in reversed(self.known):
+            if rebalance.id == id:
+                rebalance.moved += 1
+                if len(rebalance.moves) < MOVES_MAX:
+                    rebalance.moves.append(move)
+                return
+
+    def end_all_but(self, running: set[int], now_ms: int) -> None:
+        """Those that nothing is left to do of are over."""
+        for rebalance in self.known:
+            if rebalance.is_running and rebalance.id not in running:
+                rebalance.ended_ms = max(now_ms, 1)

@@ -7,7 +7,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PYTHONHASHSEED ?= 0
 
-.PHONY: help setup setup-dev run test test-unit test-cluster test-sim lint sim chaos chaos-queue bench clean-data lock
+.PHONY: help setup setup-dev run test test-unit test-cluster test-sim lint sim chaos chaos-queue \
+	chaos-groups chaos-rolling bench clean-data lock
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -63,6 +64,14 @@ chaos: setup-dev
 ## chaos-queue   a leader killed every 5 s for two minutes, under queue work, checked over HTTP
 chaos-queue: setup-dev
 	$(BIN)/python -m tests.chaos --queue --minutes 2
+
+## chaos-groups  100 joins, leaves and kill -9 of a group's members under load: who waits, for how long
+chaos-groups: setup-dev
+	$(BIN)/python -m tests.chaos --groups --changes 100
+
+## chaos-rolling the three brokers restarted one by one under a group's load
+chaos-rolling: setup-dev
+	$(BIN)/python -m tests.chaos --rolling
 
 ## bench         rewrite docs/benchmarks.md from measurements on this machine
 bench: setup-dev

@@ -1,9 +1,11 @@
 """`python -m tests.chaos --kills 100`: kill leaders under load, then judge what HTTP shows.
 
-With `--queue --minutes 2` a leader is killed every 5 s while groups consume a queue.
+With `--queue --minutes 2` a leader is killed every 5 s while groups consume a queue. With
+`--groups --changes 100` consumers of a group join, leave and are killed; with `--rolling` the
+brokers are restarted under such a group, one by one.
 
 Exit status: 0 good, 1 a promise was broken, 2 the cluster did not come up or did not recover,
-3 acks resumed too slowly, 4 too few kills.
+3 acks, or deliveries, resumed too slowly, 4 too little happened to tell.
 """
 
 from __future__ import annotations
@@ -15,9 +17,11 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
-from tests.chaos import queue_run, report
+from tests.chaos import group_run, queue_run, report
 from tests.chaos.cluster import Cluster, ClusterError
 from tests.chaos.http import Http, NoAnswer
 from tests.chaos.nemesis import KINDS, Nemesis
@@ -45,6 +49,10 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--queue", action="store_true", help="kill under queue work, and judge it")
     parser.add_argument("--minutes", type=float, default=2.0, help="of kills under queue work")
+    parser.add_argument("--groups", action="store_true", help="members of a group come and go")
+    parser.add_argument("--changes", type=int, default=100, help="of the members of a group")
+    parser.add_argument("--rolling", action="store_true", help="restart brokers under a group")
+    parser.add_argument("--figures", type=Path, default=None, help="of --groups, written here")
     parser.add_argument("--folder", type=Path, default=None, help="keep data and history here")
     return parser.parse_args()
 
@@ -161,12 +169,23 @@ def conclude(
     return report.exit_code(verdict, found, kills, kills_wanted)
 
 
+def chosen(
+    options: argparse.Namespace,
+) -> Callable[[argparse.Namespace, Path], Coroutine[Any, Any, int]]:
+    """What is to be run."""
+    if options.rolling:
+        return group_run.roll
+    if options.groups:
+        return group_run.run
+    return queue_run.run if options.queue else run
+
+
 def main() -> int:
     options = arguments()
     folder: Path = options.folder or Path(tempfile.mkdtemp(prefix="goqueue-chaos-"))
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        code = asyncio.run((queue_run.run if options.queue else run)(options, folder))
+        code = asyncio.run(chosen(options)(options, folder))
     except ClusterError as error:
         print(f"the cluster failed: {error}\nits logs are in {folder}", file=sys.stderr)
         return 2

@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 GUARD = Path(__file__).resolve().parent / "guard"
 READY_S = 60.0
 STOP_S = 20.0
+GONE_S = 20.0
 PORTS = (10_000, 19_000)  # below those that systems hand to outgoing connections
 
 
@@ -54,9 +55,14 @@ class Node:
         self.is_running = False
         os.kill(self.pid, signal.SIGKILL)
 
+    def stop(self) -> None:
+        """SIGTERM. Raises ProcessLookupError when it has died by itself."""
+        self.is_running = False
+        os.kill(self.pid, signal.SIGTERM)
+
     async def gone(self) -> None:
         """Return once the system has taken the process away."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(GONE_S):
             while self._exists():  # noqa: ASYNC110 - nobody tells of it
                 await asyncio.sleep(0.005)
 

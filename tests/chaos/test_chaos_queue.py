@@ -14,7 +14,7 @@ import pytest
 from goqueue.wire.errors import GoQueueError
 from node.http.app import HttpFront
 from node.http.fake import FakeBroker
-from node.http.queue_broker import DeadPage, QueuedMessage, SettleRequest, SettleView
+from node.http.queue_broker import NOBODY, Claim, DeadPage, QueuedMessage, SettleRequest, SettleView
 from tests.chaos import queue_run
 from tests.chaos.cluster import Cluster, Node
 from tests.chaos.http import Http
@@ -37,7 +37,10 @@ class Broker(FakeBroker):
         return fault == self.fault and self._count % 5 == 0
 
     async def settle(
-        self, requests: Sequence[SettleRequest], group: str | None = None
+        self,
+        requests: Sequence[SettleRequest],
+        group: str | None = None,
+        claim: Claim = NOBODY,
     ) -> list[SettleView | GoQueueError]:
         """`forget acks` answers an ack, and gives the message back."""
         found = await super().settle(
@@ -48,6 +51,7 @@ class Broker(FakeBroker):
                 for r in requests
             ],
             group,
+            claim,
         )
         return [
             replace(view, outcome="acked")

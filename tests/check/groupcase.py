@@ -76,7 +76,9 @@ class GroupCase:
             else:
                 self._take(event)
         for partition, found in moves.items():
-            self.owners[partition] = [member for _, member in sorted(found) if member]
+            self.owners[partition] = [
+                member for _, member in sorted(found, key=lambda move: move[0]) if member
+            ]
         for partition in self.deliveries:
             self._find_turns(partition)
 

@@ -175,6 +175,10 @@ class ClusterState:
         """All groups by name."""
         return self._groups.by_name
 
+    def group_of(self, id: int) -> Group | None:
+        """The living group with this id."""
+        return self._groups.by_id().get(id)
+
     @property
     def members(self) -> Memberships:
         """Who is in which group, and has which partitions. Not to be changed but by commands."""
@@ -253,6 +257,7 @@ class ClusterState:
             raise ClusterFull(
                 f"at most {TOPICS_MAX} topics and {PARTITIONS_TOTAL_MAX} partitions in all"
             )
+        self._members.check_topic(command.name, config.partitions)
         topic = Topic(
             command.name,
             TopicId(self.cluster_id, index),

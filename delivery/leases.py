@@ -51,6 +51,10 @@ class Leases:
         """What is in flight of anyone but this member."""
         return [o for o, lease in self._by_offset.items() if lease.member != member]
 
+    def count_of(self, member: str) -> int:
+        """How many messages this member has in flight."""
+        return sum(lease.member == member for lease in self._by_offset.values())
+
     def open(self, delivery: int, deadline_ms: int, member: str, offsets: Sequence[int]) -> None:
         """Lease these messages, none of which is leased."""
         lease = Lease(delivery, deadline_ms, member, offsets, len(offsets))

@@ -31,7 +31,7 @@ from node.partition import NodeParts, PartitionSettings
 from node.partition_service import PartitionService
 from node.peer_clocks import WALL_MS, PeerClocks
 from node.peer_link import NoPeers, PeerLink
-from node.queue_assembly import QueueBase, queue_parts
+from node.queue_assembly import QueueBase, member_parts, queue_parts
 from node.reconciler import Reconciler
 from node.redrives import RedriveRunner
 from node.replicas import Replicas
@@ -233,7 +233,9 @@ def assemble(
     base.raft.on_failed = status.replica_failed
     service = PartitionService(node, replicas, base.link)
     finder, errands = TopicFinder(cluster), Errands()
-    parts = queue_parts(_queue_base(base, groups, service, finder, errands))
+    queue_base = _queue_base(base, groups, service, finder, errands)
+    parts = queue_parts(queue_base)
+    sessions, members = member_parts(queue_base, parts)
     broker = NodeBroker(
         config=config,
         cluster=cluster,
@@ -246,6 +248,7 @@ def assemble(
         rng=base.rng,
         finder=finder,
         queue=parts,
+        members=members,
     )
     front = _front(config, broker, base.metrics)
     services = ServiceStack(
@@ -261,6 +264,7 @@ def assemble(
             ("healer", groups.healer),
             ("upkeep", groups.upkeep),
             ("errands", errands),
+            ("group_sessions", sessions),
             ("redrives", RedriveRunner(cluster, parts.source)),
             ("schedules", ScheduleRunner(cluster, broker)),
             ("http", front),

@@ -47,10 +47,11 @@ from node.http.broker import (
     TopicView,
     VersionView,
 )
+from node.member_broker import MemberBrokerNode, MemberParts
 from node.partition import PartitionHost
 from node.partition_service import PartitionService
 from node.producer_flights import ProducersInFlight
-from node.queue_broker import QueueBrokerNode, QueueParts
+from node.queue_broker import QueueParts
 from node.replicas import Replicas
 from node.status import NodeStatus
 from node.sync import TopicSync
@@ -67,7 +68,7 @@ LED_DEADLINE_S = 10.0
 LED_POLL_S = 0.01
 
 
-class NodeBroker(QueueBrokerNode):
+class NodeBroker(MemberBrokerNode):
     """Implements `node.http.broker.Broker`. Loop thread only."""
 
     def __init__(
@@ -84,8 +85,9 @@ class NodeBroker(QueueBrokerNode):
         rng: random.Random,
         finder: TopicFinder,
         queue: QueueParts,
+        members: MemberParts,
     ) -> None:
-        super().__init__(finder, queue)
+        super().__init__(finder, queue, members)
         self._config = config
         self._cluster = cluster
         self._replicas = replicas

@@ -31,6 +31,7 @@ from goqueue.wire.errors import (
 from goqueue.wire.types import CLUSTER_GROUP, Incarnation, Index, NodeId, Term, Voter
 from log.entry import Entry, EntryKind
 from node import rpc
+from node.changes import Changes
 from node.forwarding import Forwarder
 from node.peer_link import PeerLink
 from raft.errors import Outcome
@@ -61,6 +62,9 @@ class ClusterHost:
         self._me = me
         self._on_change = on_change
         self.state = ClusterState()
+        self.changes = Changes()
+        self.leaderships = 0
+        """How often this node has begun to lead the cluster group."""
         self.group: RaftGroup | None = None
         self.voters: dict[NodeId, Incarnation] = {}
         self.hellos: dict[NodeId, Mapping[str, Any]] = {}
@@ -144,8 +148,10 @@ class ClusterHost:
     # Raft's StateMachine
 
     def apply(self, entry: Entry) -> object:
-        result = self.state.apply(entry.index, entry.time_ms, decode_command(entry.body))
+        command = decode_command(entry.body)
+        result = self.state.apply(entry.index, entry.time_ms, command)
         self._release_waiters()
+        self.changes.applied(command)
         self._on_change()
         return result
 
@@ -158,13 +164,17 @@ class ClusterHost:
 
     def restore(self, index: Index, state: bytes) -> None:
         self.state = ClusterState.restore(state)
+        self._release_waiters()
+        self.changes.everything()
         self._on_change()
 
     def on_leader(self, term: Term) -> None:
         _log.info("cluster_led_here", term=term)
+        self.leaderships += 1
+        self.changes.everything()
 
     def on_follower(self, leader: NodeId | None) -> None:
-        return None
+        self.changes.everything()
 
     # commands
 
@@ -194,6 +204,11 @@ class ClusterHost:
         )
         index, result = answer
         await self._until_applied(index)
+        return result
+
+    async def command_here(self, command: Command, deadline_s: float) -> Result:
+        """As `command`, where this node leads the cluster group. Raises `NotLeader` elsewhere."""
+        _index, result = await self._propose(encode_command(command), deadline_s)
         return result
 
     async def refresh(self) -> bool:

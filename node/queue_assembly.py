@@ -10,6 +10,11 @@ from goqueue.wire.types import NodeId
 from node.cluster import ClusterHost
 from node.errands import Errands
 from node.forwarding import Forwarder
+from node.group_members import GroupMembers
+from node.group_partitions import GroupPartitions
+from node.group_sessions import GroupSessions
+from node.group_signs import SignsOfLife
+from node.member_broker import MemberParts
 from node.metrics import Metrics
 from node.partition_service import PartitionService
 from node.peer_link import PeerLink
@@ -81,3 +86,20 @@ def queue_parts(base: QueueBase) -> QueueParts:
         answer_bytes=ANSWER_BYTES,
         rng=base.rng,
     )
+
+
+def member_parts(base: QueueBase, queue: QueueParts) -> tuple[GroupSessions, MemberParts]:
+    """The service that coordinates groups, and what the members' front asks."""
+    cluster, link, forwarder = base.cluster, base.link, base.forwarder
+    partitions = GroupPartitions(cluster, base.partitions, queue.calls, forwarder, link)
+    sessions = GroupSessions(cluster, partitions, link)
+    signs = SignsOfLife(cluster, sessions, forwarder, base.errands)
+    members = GroupMembers(
+        cluster=cluster,
+        groups=queue.groups,
+        finder=base.finder,
+        signs=signs,
+        errands=base.errands,
+        rng=base.rng,
+    )
+    return sessions, MemberParts(cluster, members, signs)

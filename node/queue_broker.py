@@ -291,8 +291,8 @@ class QueueBrokerNode(ABC):
         views: list[GroupPartitionView] = [one.groups[name] for one in stats if name in one.groups]
         return GroupView(found.name, found.id, found.settings, found.created_ms, views)
 
-    async def delete_group(self, name: str) -> None:
-        await self._queue.groups.delete_group(name)
+    async def delete_group(self, name: str, *, force: bool = False) -> None:
+        await self._queue.groups.delete_group(name, force=force)
 
     async def queue_stats(self, topic: str | None = None) -> list[PartitionQueueStats]:
         topics = self._finder.all() if topic is None else [await self._finder.find(topic)]

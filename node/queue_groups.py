@@ -38,13 +38,13 @@ class GroupsBroker:
         await self._cluster.command(command, COMMAND_DEADLINE_S)
         return group_view(await self.find(name))
 
-    async def ensure_group(self, name: str) -> Group:
-        """The group; created with defaults where there is none."""
+    async def ensure_group(self, name: str, settings: Mapping[str, object] | None = None) -> Group:
+        """The group; created with these settings, and defaults, where there is none."""
         known = self._cluster.state.groups.get(name)
         if known is not None:
             return known
         _check_name(name)
-        command = PutGroup(name, {}, self._defaults, ensure=True)
+        command = PutGroup(name, dict(settings or {}), self._defaults, ensure=True)
         await self._cluster.command(command, COMMAND_DEADLINE_S)
         return await self.find(name)
 
@@ -71,11 +71,13 @@ class GroupsBroker:
         problem = self._cluster.not_ready() or "the cluster group's leader does not answer"
         raise Unavailable(f"group {name[:64]} is not known here: {problem}", group=name[:64])
 
-    async def delete_group(self, name: str) -> None:
-        """Raises UnknownGroup. Its partitions drop what they hold of it as they learn of it."""
+    async def delete_group(self, name: str, *, force: bool = False) -> None:
+        """Raises UnknownGroup, GroupActive where it has members, unless by force. Its partitions
+        drop what they hold of it as they learn of it."""
         group = await self.find(name)
         try:
-            await self._cluster.command(DeleteGroup(name, group.id), COMMAND_DEADLINE_S)
+            command = DeleteGroup(name, group.id, force)
+            await self._cluster.command(command, COMMAND_DEADLINE_S)
         except UnknownGroup as error:
             if error.outcome == "none":  # else this very call may have deleted it, earlier
                 raise

@@ -266,7 +266,9 @@ class QueueBroker(Protocol):
         """Raises `NotFound` (code `unknown_group`)."""
         ...
 
-    async def delete_group(self, name: str) -> None: ...
+    async def delete_group(self, name: str, *, force: bool = False) -> None:
+        """Raises `UnknownGroup`, `GroupActive` (409) where it has members, unless by force."""
+        ...
 
     # taking and settling
 

@@ -1,0 +1,235 @@
+"""Members of groups as the front asks for them, from any node: joining, heartbeats, leaving.
+
+What a member is told stands in this node's own cluster state; a sign of life goes to whoever leads
+the cluster group. So news reach a waiting member as soon as they are applied here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections.abc import Callable, Sequence
+
+from coordinator.groups import Group
+from coordinator.member_commands import JoinGroup, LeaveGroup, LetGo, Partition
+from coordinator.membership import OWNED, Membership
+from goqueue.wire.errors import GoQueueError, Unavailable, UnknownMember
+from goqueue.wire.ids import NAME_CHARACTERS_MAX
+from node.cluster import ClusterHost
+from node.errands import Errands
+from node.group_signs import SignsOfLife
+from node.http.member_broker import Assignment, JoinRequest, MembershipView, Place
+from node.member_views import membership_view
+from node.queue_groups import GroupsBroker
+from node.topic_finder import TopicFinder
+
+COMMAND_DEADLINE_S = 15.0
+HEARTBEATS_A_SESSION = 3
+"""How often a session is told of while its member waits, and should be by the member."""
+HEARTBEAT_MS_MAX = 10_000
+MEMBER_ID_BITS = 48
+
+_ILLEGAL = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class GroupMembers:
+    """Implements joining, heartbeats, leaving and views of `MemberBroker`. Loop thread only."""
+
+    def __init__(
+        self,
+        *,
+        cluster: ClusterHost,
+        groups: GroupsBroker,
+        finder: TopicFinder,
+        signs: SignsOfLife,
+        errands: Errands,
+        rng: random.Random,
+    ) -> None:
+        self._cluster = cluster
+        self._groups = groups
+        self._finder = finder
+        self._signs = signs
+        self._errands = errands
+        self._rng = rng
+
+    # as MemberBroker names them
+
+    async def join(self, group: str, request: JoinRequest, *, wait_s: float) -> Assignment:
+        for topic in request.topics:
+            await self._finder.find(topic)
+        if request.member:
+            found = await self.find(group, request.member)
+        else:
+            found = await self._groups.ensure_group(group, request.settings)
+        id = request.member or self._new_id(request.client_id)
+        try:
+            await self._cluster.command(_join_command(found, id, request), COMMAND_DEADLINE_S)
+            if request.member:
+                await self._tell(found, id)
+            await self._attend(found, id, wait_s, lambda: self._has_its_share(found, id))
+        except (asyncio.CancelledError, GoQueueError):
+            if not request.member and not request.instance_id:  # nobody will ever know of it
+                self._errands.send(self._leave(found, id))
+            raise
+        return self.assignment(found, id)
+
+    async def heartbeat(
+        self,
+        group: str,
+        member: str,
+        *,
+        revision: str | None = None,
+        wait_s: float = 0.0,
+        let_go: Sequence[Place] = (),
+    ) -> Assignment:
+        found = await self.find(group, member)
+        if let_go:
+            await self._let_go(found, member, let_go)
+
+        def is_news() -> bool:
+            return self.assignment(found, member).revision != revision
+
+        try:
+            await self._tell(found, member)
+            await self._attend(found, member, wait_s, is_news)
+        except Unavailable:
+            if revision is None or not is_news():
+                raise
+        return self.assignment(found, member)
+
+    async def leave(self, group: str, member: str) -> None:
+        await self._leave(await self.find(group, member), member)
+
+    async def membership(self, group: str) -> MembershipView:
+        found = await self._groups.find(group)
+        return (await self._views([found]))[0]
+
+    async def memberships(self) -> list[MembershipView]:
+        groups = self._cluster.state.groups
+        return await self._views([groups[name] for name in sorted(groups)])
+
+    # for what else members do
+
+    async def find(self, group: str, member: str) -> Group:
+        """The group, which the member is in. A node that knows of neither first catches up.
+
+        Raises UnknownGroup, UnknownMember, or Unavailable where nobody can say.
+        """
+        found = await self._groups.find(group)
+        if member in self._cluster.state.members.of(found).members:
+            return found
+        is_current = await self._cluster.refresh()
+        found = await self._groups.find(group)
+        if member in self._cluster.state.members.of(found).members:
+            return found
+        if is_current:
+            raise UnknownMember(group, member)
+        problem = self._cluster.not_ready() or "the cluster group's leader does not answer"
+        raise Unavailable(f"member {member[:100]} is not known here: {problem}", group=group)
+
+    def membership_of(self, group: Group, member: str) -> Membership:
+        """Of the very group, not one that was made anew under its name. Raises UnknownMember."""
+        membership = self._cluster.state.members.of(group)
+        membership.member(group.name, member)
+        return membership
+
+    def assignment(self, group: Group, member: str) -> Assignment:
+        """What the member is told. Raises UnknownMember."""
+        membership = self.membership_of(group, member)
+        known = membership.members[member]
+        settled = self._cluster.state.group_of(group.id) or group
+        view = self._cluster.state.members.view(settled, member)
+        return Assignment(
+            group=group.name,
+            member=member,
+            generation=view.generation,
+            assigned=view.assigned,
+            revoking=view.revoking,
+            deadline_ms=view.deadline_ms,
+            revision=view.revision,
+            leader=membership.leader,
+            members=list(membership.members),
+            mode=settled.settings.mode,
+            state=membership.state,
+            session_timeout_ms=known.session_timeout_ms,
+            heartbeat_ms=min(HEARTBEAT_MS_MAX, known.session_timeout_ms // HEARTBEATS_A_SESSION),
+        )
+
+    # private
+
+    def _new_id(self, client_id: str) -> str:
+        random_hex = f"{self._rng.getrandbits(MEMBER_ID_BITS):0{MEMBER_ID_BITS // 4}x}"
+        legal = _ILLEGAL.sub("-", client_id).lstrip("._-") or "member"
+        return f"{legal[: NAME_CHARACTERS_MAX - len(random_hex) - 1]}-{random_hex}"
+
+    async def _attend(
+        self, group: Group, member: str, wait_s: float, is_over: Callable[[], bool]
+    ) -> None:
+        """Wait until it is over; the session does not run out meanwhile. Raises UnknownMember."""
+        loop = asyncio.get_running_loop()
+        session_ms = self.membership_of(group, member).members[member].session_timeout_ms
+        interval_s = session_ms / 1000 / HEARTBEATS_A_SESSION
+        end_s, tell_s = loop.time() + wait_s, loop.time() + interval_s
+        with self._cluster.changes.watch(group.id) as changed:
+            while not is_over() and loop.time() < end_s:
+                changed.clear()
+                try:
+                    async with asyncio.timeout_at(min(end_s, tell_s)):
+                        await changed.wait()
+                except TimeoutError:
+                    if loop.time() >= tell_s:
+                        await self._tell(group, member)
+                        tell_s = loop.time() + interval_s
+
+    async def _tell(self, group: Group, member: str) -> None:
+        if not await self._signs.tell(group.id, member):
+            raise UnknownMember(group.name, member)
+
+    async def _let_go(self, group: Group, member: str, places: Sequence[Place]) -> None:
+        topics = self._cluster.state.topics
+        partitions: list[Partition] = [
+            (topics[topic].id.index, number) for topic, number in places if topic in topics
+        ]
+        if partitions:
+            await self._cluster.command(LetGo(group.id, member, partitions), COMMAND_DEADLINE_S)
+
+    async def _leave(self, group: Group, member: str) -> None:
+        try:
+            await self._cluster.command(LeaveGroup(group.id, member), COMMAND_DEADLINE_S)
+        except UnknownMember as error:
+            if error.outcome == "none":  # else this very call may have done it, earlier
+                raise UnknownMember(group.name, member) from None
+
+    def _has_its_share(self, group: Group, member: str) -> bool:
+        membership = self.membership_of(group, member)
+        return all(
+            (held := membership.holdings.get(partition)) is not None
+            and (held.state, held.member) == (OWNED, member)
+            for partition, wanted in membership.target.items()
+            if wanted == member
+        )
+
+    async def _views(self, groups: Sequence[Group]) -> list[MembershipView]:
+        silent_ms, _ = await asyncio.gather(
+            self._signs.silent_ms([group.id for group in groups]), self._cluster.refresh()
+        )
+        state = self._cluster.state
+        current = [state.group_of(group.id) or group for group in groups]
+        return [membership_view(group, state, silent_ms.get(group.id, {})) for group in current]
+
+
+def _join_command(group: Group, id: str, request: JoinRequest) -> JoinGroup:
+    return JoinGroup(
+        group.name,
+        group.id,
+        id,
+        request.client_id,
+        request.instance_id,
+        request.host,
+        list(request.topics),
+        list(request.patterns),
+        request.session_timeout_ms,
+        request.rebalance_timeout_ms,
+        request.lets_go,
+    )

@@ -1,0 +1,91 @@
+"""Members of groups as the HTTP front sees them, from any node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from node.cluster import ClusterHost
+from node.group_members import GroupMembers
+from node.group_polls import GroupPolls
+from node.group_signs import SignsOfLife
+from node.http.member_broker import (
+    Assignment,
+    JoinRequest,
+    LagView,
+    MembershipView,
+    Place,
+    ResetTo,
+    ResetView,
+)
+from node.http.queue_broker import Claim, QueuedMessage
+from node.queue_broker import QueueBrokerNode, QueueParts
+from node.topic_finder import TopicFinder
+
+
+class Positions(Protocol):
+    """How far groups have come, as `MemberBroker` names it."""
+
+    async def lag(self, group: str, topics: Sequence[str] | None = None) -> list[LagView]: ...
+
+    async def reset(
+        self,
+        group: str,
+        topic: str,
+        to: ResetTo,
+        *,
+        partitions: Sequence[int] | None,
+        dry_run: bool,
+        claim: Claim,
+    ) -> list[ResetView]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class MemberParts:
+    """What the front's members stand on."""
+
+    cluster: ClusterHost
+    members: GroupMembers
+    signs: SignsOfLife
+
+
+class MemberBrokerNode(QueueBrokerNode):
+    """Implements `node.http.member_broker.MemberBroker`. Loop thread only."""
+
+    def __init__(self, finder: TopicFinder, queue: QueueParts, members: MemberParts) -> None:
+        super().__init__(finder, queue)
+        self._members = members.members
+        self._polls = GroupPolls(members.cluster, members.members, members.signs, self.receive)
+
+    async def join(self, group: str, request: JoinRequest, *, wait_s: float) -> Assignment:
+        return await self._members.join(group, request, wait_s=wait_s)
+
+    async def heartbeat(
+        self,
+        group: str,
+        member: str,
+        *,
+        revision: str | None = None,
+        wait_s: float = 0.0,
+        let_go: Sequence[Place] = (),
+    ) -> Assignment:
+        return await self._members.heartbeat(
+            group, member, revision=revision, wait_s=wait_s, let_go=let_go
+        )
+
+    async def leave(self, group: str, member: str) -> None:
+        await self._members.leave(group, member)
+
+    async def membership(self, group: str) -> MembershipView:
+        return await self._members.membership(group)
+
+    async def memberships(self) -> list[MembershipView]:
+        return await self._members.memberships()
+
+    async def poll(
+        self, group: str, member: str, *, generation: int | None, limit: int, wait_s: float
+    ) -> list[QueuedMessage]:
+        return await self._polls.poll(
+            group, member, generation=generation, limit=limit, wait_s=wait_s
+        )

@@ -1,0 +1,97 @@
+"""Memberships of groups as the front shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from coordinator.groups import Group
+from coordinator.membership import Member, Membership
+from coordinator.rebalances import Rebalance
+from coordinator.state import ClusterState
+from node.http.member_broker import (
+    MembershipView,
+    MemberView,
+    MoveView,
+    RebalanceTotalsView,
+    RebalanceView,
+)
+
+
+def membership_view(
+    group: Group, state: ClusterState, silent_ms: Mapping[str, int]
+) -> MembershipView:
+    """A group's members and rebalances; `silent_ms` as far as it is known."""
+    membership = state.members.of(group)
+    members = membership.members.values()
+    return MembershipView(
+        group=group.name,
+        group_id=group.id,
+        generation=membership.generation,
+        state=membership.state,
+        mode=group.settings.mode,
+        assignor=group.settings.assignor,
+        leader=membership.leader,
+        topics=[
+            topic
+            for topic in sorted(state.topics)
+            if any(member.subscribes_to(topic) for member in members)
+        ],
+        members=[
+            _member_view(member, group, state, silent_ms.get(member.id, -1)) for member in members
+        ],
+        rebalances=list(map(_rebalance_view, membership.rebalances.known)),
+        totals=_totals_view(membership),
+        created_ms=group.created_ms,
+    )
+
+
+def _member_view(member: Member, group: Group, state: ClusterState, silent_ms: int) -> MemberView:
+    view = state.members.view(group, member.id)
+    return MemberView(
+        id=member.id,
+        client_id=member.client_id,
+        instance_id=member.instance_id,
+        host=member.host,
+        topics=member.topics,
+        patterns=member.patterns,
+        joined_ms=member.joined_ms,
+        session_timeout_ms=member.session_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        silent_ms=silent_ms,
+        assigned=view.assigned,
+        revoking=view.revoking,
+    )
+
+
+def _rebalance_view(rebalance: Rebalance) -> RebalanceView:
+    return RebalanceView(
+        id=rebalance.id,
+        cause=rebalance.cause,
+        members=list(rebalance.members),
+        started_ms=rebalance.started_ms,
+        ended_ms=rebalance.ended_ms,
+        moved=rebalance.moved,
+        moves=[
+            MoveView(
+                topic=move.topic,
+                partition=move.partition,
+                former=move.former,
+                member=move.member,
+                pause_ms=move.pause_ms,
+                in_flight=move.in_flight,
+                fenced=move.fenced,
+            )
+            for move in rebalance.moves
+        ],
+    )
+
+
+def _totals_view(membership: Membership) -> RebalanceTotalsView:
+    totals = membership.rebalances.totals
+    return RebalanceTotalsView(
+        by_cause=dict(totals.by_cause),
+        moved=totals.moved,
+        fenced=totals.fenced,
+        pause_ms_sum=totals.pause_ms_sum,
+        pause_ms_max=totals.pause_ms_max,
+    )

@@ -1,0 +1,234 @@
+"""Members of groups on a whole node in this process, asked as its HTTP front asks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from coordinator.errors import BadConfig
+from goqueue.wire.errors import (
+    GroupActive,
+    StaleGeneration,
+    UnknownGroup,
+    UnknownMember,
+    UnknownTopic,
+)
+from log.memory_disk import MemoryDisk
+from node.broker import NodeBroker
+from node.http.member_broker import Assignment, JoinRequest, Place
+from node.http.queue_broker import Claim, QueuedMessage, SettleRequest
+from tests.unit.node.test_node import batch, running
+
+ALL = [("t", 0), ("t", 1), ("t", 2), ("t", 3)]
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[NodeBroker]:
+    async with running(MemoryDisk()) as started:
+        await started.broker.create_topic("t", {"partitions": 4})
+        yield started.broker
+
+
+async def join(
+    broker: NodeBroker,
+    client: str = "worker",
+    *,
+    group: str = "g",
+    topics: Sequence[str] = ("t",),
+    wait_s: float = 5.0,
+    lets_go: bool = True,
+    **more: object,
+) -> Assignment:
+    request = JoinRequest(client, topics, lets_go=lets_go, **more)  # type: ignore[arg-type]
+    return await broker.join(group, request, wait_s=wait_s)
+
+
+async def beat(
+    broker: NodeBroker,
+    told: Assignment,
+    *,
+    let_go: Sequence[Place] = (),
+    wait_s: float = 5.0,
+) -> Assignment:
+    """Wait for news."""
+    return await broker.heartbeat(
+        told.group, told.member, revision=told.revision, wait_s=wait_s, let_go=let_go
+    )
+
+
+async def consume_assignment(broker: NodeBroker, told: Assignment) -> None:
+    """A well-behaved member that has nothing in flight: lets go at once of what it is asked for."""
+    while True:
+        told = await beat(broker, told, let_go=told.revoking, wait_s=30)
+
+
+async def publish(broker: NodeBroker, partition: int, *values: str) -> None:
+    await broker.append("t", partition, batch(*values), deadline_s=5)
+
+
+async def poll(
+    broker: NodeBroker,
+    told: Assignment,
+    *,
+    wait_s: float = 0.0,
+    generation: int | None = None,
+    limit: int = 100,
+) -> list[QueuedMessage]:
+    return await broker.poll(
+        told.group, told.member, generation=generation, limit=limit, wait_s=wait_s
+    )
+
+
+def values(messages: Sequence[QueuedMessage]) -> list[str]:
+    return sorted(message.value.decode() for message in messages)
+
+
+async def test_the_first_member_has_everything_when_its_join_is_answered(
+    broker: NodeBroker,
+) -> None:
+    told = await join(broker, client="worker 1!")
+
+    assert told.member.startswith("worker-1--")
+    assert list(told.assigned) == ALL
+    assert (told.state, told.leader, told.members) == ("stable", told.member, [told.member])
+    assert (told.revoking, told.deadline_ms, told.mode) == ([], 0, "exclusive")
+    assert (told.session_timeout_ms, told.heartbeat_ms) == (30_000, 10_000)
+
+
+async def test_a_second_member_gets_half_once_the_first_has_let_go(broker: NodeBroker) -> None:
+    first = await join(broker)
+    joining = asyncio.ensure_future(join(broker))
+
+    asked = await beat(broker, first)
+    assert len(asked.assigned) == len(asked.revoking) == 2
+    assert not joining.done()
+    left = await beat(broker, asked, let_go=asked.revoking)
+    second = await joining
+
+    assert {*left.assigned, *second.assigned} == set(ALL)
+    assert list(second.assigned) == list(asked.revoking)
+    assert second.state == "stable"
+
+
+async def test_a_leaver_leaves_its_partitions_to_the_others(broker: NodeBroker) -> None:
+    first = await join(broker)
+    behaving = asyncio.ensure_future(consume_assignment(broker, first))
+    second = await join(broker)
+    assert len(second.assigned) == 2
+
+    await broker.leave("g", first.member)
+    with pytest.raises(UnknownMember):
+        await behaving
+    told = await beat(broker, second)
+    while len(told.assigned) < 4:
+        told = await beat(broker, told)
+
+    assert list(told.assigned) == ALL
+    assert told.members == [second.member]
+    with pytest.raises(UnknownMember):
+        await broker.leave("g", first.member)
+
+
+async def test_a_member_that_is_not_heard_of_is_gone_and_its_attempt_has_failed(
+    broker: NodeBroker,
+) -> None:
+    dying = await join(broker, session_timeout_ms=1000)
+    await publish(broker, 0, "a")
+    (lost,) = await poll(broker, dying)
+
+    told = await join(broker, wait_s=10)
+    assert list(told.assigned) == ALL
+    (again,) = await poll(broker, told, wait_s=5)
+
+    assert (again.value, again.attempt, again.reason) == (b"a", 2, "consumer lost")
+    (end,) = await broker.settle([SettleRequest(lost.receipt, "ack")])
+    assert isinstance(end, StaleGeneration)
+    for asking in (beat(broker, dying), poll(broker, dying)):
+        with pytest.raises(UnknownMember):
+            await asking
+    with pytest.raises(StaleGeneration):
+        await broker.receive(
+            "g",
+            ["t"],
+            claim=Claim(dying.member, dying.generation),
+            limit=1,
+            wait_s=0,
+            visibility_ms=None,
+        )
+
+
+async def test_a_member_that_waits_or_polls_stays_however_long_it_takes(
+    broker: NodeBroker,
+) -> None:
+    waiting = await join(broker, session_timeout_ms=1000, group="g")
+    polling = await join(broker, session_timeout_ms=1000, group="h")
+
+    unchanged, found = await asyncio.gather(
+        broker.heartbeat("g", waiting.member, revision=waiting.revision, wait_s=2.5),
+        poll(broker, polling, wait_s=2.5),
+    )
+
+    assert (unchanged.revision, found) == (waiting.revision, [])
+    assert list((await beat(broker, polling, wait_s=0)).assigned) == ALL
+
+
+async def test_nobody_knows_a_group_or_member_that_never_was(broker: NodeBroker) -> None:
+    with pytest.raises(UnknownGroup):
+        await broker.heartbeat("g", "m")
+    with pytest.raises(UnknownGroup):
+        await broker.membership("g")
+    with pytest.raises(UnknownTopic):
+        await join(broker, topics=["nope"])
+    with pytest.raises(UnknownGroup):
+        await broker.leave("g", "m")
+
+    await join(broker)
+    with pytest.raises(UnknownMember):
+        await broker.heartbeat("g", "m")
+    with pytest.raises(UnknownMember):
+        await broker.poll("g", "m", generation=None, limit=1, wait_s=0)
+    with pytest.raises(UnknownMember):
+        await join(broker, member="m")
+    with pytest.raises(BadConfig, match="session_timeout_ms"):
+        await join(broker, session_timeout_ms=1)
+
+
+async def test_a_membership_tells_members_and_what_rebalances_moved(broker: NodeBroker) -> None:
+    first = await join(broker, instance_id="i-1", host="10.0.0.1")
+    behaving = asyncio.ensure_future(consume_assignment(broker, first))
+    second = await join(broker)
+
+    view = await broker.membership("g")
+    (same,) = await broker.memberships()
+    behaving.cancel()
+
+    assert view.members[0].id == same.members[0].id == first.member
+    assert [(m.id, m.instance_id, m.host) for m in view.members] == [
+        (first.member, "i-1", "10.0.0.1"),
+        (second.member, "", ""),
+    ]
+    assert [list(m.assigned) for m in view.members][1] == list(second.assigned)
+    assert all(0 <= m.silent_ms < 5000 for m in view.members)
+    assert (view.state, view.topics, view.leader) == ("stable", ["t"], first.member)
+    assert [(r.cause, r.moved, bool(r.ended_ms)) for r in view.rebalances] == [
+        ("join", 4, True),
+        ("join", 2, True),
+    ]
+    assert {(m.former, m.member) for m in view.rebalances[1].moves} == {
+        (first.member, second.member)
+    }
+    assert all(not m.fenced and m.pause_ms < 1000 for m in view.rebalances[1].moves)
+    assert (view.totals.moved, view.totals.by_cause) == (6, {"join": 2})
+
+
+async def test_a_group_with_members_is_deleted_by_force_only(broker: NodeBroker) -> None:
+    told = await join(broker)
+    with pytest.raises(GroupActive):
+        await broker.delete_group("g")
+
+    await broker.delete_group("g", force=True)
+
+    with pytest.raises(UnknownGroup):
+        await beat(broker, told)

@@ -30,7 +30,7 @@ Id = Annotated[
 DELAYED_COLUMNS = (
     Column("ID", lambda row: _id(row), whole=True),
     Column("DELIVER AT", "deliver_at"),
-    Column("REMAINING", "time_remaining"),
+    Column("REMAINING", lambda row: _remaining(row)),
     Column("STATE", "state"),
     Column("KEY", "key"),
     Column("PRIORITY", "priority", wide=True),
@@ -65,7 +65,7 @@ async def get(session: Session, message: Id) -> None:
                 ("ID", _id(row)),
                 ("State", row["state"]),
                 ("Deliver At", row["deliver_at"]),
-                ("Remaining", row.get("time_remaining")),
+                ("Remaining", _remaining(row)),
                 ("Priority", row.get("priority")),
                 ("Key", row.get("key")),
                 ("Message ID", row.get("message_id")),
@@ -90,6 +90,10 @@ def _path(text: str) -> str:
     except BadRequest as error:
         raise CliError(error.message, exit_code=EXIT_USAGE) from None
     return join("topics", found.topic, "delayed", found.partition, found.offset)
+
+
+def _remaining(row: Row) -> object:
+    return row.get("time_remaining") if row["state"] == "pending" else None
 
 
 def _id(row: Row) -> str:

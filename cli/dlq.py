@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Annotated
@@ -17,6 +18,7 @@ from goqueue.http import join
 from goqueue.wire.ids import MessageId
 
 PAGE_MESSAGES_MAX = 100
+JOB = re.compile(r"\d{1,18}", re.ASCII)
 
 app = typer.Typer(
     help="Dead letters: what a group gave up, and why.",
@@ -214,10 +216,16 @@ async def jobs(session: Session, group: Group) -> None:
 @command(app, "stop")
 async def stop(
     session: Session,
-    job: Annotated[int, typer.Argument(help="Its number, from `dlq jobs`.", show_default=False)],
+    job: Annotated[str, typer.Argument(help="Its number, from `dlq jobs`.", show_default=False)],
     group: Group,
 ) -> None:
     """Stop a redrive: what was moved stays moved, the rest stays dead."""
+    if not JOB.fullmatch(job):
+        raise CliError(
+            f"a redrive has a number, not {job!r}",
+            hint=f"`goqueue-cli dlq jobs --group {group}` shows them",
+            exit_code=EXIT_USAGE,
+        )
     async with session:
         answer = await session.request("DELETE", join("groups", group, "dlq", "redrives", job))
     session.output.success(

@@ -230,7 +230,7 @@ def _source(file: Path | None) -> Iterator[tuple[BinaryIO, _Progress]]:
             note("One message a line; Ctrl-D ends.")
         yield sys.stdin.buffer, _Progress(None, 0)
         return
-    with file.open("rb") as stream:
+    with _opened(file) as stream:
         size = os.fstat(stream.fileno()).st_size
         console = Console(stderr=True)
         if not console.is_terminal:
@@ -244,6 +244,13 @@ def _source(file: Path | None) -> Iterator[tuple[BinaryIO, _Progress]]:
         )
         with Progress(*columns, console=console, transient=True) as bar:
             yield stream, _Progress(bar, size)
+
+
+def _opened(file: Path) -> BinaryIO:
+    try:
+        return file.open("rb")
+    except OSError as error:
+        raise CliError(f"{file}: {error.strerror or error}", exit_code=EXIT_USAGE) from error
 
 
 class _Progress:

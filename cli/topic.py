@@ -57,7 +57,7 @@ DedupMax = Annotated[
     int | None, typer.Option(min=0, help="... and how many of a partition (1000000).")
 ]
 DeadRetention = Annotated[
-    str | None, typer.Option(help="How long dead letters are kept, as 30d (14d).")
+    str | None, typer.Option(help="How long dead letters are kept, as 30d; -1: for ever (14d).")
 ]
 Label = Annotated[
     list[str] | None, typer.Option("--label", "-l", metavar="NAME=VALUE", help="A label; repeat.")
@@ -121,7 +121,7 @@ async def create(
         delayed_max=delayed_max,
         dedup_window=_span("--dedup-window", dedup_window),
         dedup_max=dedup_max,
-        dead_retention=_span("--dead-retention", dead_retention),
+        **_dead_retention(dead_retention),
         labels=_labels(label),
     )
     async with session:
@@ -189,7 +189,7 @@ async def alter(
         delayed_max=delayed_max,
         dedup_window=_span("--dedup-window", dedup_window),
         dedup_max=dedup_max,
-        dead_retention=_span("--dead-retention", dead_retention),
+        **_dead_retention(dead_retention),
         labels=_labels(label),
     )
     if not changes:
@@ -302,6 +302,12 @@ def _shown(value: object) -> str:
 
 def _span(option: str, text: str | None) -> str | None:
     return None if text is None else span(option, text)
+
+
+def _dead_retention(text: str | None) -> Json:
+    if text == "-1":
+        return {"dead_retention_ms": -1}
+    return {"dead_retention": _span("--dead-retention", text)}
 
 
 def _labels(pairs: list[str] | None) -> dict[str, str] | None:

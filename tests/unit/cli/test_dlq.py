@@ -108,6 +108,14 @@ def test_a_redrive_makes_messages_come_again(dead: Shell) -> None:
     assert dead.ok("dlq", "stop", "1", *DLQ) == "✓ Redrive 1 is done: 2 of 2 moved\n"
 
 
+@pytest.mark.parametrize(("job", "exit_code"), [("x", 2), ("1.5", 2), ("9" * 30, 2), ("7", 3)])
+def test_what_is_no_redrive_can_not_be_stopped(dead: Shell, job: str, exit_code: int) -> None:
+    result = dead.run("dlq", "stop", job, "-g", "g")
+
+    assert result.exit_code == exit_code
+    assert result.stderr.startswith("Error: ")
+
+
 def test_a_purge_wants_to_be_sure(dead: Shell) -> None:
     refused = dead.run("dlq", "purge", "t", "--reason", "timeout", "-g", "g")
     assert refused.exit_code == 2

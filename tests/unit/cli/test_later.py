@@ -106,6 +106,7 @@ def test_delayed_messages_are_listed_shown_and_cancelled(topic: Shell) -> None:
     late = topic.run("delayed", "cancel", "t:0:1")
     assert (late.exit_code, "(already_due)" in late.stderr) == (1, True)
     assert json.loads(topic.ok("delayed", "get", "t:0:0"))["state"] == "cancelled"
+    assert "Remaining:  -\n" in topic.ok("delayed", "get", "t:0:0", "-o", "table")
 
 
 @pytest.mark.parametrize(("id", "exit_code"), [("t:0:9", 3), ("t", 2), ("t:x:0", 2)])
@@ -162,3 +163,16 @@ def test_a_topics_queue_settings_are_set_changed_and_shown(shell: Shell) -> None
     assert "at most 5 in a partition\n" in out
     assert "Dead Letters:       kept 1h\n" in out
     assert shell.run("topic", "alter", "q", "--ttl", "soon").exit_code == 2
+
+
+def test_dead_letters_can_be_kept_for_ever(shell: Shell) -> None:
+    shell.ok("topic", "create", "q", "--dead-retention", "-1")
+    assert "Dead Letters:       kept for ever\n" in shell.ok(
+        "topic", "describe", "q", "-o", "table"
+    )
+
+    shell.ok("topic", "alter", "q", "--dead-retention", "7d")
+    assert "Dead Letters:       kept 168h\n" in shell.ok("topic", "describe", "q", "-o", "table")
+    shell.ok("topic", "alter", "q", "--dead-retention", "-1")
+
+    assert json.loads(shell.ok("topic", "describe", "q"))["config"]["dead_retention_ms"] == -1

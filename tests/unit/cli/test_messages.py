@@ -140,7 +140,7 @@ def test_options_that_make_no_sense_are_usage_errors(topic: Shell, words: list[s
 def test_a_missing_file_is_named(topic: Shell, tmp_path: Path) -> None:
     result = topic.run("produce", "t", "--file", str(tmp_path / "none.jsonl"))
 
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.stderr == f"Error: {tmp_path}/none.jsonl: No such file or directory\n"
 
 

@@ -52,6 +52,7 @@ PAUSE_MAX_S = 0.2
 REMOTE_WAITS_MAX = 512
 """Long polls of one peer at once; beyond them a receive looks by itself, from time to time."""
 LOOK_S = 0.25
+PLENTY_MAX = 10_000
 
 
 @dataclass(slots=True)
@@ -111,6 +112,8 @@ class QueueReceiver:
         self._rng = rng
         self._metrics = metrics
         self._remote_waits: dict[NodeId, int] = {}
+        self._plenty: dict[int, None] = {}
+        """Groups whose last receive found all that it asked for, the latest last."""
 
     async def receive(self, poll: Poll, wait_s: float) -> list[Taken]:
         """Leases of up to `limit` messages; waits for the first one.
@@ -149,24 +152,40 @@ class QueueReceiver:
 
     async def _take(self, poll: Poll, partitions: Sequence[GroupId]) -> _Round:
         """Ask all leaders at once, each for its part of the limit, and then those that have more
-        for what the others did not have."""
+        for what the others did not have. While a group finds all that it asks for, one leader after
+        another is asked for all of it: that is one entry, instead of one a leader."""
         found = _Round()
         asked = self._by_leader(partitions, found.unanswered)
         try:
-            if poll.limit < len(asked):
+            if poll.group.id in self._plenty:
+                first = self._topology.leader(partitions[0])
+                asked.sort(key=lambda one: one[0] != first)
+                await self._take_in_turn(poll, found, asked[:1])
+                asked = asked[1:]
+            if poll.limit - found.count < len(asked):
                 await self._take_in_turn(poll, found, asked)
             elif asked:
                 await self._take_in_turn(poll, found, await self._take_at_once(poll, found, asked))
         except asyncio.CancelledError:
             self.release(poll.group.id, found.taken)
             raise
+        self._note_plenty(poll, found)
         return found
+
+    def _note_plenty(self, poll: Poll, found: _Round) -> None:
+        self._plenty.pop(poll.group.id, None)
+        if found.count >= poll.limit:
+            self._plenty[poll.group.id] = None
+            if len(self._plenty) > PLENTY_MAX:
+                del self._plenty[next(iter(self._plenty))]
 
     async def _take_at_once(self, poll: Poll, found: _Round, asked: list[_Asked]) -> list[_Asked]:
         """The leaders that gave all they were asked for."""
-        share, rest = divmod(poll.limit, len(asked))
+        share, rest = divmod(poll.limit - found.count, len(asked))
         limits = [share + (row < rest) for row in range(len(asked))]
-        size = poll.max_bytes // len(asked)
+        size = (poll.max_bytes - found.size) // len(asked)
+        if size <= 0:
+            return []
         takes = [
             asyncio.ensure_future(self._take_from(poll, found, one, limit, size))
             for one, limit in zip(asked, limits, strict=True)

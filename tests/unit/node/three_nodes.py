@@ -1,0 +1,83 @@
+"""Three whole nodes in this process that talk over loopback, each on a disk in memory."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from log.config import StorageConfig
+from log.memory_disk import MemoryDisk
+from log.store import Store
+from node.assembly import NodeAssembly, assemble
+from node.broker import NodeBroker
+from tests.unit.node.test_node import config, eventually
+
+NAMES = ("n1", "n2", "n3")
+
+
+class ThreeNodes:
+    """A cluster; nodes are stopped and started by name."""
+
+    def __init__(self) -> None:
+        self.disks = {name: MemoryDisk() for name in NAMES}
+        self.running: dict[str, NodeAssembly] = {}
+        self._ports = dict(zip(NAMES, _free_ports(len(NAMES)), strict=True))
+
+    def broker(self, name: str) -> NodeBroker:
+        return self.running[name].broker
+
+    @property
+    def brokers(self) -> list[NodeBroker]:
+        return [node.broker for node in self.running.values()]
+
+    def leader(self) -> str | None:
+        """Who leads the cluster group, where exactly one node says so of itself."""
+        leading = [
+            name
+            for name, node in self.running.items()
+            if node.broker.cluster_view().controller == name
+        ]
+        return leading[0] if len(leading) == 1 else None
+
+    async def start(self, name: str) -> None:
+        others = {n: f"127.0.0.1:{port}" for n, port in self._ports.items() if n != name}
+        settings = config(
+            **{
+                "broker.nodeId": name,
+                "broker.listeners.internal": f"127.0.0.1:{self._ports[name]}",
+                "cluster.peers": ",".join(f"{n}={address}" for n, address in others.items()),
+                "cluster.secret": "three nodes in one process",
+            }
+        )
+        storage = StorageConfig(watermark_percent=0, watermark_bytes=64 << 20)
+        store = Store.open(self.disks[name], "/data", storage, accept_damage=False)
+        failed: list[Exception] = []
+        node = assemble(settings, store, on_failure=failed.append)
+        await node.services.start()
+        self.running[name] = node
+
+    async def stop(self, name: str) -> None:
+        await self.running.pop(name).services.stop()
+
+
+def _free_ports(count: int) -> list[int]:
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [server.getsockname()[1] for server in held]
+    for server in held:
+        server.close()
+    return ports
+
+
+@asynccontextmanager
+async def three_nodes() -> AsyncIterator[ThreeNodes]:
+    """All of them ready; those that still run are stopped at the end."""
+    nodes = ThreeNodes()
+    try:
+        for name in NAMES:
+            await nodes.start(name)
+        await eventually(lambda: all(broker.ready().ready for broker in nodes.brokers), 20)
+        yield nodes
+    finally:
+        for name in list(nodes.running):
+            await nodes.stop(name)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from coordinator.holdings import HANDING, REVOKING, Holding, short
 from coordinator.member_commands import (
     ExpireMembers,
     Handed,
@@ -20,7 +21,7 @@ from coordinator.member_commands import (
     MemberCommand,
     Partition,
 )
-from coordinator.membership import HANDING, REVOKING, Holding, Membership
+from coordinator.membership import Member, Membership
 from goqueue.wire.types import GroupId
 
 RESTING_MAX = 10_000
@@ -41,11 +42,13 @@ class Naming:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """A member that does not say itself when it has let go: how much it has in flight is asked."""
+    """A member that does not say itself when it has let go: how much it has in flight is asked.
+    It was asked to let go at `since_ms`."""
 
     group: int
     partition: GroupId
     member: str
+    since_ms: int
 
 
 @dataclass(slots=True)
@@ -65,8 +68,9 @@ class GroupCoordinator:
 
     def __init__(self, memberships: Callable[[], Mapping[int, Membership]]) -> None:
         self._memberships = memberships
-        self._heard_ms: dict[_Session, int] = {}
+        self._heard_ms: dict[int, dict[str, int]] = {}
         self._handed: dict[int, dict[Partition, Handed]] = {}
+        """What logs name, and the group's state does not know yet."""
         self._busy: set[object] = set()
         """What is on its way: namings, drains, and what commands are about."""
         self._drained: set[Drain] = set()
@@ -78,12 +82,12 @@ class GroupCoordinator:
         membership = self._memberships().get(group)
         if membership is None or member not in membership.members:
             return False
-        self._heard_ms[group, member] = now_ms
+        self._heard_ms.setdefault(group, {})[member] = now_ms
         return True
 
     def silent_ms(self, group: int, member: str, now_ms: int) -> int:
         """For how long a member was not heard of."""
-        return now_ms - self._heard_ms.get((group, member), now_ms)
+        return now_ms - self._heard_ms.get(group, {}).get(member, now_ms)
 
     def collect(self, now_ms: int) -> Work:
         """What is to be done at this log time."""
@@ -92,37 +96,30 @@ class GroupCoordinator:
         self._forget(memberships)
         for group, membership in memberships.items():
             self._add_expired(work, group, membership, now_ms)
-            for held in membership.moving():
-                self._add_moving(work, group, membership, held, now_ms)
-            self._add_handed(work, group)
+            self._add_moving(work, group, membership, now_ms)
+            self._add_handed(work, group, membership, now_ms)
         return work
 
     def answered(self, command: MemberCommand, now_ms: int, *, applied: bool) -> None:
         """A command has ended: applied, refused, or nobody knows."""
-        match command:
-            case ExpireMembers():
-                about: Sequence[object] = [(command.group_id, id) for id, _ in command.members]
-            case LetGo():
-                about = [(command.group_id, command.member, p) for p in command.partitions]
-            case HandOver():
-                about = [(command.group_id, HandOver)]
-                if not applied:
-                    waiting = self._handed.setdefault(command.group_id, {})
-                    for row in command.handed:
-                        waiting.setdefault(row.partition, row)
-            case _:
-                about = []
-        for one in about:
+        for one in _about(command):
             self._end(one, now_ms, again=not applied)
+        if isinstance(command, HandOver) and applied:
+            waiting = self._handed.get(command.group_id, {})
+            for row in command.handed:
+                if waiting.get(row.partition) == row:
+                    del waiting[row.partition]
 
     def named(self, naming: Naming, owner: tuple[str, int, int] | None, now_ms: int) -> None:
         """Who the partition's log names after it, since when, and how many leases of others that
         ended; None where it is not known."""
         self._end(naming, now_ms, again=owner is None)
         if owner is not None:
-            partition = _short(naming.partition)
-            row = Handed(partition, *owner)
-            self._handed.setdefault(naming.group, {})[partition] = row
+            partition = short(naming.partition)
+            rows = self._handed.setdefault(naming.group, {})
+            known = rows.get(partition)
+            if known is None or known.generation <= owner[1]:
+                rows[partition] = Handed(partition, *owner)
 
     def drained(self, drain: Drain, in_flight: int | None, now_ms: int) -> None:
         """How much a member has in flight in a partition; None where it is not known."""
@@ -131,70 +128,82 @@ class GroupCoordinator:
             self._drained.add(drain)
 
     def next_wake_ms(self, now_ms: int) -> int | None:
-        """When `collect` may have something to do, though nothing has happened."""
+        """When `collect` may have something to do, though nothing has happened. What is on its way
+        wakes nobody: its end does."""
         wakes: list[int] = []
         for group, membership in self._memberships().items():
-            for member in membership.members.values():
-                if (group, member.id) not in self._busy:
-                    heard_ms = self._heard_ms.get((group, member.id), now_ms)
-                    wakes.append(heard_ms + member.session_timeout_ms)
+            heard_ms = self._heard_ms.get(group, {})
+            for id, member in membership.members.items():
+                ends_ms = heard_ms.get(id, now_ms) + member.session_timeout_ms
+                self._add_wake(wakes, (group, id), ends_ms)
             for held in membership.moving():
-                wakes.append(self._moving_wake_ms(group, membership, held, now_ms))
-        return None if not wakes else max(min(wakes), now_ms)
+                self._add_moving_wakes(wakes, group, membership, held, now_ms)
+            if self._handed.get(group):
+                self._add_wake(wakes, (group, HandOver), now_ms)
+        return max(min(wakes), now_ms) if wakes else None
 
     # -- private
 
     def _add_expired(self, work: Work, group: int, membership: Membership, now_ms: int) -> None:
         expired: list[tuple[str, int]] = []
-        for member in membership.members.values():
-            session = (group, member.id)
-            silent_ms = now_ms - self._heard_ms.setdefault(session, now_ms)
-            if silent_ms >= member.session_timeout_ms and self._begin(session, now_ms):
-                expired.append((member.id, silent_ms))
+        heard_ms = self._heard_ms.setdefault(group, {})
+        for id, member in membership.members.items():
+            silent_ms = now_ms - heard_ms.setdefault(id, now_ms)
+            if silent_ms >= member.session_timeout_ms and self._begin((group, id), now_ms):
+                expired.append((id, silent_ms))
         if expired:
             work.commands.append(ExpireMembers(group, expired))
 
-    def _add_moving(
-        self, work: Work, group: int, membership: Membership, held: Holding, now_ms: int
+    def _add_moving(self, work: Work, group: int, membership: Membership, now_ms: int) -> None:
+        let_go: dict[tuple[str, bool], list[Partition]] = {}
+        for held in membership.moving():
+            if held.state == HANDING:
+                naming = _naming(group, held)
+                if not self._is_named(group, held) and self._begin(naming, now_ms):
+                    work.namings.append(naming)
+                continue
+            member, drain = membership.members[held.member], _drain(group, held)
+            drained = drain in self._drained
+            if drained or now_ms >= _ends_ms(held, member):
+                partition = short(held.partition)
+                if self._begin((group, member.id, partition), now_ms):
+                    let_go.setdefault((member.id, not drained), []).append(partition)
+            elif not member.lets_go and self._begin(drain, now_ms):
+                work.drains.append(drain)
+        for (id, fence), partitions in let_go.items():
+            work.commands.append(LetGo(group, id, partitions, fence))
+
+    def _add_handed(self, work: Work, group: int, membership: Membership, now_ms: int) -> None:
+        waiting = self._handed.get(group, {})
+        for partition in [p for p, row in waiting.items() if not _is_news(membership, row)]:
+            del waiting[partition]
+        if waiting and self._begin((group, HandOver), now_ms):
+            work.commands.append(HandOver(group, list(waiting.values())))
+
+    def _add_moving_wakes(
+        self, wakes: list[int], group: int, membership: Membership, held: Holding, now_ms: int
     ) -> None:
         if held.state == HANDING:
-            waiting = self._handed.get(group, {}).get(_short(held.partition))
-            known = waiting is not None and waiting.generation >= held.generation
-            naming = Naming(group, held.partition, held.member, held.generation, held.fence)
-            if not known and self._begin(naming, now_ms):
-                work.namings.append(naming)
+            if not self._is_named(group, held):
+                self._add_wake(wakes, _naming(group, held), now_ms)
             return
-        member = membership.members[held.member]
-        drain = Drain(group, held.partition, member.id)
-        late = now_ms - held.since_ms >= member.rebalance_timeout_ms
-        drained = drain in self._drained
-        if late or drained:
-            partition = _short(held.partition)
-            if self._begin((group, member.id, partition), now_ms):
-                self._drained.discard(drain)
-                work.commands.append(LetGo(group, member.id, [partition], not drained))
-        elif not member.lets_go and self._begin(drain, now_ms):
-            work.drains.append(drain)
+        member, drain = membership.members[held.member], _drain(group, held)
+        let_go = (group, member.id, short(held.partition))
+        if drain in self._drained:
+            self._add_wake(wakes, let_go, now_ms)
+            return
+        self._add_wake(wakes, let_go, _ends_ms(held, member))
+        if not member.lets_go and now_ms < _ends_ms(held, member):
+            self._add_wake(wakes, drain, now_ms)
 
-    def _add_handed(self, work: Work, group: int) -> None:
-        handed = self._handed.get(group)
-        if handed and (group, HandOver) not in self._busy:
-            self._busy.add((group, HandOver))
-            work.commands.append(HandOver(group, list(handed.values())))
-            del self._handed[group]
+    def _add_wake(self, wakes: list[int], one: object, at_ms: int) -> None:
+        if one not in self._busy:
+            wakes.append(max(at_ms, self._again_ms.get(one, at_ms)))
 
-    def _moving_wake_ms(
-        self, group: int, membership: Membership, held: Holding, now_ms: int
-    ) -> int:
-        if held.state != REVOKING:
-            naming = Naming(group, held.partition, held.member, held.generation, held.fence)
-            return self._again_ms.get(naming, now_ms + AGAIN_MS)
-        member = membership.members[held.member]
-        deadline_ms = held.since_ms + member.rebalance_timeout_ms
-        if member.lets_go:
-            return deadline_ms
-        drain = Drain(group, held.partition, member.id)
-        return min(deadline_ms, self._again_ms.get(drain, now_ms + AGAIN_MS))
+    def _is_named(self, group: int, held: Holding) -> bool:
+        """Whether a log is known to name an owner who is not older; the state is told so next."""
+        row = self._handed.get(group, {}).get(short(held.partition))
+        return row is not None and row.generation >= held.generation
 
     def _begin(self, one: object, now_ms: int) -> bool:
         if one in self._busy or self._again_ms.get(one, now_ms) > now_ms:
@@ -209,19 +218,53 @@ class GroupCoordinator:
             self._again_ms[one] = now_ms + AGAIN_MS
 
     def _forget(self, memberships: Mapping[int, Membership]) -> None:
-        """What was about members and groups that are gone."""
-        gone = [
-            (group, member)
-            for group, member in self._heard_ms
-            if group not in memberships or member not in memberships[group].members
-        ]
-        for session in gone:
-            del self._heard_ms[session]
-        self._handed = {g: rows for g, rows in self._handed.items() if g in memberships}
-        self._drained = {drain for drain in self._drained if drain.group in memberships}
+        """What was about members and groups that are gone, or partitions that moved on."""
+        for group in [group for group in self._heard_ms if group not in memberships]:
+            del self._heard_ms[group]
+        for group, heard_ms in self._heard_ms.items():
+            members = memberships[group].members
+            if heard_ms.keys() - members.keys():
+                self._heard_ms[group] = {m: at for m, at in heard_ms.items() if m in members}
+        self._handed = {g: rows for g, rows in self._handed.items() if g in memberships and rows}
+        self._drained = {drain for drain in self._drained if _is_asked(memberships, drain)}
         if len(self._again_ms) > RESTING_MAX:
             self._again_ms.clear()
 
 
-def _short(partition: GroupId) -> Partition:
-    return partition.topic.index, partition.partition
+def _about(command: MemberCommand) -> Sequence[object]:
+    """What a command is to bring about, as `_busy` knows it."""
+    match command:
+        case ExpireMembers():
+            return [(command.group_id, id) for id, _ in command.members]
+        case LetGo():
+            return [(command.group_id, command.member, p) for p in command.partitions]
+        case HandOver():
+            return [(command.group_id, HandOver)]
+        case _:
+            return []
+
+
+def _naming(group: int, held: Holding) -> Naming:
+    return Naming(group, held.partition, held.member, held.generation, held.fence)
+
+
+def _drain(group: int, held: Holding) -> Drain:
+    return Drain(group, held.partition, held.member, held.since_ms)
+
+
+def _ends_ms(held: Holding, member: Member) -> int:
+    """When a member's time to let go is over."""
+    return held.since_ms + member.rebalance_timeout_ms
+
+
+def _is_news(membership: Membership, row: Handed) -> bool:
+    """Whether the group's state waits for what a log names."""
+    held = membership.holdings.named(row.partition)
+    return held is not None and held.state == HANDING and row.generation >= held.generation
+
+
+def _is_asked(memberships: Mapping[int, Membership], drain: Drain) -> bool:
+    """Whether the member is still being asked to let go."""
+    membership = memberships.get(drain.group)
+    held = None if membership is None else membership.holdings.get(drain.partition)
+    return held is not None and held.state == REVOKING and _drain(drain.group, held) == drain

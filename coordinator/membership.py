@@ -15,14 +15,15 @@ from __future__ import annotations
 
 import dataclasses
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from coordinator.assignors import ASSIGNORS
 from coordinator.errors import ClusterFull
 from coordinator.groups import Group
-from coordinator.member_commands import ExpireMembers, Handed, JoinGroup, LetGo, Partition
+from coordinator.holdings import HANDING, OWNED, REVOKING, Holding, Holdings, in_order
+from coordinator.member_commands import ExpireMembers, Handed, JoinGroup, LetGo
 from coordinator.rebalances import (
     EXPIRY,
     JOIN,
@@ -33,15 +34,29 @@ from coordinator.rebalances import (
     Rebalances,
     RebalanceTotals,
 )
+from coordinator.subscriptions import Matched, Patterns, Subscribed, Subscription, Topics
 from goqueue.wire.errors import UnknownMember
 from goqueue.wire.types import GroupId, TopicId
 
-MEMBERS_MAX = 1000
-OWNED, REVOKING, HANDING = "owned", "revoking", "handing"
-SHARED = "shared"
+__all__ = [
+    "HANDING",
+    "OWNED",
+    "REVOKING",
+    "SHARED",
+    "Holding",
+    "Member",
+    "MemberView",
+    "Membership",
+    "MembershipRecord",
+    "Topics",
+]
 
-Topics = Mapping[str, tuple[TopicId, int]]
-"""Every topic's id and number of partitions, by name."""
+MEMBERS_MAX = 1000
+SUBSCRIPTIONS_MAX = 100
+"""Different subscriptions in one group: where they are changed one member after the other, two."""
+REPLACED_MAX = 10
+"""Ids of its predecessors that a static member has; older ones are unknown like any other."""
+SHARED = "shared"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,28 +73,15 @@ class Member:
     rebalance_timeout_ms: int
     lets_go: bool
     joined_ms: int
+    replaced: tuple[str, ...] = ()
+    """Whose place it took, by its instance id; the newest last."""
+
+    @property
+    def subscription(self) -> Subscription:
+        return self.topics, self.patterns
 
     def subscribes_to(self, topic: str) -> bool:
         return topic in self.topics or any(fnmatchcase(topic, p) for p in self.patterns)
-
-
-@dataclass(frozen=True, slots=True)
-class Holding:
-    """One partition on its way. `member` has it (owned, revoking), or is being named its owner
-    (handing; nobody where empty), in this generation.
-
-    `since_ms` is when it was got; while it moves, since when it has paused. `rebalance` moves it.
-    """
-
-    partition: GroupId
-    topic: str
-    state: str
-    member: str
-    generation: int
-    since_ms: int
-    former: str = ""
-    fence: bool = False
-    rebalance: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,18 +114,19 @@ class MembershipRecord:
 class Membership:
     """The members of one group."""
 
-    def __init__(self, record: MembershipRecord) -> None:
+    def __init__(self, record: MembershipRecord, patterns: Patterns | None = None) -> None:
         self.group_id = record.group_id
         self.generation = record.generation
         self.members = {member.id: member for member in record.members}
         self.target = dict(record.target)
-        self.holdings = {holding.partition: holding for holding in record.holdings}
+        self.holdings = Holdings(record.holdings)
         self.rebalances = Rebalances(record.rebalances, record.totals)
+        self._subscribed = Subscribed(patterns or Patterns())
 
     @classmethod
-    def of(cls, group_id: int) -> Membership:
+    def of(cls, group_id: int, patterns: Patterns | None = None) -> Membership:
         """A group without members."""
-        return cls(MembershipRecord(group_id, 0, [], [], []))
+        return cls(MembershipRecord(group_id, 0, [], [], []), patterns)
 
     def dump(self) -> MembershipRecord:
         """Equal wherever the same commands were applied."""
@@ -131,8 +134,8 @@ class Membership:
             self.group_id,
             self.generation,
             list(self.members.values()),
-            sorted(self.target.items()),
-            [self.holdings[partition] for partition in sorted(self.holdings)],
+            [(partition, self.target[partition]) for partition in in_order(self.target)],
+            self.holdings.in_order(),
             self.rebalances.known,
             self.rebalances.totals,
         )
@@ -143,13 +146,14 @@ class Membership:
         """Raises UnknownMember."""
         member = self.members.get(id)
         if member is None:
-            raise UnknownMember(group, id)
+            replaced = any(id in known.replaced for known in self.members.values())
+            raise UnknownMember(group, id, replaced=replaced)
         return member
 
     @property
     def state(self) -> str:
         """`empty`, `rebalancing` or `stable`."""
-        if any(holding.state != OWNED for holding in self.holdings.values()):
+        if self.holdings.moving:
             return "rebalancing"
         return "stable" if self.members else "empty"
 
@@ -162,9 +166,10 @@ class Membership:
         """Raises UnknownMember."""
         member = self.member(group.name, id)
         if group.settings.mode == SHARED:
-            assigned = _partitions_of(member, topics)
-            return _view(self.generation, [(name, p.partition) for name, p in assigned], [], 0)
-        held = [h for h in self.holdings.values() if h.member == id]
+            matched = self._subscribed.matched(member.subscription, topics)
+            assigned = [(name, number) for name, _, count in matched for number in range(count)]
+            return _view(self.generation, assigned, [], 0)
+        held = self.holdings.of(id)
         revoking = [h for h in held if h.state == REVOKING]
         deadline_ms = min((h.since_ms + member.rebalance_timeout_ms for h in revoking), default=0)
         return _view(
@@ -176,60 +181,76 @@ class Membership:
 
     def moving(self) -> Iterable[Holding]:
         """Partitions that are not where they should be yet."""
-        return (holding for holding in self.holdings.values() if holding.state != OWNED)
+        return self.holdings.moving.values()
+
+    def subscribes_to(self, topic: str) -> bool:
+        """Whether any member does."""
+        subscriptions = {member.subscription: member for member in self.members.values()}
+        return any(member.subscribes_to(topic) for member in subscriptions.values())
+
+    def is_concerned(self, topics: Sequence[str]) -> bool:
+        """Whether any of these topics, which came or went, is subscribed to or being given up."""
+        leaving = {held.topic for held in self.moving()}
+        return any(topic in leaving or self.subscribes_to(topic) for topic in topics)
+
+    def wanted_after(self, command: JoinGroup, topics: Topics) -> int:
+        """How many partitions the group will have when the command has joined it."""
+        counts = self._matched_by_members(topics)
+        matched = self._subscribed.match(_subscription(command), topics)
+        return sum({**counts, **{id: count for _, id, count in matched}}.values())
 
     # -- what happens
 
     def join(self, command: JoinGroup, now_ms: int, group: Group, topics: Topics) -> None:
-        """Raises ClusterFull. A member that is known subscribes to these topics from now on."""
-        settings = group.settings
+        """A member that is known subscribes to these topics from now on.
+
+        Raises ClusterFull, UnknownMember for one whose place was taken by its instance id.
+        """
         known = self.members.get(command.member)
-        member = Member(
-            command.member,
-            command.client_id,
-            command.instance_id,
-            command.host,
-            tuple(sorted(set(command.topics))),
-            tuple(sorted(set(command.patterns))),
-            command.session_timeout_ms or settings.session_timeout_ms,
-            command.rebalance_timeout_ms or settings.rebalance_timeout_ms,
-            command.lets_go,
-            now_ms if known is None else known.joined_ms,
-        )
+        if known is None:
+            self._check_new(command.member, group)
+        member = _member(command, known, group, now_ms)
         if member == known:
             return
         replaced = self._replaced_by(member)
-        if known is None and replaced is None and len(self.members) >= MEMBERS_MAX:
+        before = [one for one in (known, replaced) if one is not None]
+        if not before and len(self.members) >= MEMBERS_MAX:
             raise ClusterFull(f"group {group.name} has {MEMBERS_MAX} members already")
-        subscribed = known or replaced
+        self._check_subscriptions(member, group)
         if replaced is not None:
-            self._replace(replaced, member, now_ms)
+            member = self._replace(replaced, member, now_ms)
         self.members[member.id] = member
-        if subscribed is not None and _subscription(subscribed) == _subscription(member):
+        if [one.subscription for one in before] == [member.subscription]:
             return
-        self._rebalance(
-            JOIN if subscribed is None else SUBSCRIPTION, [member.id], now_ms, group, topics
-        )
+        self._forget_subscriptions(before)
+        cause = SUBSCRIPTION if before else JOIN
+        self._rebalance(cause, [member.id], now_ms, group, topics)
 
     def leave(self, id: str, now_ms: int, group: Group, topics: Topics) -> None:
         """Raises UnknownMember. What it still has is taken back as if it had not been delivered."""
         self.member(group.name, id)
         self._forget(id, now_ms, fence=False)
+        self._forget_targets()
         self._rebalance(LEAVE, [id], now_ms, group, topics)
 
     def expire(self, command: ExpireMembers, now_ms: int, group: Group, topics: Topics) -> None:
         """What they had in flight counts as failed; those that are gone already are left out."""
-        gone = [(id, silent_ms) for id, silent_ms in command.members if id in self.members]
-        for id, silent_ms in gone:
+        silent = {id: silent_ms for id, silent_ms in command.members if id in self.members}
+        for id, silent_ms in silent.items():
             self._forget(id, now_ms - max(0, silent_ms), fence=True)
-        if gone:
-            self._rebalance(EXPIRY, [id for id, _ in gone], now_ms, group, topics)
+        if silent:
+            self._forget_targets()
+            self._rebalance(EXPIRY, list(silent), now_ms, group, topics)
 
     def let_go(self, command: LetGo, now_ms: int) -> None:
-        """Partitions that the member was not asked for are left out."""
-        for partition in self._named(command.partitions):
-            held = self.holdings[partition]
-            if held.state == REVOKING and held.member == command.member:
+        """Partitions that the member was not asked for are left out, and those to be fenced whose
+        time is not over: they were asked for anew since."""
+        timeout_ms = self.members[command.member].rebalance_timeout_ms if command.fence else 0
+        for partition in dict.fromkeys((topic, number) for topic, number in command.partitions):
+            held = self.holdings.named(partition)
+            if held is None or held.state != REVOKING or held.member != command.member:
+                continue
+            if now_ms - held.since_ms >= timeout_ms:
                 self._hand(held, held.since_ms, fence=command.fence)
         self._settle_rebalances(now_ms)
 
@@ -237,46 +258,80 @@ class Membership:
         """Partitions whose log names an owner. One that names somebody else, in a generation that
         is not older, is handed over again in a newer one."""
         for row in rows:
-            for partition in self._named([row.partition]):
-                held = self.holdings[partition]
-                if held.state != HANDING:
-                    continue
-                if (row.member, row.generation) == (held.member, held.generation):
-                    self._arrived(held, row.ended, now_ms)
-                elif row.generation >= held.generation:
-                    self.generation = max(self.generation, row.generation) + 1
-                    self.holdings[partition] = dataclasses.replace(held, generation=self.generation)
+            held = self.holdings.named(row.partition)
+            if held is None or held.state != HANDING:
+                continue
+            if (row.member, row.generation) == (held.member, held.generation):
+                self._arrived(held, row.ended, now_ms)
+            elif row.generation >= held.generation:
+                self.generation = max(self.generation, row.generation) + 1
+                self.holdings.put(dataclasses.replace(held, generation=self.generation))
         self._settle_rebalances(now_ms)
 
     def topics_changed(self, cause: str, now_ms: int, group: Group, topics: Topics) -> None:
         """Topics came or went, or grew: where that concerns the members, they share anew."""
         alive = {id for id, _count in topics.values()}
         for partition in [p for p in self.holdings if p.topic not in alive]:
-            del self.holdings[partition]
-        wanted = {p for m in self.members.values() for _, p in _partitions_of(m, topics)}
-        if wanted != set(self.target):
+            self.holdings.drop(partition)
+        if set(self._wanted(topics)) != self.target.keys():
             self._rebalance(cause, [], now_ms, group, topics)
         self._settle_rebalances(now_ms)
 
     # -- private
+
+    def _check_new(self, id: str, group: Group) -> None:
+        if any(id in known.replaced for known in self.members.values()):
+            raise UnknownMember(group.name, id, replaced=True)
+
+    def _check_subscriptions(self, member: Member, group: Group) -> None:
+        known = {one.subscription for one in self.members.values() if one.id != member.id}
+        if len(known) >= SUBSCRIPTIONS_MAX and member.subscription not in known:
+            raise ClusterFull(
+                f"members of group {group.name} subscribe to topics in {SUBSCRIPTIONS_MAX} "
+                "different ways already"
+            )
+
+    def _forget_subscriptions(self, before: Iterable[Member]) -> None:
+        for member in before:
+            self._subscribed.forget(member.subscription)
+
+    def _matched(self, subscription: Subscription, topics: Topics) -> Matched:
+        return self._subscribed.matched(subscription, topics)
+
+    def _matched_by_members(self, topics: Topics) -> dict[TopicId, int]:
+        """How many partitions each topic has that anybody subscribes to."""
+        return {
+            id: count
+            for subscription in {member.subscription for member in self.members.values()}
+            for _, id, count in self._matched(subscription, topics)
+        }
+
+    def _wanted(self, topics: Topics) -> list[GroupId]:
+        """All partitions that anybody subscribes to, in order."""
+        counts = self._matched_by_members(topics)
+        return [GroupId(id, number) for id in sorted(counts) for number in range(counts[id])]
 
     def _rebalance(
         self, cause: str, members: list[str], now_ms: int, group: Group, topics: Topics
     ) -> None:
         self.generation += 1
         names = {id: name for name, (id, _count) in topics.items()}
-        subscriptions = {
-            member.id: [partition for _, partition in _partitions_of(member, topics)]
-            for member in self.members.values()
-        }
+        wanted, before = self._wanted(topics), self.target
         if group.settings.mode == SHARED:
-            self.target = {p: "" for mine in subscriptions.values() for p in mine}
+            self.target = dict.fromkeys(wanted, "")
         else:
-            assignor = ASSIGNORS[group.settings.assignor]
-            self.target = assignor(subscriptions, self._current()) if subscriptions else {}
+            alike: dict[Subscription, frozenset[TopicId]] = {}
+            for subscription in {member.subscription for member in self.members.values()}:
+                matched = self._matched(subscription, topics)
+                alike[subscription] = frozenset(id for _, id, _ in matched)
+            may_have = {id: alike[member.subscription] for id, member in self.members.items()}
+            self.target = ASSIGNORS[group.settings.assignor](may_have, wanted, self._current())
         self.rebalances.begin(self.generation, cause, members, now_ms)
-        for partition in sorted({*self.target, *self.holdings}):
-            self._direct(partition, names.get(partition.topic, ""), now_ms)
+        for partition in in_order({*self.target, *self.holdings}):
+            held = self.holdings.get(partition)
+            redirected = self.target.get(partition, "") != before.get(partition, "")
+            if held is None or held.state != OWNED or redirected:
+                self._direct(partition, names.get(partition.topic, ""), now_ms, redirected)
         self._settle_rebalances(now_ms)
 
     def _current(self) -> dict[GroupId, str]:
@@ -286,63 +341,55 @@ class Membership:
             for partition, held in self.holdings.items()
         }
 
-    def _direct(self, partition: GroupId, topic: str, now_ms: int) -> None:
+    def _direct(self, partition: GroupId, topic: str, now_ms: int, redirected: bool) -> None:
         """Begin, redirect or call off a partition's move."""
-        wanted = self.target.get(partition, "")
+        wanted, id = self.target.get(partition, ""), self.generation
         held = self.holdings.get(partition)
         if held is None:
             if wanted:
-                self.holdings[partition] = Holding(
-                    partition,
-                    topic,
-                    HANDING,
-                    wanted,
-                    self.generation,
-                    now_ms,
-                    rebalance=self.generation,
-                )
+                fresh = Holding(partition, topic, HANDING, wanted, id, now_ms, rebalance=id)
+                self.holdings.put(fresh)
         elif held.state == HANDING:
             if held.member != wanted or held.generation == 0:
-                self.holdings[partition] = dataclasses.replace(
-                    held, member=wanted, generation=self.generation, rebalance=self.generation
-                )
+                changed = dataclasses.replace(held, member=wanted, generation=id, rebalance=id)
+                self.holdings.put(changed)
         elif held.member == wanted:
             if held.state == REVOKING:
-                self.holdings[partition] = dataclasses.replace(held, state=OWNED, rebalance=0)
+                self.holdings.put(dataclasses.replace(held, state=OWNED, rebalance=0))
         elif held.state == OWNED:
-            self.holdings[partition] = dataclasses.replace(
-                held, state=REVOKING, since_ms=now_ms, rebalance=self.generation
-            )
-        else:
-            self.holdings[partition] = dataclasses.replace(held, rebalance=self.generation)
+            asked = dataclasses.replace(held, state=REVOKING, since_ms=now_ms, rebalance=id)
+            self.holdings.put(asked)
+        elif redirected:
+            self.holdings.put(dataclasses.replace(held, rebalance=id))
 
     def _hand(self, held: Holding, since_ms: int, *, fence: bool) -> None:
         """The partition is nobody's: whoever should have it is named in its log next."""
-        self.holdings[held.partition] = dataclasses.replace(
-            held,
-            state=HANDING,
-            member=self.target.get(held.partition, ""),
-            generation=self.generation,
-            since_ms=since_ms,
-            former=held.member,
-            fence=fence,
+        self.holdings.put(
+            dataclasses.replace(
+                held,
+                state=HANDING,
+                member=self.target.get(held.partition, ""),
+                generation=self.generation,
+                since_ms=since_ms,
+                former=held.member,
+                fence=fence,
+            )
         )
 
     def _forget(self, id: str, since_ms: int, *, fence: bool) -> None:
         """A member is gone. Its partitions, and those it was about to get, go to nobody until the
         rebalance that follows names somebody."""
-        del self.members[id]
-        for held in list(self.holdings.values()):
-            if held.member != id:
-                continue
-            if held.state == HANDING:
-                self.holdings[held.partition] = dataclasses.replace(held, member="", generation=0)
-            else:
+        self._forget_subscriptions([self.members.pop(id)])
+        for held in self.holdings.of(id):
+            if held.state != HANDING:
                 paused_ms = held.since_ms if held.state == REVOKING else since_ms
                 self._hand(held, paused_ms, fence=fence)
-                freed = self.holdings[held.partition]
-                self.holdings[held.partition] = dataclasses.replace(freed, member="", generation=0)
-        self.target = {p: who for p, who in self.target.items() if who != id}
+            freed = self.holdings[held.partition]
+            self.holdings.put(dataclasses.replace(freed, member="", generation=0))
+
+    def _forget_targets(self) -> None:
+        """Of members that are gone."""
+        self.target = {p: who for p, who in self.target.items() if who in self.members or not who}
 
     def _replaced_by(self, member: Member) -> Member | None:
         if not member.instance_id:
@@ -356,24 +403,25 @@ class Membership:
             None,
         )
 
-    def _replace(self, old: Member, new: Member, now_ms: int) -> None:
+    def _replace(self, old: Member, new: Member, now_ms: int) -> Member:
         """A static member has restarted: the same partitions, and nobody else's change hands."""
         self.generation += 1
+        gone = (*new.replaced, *old.replaced, old.id)
+        new = dataclasses.replace(new, replaced=gone[-REPLACED_MAX:])
+        members = {id: known for id, known in self.members.items() if id != new.id}
         self.members = {
-            (new.id if id == old.id else id): (new if id == old.id else member)
-            for id, member in self.members.items()
+            (new.id if id == old.id else id): (new if id == old.id else known)
+            for id, known in members.items()
         }
         self.target = {p: new.id if who == old.id else who for p, who in self.target.items()}
-        for held in list(self.holdings.values()):
-            if held.member != old.id:
-                continue
+        for held in self.holdings.of(old.id):
             if held.state == HANDING:
-                self.holdings[held.partition] = dataclasses.replace(
-                    held, member=new.id, generation=self.generation
-                )
+                taken = dataclasses.replace(held, member=new.id, generation=self.generation)
+                self.holdings.put(taken)
             else:
                 since_ms = held.since_ms if held.state == REVOKING else now_ms
                 self._hand(held, since_ms, fence=True)
+        return new
 
     def _arrived(self, held: Holding, ended: int, now_ms: int) -> None:
         move = Move(
@@ -387,34 +435,34 @@ class Membership:
         )
         self.rebalances.moved(held.rebalance, move)
         if held.member:
-            self.holdings[held.partition] = Holding(
-                held.partition, held.topic, OWNED, held.member, held.generation, now_ms
-            )
+            owned = Holding(held.partition, held.topic, OWNED, held.member, held.generation, now_ms)
+            self.holdings.put(owned)
         else:
-            del self.holdings[held.partition]
+            self.holdings.drop(held.partition)
 
     def _settle_rebalances(self, now_ms: int) -> None:
         running = {held.rebalance for held in self.moving()}
         self.rebalances.end_all_but(running, now_ms)
 
-    def _named(self, partitions: Iterable[Partition]) -> list[GroupId]:
-        """Those of the partitions that are held; their cluster is ours."""
-        wanted = set(map(tuple, partitions))
-        return [p for p in sorted(self.holdings) if (p.topic.index, p.partition) in wanted]
+
+def _member(command: JoinGroup, known: Member | None, group: Group, now_ms: int) -> Member:
+    settings = group.settings
+    return Member(
+        command.member,
+        command.client_id,
+        command.instance_id,
+        command.host,
+        *_subscription(command),
+        command.session_timeout_ms or settings.session_timeout_ms,
+        command.rebalance_timeout_ms or settings.rebalance_timeout_ms,
+        command.lets_go,
+        now_ms if known is None else known.joined_ms,
+        () if known is None else known.replaced,
+    )
 
 
-def _subscription(member: Member) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    return member.topics, member.patterns
-
-
-def _partitions_of(member: Member, topics: Topics) -> list[tuple[str, GroupId]]:
-    """(topic, partition) of all that the member subscribes to, in order."""
-    return [
-        (name, GroupId(id, number))
-        for name, (id, count) in sorted(topics.items())
-        if member.subscribes_to(name)
-        for number in range(count)
-    ]
+def _subscription(command: JoinGroup) -> Subscription:
+    return tuple(sorted(set(command.topics))), tuple(sorted(set(command.patterns)))
 
 
 def _view(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from coordinator.errors import BadConfig
+from coordinator.errors import BadConfig, ClusterFull
 from coordinator.groups import SESSION_MS, Group, Groups
 from coordinator.member_commands import (
     ExpireMembers,
@@ -14,12 +14,17 @@ from coordinator.member_commands import (
     LetGo,
     MemberResult,
 )
-from coordinator.membership import Membership, MembershipRecord, MemberView, Topics
+from coordinator.membership import Membership, MembershipRecord, MemberView
+from coordinator.subscriptions import Patterns, Topics, subscription_problems
 from goqueue.wire.errors import GroupActive, UnknownGroup
-from goqueue.wire.ids import NAME_CHARACTERS_MAX, is_name
+from goqueue.wire.ids import is_name
 
-SUBSCRIPTIONS_MAX = 100
 TEXT_CHARACTERS_MAX = 256
+MEMBERS_TOTAL_MAX = 20_000
+"""Over all groups."""
+PLACES_MAX = 200_000
+"""Partitions of all groups with members, each counted once a group: a holding has about 300 bytes
+in memory, and 100 in a snapshot."""
 
 
 class Memberships:
@@ -33,7 +38,10 @@ class Memberships:
     ) -> None:
         self._groups = groups
         self._topics = topics
-        self.by_group = {record.group_id: Membership(record) for record in records}
+        self._patterns = Patterns()
+        self.by_group = {r.group_id: Membership(r, self._patterns) for r in records}
+        self._seen: Topics | None = None
+        """The topics that all groups have shared; None where that is not known."""
 
     def dump(self) -> list[MembershipRecord]:
         """Equal wherever the same commands were applied."""
@@ -43,7 +51,7 @@ class Memberships:
 
     def of(self, group: Group) -> Membership:
         """Empty for a group that never had a member."""
-        return self.by_group.get(group.id) or Membership.of(group.id)
+        return self.by_group.get(group.id) or Membership.of(group.id, self._patterns)
 
     def view(self, group: Group, member: str) -> MemberView:
         """What a member is told. Raises UnknownMember."""
@@ -68,16 +76,26 @@ class Memberships:
                 members=len(members),
             )
 
+    def check_topic(self, name: str, partitions: int) -> None:
+        """Raises ClusterFull where the groups that would subscribe to a new topic have no room."""
+        subscribing = sum(members.subscribes_to(name) for members in self.by_group.values())
+        self._check_room(subscribing * partitions)
+
     # -- what happens
 
     def join(self, time_ms: int, command: JoinGroup) -> MemberResult:
         """Raises UnknownGroup, BadConfig, ClusterFull. That the topics exist is judged before."""
-        group = self._group(command.group_id)
+        group = self._group(command.group_id, command.group)
         _check(command)
-        membership = self.by_group.get(group.id)
-        if membership is None:
-            membership = self.by_group[group.id] = Membership.of(group.id)
-        membership.join(command, time_ms, group, self._topics())
+        topics = self._topics()
+        membership = self.of(group)
+        if command.member not in membership.members:
+            total = sum(len(known.members) for known in self.by_group.values())
+            if total >= MEMBERS_TOTAL_MAX:
+                raise ClusterFull(f"groups have {MEMBERS_TOTAL_MAX} members in all already")
+        self._check_room(membership.wanted_after(command, topics) - len(membership.target))
+        membership.join(command, time_ms, group, topics)
+        self.by_group[group.id] = membership
         return MemberResult(command.member, membership.generation)
 
     def leave(self, time_ms: int, command: LeaveGroup) -> MemberResult:
@@ -110,32 +128,42 @@ class Memberships:
 
     def topics_changed(self, cause: str, time_ms: int) -> None:
         """Topics came or went, or grew."""
-        topics = self._topics()
+        topics, seen = self._topics(), self._seen
         by_id = self._groups.by_id()
+        changed = [
+            name
+            for name in sorted(topics.keys() | (seen or {}).keys())
+            if seen is None or topics.get(name) != seen.get(name)
+        ]
         for id in sorted(self.by_group):
-            self.by_group[id].topics_changed(cause, time_ms, by_id[id], topics)
+            membership = self.by_group[id]
+            if seen is None or membership.is_concerned(changed):
+                membership.topics_changed(cause, time_ms, by_id[id], topics)
+        self._seen = topics
 
     def group_deleted(self, group_id: int) -> None:
         """Its members learn so when they ask next."""
         self.by_group.pop(group_id, None)
 
-    def _group(self, id: int) -> Group:
+    def _group(self, id: int, name: str = "") -> Group:
         group = self._groups.by_id().get(id)
         if group is None:
-            raise UnknownGroup(str(id))
+            raise UnknownGroup(name or str(id))
         return group
+
+    def _check_room(self, wanted: int) -> None:
+        known = sum(len(membership.target) for membership in self.by_group.values())
+        if wanted > 0 and known + wanted > PLACES_MAX:
+            raise ClusterFull(
+                f"groups with members have {known} partitions in all, of at most {PLACES_MAX}"
+            )
 
 
 def _check(command: JoinGroup) -> None:
     problems = []
     if not is_name(command.member):
         problems.append(f"member: bad name {command.member[:64]!r}")
-    if not command.topics and not command.patterns:
-        problems.append("topics: a member subscribes to at least one topic or pattern")
-    if len(command.topics) + len(command.patterns) > SUBSCRIPTIONS_MAX:
-        problems.append(f"topics: more than {SUBSCRIPTIONS_MAX} topics and patterns")
-    if any(not 0 < len(pattern) <= NAME_CHARACTERS_MAX for pattern in command.patterns):
-        problems.append(f"patterns: each is 1 to {NAME_CHARACTERS_MAX} characters long")
+    problems += subscription_problems(command.topics, command.patterns)
     texts: Mapping[str, str] = {
         "client_id": command.client_id,
         "instance_id": command.instance_id,

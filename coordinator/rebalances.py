@@ -9,6 +9,10 @@ REBALANCES_MAX = 100
 """Of each group; the newest are remembered."""
 MOVES_MAX = 1024
 """Listed of one rebalance; all are counted."""
+MOVES_TOTAL_MAX = 2048
+"""Listed of one group's rebalances; beyond it the oldest list none."""
+MEMBERS_MAX = 100
+"""Named of those who caused a rebalance."""
 
 JOIN, LEAVE, EXPIRY, SUBSCRIPTION, TOPIC, PARTITIONS = (
     "join",
@@ -75,14 +79,16 @@ class Rebalances:
         self.known = known
         """Oldest first."""
         self.totals = totals
+        self._listed = sum(len(rebalance.moves) for rebalance in known)
 
     def begin(self, id: int, cause: str, members: list[str], now_ms: int) -> None:
         """A new one; those that still run go on with what is not overtaken by it."""
         causes = Counter(self.totals.by_cause)
         causes[cause] += 1
         self.totals.by_cause = dict(causes)
-        self.known.append(Rebalance(id, cause, members, now_ms))
-        del self.known[: max(0, len(self.known) - REBALANCES_MAX)]
+        self.known.append(Rebalance(id, cause, members[:MEMBERS_MAX], now_ms))
+        while len(self.known) > REBALANCES_MAX:
+            self._listed -= len(self.known.pop(0).moves)
 
     def moved(self, id: int, move: Move) -> None:
         """A partition was handed over; by no rebalance where the id is 0."""
@@ -98,6 +104,8 @@ class Rebalances:
                 rebalance.moved += 1
                 if len(rebalance.moves) < MOVES_MAX:
                     rebalance.moves.append(move)
+                    self._listed += 1
+                    self._forget_moves()
                 return
 
     def end_all_but(self, running: set[int], now_ms: int) -> None:
@@ -105,3 +113,10 @@ class Rebalances:
         for rebalance in self.known:
             if rebalance.is_running and rebalance.id not in running:
                 rebalance.ended_ms = max(now_ms, 1)
+
+    def _forget_moves(self) -> None:
+        for rebalance in self.known:
+            if self._listed <= MOVES_TOTAL_MAX:
+                return
+            self._listed -= len(rebalance.moves)
+            rebalance.moves = []

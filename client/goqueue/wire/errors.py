@@ -151,14 +151,20 @@ class UnknownGroup(NotFound):
 
 
 class UnknownMember(NotFound):
-    """The group has no such member: it never joined, left, or was not heard of for too long."""
+    """The group has no such member: it never joined, left, or was not heard of for too long.
+
+    One that was `replaced`, by another consumer with its instance id, must not join again: they
+    would take each other's place for ever.
+    """
 
     code = "unknown_member"
 
-    def __init__(self, group: str, member: str) -> None:
-        super().__init__(
-            f"group {group} has no member {member[:100]}: join again", group=group, member=member
-        )
+    def __init__(self, group: str, member: str, *, replaced: bool = False) -> None:
+        name = member[:100]
+        text = f"group {group} has no member {name}: join again"
+        if replaced:
+            text = f"in group {group} another consumer with its instance id replaced {name}"
+        super().__init__(text, group=group, member=member, replaced=replaced)
 
 
 class NotInFlight(NotFound):

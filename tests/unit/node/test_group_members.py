@@ -232,3 +232,67 @@ async def test_a_group_with_members_is_deleted_by_force_only(broker: NodeBroker)
 
     with pytest.raises(UnknownGroup):
         await beat(broker, told)
+
+
+async def test_a_static_member_that_restarts_has_the_same_partitions_without_a_rebalance(
+    broker: NodeBroker,
+) -> None:
+    first = await join(broker, instance_id="a")
+    behaving = asyncio.ensure_future(consume_assignment(broker, first))
+    other = await join(broker, instance_id="b")
+    behaving.cancel()
+    before = await beat(broker, first)
+
+    again = await join(broker, instance_id="a")
+
+    assert again.assigned == before.assigned
+    assert list((await beat(broker, other)).assigned) == list(other.assigned)
+    assert [r.cause for r in (await broker.membership("g")).rebalances] == ["join", "join"]
+    with pytest.raises(UnknownMember):
+        await beat(broker, first)
+
+
+async def test_a_pattern_brings_topics_that_are_created_later(broker: NodeBroker) -> None:
+    told = await join(broker, topics=(), patterns=["t*"])
+
+    await broker.create_topic("tea", {"partitions": 1})
+    while ("tea", 0) not in told.assigned:
+        told = await beat(broker, told)
+    await broker.delete_topic("t")
+    while len(told.assigned) > 1:
+        told = await beat(broker, told)
+
+    view = await broker.membership("g")
+    assert (list(told.assigned), view.topics) == ([("tea", 0)], ["tea"])
+    assert [r.cause for r in view.rebalances] == ["join", "topic", "topic"]
+
+
+async def test_a_member_that_joins_again_changes_its_subscription(broker: NodeBroker) -> None:
+    await broker.create_topic("u", {"partitions": 1})
+    first = await join(broker)
+
+    again = await join(broker, member=first.member, topics=["t", "u"])
+
+    assert again.member == first.member
+    assert list(again.assigned) == [*ALL, ("u", 0)]
+
+
+async def test_a_join_that_nobody_waits_for_leaves_no_member_behind(broker: NodeBroker) -> None:
+    first = await join(broker)
+    joining = asyncio.ensure_future(join(broker, wait_s=10))
+    asked = await beat(broker, first)
+
+    joining.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await joining
+    told = await beat(broker, asked)
+
+    assert (list(told.assigned), told.revoking, told.members) == (ALL, [], [first.member])
+
+
+async def test_settings_are_those_of_who_creates_the_group(broker: NodeBroker) -> None:
+    await join(broker, settings={"assignor": "range", "session_timeout_ms": 9000})
+    second = await join(broker, settings={"assignor": "roundrobin"}, wait_s=0)
+
+    view = await broker.membership("g")
+    assert (view.assignor, second.session_timeout_ms, second.heartbeat_ms) == ("range", 9000, 3000)

@@ -19,7 +19,20 @@ if TYPE_CHECKING:
     from goqueue.client import AsyncClient
     from goqueue.dead_letters import DeadFilter, Redrive
     from goqueue.errors import GoQueueError, PublishFailed, SettleFailed
-    from goqueue.groups import Group, GroupPartition
+    from goqueue.group_models import (
+        Group,
+        GroupLag,
+        GroupMember,
+        GroupMembers,
+        GroupPartition,
+        MemberAnswer,
+        Move,
+        OffsetReset,
+        PartitionLag,
+        Rebalance,
+        Rebalances,
+        TopicPartition,
+    )
     from goqueue.http import RetryPolicy
     from goqueue.models import (
         Cluster,
@@ -51,16 +64,25 @@ __all__ = [
     "Delayed",
     "GoQueueError",
     "Group",
+    "GroupLag",
+    "GroupMember",
+    "GroupMembers",
     "GroupPartition",
+    "MemberAnswer",
     "Message",
+    "Move",
+    "OffsetReset",
     "OutgoingMessage",
     "Page",
     "Partition",
+    "PartitionLag",
     "Producer",
     "ProducerIdentity",
     "PublishFailed",
     "Published",
     "QueuedMessage",
+    "Rebalance",
+    "Rebalances",
     "Received",
     "Redrive",
     "RetryPolicy",
@@ -69,6 +91,7 @@ __all__ = [
     "SettleFailed",
     "Settled",
     "Topic",
+    "TopicPartition",
 ]
 
 _HOMES = {
@@ -83,17 +106,26 @@ _HOMES = {
     "DeadLetter": "goqueue.queued",
     "Delayed": "goqueue.schedules",
     "GoQueueError": "goqueue.errors",
-    "Group": "goqueue.groups",
-    "GroupPartition": "goqueue.groups",
+    "Group": "goqueue.group_models",
+    "GroupLag": "goqueue.group_models",
+    "GroupMember": "goqueue.group_models",
+    "GroupMembers": "goqueue.group_models",
+    "GroupPartition": "goqueue.group_models",
+    "MemberAnswer": "goqueue.group_models",
     "Message": "goqueue.models",
+    "Move": "goqueue.group_models",
+    "OffsetReset": "goqueue.group_models",
     "OutgoingMessage": "goqueue.models",
     "Page": "goqueue.models",
     "Partition": "goqueue.models",
+    "PartitionLag": "goqueue.group_models",
     "Producer": "goqueue.producer",
     "ProducerIdentity": "goqueue.models",
     "PublishFailed": "goqueue.errors",
     "Published": "goqueue.models",
     "QueuedMessage": "goqueue.queued",
+    "Rebalance": "goqueue.group_models",
+    "Rebalances": "goqueue.group_models",
     "Received": "goqueue.queued",
     "Redrive": "goqueue.dead_letters",
     "RetryPolicy": "goqueue.http",
@@ -102,6 +134,7 @@ _HOMES = {
     "SettleFailed": "goqueue.errors",
     "Settled": "goqueue.settling",
     "Topic": "goqueue.models",
+    "TopicPartition": "goqueue.group_models",
 }
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from goqueue.client import AsyncClient
 from goqueue.dead_letters import PAGE_LIMIT, DeadFilter
 from goqueue.errors import Closed
+from goqueue.group_models import TopicPartition
 from goqueue.loop_thread import LoopThread, anext_or_none
 from goqueue.queued import DeadLetter, Leased, Received
 from goqueue.receiving import WAIT_S
@@ -35,11 +36,26 @@ def blocking(
     return run
 
 
+class BlockingSettles(Protocol):
+    """Who a received message asks to settle it."""
+
+    def settle_one(
+        self,
+        message: Leased,
+        action: str,
+        *,
+        reason: str = "",
+        delay: Duration | None = None,
+        position: str | None = None,
+        visibility: Duration | None = None,
+    ) -> Settled: ...
+
+
 class BlockingReceived(Leased, frozen=True, gc=True):
     """A message leased to this caller until `visible_until_ms`: settle it before. See `Received`;
     the methods are the same, blocking."""
 
-    client: BlockingQueue | None = None
+    client: BlockingSettles | None = None
 
     def ack(self) -> Settled:
         """Done: the group never gets it again."""
@@ -78,13 +94,16 @@ class BlockingQueue:
     def receive(
         self,
         group: str,
-        topics: str | Sequence[str],
+        topics: str | Sequence[str] = (),
         *,
         limit: int = 10,
         wait: Duration = 0.0,
         visibility: Duration | None = None,
         partitions: Sequence[int] | None = None,
         member: str | None = None,
+        generation: int | None = None,
+        assignment: Sequence[TopicPartition] | None = None,
+        lowest_priority: int | str | None = None,
     ) -> list[BlockingReceived]:
         """Take up to `limit` messages of the group. See `AsyncClient.receive`."""
         found = self._thread.run(
@@ -96,9 +115,12 @@ class BlockingQueue:
                 visibility=visibility,
                 partitions=partitions,
                 member=member,
+                generation=generation,
+                assignment=assignment,
+                lowest_priority=lowest_priority,
             )
         )
-        return [_blocking(message, self) for message in found]
+        return [blocking_received(message, self) for message in found]
 
     def receiving(
         self,
@@ -122,7 +144,7 @@ class BlockingQueue:
             member=member,
         )
         for message in self._each(received):
-            yield _blocking(message, self)
+            yield blocking_received(message, self)
 
     def dead_letters(
         self,
@@ -157,6 +179,16 @@ class BlockingQueue:
     release_key = blocking(AsyncClient.release_key)
     parked_keys = blocking(AsyncClient.parked_keys)
 
+    join_group = blocking(AsyncClient.join_group)
+    heartbeat = blocking(AsyncClient.heartbeat)
+    leave_group = blocking(AsyncClient.leave_group)
+    members = blocking(AsyncClient.members)
+    rebalances = blocking(AsyncClient.rebalances)
+    lag = blocking(AsyncClient.lag)
+    offsets = blocking(AsyncClient.offsets)
+    commit_offsets = blocking(AsyncClient.commit_offsets)
+    reset_offsets = blocking(AsyncClient.reset_offsets)
+
     dead_letter_counts = blocking(AsyncClient.dead_letter_counts)
     redrive = blocking(AsyncClient.redrive)
     redrives = blocking(AsyncClient.redrives)
@@ -183,6 +215,7 @@ class BlockingQueue:
                 self._thread.run(items.aclose())
 
 
-def _blocking(message: Received, client: BlockingQueue) -> BlockingReceived:
+def blocking_received(message: Received, client: BlockingSettles) -> BlockingReceived:
+    """The same message, to be settled through `client`."""
     fields = {name: getattr(message, name) for name in Leased.__struct_fields__}
     return BlockingReceived(**fields, client=client)

@@ -38,6 +38,7 @@ class Calls:
         *,
         repeatable: bool = False,
         wait_s: float = 0.0,
+        timeout_s: float | None = None,
     ) -> Answer:
         return await self._transport.request(
             method,
@@ -46,6 +47,7 @@ class Calls:
             headers=JSON,
             repeatable=repeatable,
             wait_s=wait_s,
+            timeout_s=timeout_s,
         )
 
 

@@ -16,6 +16,7 @@ from goqueue.dead_letters import DeadLetters
 from goqueue.errors import GoQueueError, PublishFailed, UnknownTopic
 from goqueue.groups import Groups
 from goqueue.http import DEFAULT_SERVER, RetryPolicy, Transport, join
+from goqueue.members import Members
 from goqueue.metadata import KnownTopics, TopicFacts
 from goqueue.models import (
     Cluster,
@@ -30,6 +31,7 @@ from goqueue.models import (
     Topic,
 )
 from goqueue.outgoing import Text
+from goqueue.positions import Positions
 from goqueue.producer import Producer
 from goqueue.publishing import Publishing
 from goqueue.reading import (
@@ -47,7 +49,7 @@ from goqueue.wire.batch import BATCH_MEDIA_TYPE
 _SPANS = ("ttl", "delay_max", "dedup_window", "dead_retention")
 
 
-class AsyncClient(Receiving, Groups, DeadLetters, Schedules):
+class AsyncClient(Receiving, Groups, Members, Positions, DeadLetters, Schedules):
     """A connection to one cluster. Use as `async with`, or `close` it in the end.
 
     Name several servers for failover: any of them serves any request. Every call raises a

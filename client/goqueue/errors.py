@@ -19,6 +19,7 @@ from goqueue.wire.errors import (
     DiskFull,
     Forbidden,
     GoQueueError,
+    GroupActive,
     GroupHalted,
     NoQuorum,
     NotFound,
@@ -31,6 +32,7 @@ from goqueue.wire.errors import (
     ProducerFenced,
     ReceiptExpired,
     ServerError,
+    StaleGeneration,
     Timeout,
     TooManyDelayed,
     TooManyInFlight,
@@ -38,6 +40,7 @@ from goqueue.wire.errors import (
     Unauthorized,
     Unavailable,
     UnknownGroup,
+    UnknownMember,
     UnknownPartition,
     UnknownTopic,
     UnsupportedMediaType,
@@ -62,6 +65,7 @@ __all__ = [
     "DiskFull",
     "Forbidden",
     "GoQueueError",
+    "GroupActive",
     "GroupHalted",
     "NoQuorum",
     "NotFound",
@@ -76,6 +80,7 @@ __all__ = [
     "ReceiptExpired",
     "ServerError",
     "SettleFailed",
+    "StaleGeneration",
     "Timeout",
     "TooManyDelayed",
     "TooManyInFlight",
@@ -83,10 +88,17 @@ __all__ = [
     "Unauthorized",
     "Unavailable",
     "UnknownGroup",
+    "UnknownMember",
     "UnknownPartition",
     "UnknownTopic",
     "UnsupportedMediaType",
+    "is_final",
 ]
+
+
+def is_final(error: GoQueueError) -> bool:
+    """Whether the same request can't go well later either: it is itself what is refused."""
+    return error.http_status < 500 and not error.retriable and not isinstance(error, Conflict)
 
 
 class Closed(GoQueueError):

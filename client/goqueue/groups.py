@@ -8,74 +8,36 @@ from typing import Any
 import msgspec
 
 from goqueue.calls import Calls, given
+from goqueue.group_models import Group, ParkedKey
 from goqueue.http import join
 from goqueue.queued import blob
 from goqueue.times import Duration, duration_text
-
-
-class GroupPartition(msgspec.Struct, frozen=True):
-    """A group in one partition.
-
-    All below `committed_offset` is settled, and `end_offset` is where the partition ends. `ready`
-    messages may be received now, `in_flight` are leased, `waiting` for their next attempt, and
-    `lag` is all three; `dead` are given up; the rest counts what has happened. `halted` says why
-    the group is, empty if it is not. `lane_pending` and `lane_wait_ms` say of each lane, critical
-    first, how many are ready, and how long the first of them has been.
-    """
-
-    topic: str
-    partition: int
-    committed_offset: int = 0
-    end_offset: int = 0
-    lag: int = 0
-    ready: int = 0
-    in_flight: int = 0
-    waiting: int = 0
-    dead: int = 0
-    delivered: int = 0
-    redelivered: int = 0
-    acked: int = 0
-    nacked: int = 0
-    rejected: int = 0
-    expired: int = 0
-    fallen: int = 0
-    halted: str = ""
-    lane_pending: list[int] = []
-    lane_wait_ms: list[int] = []
-    lane_wait_ms_max: list[int] = []
-
-
-class Group(msgspec.Struct, frozen=True):
-    """A group; `settings` has its configuration under the names that `put_group` takes."""
-
-    name: str
-    settings: dict[str, Any] = {}
-    topics: list[str] = []
-    created_at: datetime | None = None
-    partitions: list[GroupPartition] = []
-
-
-class ParkedKey(msgspec.Struct, frozen=True):
-    """A key whose messages are withheld, and how many wait."""
-
-    topic: str
-    partition: int
-    key: bytes
-    waiting: int = 0
 
 
 class Groups(Calls):
     """The part of the client that knows groups."""
 
     async def list_groups(self) -> list[Group]:
-        """All groups by name, without their partitions."""
-        return (await self._get(join("groups"), _Groups)).details
+        """All groups by name, without their members and partitions."""
+        return [
+            Group(
+                one.name,
+                one.settings,
+                one.topics,
+                one.created_at,
+                state=one.state,
+                generation=one.generation,
+                member_count=one.members,
+            )
+            for one in (await self._get(join("groups"), _Groups)).details
+        ]
 
     async def group(self, name: str, topic: str | None = None) -> Group:
         """A group with where it stands in each partition, of one topic or all. Raises
         `UnknownGroup`."""
         params = None if topic is None else {"topic": topic}
-        return await self._get(join("groups", name), Group, params)
+        found = await self._get(join("groups", name), Group, params)
+        return msgspec.structs.replace(found, member_count=len(found.members))
 
     async def put_group(
         self,
@@ -95,12 +57,21 @@ class Groups(Calls):
         redrives_max: int | None = None,
         in_flight_max: int | None = None,
         dead_max: int | None = None,
+        mode: str | None = None,
+        assignor: str | None = None,
+        session_timeout: Duration | None = None,
+        rebalance_timeout: Duration | None = None,
     ) -> Group:
         """Create a group, or change what is given of it.
 
         `ordering="key"` delivers a key's next message when its previous one is settled;
         `on_poison="park"` then withholds a key whose message failed `max_attempts` times, instead
         of giving the message up. `start` is `earliest` or `latest`.
+
+        `mode` is `exclusive` (each partition is one member's) or `shared` (any member receives from
+        any partition), and can't change while there are members; `assignor` is sticky, range or
+        roundrobin. A member that is not heard of for `session_timeout` is gone, and one that does
+        not let go of a partition within `rebalance_timeout` is fenced there.
         """
         settings = given(
             {
@@ -118,13 +89,21 @@ class Groups(Calls):
                 "redrives_max": redrives_max,
                 "in_flight_max": in_flight_max,
                 "dead_max": dead_max,
+                "mode": mode,
+                "assignor": assignor,
+                "session_timeout": _text(session_timeout, "session_timeout"),
+                "rebalance_timeout": _text(rebalance_timeout, "rebalance_timeout"),
             }
         )
         return await self._send("PUT", join("groups", name), settings, Group, repeatable=True)
 
-    async def delete_group(self, name: str) -> None:
-        """Delete a group with its progress and dead letters. Raises `UnknownGroup`."""
-        await self._transport.request("DELETE", join("groups", name), repeatable=False)
+    async def delete_group(self, name: str, *, force: bool = False) -> None:
+        """Delete a group with its progress and dead letters. Raises `UnknownGroup`, and
+        `GroupActive` while it has members, unless with `force`."""
+        params = {"force": "true"} if force else None
+        await self._transport.request(
+            "DELETE", join("groups", name), params=params, repeatable=False
+        )
 
     async def resume_group(self, name: str, topic: str | None = None) -> None:
         """Let a halted group go on, in one topic or all."""
@@ -151,8 +130,18 @@ class Groups(Calls):
         ]
 
 
+class _Detail(msgspec.Struct):
+    name: str
+    settings: dict[str, Any] = {}
+    topics: list[str] = []
+    created_at: datetime | None = None
+    state: str = "empty"
+    generation: int = 0
+    members: int = 0
+
+
 class _Groups(msgspec.Struct):
-    details: list[Group] = []
+    details: list[_Detail] = []
 
 
 class _ParkedBody(msgspec.Struct):

@@ -11,12 +11,14 @@ import msgspec
 
 from goqueue.calls import Calls, decode, given
 from goqueue.errors import BadRequest, GoQueueError, NotInFlight, SettleFailed
+from goqueue.group_models import TopicPartition
 from goqueue.http import join
 from goqueue.queued import (
     Leased,
     MessageBody,
     QueuedMessage,
     Received,
+    Settles,
     queued_message,
     received_message,
 )
@@ -33,21 +35,33 @@ class Receiving(Calls):
     async def receive(
         self,
         group: str,
-        topics: str | Sequence[str],
+        topics: str | Sequence[str] = (),
         *,
         limit: int = 10,
         wait: Duration = 0.0,
         visibility: Duration | None = None,
         partitions: Sequence[int] | None = None,
         member: str | None = None,
+        generation: int | None = None,
+        assignment: Sequence[TopicPartition] | None = None,
+        lowest_priority: int | str | None = None,
+        settler: Settles | None = None,
+        timeout_s: float | None = None,
     ) -> list[Received]:
         """Take up to `limit` messages of the group, leased for `visibility` (the group's if not
         given); with none ready, waits up to `wait` for the first.
 
         A group that does not exist is created. A receive whose answer may have been lost is not
         repeated: what it took comes back when its visibility timeout is over, at the price of one
-        attempt, and the error's outcome is `unknown`. Just receive again. `member` names this
-        consumer in traces. Raises `UnknownTopic`, `GroupHalted`.
+        attempt, and the error's outcome is `unknown`. Just receive again.
+
+        `member` names this consumer in traces. One that has joined the group gives its `generation`
+        and, in place of topics, the `assignment` to receive from; a `Consumer` does so by itself.
+        Messages below `lowest_priority` are left. What is received settles itself through
+        `settler`, this client if not given. `timeout_s` bounds the call in place of the client's
+        own bound.
+
+        Raises `UnknownTopic`, `GroupHalted`, `StaleGeneration`.
         """
         wait_ms = duration_ms(wait, "wait")
         answer = await self._post(
@@ -55,18 +69,22 @@ class Receiving(Calls):
             join("groups", group, "receive"),
             given(
                 {
-                    **_topics(topics),
+                    **(_topics(topics) if assignment is None else {}),
                     "limit": limit,
                     "wait": f"{wait_ms}ms",
                     "visibility": _text(visibility, "visibility"),
                     "partitions": partitions,
                     "member": member,
+                    "generation": generation,
+                    "assignment": None if assignment is None else list(assignment),
+                    "lowest_priority": lowest_priority,
                 }
             ),
             wait_s=wait_ms / 1000,
+            timeout_s=timeout_s,
         )
         bodies = decode(answer.body, _Messages).messages
-        return [received_message(body, group, self) for body in bodies]
+        return [received_message(body, group, settler or self) for body in bodies]
 
     async def receiving(
         self,
@@ -203,16 +221,28 @@ class Receiving(Calls):
         return (await self._send("POST", path, body, _Offsets, repeatable=True)).offsets
 
     async def seek(
-        self, group: str, topic: str, to: Time, *, partition: int | None = None
+        self,
+        group: str,
+        topic: str,
+        to: Time,
+        *,
+        partition: int | None = None,
+        force: bool = False,
     ) -> dict[int, int]:
         """Replay, or skip: the group goes on at an offset (a number), a time, `earliest` or
         `latest`, in one partition or all. Returns where it stands in each partition after it.
 
-        Leases end and attempts are forgotten; dead letters stay.
+        Leases end and attempts are forgotten; dead letters stay. Raises `GroupActive` where members
+        have the partitions, unless with `force`.
         """
-        body = {"topic": topic, "to": to if isinstance(to, int) else time_text(to)}
+        body: dict[str, object] = {
+            "topic": topic,
+            "to": to if isinstance(to, int) else time_text(to),
+        }
         if partition is not None:
             body["partition"] = partition
+        if force:
+            body["force"] = True
         return (await self._send("POST", join("groups", group, "seek"), body, _Offsets)).offsets
 
     # beneath

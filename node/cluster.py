@@ -19,6 +19,7 @@ from coordinator.commands import (
 )
 from coordinator.errors import CommandUnreadable
 from coordinator.health import Standing, standing
+from coordinator.member_commands import MemberCommand
 from coordinator.state import ClusterState, Topic
 from goqueue.wire.errors import (
     BadRequest,
@@ -152,7 +153,8 @@ class ClusterHost:
         result = self.state.apply(entry.index, entry.time_ms, command)
         self._release_waiters()
         self.changes.applied(command)
-        self._on_change()
+        if not isinstance(command, MemberCommand):
+            self._on_change()
         return result
 
     def snapshot(self) -> bytes:

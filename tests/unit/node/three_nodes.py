@@ -13,16 +13,16 @@ from node.assembly import NodeAssembly, assemble
 from node.broker import NodeBroker
 from tests.unit.node.test_node import config, eventually
 
-NAMES = ("n1", "n2", "n3")
+NAMES: tuple[str, ...] = ("n1", "n2", "n3")
 
 
 class ThreeNodes:
     """A cluster; nodes are stopped and started by name."""
 
     def __init__(self) -> None:
-        self.disks = {name: MemoryDisk() for name in NAMES}
+        self.disks: dict[str, MemoryDisk] = {name: MemoryDisk() for name in NAMES}
         self.running: dict[str, NodeAssembly] = {}
-        self._ports = dict(zip(NAMES, _free_ports(len(NAMES)), strict=True))
+        self._ports: dict[str, int] = dict(zip(NAMES, _free_ports(len(NAMES)), strict=True))
 
     def broker(self, name: str) -> NodeBroker:
         return self.running[name].broker

@@ -42,8 +42,8 @@ from node.http.broker import (
     VersionView,
     Visibility,
 )
+from node.http.fake_members import FakeMembers
 from node.http.fake_partition import FakePartition
-from node.http.fake_queue import FakeQueue
 
 PARTITIONS_MAX = 1024
 BATCHES_KEPT = 100_000
@@ -73,7 +73,7 @@ class _Topic:
     partitions: list[FakePartition]
 
 
-class FakeBroker(FakeQueue):
+class FakeBroker(FakeMembers):
     """Implements `Broker` in memory. Tests set `append_error` and `not_alive` to inject faults."""
 
     def __init__(
@@ -109,6 +109,7 @@ class FakeBroker(FakeQueue):
         self._created += 1
         partitions = [FakePartition(self._batches_kept) for _ in range(count)]
         self._topics[name] = _Topic(f"{1:016x}-{self._created:x}", config, partitions)
+        self._topics_changed()
         return await self.topic(name)
 
     async def alter_topic(self, name: str, changes: Mapping[str, object]) -> TopicView:
@@ -121,6 +122,7 @@ class FakeBroker(FakeQueue):
     async def delete_topic(self, name: str) -> None:
         self._topic(name)
         del self._topics[name]
+        self._topics_changed()
 
     def list_topics(self) -> list[str]:
         return sorted(self._topics)

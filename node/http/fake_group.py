@@ -11,11 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from delivery.config import GroupConfig
+from delivery.group import FENCED
+from delivery.group_messages import Owner
+from delivery.ops import FORCED, UNCLAIMED, StaleResult
 from goqueue.wire.batch import LANES
-from goqueue.wire.errors import NotInFlight, ReceiptExpired
+from goqueue.wire.errors import NotInFlight, ReceiptExpired, StaleGeneration
 from goqueue.wire.types import Offset
 from node.http.fake_log import FakeLog, FakeRecord
-from node.http.queue_broker import GroupPartitionView, SettleRequest
+from node.http.queue_broker import Claim, GroupPartitionView, SettleRequest
+from node.queue_host import stale_generation
 
 REASON_TIMEOUT = "visibility timeout"
 
@@ -52,6 +56,7 @@ class FakeGroup:
         self.config = config
         self.floor = log.partition.next if config.start == "latest" else 0
         self.halted = ""
+        self.owner = Owner()
         self.leases: dict[int, FakeLease] = {}
         self.dead: dict[int, FakeDead] = {}
         self.parked: set[bytes] = set()
@@ -65,6 +70,42 @@ class FakeGroup:
         self._visible_at_ms: dict[int, int] = {}
         self._behind: dict[int, int] = {}
         self._finished: dict[tuple[int, int], bool] = {}
+
+    # owning
+
+    def own(self, member: str, generation: int, since: int, *, fence: bool) -> int:
+        """Give the partition to a member unless somebody newer has it; how many leases it ended.
+
+        `since` is a delivery's number: receipts of those before it are stale.
+        """
+        self.expire()
+        owner = self.owner
+        if generation <= owner.generation:
+            return 0
+        ended: list[int] = []
+        if member != owner.member:
+            ended = [offset for offset, lease in self.leases.items() if lease.member != member]
+        self.owner = Owner(member, generation, owner.since if member == owner.member else since)
+        for offset in ended:
+            lease = self.leases.pop(offset)
+            self._finished[offset, lease.delivery] = False
+            if fence:
+                self._fail(offset, None, FENCED, final=False)
+            else:
+                self._attempts[offset] -= 1
+        return len(ended)
+
+    def is_owned_by(self, claim: Claim) -> bool:
+        owner = self.owner
+        if claim.generation == FORCED:
+            return True
+        if not owner.member:
+            return claim.generation == UNCLAIMED
+        return claim.member == owner.member and claim.generation >= owner.generation
+
+    def stale(self) -> StaleGeneration:
+        """Why somebody else may not act here."""
+        return stale_generation(StaleResult(0, self.owner.member, self.owner.generation))
 
     # taking
 
@@ -105,10 +146,12 @@ class FakeGroup:
     # settling
 
     def settle(self, offset: int, delivery: int, wanted: SettleRequest) -> FakeSettle:
-        """Raises NotInFlight, ReceiptExpired."""
+        """Raises NotInFlight, ReceiptExpired, StaleGeneration."""
         self.expire()
         lease = self.leases.get(offset)
         if lease is None or lease.delivery != delivery:
+            if delivery < self.owner.since:
+                raise self.stale()
             settled = self._finished.get((offset, delivery), True)
             raise NotInFlight if settled else ReceiptExpired
         now_ms, attempts = self._clock_ms(), self._attempts[offset]
@@ -168,6 +211,27 @@ class FakeGroup:
 
     def purge(self, offset: int) -> None:
         del self.dead[offset]
+
+    def pending(self) -> set[int]:
+        """What is not settled, due or not."""
+        return {record.offset for record in self._unsettled()}
+
+    def stored(self) -> set[int]:
+        """All that may be delivered, now or later or again."""
+        now_ms = self._clock_ms()
+        return {r.offset for r in self.log.records() if not self.log.gone(r, now_ms)}
+
+    def oldest_ms(self) -> int:
+        """For how long the oldest message that is due and not settled could have been taken."""
+        now_ms = self._clock_ms()
+        return max(
+            (
+                now_ms - max(record.time_ms, record.deliver_at_ms or 0)
+                for record in self._unsettled()
+                if self.log.visible(record, now_ms)
+            ),
+            default=0,
+        )
 
     def view(self, topic: str, partition: int) -> GroupPartitionView:
         self.expire()

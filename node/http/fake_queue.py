@@ -1,4 +1,4 @@
-"""The queue of the fake broker: groups, leases, dead letters, delays and schedules in memory.
+"""The queue of the fake broker: leases, positions and dead letters in memory.
 
 It keeps the contract of `QueueBroker`, with one node and no log: what it holds dies with it.
 """
@@ -9,22 +9,22 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 
-from coordinator.groups import GroupSettings, group_settings
-from delivery.config import LANES_COUNT, GroupConfig, QueueConfig
+from delivery.config import LANES_COUNT, QueueConfig
 from goqueue.wire.errors import (
     BadRequest,
     GoQueueError,
+    GroupActive,
     GroupHalted,
     NotFound,
+    StaleGeneration,
     TooManyInFlight,
-    UnknownGroup,
 )
 from goqueue.wire.ids import MessageId
 from goqueue.wire.types import GroupId, Offset, TopicId
-from node.http.fake_delays import FakeDelays
 from node.http.fake_group import FakeDead, FakeGroup
+from node.http.fake_groups import FakeGroups, Named, Place
 from node.http.fake_log import FakeRecord
 from node.http.queue_broker import (
     NOBODY,
@@ -32,73 +32,26 @@ from node.http.queue_broker import (
     DeadFilter,
     DeadMessage,
     DeadPage,
-    GroupView,
     PartitionQueueStats,
     QueuedMessage,
     RedriveView,
     SettleRequest,
     SettleView,
 )
-from node.queue_groups import delivery_config
 from node.receipt import decode_receipt, encode_receipt
 
 LOOK_AGAIN_S = 0.005
 
-Place = tuple[str, int]
 
-
-@dataclass(slots=True)
-class _Named:
-    """A group of the cluster, with its place in each partition that it has seen."""
-
-    id: int
-    settings: GroupSettings
-    config: GroupConfig
-    created_ms: int
-    places: dict[Place, FakeGroup] = field(default_factory=dict[Place, FakeGroup])
-    jobs: list[RedriveView] = field(default_factory=list[RedriveView])
-
-
-class FakeQueue(FakeDelays):
+class FakeQueue(FakeGroups):
     """The queue's half of `FakeBroker`, which says where the partitions are."""
 
     def __init__(self, clock_ms: Callable[[], int]) -> None:
         super().__init__(clock_ms)
-        self._groups: dict[str, _Named] = {}
         self._deliveries = 0
-        self._group_ids = 0
 
-    # groups
-
-    async def put_group(self, name: str, settings: Mapping[str, object]) -> GroupView:
-        named = self._groups.get(name)
-        changed = group_settings(settings, None if named is None else named.settings)
-        config = delivery_config(changed)
-        if named is None:
-            self._group_ids += 1
-            named = self._groups[name] = _Named(self._group_ids, changed, config, self._clock_ms())
-        named.settings, named.config = changed, config
-        for place in named.places.values():
-            place.config = config
-        return self._view(name, named)
-
-    async def list_groups(self) -> list[GroupView]:
-        return [self._view(name, self._groups[name]) for name in sorted(self._groups)]
-
-    async def group(self, name: str, topic: str | None = None) -> GroupView:
-        named = self._group(name)
-        if topic is not None:
-            self.partition_count(topic)
-        views = [
-            place.view(*where)
-            for where, place in sorted(self._live(named))
-            if topic in (None, where[0])
-        ]
-        return replace(self._view(name, named), partitions=views)
-
-    async def delete_group(self, name: str) -> None:
-        self._group(name)
-        del self._groups[name]
+    def _reconcile(self) -> None:
+        """Time has passed: who owns what may have changed."""
 
     # taking and settling
 
@@ -118,14 +71,14 @@ class FakeQueue(FakeDelays):
         self._check(topics, partitions)
         for topic, partition in places or ():
             self._check([topic], [partition])
-        if group not in self._groups:
-            await self.put_group(group, {})
+        self._ensured(group)
         ends_s = time.monotonic() + wait_s
         while True:
+            self._reconcile()
             named = self._group(group)
             wanted = list(self._places(named, topics, partitions))
             wanted += [(t, p, self._place(named, t, p)) for t, p in places or ()]
-            found = self._take(named, wanted, limit, claim.member, visibility_ms, lowest_lane)
+            found = self._take(named, wanted, limit, claim, visibility_ms, lowest_lane)
             left_s = ends_s - time.monotonic()
             if found or left_s <= 0:
                 return found
@@ -135,7 +88,7 @@ class FakeQueue(FakeDelays):
         self, group: str, topics: Sequence[str], *, limit: int, partitions: Sequence[int] | None
     ) -> list[QueuedMessage]:
         self._check(topics, partitions)
-        named = await self._ensured(group)
+        named = self._ensured(group)
         found: list[QueuedMessage] = []
         for topic, partition, place in self._places(named, topics, partitions):
             for record in place.select(limit - len(found)):
@@ -154,10 +107,11 @@ class FakeQueue(FakeDelays):
         group: str | None = None,
         claim: Claim = NOBODY,
     ) -> list[SettleView | GoQueueError]:
+        self._reconcile()
         outcomes: list[SettleView | GoQueueError] = []
         for request in requests:
             try:
-                outcomes.append(self._settle(request, group))
+                outcomes.append(self._settle(request, group, claim))
             except GoQueueError as error:
                 outcomes.append(error)
         return outcomes
@@ -166,8 +120,10 @@ class FakeQueue(FakeDelays):
         self, group: str, topic: str, offsets: Mapping[int, int], claim: Claim = NOBODY
     ) -> dict[int, int]:
         self._check([topic], list(offsets))
-        named = await self._ensured(group)
+        named = self._ensured(group)
+        self._reconcile()
         places = {p: self._place(named, topic, p) for p in offsets}
+        self._check_owner([(topic, p, place) for p, place in places.items()], claim)
         for partition, place in places.items():
             place.commit(offsets[partition])
         return {partition: place.floor for partition, place in places.items()}
@@ -183,10 +139,17 @@ class FakeQueue(FakeDelays):
         claim: Claim = NOBODY,
     ) -> dict[int, int]:
         self._check([topic], None if partition is None else [partition])
-        named = await self._ensured(group)
+        named = self._ensured(group)
+        self._reconcile()
         floors: dict[int, int] = {}
-        for number in range(self.partition_count(topic)) if partition is None else [partition]:
-            place = self._place(named, topic, number)
+        places = list(self._places(named, [topic], None if partition is None else [partition]))
+        try:
+            self._check_owner(places, claim)
+        except StaleGeneration as error:
+            if claim != NOBODY:
+                raise
+            raise GroupActive(group=group, generation=error.data.get("generation")) from None
+        for _, number, place in places:
             log = place.log.partition
             if offset is None:
                 later = (r.offset for r in place.log.records() if r.time_ms >= (time_ms or 0))
@@ -327,15 +290,17 @@ class FakeQueue(FakeDelays):
 
     def _take(
         self,
-        named: _Named,
+        named: Named,
         wanted: Sequence[tuple[str, int, FakeGroup]],
         limit: int,
-        member: str,
+        claim: Claim,
         visibility_ms: int | None,
         lowest_lane: int,
     ) -> list[QueuedMessage]:
         found: list[QueuedMessage] = []
         for topic, partition, place in wanted:
+            if not place.is_owned_by(claim):
+                continue
             if place.halted:
                 raise GroupHalted(reason=place.halted)
             records = [r for r in place.select(limit - len(found)) if r.lane <= lowest_lane]
@@ -345,31 +310,44 @@ class FakeQueue(FakeDelays):
                 raise TooManyInFlight(limit=named.config.in_flight_max)
             self._deliveries += 1
             ms = named.config.visibility_ms if visibility_ms is None else visibility_ms
-            deadline_ms = place.lease(records, self._deliveries, member, ms)
+            deadline_ms = place.lease(records, self._deliveries, claim.member, ms)
             group_id = GroupId(TopicId.parse(self.topic_id(topic)), partition).pack()
             for record in records:
                 offset = record.offset
                 found.append(
                     replace(
                         record.message(topic, partition),
-                        receipt=encode_receipt(group_id, named.id, self._deliveries, offset),
+                        receipt=encode_receipt(group_id, named.group.id, self._deliveries, offset),
                         attempt=place.attempts(offset),
                         reason=place.last_reason(offset),
                         redrives=place.redrives[offset],
                         deadline_ms=deadline_ms,
                     )
                 )
+        if not found:
+            self._check_owner(wanted, claim)
         return found
 
-    def _settle(self, request: SettleRequest, group: str | None) -> SettleView:
+    @staticmethod
+    def _check_owner(places: Sequence[tuple[str, int, FakeGroup]], claim: Claim) -> None:
+        """Raises StaleGeneration for those that are not the claimant's."""
+        foreign = [found for found in places if not found[2].is_owned_by(claim)]
+        if foreign:
+            error = foreign[0][2].stale()
+            error.data["partitions"] = [f"{topic}:{number}" for topic, number, _ in foreign]
+            raise error
+
+    def _settle(self, request: SettleRequest, group: str | None, claim: Claim) -> SettleView:
         receipt = decode_receipt(request.receipt)
-        by_id = {named.id: name for name, named in self._groups.items()}
+        by_id = {named.group.id: name for name, named in self._groups.items()}
         name = by_id.get(receipt.group)
         if name is None or group not in (None, name):
             raise NotFound("the receipt is of another group")
         named, topic_id = self._groups[name], str(receipt.partition.topic)
         for (topic, partition), place in self._live(named):
             if self.topic_id(topic) == topic_id and partition == receipt.partition.partition:
+                if claim.generation:
+                    self._check_owner([(topic, partition, place)], claim)
                 done = place.settle(receipt.offset, receipt.delivery, request)
                 return SettleView(
                     name,
@@ -404,43 +382,6 @@ class FakeQueue(FakeDelays):
                         dead.history,
                         dead.redrives,
                     )
-
-    def _places(
-        self, named: _Named, topics: Sequence[str], partitions: Sequence[int] | None
-    ) -> Iterator[tuple[str, int, FakeGroup]]:
-        for topic in topics:
-            for partition in partitions or range(self.partition_count(topic)):
-                yield topic, partition, self._place(named, topic, partition)
-
-    def _place(self, named: _Named, topic: str, partition: int) -> FakeGroup:
-        log = self._log(topic, partition)
-        place = named.places.get((topic, partition))
-        if place is None or place.log is not log:
-            place = FakeGroup(log, named.config, self._clock_ms)
-            named.places[topic, partition] = place
-        return place
-
-    def _live(self, named: _Named) -> list[tuple[Place, FakeGroup]]:
-        """Places in topics that are still there, and still the same."""
-        topics = set(self.list_topics())
-        return [
-            (where, place)
-            for where, place in named.places.items()
-            if where[0] in topics and place.log is self._log(*where)
-        ]
-
-    def _group(self, name: str) -> _Named:
-        if name not in self._groups:
-            raise UnknownGroup(name)
-        return self._groups[name]
-
-    async def _ensured(self, name: str) -> _Named:
-        if name not in self._groups:
-            await self.put_group(name, {})
-        return self._groups[name]
-
-    def _view(self, name: str, named: _Named) -> GroupView:
-        return GroupView(name, named.id, asdict(named.settings), named.created_ms)
 
 
 def _matches(

@@ -1,49 +1,26 @@
 """Groups: create, change, list, describe and delete them.
 
-A setting reads and writes under the same name and in the same form, so an answer's `settings` can
-be sent back. Groups that receive have no members to speak of: their first receive makes them.
+The first receive of a group makes it, or its first member.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
 from typing import Any
 
 import msgspec
 from aiohttp import web
 from msgspec import Struct
 
-from delivery.config import VISIBILITY_MS_MAX
 from goqueue.wire.errors import BadRequest, UnknownGroup
 from goqueue.wire.ids import validate_topic_name
 from node.http.call import Call, answer
+from node.http.group_settings import parse_settings, shown_settings
+from node.http.member_broker import MembershipView
+from node.http.members import PROTOCOL, MemberAnswer, member_answers
 from node.http.queue_broker import GroupPartitionView, GroupView
 from node.http.render import text_or_base64
-from node.http.times import Duration, duration_ms, format_duration, format_time
-
-COUNT_MAX = 2**31 - 1
-STATE = "empty"
-"""What GoQueue says of a group without members."""
-
-
-class GroupSettings(Struct):
-    """Null and missing leave the present value, or the default."""
-
-    visibility_timeout: Duration | None = None
-    max_attempts: int | None = None
-    maxRetries: int | None = None
-    ordering: str | None = None
-    start: str | None = None
-    lane_max_wait: Duration | None = None
-    lane_share: int | None = None
-    backoff: Duration | None = None
-    backoff_max: Duration | None = None
-    on_poison: str | None = None
-    halt_percent: int | None = None
-    halt_window: int | None = None
-    redrives_max: int | None = None
-    in_flight_max: int | None = None
-    dead_max: int | None = None
+from node.http.times import format_time
 
 
 class ParkedView(Struct, omit_defaults=True):
@@ -83,7 +60,7 @@ class GroupPartition(Struct):
 
 
 class GroupDetail(Struct):
-    """A group in a list."""
+    """A group in a list; `members` counts them. `state` is empty, stable or rebalancing."""
 
     id: str
     group_id: str
@@ -91,6 +68,8 @@ class GroupDetail(Struct):
     state: str
     members: int
     generation: int
+    mode: str
+    topics: list[str]
     settings: dict[str, Any]
     created_at: str
 
@@ -101,7 +80,10 @@ class GroupsAnswer(Struct):
 
 
 class GroupAnswer(Struct):
-    """One group, with GoQueue's fields and its place in every partition that it has seen."""
+    """One group: its members, and its place in every partition that it has seen.
+
+    `state` is empty, stable or rebalancing; `topics` are those seen or subscribed to.
+    """
 
     id: str
     group_id: str
@@ -109,7 +91,10 @@ class GroupAnswer(Struct):
     state: str
     generation: int
     protocol: str
-    members: list[dict[str, Any]]
+    leader_id: str
+    mode: str
+    assignor: str
+    members: list[MemberAnswer]
     topics: list[str]
     settings: dict[str, Any]
     created_at: str
@@ -121,74 +106,29 @@ class GroupDeleted(Struct):
     group: str
 
 
-def _whole(low: int, high: int = COUNT_MAX) -> Callable[[str, Any], int]:
-    def parse(name: str, given: Any) -> int:
-        if not isinstance(given, int) or isinstance(given, bool) or not low <= given <= high:
-            raise BadRequest(f"{name}: want a whole number from {low} to {high}")
-        return given
-
-    return parse
-
-
-def _one_of(*known: str) -> Callable[[str, Any], str]:
-    def parse(name: str, given: Any) -> str:
-        if given not in known:
-            raise BadRequest(f"{name}: want one of {', '.join(known)}")
-        return str(given)
-
-    return parse
-
-
-def _span(ms_max: int) -> Callable[[str, Any], int]:
-    def parse(name: str, given: Any) -> int:
-        if isinstance(given, bool) or not isinstance(given, str | int | float):
-            raise BadRequest(f"{name}: want a duration such as 30s, or milliseconds")
-        found = duration_ms(given, name) or 0
-        if found > ms_max:
-            raise BadRequest(f"{name}: longer than {format_duration(ms_max)}")
-        return found
-
-    return parse
-
-
-WEEK_MS = 7 * 24 * 3600 * 1000
-_SETTINGS: dict[str, tuple[str, Callable[[str, Any], object]]] = {
-    "visibility_timeout": ("visibility_ms", _span(VISIBILITY_MS_MAX)),
-    "max_attempts": ("max_attempts", _whole(0)),
-    "maxRetries": ("max_attempts", _whole(0)),
-    "ordering": ("ordering", _one_of("none", "key")),
-    "start": ("start", _one_of("earliest", "latest")),
-    "lane_max_wait": ("lane_max_wait_ms", _span(WEEK_MS)),
-    "lane_share": ("lane_share", _whole(1)),
-    "backoff": ("backoff_ms", _span(WEEK_MS)),
-    "backoff_max": ("backoff_ms_max", _span(WEEK_MS)),
-    "on_poison": ("on_poison", _one_of("dead", "park")),
-    "halt_percent": ("halt_percent", _whole(0, 100)),
-    "halt_window": ("halt_window", _whole(1, 100_000)),
-    "redrives_max": ("redrives_max", _whole(0)),
-    "in_flight_max": ("in_flight_max", _whole(1, 1_000_000)),
-    "dead_max": ("dead_max", _whole(1)),
-}
-_SHOWN = {stored: name for name, (stored, _) in _SETTINGS.items() if name != "maxRetries"}
 _BODY = msgspec.json.Decoder(dict[str, Any])
 
 
 async def list_groups(call: Call) -> web.Response:
-    views = await call.broker.list_groups()
+    views, memberships = await asyncio.gather(call.broker.list_groups(), call.members.memberships())
+    by_id = {membership.group_id: membership for membership in memberships}
+    known = [(view, by_id[view.id]) for view in views if view.id in by_id]
     details = [
         GroupDetail(
             view.name,
             view.name,
             view.name,
-            STATE,
-            0,
-            0,
+            membership.state,
+            len(membership.members),
+            membership.generation,
+            membership.mode,
+            list(membership.topics),
             shown_settings(view.settings),
             format_time(view.created_ms),
         )
-        for view in views
+        for view, membership in known
     ]
-    return answer(GroupsAnswer([view.name for view in views], details))
+    return answer(GroupsAnswer([view.name for view, _ in known], details))
 
 
 async def describe(call: Call) -> web.Response:
@@ -196,7 +136,10 @@ async def describe(call: Call) -> web.Response:
     topic = call.query.get("topic") or None
     if topic is not None:
         validate_topic_name(topic)
-    return answer(_group_answer(await call.broker.group(group, topic)))
+    view, membership = await asyncio.gather(
+        call.broker.group(group, topic), call.members.membership(group)
+    )
+    return answer(_group_answer(view, membership))
 
 
 async def put(call: Call) -> web.Response:
@@ -204,7 +147,8 @@ async def put(call: Call) -> web.Response:
     group = call.group()
     given = await call.document(_BODY, empty=b"{}")
     settings = parse_settings(given)
-    return answer(_group_answer(await call.broker.put_group(group, settings)))
+    view = await call.broker.put_group(group, settings)
+    return answer(_group_answer(view, await call.members.membership(group)))
 
 
 async def change(call: Call) -> web.Response:
@@ -216,58 +160,30 @@ async def change(call: Call) -> web.Response:
         raise BadRequest("nothing to change")
     if all(view.name != group for view in await call.broker.list_groups()):
         raise UnknownGroup(group)
-    return answer(_group_answer(await call.broker.put_group(group, settings)))
+    view = await call.broker.put_group(group, settings)
+    return answer(_group_answer(view, await call.members.membership(group)))
 
 
 async def delete(call: Call) -> web.Response:
+    """While it has members, only with `force=true`."""
     group = call.group()
-    await call.broker.delete_group(group)
+    await call.broker.delete_group(group, force=call.query_flag("force"))
     return answer(GroupDeleted(True, group))
 
 
-def parse_settings(given: Mapping[str, Any]) -> dict[str, object]:
-    """The settings under the names that are stored. Raises BadRequest with every problem."""
-    found: dict[str, object] = {}
-    problems: list[str] = []
-    for name, value in given.items():
-        if name not in _SETTINGS:
-            problems.append(f"unknown setting {name[:80]!r}")
-        elif value is not None:
-            stored, parse = _SETTINGS[name]
-            try:
-                parsed = parse(name, value)
-            except BadRequest as error:
-                problems.append(error.message)
-                continue
-            if found.setdefault(stored, parsed) != parsed:
-                problems.append(f"{stored} is given twice, with different values")
-    if problems:
-        raise BadRequest("; ".join(problems[:20]), problems=problems[:20])
-    return found
-
-
-def shown_settings(settings: Mapping[str, object]) -> dict[str, Any]:
-    """Under the names and in the forms that `parse_settings` takes."""
-    shown: dict[str, Any] = {}
-    for stored, name in _SHOWN.items():
-        value = settings.get(stored)
-        if "_ms" in stored and isinstance(value, int):
-            value = format_duration(value)
-        if value is not None:
-            shown[name] = value
-    return shown
-
-
-def _group_answer(view: GroupView) -> GroupAnswer:
+def _group_answer(view: GroupView, membership: MembershipView) -> GroupAnswer:
     return GroupAnswer(
         id=view.name,
         group_id=view.name,
         name=view.name,
-        state=STATE,
-        generation=0,
-        protocol="",
-        members=[],
-        topics=sorted({place.topic for place in view.partitions}),
+        state=membership.state,
+        generation=membership.generation,
+        protocol=PROTOCOL,
+        leader_id=membership.leader,
+        mode=membership.mode,
+        assignor=membership.assignor,
+        members=member_answers(membership),
+        topics=sorted({*membership.topics, *(place.topic for place in view.partitions)}),
         settings=shown_settings(view.settings),
         created_at=format_time(view.created_ms),
         partitions=list(map(_partition, view.partitions)),

@@ -20,6 +20,10 @@ DEFAULTS = {
     "redrives_max": 5,
     "in_flight_max": 10_000,
     "dead_max": 100_000,
+    "mode": "exclusive",
+    "assignor": "sticky",
+    "session_timeout": "30s",
+    "rebalance_timeout": "1m",
 }
 
 

@@ -23,6 +23,8 @@ PARAMETERS = {
 }
 NOW_MS = 1_736_866_800_000
 RECEIPT = "a fresh receipt"
+MEMBER = "a fresh member"
+TEAM = {"client_id": "worker", "topics": ["orders"]}
 BODIES = {
     "createTopic": {"name": "new"},
     "alterTopic": {"retention_hours": 1},
@@ -32,6 +34,15 @@ BODIES = {
     "nackMessage": {"receipt_handle": RECEIPT},
     "rejectMessage": {"receipt_handle": RECEIPT},
     "extendVisibility": {"receipt_handle": RECEIPT, "timeout": "60s"},
+    "joinGroup": TEAM,
+    "heartbeat": {"member_id": MEMBER, "wait": "1ms"},
+    "leaveGroup": {"member_id": MEMBER},
+    "joinCooperative": TEAM,
+    "heartbeatCooperative": {"member_id": MEMBER, "generation": 1},
+    "leaveCooperative": {"member_id": MEMBER},
+    "revoke": {"member_id": MEMBER, "revoked_partitions": [{"topic": "orders", "partition": 0}]},
+    "commitOffsets": {"offsets": {"orders": {"0": 1}}},
+    "resetOffsets": {"topic": "orders", "to": "earliest"},
     "putGroup": {"visibility_timeout": "60s"},
     "changeGroup": {"max_attempts": 5, "halt_percent": 50},
     "receive": {"topic": "orders"},
@@ -50,7 +61,12 @@ BODIES = {
     "purge": {"topic": "orders"},
     "createSchedule": {"name": "nightly", "topic": "orders", "cron": "0 0 3 * * *", "value": "v"},
 }
-QUERIES = {"listDeadLetters": "?topic=orders", "countDeadLetters": "?topic=orders"}
+QUERIES = {
+    "listDeadLetters": "?topic=orders",
+    "countDeadLetters": "?topic=orders",
+    "poll": f"?member_id={MEMBER}&timeout=1",
+    "getAssignment": f"?member_id={MEMBER}",
+}
 
 
 async def test_the_served_document_lists_every_route_under_both_prefixes(client):
@@ -98,6 +114,11 @@ async def test_every_answer_fits_its_schema(client, broker, orders):
             )
         path = route.path.format(**PARAMETERS)
         query = QUERIES.get(route.operation, "?verbose" if route.query else "")
+        if MEMBER in str(body) + query or body is TEAM:
+            path = path.replace("workers", "team")
+            joined = await client.post("/groups/team/join", TEAM)
+            query = query.replace(MEMBER, joined.json["member_id"])
+            body = json.loads(json.dumps(body).replace(MEMBER, joined.json["member_id"]))
 
         answer = await client(route.method, path + query, body)
 

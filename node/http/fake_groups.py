@@ -1,0 +1,119 @@
+"""The groups of the fake broker, and where each stands in each partition that it has seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+
+from coordinator.groups import Group, Groups
+from coordinator.queue_commands import DeleteGroup, PutGroup
+from delivery.config import GroupConfig
+from goqueue.wire.types import GroupId, Index
+from node.http.fake_delays import FakeDelays
+from node.http.fake_group import FakeGroup
+from node.http.queue_broker import GroupView, RedriveView
+from node.queue_groups import delivery_config
+
+Place = tuple[str, int]
+
+
+@dataclass(slots=True)
+class Named:
+    """A group of the cluster, with its place in each partition that it has seen."""
+
+    group: Group
+    places: dict[Place, FakeGroup] = field(default_factory=dict[Place, FakeGroup])
+    jobs: list[RedriveView] = field(default_factory=list[RedriveView])
+
+    @property
+    def config(self) -> GroupConfig:
+        return delivery_config(self.group.settings)
+
+
+class FakeGroups(FakeDelays):
+    """The groups' part of `FakeBroker`, which says where the partitions are."""
+
+    def __init__(self, clock_ms: Callable[[], int]) -> None:
+        super().__init__(clock_ms)
+        self._known = Groups()
+        self._groups: dict[str, Named] = {}
+        self._commands = 0
+
+    async def put_group(self, name: str, settings: Mapping[str, object]) -> GroupView:
+        return self._view(self._put(PutGroup(name, dict(settings))).group)
+
+    async def list_groups(self) -> list[GroupView]:
+        return [self._view(self._groups[name].group) for name in sorted(self._groups)]
+
+    async def group(self, name: str, topic: str | None = None) -> GroupView:
+        named = self._group(name)
+        if topic is not None:
+            self.partition_count(topic)
+        views = [
+            place.view(*where)
+            for where, place in sorted(self._live(named))
+            if topic in (None, where[0])
+        ]
+        return replace(self._view(named.group), partitions=views)
+
+    async def delete_group(self, name: str, *, force: bool = False) -> None:
+        self._known.delete(DeleteGroup(name, force=force))
+        del self._groups[name]
+
+    # how
+
+    def _put(self, command: PutGroup) -> Named:
+        """The group after the command. Raises BadName, BadConfig."""
+        self._commands += 1
+        self._known.put(Index(self._commands), self._clock_ms(), command)
+        group = self._known.named(command.name)
+        named = self._groups.setdefault(command.name, Named(group))
+        named.group = group
+        for place in named.places.values():
+            place.config = named.config
+        return named
+
+    def _ensured(self, name: str) -> Named:
+        return self._groups.get(name) or self._put(PutGroup(name, ensure=True))
+
+    def _group(self, name: str) -> Named:
+        self._known.named(name)
+        return self._groups[name]
+
+    def _places(
+        self, named: Named, topics: Sequence[str], partitions: Sequence[int] | None
+    ) -> Iterator[tuple[str, int, FakeGroup]]:
+        for topic in topics:
+            for partition in partitions or range(self.partition_count(topic)):
+                yield topic, partition, self._place(named, topic, partition)
+
+    def _place(self, named: Named, topic: str, partition: int) -> FakeGroup:
+        log = self._log(topic, partition)
+        place = named.places.get((topic, partition))
+        if place is None or place.log is not log:
+            place = FakeGroup(log, named.config, self._clock_ms)
+            named.places[topic, partition] = place
+        return place
+
+    def _place_by_id(self, group: int, partition: GroupId) -> FakeGroup | None:
+        """Where a group stands in a partition; None where one of them is gone."""
+        ref = self._known.by_id().get(group)
+        if ref is None:
+            return None
+        for name in self.list_topics():
+            if self.topic_id(name) == str(partition.topic):
+                return self._place(self._groups[ref.name], name, partition.partition)
+        return None
+
+    def _live(self, named: Named) -> list[tuple[Place, FakeGroup]]:
+        """Places in topics that are still there, and still the same."""
+        topics = set(self.list_topics())
+        return [
+            (where, place)
+            for where, place in named.places.items()
+            if where[0] in topics and place.log is self._log(*where)
+        ]
+
+    @staticmethod
+    def _view(group: Group) -> GroupView:
+        return GroupView(group.name, group.id, asdict(group.settings), group.created_ms)

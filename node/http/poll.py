@@ -1,0 +1,83 @@
+"""GoQueue's poll: whatever is there for a member, in partitions led anywhere, at one request.
+
+What was granted to a client that hung up before it could read the answer is given back as if it
+had not been delivered.
+"""
+
+from __future__ import annotations
+
+from aiohttp import web
+from msgspec import Struct
+
+from goqueue.wire.ids import OFFSET_MAX
+from node.http.assignments import required_member
+from node.http.body import off_loop
+from node.http.call import Call, answer, either
+from node.http.long_poll import has_hung_up, long_poll
+from node.http.queue_broker import QueuedMessage, SettleRequest
+from node.http.queued import QueuedView, queued_views
+from node.http.times import parse_duration_ms
+
+TIMEOUT_MS = 30_000
+"""As GoQueue's server waits where nothing is said."""
+LIMIT = 100
+LIMIT_MAX = 1000
+
+
+class PollAnswer(Struct):
+    """`messages_by_partition` holds the same messages by partition number (`topic:0` where they
+    are of several topics), `next_offset` the offset after the last one of each."""
+
+    group: str
+    member_id: str
+    messages: list[QueuedView]
+    messages_by_partition: dict[str, list[QueuedView]]
+    next_offset: dict[str, int]
+
+
+async def poll(call: Call) -> web.Response:
+    """GET /groups/{group}/poll: a sign of life, too."""
+    group = call.group()
+    member = required_member(call.query.get("member_id"))
+    limit = _limit(call)
+    polling = call.members.poll(
+        group, member, generation=_generation(call), limit=limit, wait_s=_wait_s(call)
+    )
+    found = await long_poll(call, polling) or []
+    if found and has_hung_up(call):
+        await call.broker.settle([SettleRequest(m.receipt, "release") for m in found], group)
+    size = sum(len(message.value) for message in found)
+    return await off_loop(size, _answer, group, member, found)
+
+
+def _limit(call: Call) -> int:
+    given = [
+        call.query_int(name, LIMIT, 1, LIMIT_MAX) if call.query.get(name) else None
+        for name in ("limit", "max_messages")
+    ]
+    return int(either(given[0], given[1], "limit", "max_messages") or LIMIT)
+
+
+def _generation(call: Call) -> int | None:
+    if not call.query.get("generation"):
+        return None
+    return call.query_int("generation", 0, 0, OFFSET_MAX)
+
+
+def _wait_s(call: Call) -> float:
+    text = call.query.get("timeout") or call.query.get("wait")
+    wait_ms = TIMEOUT_MS if not text else parse_duration_ms(text, "timeout")
+    return (
+        0.0 if call.shared.stopping.is_set() else min(wait_ms / 1000, call.limits.long_poll_s_max)
+    )
+
+
+def _answer(group: str, member: str, found: list[QueuedMessage]) -> web.Response:
+    views = queued_views(found)
+    several = len({message.topic for message in found}) > 1
+    by_partition: dict[str, list[QueuedView]] = {}
+    for view in views:
+        where = f"{view.topic}:{view.partition}" if several else str(view.partition)
+        by_partition.setdefault(where, []).append(view)
+    following = {where: max(v.offset for v in of) + 1 for where, of in by_partition.items()}
+    return answer(PollAnswer(group, member, views, by_partition, following))

@@ -15,6 +15,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from delivery.ops import KEPT_REASON_CHARACTERS
 from goqueue.wire.errors import BadRequest, GoQueueError
 from goqueue.wire.ids import DEAD_LETTER_SUFFIX
+from node.http.assignments import Generation, Member, claim_of
 from node.http.call import Call, answer, either
 from node.http.queue_broker import SettleRequest, SettleView
 from node.http.receive import visibility_ms
@@ -24,11 +25,14 @@ SECOND_MS = 1000
 
 
 class _Receipt(Struct):
-    """`consumer_id` is accepted and says nothing: the receipt names the lease."""
+    """`consumer_id` is accepted and says nothing: the receipt names the lease. With a `member` and
+    its `generation`, only what that member owns is settled."""
 
     receipt_handle: str | None = None
     receipt: str | None = None
     consumer_id: str | int | None = None
+    member: Member | None = None
+    generation: Generation | None = None
 
 
 class AckBody(_Receipt):
@@ -114,7 +118,7 @@ _VISIBILITY = msgspec.json.Decoder(VisibilityBody)
 
 async def ack(call: Call) -> web.Response:
     wanted = await call.document(_ACK)
-    view = await _settle(call, SettleRequest(_receipt(wanted), "ack"))
+    view = await _settle(call, wanted, SettleRequest(_receipt(wanted), "ack"))
     return answer(
         AckAnswer(
             True,
@@ -135,7 +139,7 @@ async def nack(call: Call) -> web.Response:
     request = SettleRequest(
         _receipt(wanted), "nack", _reason(wanted.reason), duration_ms(given, "delay")
     )
-    view = await _settle(call, request)
+    view = await _settle(call, wanted, request)
     dead = view.outcome == "dead"
     return answer(
         NackAnswer(
@@ -156,7 +160,7 @@ async def nack(call: Call) -> web.Response:
 async def reject(call: Call) -> web.Response:
     wanted = await call.document(_REJECT)
     reason = _reason(wanted.reason)
-    view = await _settle(call, SettleRequest(_receipt(wanted), "reject", reason))
+    view = await _settle(call, wanted, SettleRequest(_receipt(wanted), "reject", reason))
     return answer(
         RejectAnswer(
             success=True,
@@ -183,7 +187,7 @@ async def visibility(call: Call) -> web.Response:
     if not found:
         raise BadRequest("extension_seconds (or timeout) is required and must be positive")
     ms = int(found)
-    view = await _settle(call, SettleRequest(receipt, "extend", visibility_ms=ms))
+    view = await _settle(call, wanted, SettleRequest(receipt, "extend", visibility_ms=ms))
     whole, rest = divmod(ms, SECOND_MS)
     return answer(
         VisibilityAnswer(
@@ -198,8 +202,9 @@ async def visibility(call: Call) -> web.Response:
     )
 
 
-async def _settle(call: Call, request: SettleRequest) -> SettleView:
-    (outcome,) = await call.broker.settle([request])
+async def _settle(call: Call, wanted: _Receipt, request: SettleRequest) -> SettleView:
+    claim = claim_of(wanted.member, wanted.generation)
+    (outcome,) = await call.broker.settle([request], claim=claim)
     if isinstance(outcome, GoQueueError):
         raise outcome
     return outcome

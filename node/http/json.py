@@ -20,6 +20,7 @@ DEPTH_MAX = 64
 T = TypeVar("T")
 
 _CURLS_DEFAULT = "application/x-www-form-urlencoded"
+_MISSING = re.compile(r"Object missing required field `(\w+)`")
 _STRINGS = re.compile(rb'"(?:[^"\\]+|\\.)*"', re.DOTALL)
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _ROUND = bytes.maketrans(b"{}", b"[]")
@@ -57,11 +58,21 @@ def decode_text(body: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[T]) -> 
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise BadRequest(f"invalid JSON: {error}") from None
+        raise BadRequest(_fault(str(error))) from None
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
         raise BadRequest(f"invalid JSON: {error}") from None
     except RecursionError:
         raise BadRequest(f"JSON nested deeper than {DEPTH_MAX}") from None
+
+
+def _fault(told: str) -> str:
+    """What msgspec tells of a document that is JSON, but not what it should be: field first."""
+    text, _, place = told.partition(" - at `$")
+    place = place.rstrip("`").lstrip(".")
+    missing = _MISSING.fullmatch(text)
+    if missing:
+        return f"{place}.{missing[1]} is required" if place else f"{missing[1]} is required"
+    return f"{place or 'the body'}: {text[:1].lower()}{text[1:]}"
 
 
 def require_utf8(body: bytes) -> None:

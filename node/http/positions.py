@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated
 
 import msgspec
@@ -11,6 +12,7 @@ from msgspec import Meta, Struct
 
 from goqueue.wire.errors import BadRequest
 from goqueue.wire.ids import OFFSET_MAX, PARTITIONS_MAX, validate_topic_name
+from node.http.assignments import Generation, Member, claim_of
 from node.http.call import Call, answer
 from node.http.fields import Message, key_of
 from node.http.render import text_or_base64
@@ -23,20 +25,30 @@ _Partition = Annotated[int, Meta(ge=0, lt=2**31)]
 
 
 class CommitBody(Struct):
-    """Everything below each partition's offset is settled: `{"0": 12}`."""
+    """Everything below each partition's offset is settled: `{"0": 12}`.
+
+    A member (in its generation) commits what it owns, others what nobody does, `force` anything.
+    """
 
     topic: str
     offsets: dict[str, int]
+    member: Member | None = None
+    generation: Generation | None = None
+    force: bool | None = None
 
 
 class SeekBody(Struct):
     """`to` is earliest, latest, an offset, or a time in RFC 3339; `time` takes epoch milliseconds
-    too. All partitions, unless one is named."""
+    too. All partitions, unless one is named. Those that members have are refused unless `force` is
+    given, or the member that has them asks."""
 
     topic: str
     partition: _Partition | None = None
     to: str | int | None = None
     time: str | int | None = None
+    member: Member | None = None
+    generation: Generation | None = None
+    force: bool | None = None
 
 
 class OffsetsAnswer(Struct):
@@ -99,8 +111,9 @@ async def commit(call: Call) -> web.Response:
     group = call.group()
     wanted = await call.document(_COMMIT)
     topic = validate_topic_name(wanted.topic)
-    offsets = _offsets(wanted.offsets)
-    return _answer(group, topic, await call.broker.commit(group, topic, offsets))
+    offsets = committed_below(wanted.offsets)
+    claim = claim_of(wanted.member, wanted.generation, force=wanted.force)
+    return _answer(group, topic, await call.broker.commit(group, topic, offsets, claim))
 
 
 async def seek(call: Call) -> web.Response:
@@ -108,7 +121,10 @@ async def seek(call: Call) -> web.Response:
     wanted = await call.document(_SEEK)
     topic = validate_topic_name(wanted.topic)
     offset, time_ms = _target(wanted)
-    offsets = await call.broker.seek(group, topic, wanted.partition, offset=offset, time_ms=time_ms)
+    claim = claim_of(wanted.member, wanted.generation, force=wanted.force)
+    offsets = await call.broker.seek(
+        group, topic, wanted.partition, offset=offset, time_ms=time_ms, claim=claim
+    )
     return _answer(group, topic, offsets)
 
 
@@ -154,8 +170,8 @@ async def _park(call: Call, *, release: bool) -> web.Response:
     return answer(KeyAnswer(group, topic, wanted.key, not release, waiting))
 
 
-def _offsets(given: dict[str, int]) -> dict[int, int]:
-    """Raises BadRequest with every problem."""
+def committed_below(given: Mapping[str, int]) -> dict[int, int]:
+    """Partition -> offset, of a JSON object. Raises BadRequest with every problem."""
     problems: list[str] = []
     for partition, offset in given.items():
         if not _NUMBER.fullmatch(partition) or int(partition) > PARTITIONS_MAX:

@@ -16,9 +16,10 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from delivery.ops import KEPT_REASON_CHARACTERS
 from goqueue.wire.errors import BadReceipt, BadRequest, GoQueueError
 from node.http import json
+from node.http.assignments import Generation, Member, claim_of
 from node.http.call import Call, answer, either
 from node.http.errors import error_answer
-from node.http.queue_broker import SettleRequest, SettleView
+from node.http.queue_broker import Claim, SettleRequest, SettleView
 from node.http.receive import visibility_ms
 from node.http.times import Duration, duration_ms, format_time
 
@@ -47,21 +48,31 @@ class SettleItem(SettleOptions):
 
 
 class SettleBody(Struct):
+    """With a `member` and its `generation`, only what that member owns is settled."""
+
     settles: Annotated[list[SettleItem], Meta(max_length=SETTLES_MAX)]
+    member: Member | None = None
+    generation: Generation | None = None
 
 
 class SettleSomeBody(SettleOptions):
     """`receipts`, or one `receipt`; the rest is for all of them."""
 
     receipts: Annotated[list[str], Meta(max_length=SETTLES_MAX)] | None = None
+    member: Member | None = None
+    generation: Generation | None = None
 
 
 class _LooseBody(Struct):
     settles: Annotated[list[Raw], Meta(max_length=SETTLES_MAX)]
+    member: Member | None = None
+    generation: Generation | None = None
 
 
 class _LooseSomeBody(SettleOptions):
     receipts: Annotated[list[Any], Meta(max_length=SETTLES_MAX)] | None = None
+    member: Member | None = None
+    generation: Generation | None = None
 
 
 class SettleResult(Struct):
@@ -105,7 +116,7 @@ Entry = SettleRequest | GoQueueError
 async def settle(call: Call) -> web.Response:
     """POST /groups/{group}/settle: every receipt with an action of its own."""
     group = call.group()
-    items = await _items(call)
+    items, claim = await _items(call)
     if not items:
         raise BadRequest("settles: nothing to settle")
     default_ms = await _default_visibility_ms(call, group, items)
@@ -124,7 +135,7 @@ async def settle(call: Call) -> web.Response:
             entries.append(request_of(item, item.action or "", default_ms))
         except GoQueueError as error:
             entries.append(error)
-    return await settle_all(call, group, entries, receipts, actions)
+    return await settle_all(call, group, claim, entries, receipts, actions)
 
 
 def settle_as(action: str) -> Callable[[Call], Awaitable[web.Response]]:
@@ -134,6 +145,7 @@ def settle_as(action: str) -> Callable[[Call], Awaitable[web.Response]]:
         group = call.group()
         wanted = await call.document(_SOME, bytes_max=call.limits.body_bytes_max)
         receipts = _receipts(wanted)
+        claim = claim_of(wanted.member, wanted.generation)
         default_ms = None
         if action == "extend" and wanted.visibility is None and wanted.visibility_timeout is None:
             default_ms = await group_visibility_ms(call, group)
@@ -153,7 +165,7 @@ def settle_as(action: str) -> Callable[[Call], Awaitable[web.Response]]:
             for receipt in receipts
         ]
         names = [receipt if isinstance(receipt, str) else "" for receipt in receipts]
-        return await settle_all(call, group, entries, names, [action] * len(names))
+        return await settle_all(call, group, claim, entries, names, [action] * len(names))
 
     return handler
 
@@ -161,13 +173,14 @@ def settle_as(action: str) -> Callable[[Call], Awaitable[web.Response]]:
 async def settle_all(
     call: Call,
     group: str,
+    claim: Claim,
     entries: Sequence[Entry],
     receipts: Sequence[str],
     actions: Sequence[str],
 ) -> web.Response:
     """Settle what is a request, and answer for every entry in its place."""
     requests = [entry for entry in entries if isinstance(entry, SettleRequest)]
-    views = iter(await call.broker.settle(requests, group) if requests else ())
+    views = iter(await call.broker.settle(requests, group, claim) if requests else ())
     outcomes = [next(views) if isinstance(entry, SettleRequest) else entry for entry in entries]
     results = list(map(_result, receipts, actions, outcomes))
     failures = [outcome for outcome in outcomes if isinstance(outcome, GoQueueError)]
@@ -239,12 +252,13 @@ async def _default_visibility_ms(
     return None
 
 
-async def _items(call: Call) -> Sequence[SettleItem | GoQueueError]:
-    """All items; where one is not understood, each is judged by itself."""
+async def _items(call: Call) -> tuple[Sequence[SettleItem | GoQueueError], Claim]:
+    """All items, and who settles; where one is not understood, each is judged by itself."""
     async with call.body() as body:
         json.require_json(call.request)
         try:
-            return json.decode(body, _STRICT).settles
+            strict = json.decode(body, _STRICT)
+            return strict.settles, claim_of(strict.member, strict.generation)
         except BadRequest:
             loose = json.decode(body, _LOOSE)
         items: list[SettleItem | GoQueueError] = []
@@ -253,7 +267,7 @@ async def _items(call: Call) -> Sequence[SettleItem | GoQueueError]:
                 items.append(json.decode_text(raw, _ITEM))
             except BadRequest as error:
                 items.append(error)
-        return items
+        return items, claim_of(loose.member, loose.generation)
 
 
 def _receipts(wanted: _LooseSomeBody) -> list[Any]:

@@ -178,7 +178,7 @@ async def test_a_batch_that_met_no_quorum_is_503_with_its_results(client, broker
     await put(b"a", b"b")
     taken = receipts(await take())
 
-    async def settle(requests, group=None):
+    async def settle(requests, group, claim):
         return [NoQuorum() for _ in requests]
 
     broker.settle = settle
@@ -194,8 +194,8 @@ async def test_a_batch_that_met_no_quorum_in_part_is_200(client, broker, put, ta
     taken = receipts(await take())
     settle = broker.settle
 
-    async def settle_first(requests, group=None):
-        return [*await settle(requests[:1], group), NoQuorum()]
+    async def settle_first(requests, group, claim):
+        return [*await settle(requests[:1], group, claim), NoQuorum()]
 
     broker.settle = settle_first
     answer = await client.post("/groups/workers/ack", {"receipts": taken})

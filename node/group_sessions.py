@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping
+from contextlib import suppress
 from typing import Any, Protocol
 
 import structlog
@@ -28,6 +29,8 @@ from node.peer_link import PeerLink
 LOOK_S = 0.25
 """The time between two looks at most, where nothing happens."""
 LOOK_MIN_S = 0.005
+LONG_LOOK_S, LONG_LOOK_RESTS = 0.002, 5
+"""With thousands of groups a look takes so long that changes are looked at several at once."""
 STOOD_STILL_MS = 1000
 """A look that comes so late cannot tell whether members were silent, or nobody listened."""
 COMMAND_DEADLINE_S = 5.0
@@ -138,20 +141,23 @@ class GroupSessions:
     # private
 
     async def _watch(self) -> None:
+        loop = asyncio.get_running_loop()
         with self._cluster.changes.watch() as changed:
             self._more = changed
             while True:
                 changed.clear()
+                began_s = loop.time()
                 try:
                     wait_s = self.look()
                 except Exception:  # noqa: BLE001 - the task's outermost loop
                     _log.exception("groups_not_coordinated")
                     wait_s = LOOK_S
-                try:
+                took_s = loop.time() - began_s
+                if took_s > LONG_LOOK_S:
+                    await asyncio.sleep(min(LOOK_S, took_s * LONG_LOOK_RESTS))
+                with suppress(TimeoutError):
                     async with asyncio.timeout(wait_s):
                         await changed.wait()
-                except TimeoutError:
-                    continue
 
     def _memberships(self) -> Mapping[int, Membership]:
         return self._cluster.state.members.by_group

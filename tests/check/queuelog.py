@@ -16,6 +16,7 @@ from typing import Any
 from delivery import ops
 from delivery.config import QueueConfig
 from tests.check.queuemodel import DEAD, DONE, LEASED, READY, WAITING, Group, Message
+from tests.check.queueowners import Claiming, is_overtaken, judge_claim, judge_receipt, take_over
 from tests.check.queuerules import TIMED_OUT
 
 STORE_STEP_MS = 1000
@@ -85,13 +86,7 @@ class QueueLog:
                 if life.wakes_ms <= time_ms:
                     life.status, life.since, life.since_ms = READY, index, life.wakes_ms
 
-    def records(
-        self,
-        index: int,
-        time_ms: int,
-        base: int,
-        rows: Iterable[Row],
-    ) -> None:
+    def records(self, index: int, time_ms: int, base: int, rows: Iterable[Row]) -> None:
         """An entry of messages without a producer's identity."""
         self.advance(index, time_ms)
         for offset, (lane, key, due_ms, expires_ms, message_id) in enumerate(rows, base):
@@ -129,7 +124,7 @@ class QueueLog:
             return
         for op, result in zip(done, results, strict=True):
             request = getattr(op, "request", 0)
-            if request and request in self._requests:
+            if request and request in self._requests and not is_overtaken(self.groups, op):
                 if isinstance(op, ops.Delivered):
                     self._spoken_for.update(op.offsets)
                 if result != self._requests[request]:
@@ -139,7 +134,7 @@ class QueueLog:
             if judge is not None:
                 judge(self, op, result)
             granted = not isinstance(result, ops.Granted) or result.grants
-            if request and granted and not isinstance(result, ops.UnknownGroup):
+            if request and granted and not isinstance(result, ops.UnknownGroup | ops.StaleResult):
                 self._requests[request] = result
 
     def trimmed(self, begins: int, kept: Iterable[int]) -> None:
@@ -174,7 +169,7 @@ class QueueLog:
 
     def _delivered(self, op: ops.Delivered, result: ops.Result) -> None:
         group = self._group(op, result)
-        if group is None:
+        if group is None or not self._is_claimed(group, op, result):
             return
         if not isinstance(result, ops.Granted):
             self._broken("Q1", f"a delivery resulted in {result}")
@@ -189,6 +184,7 @@ class QueueLog:
             self._lanes_hold(group, offsets, told, is_whole=offsets == op.offsets)
         for grant in result.grants:
             self._grant(group, grant, result, told)
+            group.life(grant.offset).holder = op.member
         if group.config.ordering != "key":
             for at in range(len(group.passed) - len(offsets), len(group.passed)):
                 self._served_within_its_share(group, at)
@@ -305,7 +301,7 @@ class QueueLog:
         group = self._group(op, result)
         if group is None:
             return
-        receipts = [(delivery, offset) for delivery, row in op.deliveries for offset in row]
+        receipts = [(delivery, o) for delivery, offsets in op.deliveries for o in offsets]
         if not isinstance(result, ops.SettledResult) or len(result.settles) != len(receipts):
             self._broken("Q1", f"a settle of {receipts} resulted in {result}")
             return
@@ -321,9 +317,9 @@ class QueueLog:
     ) -> None:
         life, message = group.life(offset), self.messages.get(offset)
         told = f"entry {self._index} {group.name}: receipt {delivery}/{offset} of {life.status}"
-        stands = life.status == LEASED and life.delivery == delivery
-        if (found.code == ops.OK) != stands:
-            self._broken("Q1", f"{told} (delivery {life.delivery}) was settled as {found}")
+        rule, stands = judge_receipt(group, op, delivery, offset, found.code)
+        if rule:
+            self._broken(rule, f"{told} (delivery {life.delivery}) was settled as {found}")
         if not stands or message is None:
             return
         self.settled.add((group.id, delivery, offset, op.action))
@@ -367,7 +363,7 @@ class QueueLog:
 
     def _committed(self, op: ops.Committed, result: ops.Result) -> None:
         group = self._group(op, result)
-        if group is None:
+        if group is None or not self._is_claimed(group, op, result):
             return
         end = min(op.offset, max(self.messages, default=-1) + 1)
         for offset in [o for o in group.open if o < end]:
@@ -378,9 +374,25 @@ class QueueLog:
 
     def _sought(self, op: ops.Sought, result: ops.Result) -> None:
         group = self._group(op, result)
-        if group is not None:
+        if group is not None and self._is_claimed(group, op, result):
             offset = min(op.offset, max(self.messages, default=-1) + 1)
             group.begin_anew(offset, self._begins, self.messages)
+
+    def _owned(self, op: ops.Own, result: ops.Result) -> None:
+        group = self._group(op, result)
+        if group is not None:
+            known = take_over(group, op, self.messages, self._index, self.time_ms)
+            as_before = ops.OwnedResult(known.member, known.generation)
+            if result not in (known, as_before):
+                told = f"{op} resulted in {result}, not {known}"
+                self._broken("G1", f"entry {self._index} {group.name}: {told}")
+
+    def _is_claimed(self, group: Group, op: Claiming, result: ops.Result) -> bool:
+        rule = judge_claim(group, op, result)
+        if rule:
+            owner = (group.owner.member, group.owner.generation)
+            self._broken(rule, f"entry {self._index} {group.name} of {owner}: {op} is {result}")
+        return group.owner.may(op.member, op.generation)
 
     def _cancel(self, op: ops.Cancelled, result: ops.Result) -> None:
         codes = result.codes if isinstance(result, ops.CodesResult) else []
@@ -480,4 +492,5 @@ _JUDGES: dict[type, Callable[[QueueLog, Any, ops.Result], None]] = {
     ops.Cancelled: QueueLog._cancel,
     ops.Purged: QueueLog._purged,
     ops.Redriven: QueueLog._redriven,
+    ops.Own: QueueLog._owned,
 }

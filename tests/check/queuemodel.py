@@ -38,6 +38,8 @@ class Life:
     reason: str = ""
     redrives: int = 0
     delivery: int = 0
+    holder: str = ""
+    """Who has it in flight."""
     deadline_ms: int = 0
     wakes_ms: int = 0
     is_behind: bool = False
@@ -45,6 +47,27 @@ class Life:
     died_for: str = ""
     attempts: int = 0
     """Of a dead letter."""
+
+
+@dataclass
+class Ownership:
+    """Whose the partition is for a group: since which generation, since which entry of another."""
+
+    member: str = ""
+    generation: int = 0
+    since: int = 0
+    ended: int = 0
+    """Leases of others that this generation ended."""
+    known: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    """(member, generation) of every owner entry that counted."""
+
+    def may(self, member: str, generation: int) -> bool:
+        """Whether the member may act in this generation: who is none says 0, who forces it -1."""
+        if generation < 0:
+            return True
+        if not self.member:
+            return generation == 0
+        return member == self.member and generation >= self.generation
 
 
 @dataclass
@@ -58,6 +81,7 @@ class Group:
     base: int
     opened_ms: int
     floor: int = 0
+    owner: Ownership = field(default_factory=Ownership)
     lives: dict[int, Life] = field(default_factory=dict[int, Life])
     open: dict[int, None] = field(default_factory=dict[int, None])
     """Offsets that are not settled, dead or gone."""

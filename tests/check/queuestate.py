@@ -22,6 +22,10 @@ def compare(
         told = f"{node} {group.name}"
         if view.version != group.version:
             yield ("Q1", f"{told} has settings {view.version}, not {group.version}")
+        owner = (view.owner.member, view.owner.generation, view.owner.since)
+        known_owner = (group.owner.member, group.owner.generation, group.owner.since)
+        if owner != known_owner:
+            yield ("G1", f"{told} has the owner {owner}, not {known_owner}")
         if view.floor != group.floor:
             yield ("G3", f"{told} has settled up to {view.floor}, not {group.floor}")
         leased = len(view.leases)

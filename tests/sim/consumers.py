@@ -14,7 +14,8 @@ from tests.sim.queue_requests import Ask, Done
 from tests.sim.repeated import Leads, Repeated
 
 if TYPE_CHECKING:
-    from tests.sim.queue_work import GroupSpec, QueueWork
+    from tests.sim.queue_side import GroupSpec
+    from tests.sim.queue_work import QueueWork
 
 ACTIONS = {
     ops.ACK: "ack",

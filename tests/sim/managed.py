@@ -37,7 +37,7 @@ FORGET_S = 0.05
 """Between two looks at whether a snapshot has passed what is deleted."""
 TOPICS = ("orders", "payments")
 
-Ended = Callable[[object], None]
+Ended = Callable[[object], object]
 """The command's result, the error that refused it, or None where its outcome is not known."""
 
 
@@ -50,10 +50,17 @@ class ClusterReplica:
         self._checks = process.world.checks
         self._planned = False
         self.state = ClusterState(cluster_id(process.world.voters))
+        self._alter = process.world.mutant.cluster
+        self._alter(self.state)
 
     def apply(self, entry: Entry) -> object:
         self._checks.applied(self._process.node, CLUSTER_GROUP, entry)
-        result = self.state.apply(entry.index, entry.time_ms, decode_command(entry.body))
+        command = decode_command(entry.body)
+        result = self.state.apply(entry.index, entry.time_ms, command)
+        self._alter(self.state)
+        members = self._process.world.members
+        if members is not None:
+            members.cluster_applied(entry, command, self.state)
         self.check_state()
         self._changed()
         return result
@@ -63,14 +70,17 @@ class ClusterReplica:
 
     def restore(self, index: Index, state: bytes) -> None:
         self.state = ClusterState.restore(state)
+        self._alter(self.state)
         self.check_state()
         self._changed()
 
     def on_leader(self, term: Term) -> None:
-        return None
+        if self._process.groups is not None:
+            self._process.groups.lead()
 
     def on_follower(self, leader: NodeId | None) -> None:
-        return None
+        if self._process.groups is not None:
+            self._process.groups.follow()
 
     def check_state(self) -> None:
         crc = zlib.crc32(self.state.snapshot())
@@ -101,6 +111,7 @@ class ClusterReplica:
                 process.start_replica(
                     group, placement.replicas, topic.created_ms, placement.preferred
                 )
+        process.groups_changed()
 
     def _forget_deleted(self) -> None:
         """Files of a deleted topic go once a snapshot on disk has passed the deletion: else a
@@ -184,14 +195,18 @@ class Admin:
         if world.is_quiet:
             return
         name = rng.choice(TOPICS)
-        if not self._busy:
+        if not self._busy and world.members is None:
             self._busy = True
             act = rng.choice((self._create, self._create, self._alter, self._delete))
             (act if rng.random() < 0.8 else self._allocate)(name)
+        elif not self._busy and rng.random() < 0.2:
+            self._busy = True
+            (self._create if rng.random() < 0.7 else self._delete)(TOPICS[1])
         world.loop.call_later(rng.uniform(0.1, 0.8), self._next)
 
     def _create(self, name: str) -> None:
-        config = {"partitions": self._rng.choice((1, 2))}
+        counts = (1, 2) if self._world.members is None else (1, 2, 3)
+        config = {"partitions": self._rng.choice(counts)}
         self._until_done(CreateTopic(name, config), self._created)
 
     def _created(self, result: object) -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from coordinator.group_coordinator import GroupCoordinator
+from coordinator.membership import Membership
+from coordinator.state import ClusterState
 from delivery.appender import Admitted, Appender, Duplicate
 from delivery.dispatcher import Dispatcher
 from delivery.partition import PartitionState
 from goqueue.wire.batch import RecordBatch
 from raft.group import RaftGroup
+from tests.sim import member_mutants as members
 from tests.sim import queue_mutants as queues
 from tests.sim.queue_requests import Ask
 from tests.unit.raft import mutants as groups
@@ -23,10 +27,17 @@ class Mutant:
     appender: type[Appender] = Appender
     state: type[PartitionState] = PartitionState
     dispatcher: type[Dispatcher[Ask]] = Dispatcher
+    coordinator: type[GroupCoordinator] = GroupCoordinator
+    membership: type[Membership] = Membership
     disk_lies: bool = False
     """Syncs are answered, and not done."""
     appender_kept: bool = False
     """What was in flight in an earlier leadership still counts."""
+
+    def cluster(self, state: ClusterState) -> None:
+        """Let the groups of this state have members of the faulty kind."""
+        for membership in state.members.by_group.values():
+            membership.__class__ = self.membership
 
 
 class _AckBeforeFsync(groups.AckBeforeSync, groups.LeaderCountsUnsynced):
@@ -63,6 +74,28 @@ class _AnswersEarly(Appender):
             return replace(verdict, pending_index=None)
         return verdict
 
+
+MEMBER_MUTANTS = (
+    Mutant("given-before-released", membership=members.GivenBeforeReleased),
+    Mutant("taken-unasked", membership=members.TakenUnasked),
+    Mutant("expiry-is-handover", membership=members.ExpiryIsHandover),
+    Mutant("static-not-fenced", membership=members.StaticNotFenced),
+    Mutant("stops-the-world", membership=members.StopsTheWorld),
+    Mutant("not-sticky", membership=members.NotSticky),
+    Mutant("dead-not-fenced", membership=members.DeadNotFenced),
+    Mutant("any-owner-will-do", membership=members.AnyOwnerWillDo),
+    Mutant("sessions-not-renewed", coordinator=members.SessionsNotRenewed),
+    Mutant("heartbeats-ignored", coordinator=members.HeartbeatsIgnored),
+    Mutant("namings-given-up", coordinator=members.NamingsGivenUp),
+    Mutant("settle-unchecked", state=members.SettleUnchecked),
+    Mutant("receive-unchecked", state=members.ReceiveUnchecked, dispatcher=members.RefusesNobody),
+    Mutant("commit-unchecked", state=members.CommitUnchecked),
+    Mutant("older-owners", state=members.OlderOwners),
+    Mutant("owners-ignored", state=members.OwnersIgnored),
+    Mutant("owners-not-in-snapshot", state=members.OwnersNotInSnapshot),
+    Mutant("former-grants-repeated", state=members.FormerGrantsRepeated),
+)
+"""Those of groups with members."""
 
 MUTANTS = {
     mutant.name: mutant
@@ -106,5 +139,6 @@ MUTANTS = {
         Mutant("ids-forgotten-at-failover", appender=queues.IdsForgottenAtFailover),
         Mutant("ids-in-flight-ignored", appender=queues.IdsInFlightIgnored),
         Mutant("ids-not-in-snapshot", state=queues.IdsNotInSnapshot),
+        *MEMBER_MUTANTS,
     )
 }

@@ -134,6 +134,12 @@ class Net:
     def is_up(self, a: NodeId, b: NodeId) -> bool:
         return self._ways[a, b].open and self._ways[b, a].open
 
+    def reaches(self, source: NodeId, target: NodeId) -> bool:
+        """Whether something that is sent now arrives soon."""
+        return source == target or (
+            self.is_up(source, target) and not self._ways[source, target].stalled
+        )
+
     def connect(self, a: NodeId, b: NodeId) -> None:
         """Make the link, if both processes run, nothing blocks it, and both ends have noticed
         that the last one is gone."""

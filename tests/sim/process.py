@@ -11,6 +11,7 @@ from goqueue.wire.errors import NotLeader
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId, Voter
 from raft.group import RaftGroup
 from raft.host import RaftHost
+from tests.sim.coordinating import Coordinating
 from tests.sim.disk import Storage
 from tests.sim.loop import EPOCH_MS, ProcessTime
 from tests.sim.managed import ClusterReplica, Ended, Registrar
@@ -40,6 +41,7 @@ class Process:
         self.time = ProcessTime(world.loop)
         self.replicas: dict[GroupId, Replica] = {}
         self.cluster: ClusterReplica | None = None
+        self.groups: Coordinating | None = None
         self.network = NodeNetwork(world.net, self.node)
         self.storage = Storage(
             machine.disk, self.time, world.rng("disk"), world.shape.storage, machine.speed
@@ -69,6 +71,8 @@ class Process:
         """Start the replicas that this node should have, or the cluster group that will say."""
         if self.world.shape.managed:
             self.cluster = ClusterReplica(self)
+            if self.world.members is not None:
+                self.groups = Coordinating(self, self.cluster)
             self.cluster.raft = self.host.start_group(
                 CLUSTER_GROUP, self.world.voters, self.cluster, bootstrap=True, created_ms=EPOCH_MS
             )
@@ -134,9 +138,10 @@ class Process:
             replica.publish(publish)
 
     def ask_queue(self, ask: Ask) -> None:
-        self.time.call_soon(self._ask_queue, ask)
+        self.time.call_soon(self.serve_queue, ask)
 
-    def _ask_queue(self, ask: Ask) -> None:
+    def serve_queue(self, ask: Ask) -> None:
+        """Take a request for the queue of a partition, or say who leads it."""
         replica = self.replicas.get(ask.group)
         if replica is None or replica.queue is None:
             self.answer_queue(ask, NotDone(NotLeader(None), False, None))
@@ -166,6 +171,14 @@ class Process:
             self.cluster.command(command, answered)
 
         self.time.call_soon(ask)
+
+    def groups_changed(self) -> None:
+        """The cluster's state is another one."""
+        if self.groups is not None:
+            self.groups.changed()
+            for replica in self.replicas.values():
+                assert replica.queue is not None
+                replica.queue.groups_changed()
 
     def answer(self, publish: Publish, answer: Answer) -> None:
         """On its way to the client, unless the process is over."""

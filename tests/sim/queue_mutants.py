@@ -24,6 +24,7 @@ from delivery.ops import (
     Settle,
     Settled,
     SettledResult,
+    StaleResult,
 )
 from delivery.partition import PartitionState
 from delivery.queue import QueueState
@@ -287,11 +288,11 @@ class EmptyGrantRemembered(Altered):
 class _OneCursor(GroupState):
     """What was delivered is one offset, whatever the lane: below it nothing is looked for."""
 
-    def select(self, limit: int, now_ms: int) -> list[int]:
+    def select(self, limit: int, now_ms: int, lowest_lane: int = 4) -> list[int]:
         cursor = getattr(self, "cursor", -1)
         return [offset for offset in super().select(limit, now_ms) if offset > cursor]
 
-    def deliver(self, op: Delivered, delivery: int, now_ms: int) -> Granted:
+    def deliver(self, op: Delivered, delivery: int, now_ms: int) -> Granted | StaleResult:
         self.cursor = max(getattr(self, "cursor", -1), *op.offsets)
         return super().deliver(op, delivery, now_ms)
 
@@ -303,7 +304,7 @@ class LaneSkip(Altered):
 class _InOffsetOrder(GroupState):
     """Lanes are not looked at."""
 
-    def select(self, limit: int, now_ms: int) -> list[int]:
+    def select(self, limit: int, now_ms: int, lowest_lane: int = 4) -> list[int]:
         return sorted(super().select(10_000, now_ms))[:limit]
 
 

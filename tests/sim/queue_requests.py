@@ -36,7 +36,7 @@ class Ask:
     """One operation, or a receive that waits up to `wait_s`; `reply` is called at most once."""
 
     group: GroupId
-    reply: Callable[[QueueAnswer], None]
+    reply: Callable[[QueueAnswer], object]
     op: Op | None = None
     want: Want | None = None
     wait_s: float = 0.0

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, cast
 
+from delivery.config import GroupConfig, QueueConfig
 from delivery.dispatcher import Dispatcher, Proposal
 from delivery.ops import Granted, Result, encode_ops
+from delivery.partition import PartitionState
 from goqueue.wire.errors import GoQueueError, NotLeader, OutcomeUnknown
-from goqueue.wire.types import Index
+from goqueue.wire.types import GroupId, Index, NodeId, Term
 from log.entry import Entry, EntryKind
 from raft.errors import Outcome
 from tests.sim.loop import Timer
@@ -16,17 +19,52 @@ from tests.sim.queue_requests import Ask, Done, NotDone
 
 if TYPE_CHECKING:
     from tests.sim.process import Process
-    from tests.sim.queue_work import QueueWork
     from tests.sim.replica import Replica
 
 PUMPS_MAX = 100
 """Entries that one turn proposes; more would be a circle."""
 
 
+@dataclass(frozen=True)
+class GroupSpec:
+    """A group as a node knows it."""
+
+    id: int
+    name: str
+    config: GroupConfig
+    version: int = 1
+
+
+class Work(Protocol):
+    """What is done with queues in a run, and what is known of it for certain."""
+
+    config: QueueConfig
+
+    def has(self, group: GroupId) -> bool:
+        """Whether the partition's queue is used."""
+        ...
+
+    def known_groups(self, node: NodeId) -> list[GroupSpec]:
+        """The groups as this node knows them now."""
+        ...
+
+    def proposed(self, group: GroupId, term: Term, index: Index, seen: Index) -> None:
+        """A leader has made a queue entry, having applied everything up to `seen`."""
+        ...
+
+    def applied(self, group: GroupId, entry: Entry, state: PartitionState, result: object) -> None:
+        """A replica has applied an entry."""
+        ...
+
+    def held(self, group: GroupId, ask: Ask) -> None:
+        """A receive waits at a leader, though something is ready and nothing is under way."""
+        ...
+
+
 class QueueSide:
     """Requests go into the dispatcher of the leadership that there is; entries come out of it."""
 
-    def __init__(self, process: Process, replica: Replica, work: QueueWork) -> None:
+    def __init__(self, process: Process, replica: Replica, work: Work) -> None:
         self._process = process
         self._replica = replica
         self._state = replica.state
@@ -34,6 +72,7 @@ class QueueSide:
         self._dispatcher: Dispatcher[Ask] | None = None
         self._pump_planned = False
         self._timer: Timer | None = None
+        self._flying = 0
 
     def lead(self) -> None:
         """A leadership begins: it knows nothing of the one before."""
@@ -111,6 +150,7 @@ class QueueSide:
                 return
             proposal = dispatcher.collect(self._replica.raft.log_time_ms())
             if proposal is None:
+                self._look_who_waits(dispatcher)
                 self._sleep(dispatcher)
                 return
             for ask, answer in proposal.answers:
@@ -121,6 +161,13 @@ class QueueSide:
             if proposal.ops:
                 self._propose(dispatcher, proposal)
         raise AssertionError(f"{PUMPS_MAX} queue entries in one turn")
+
+    def _look_who_waits(self, dispatcher: Dispatcher[Ask]) -> None:
+        """With nothing under way, nobody waits for what is ready."""
+        for ask in dispatcher.tickets() if not self._flying else ():
+            group = None if ask.want is None else self._state.queue.groups.get(ask.want.group)
+            if group is not None and group.select(1, self._replica.raft.log_time_ms()):
+                self._work.held(self._replica.id, ask)
 
     def _sleep(self, dispatcher: Dispatcher[Ask]) -> None:
         now_ms = self._replica.raft.log_time_ms()
@@ -143,12 +190,14 @@ class QueueSide:
             self._dispatcher = None
             self._send_away(dispatcher)
             return
+        self._flying += 1
         self._work.proposed(self._replica.id, raft.term, index, seen)
 
     def _ended(
         self, dispatcher: Dispatcher[Ask], proposal: Proposal[Ask]
     ) -> Callable[[Outcome, object, Index], None]:
         def ended(outcome: Outcome, result: object, _index: Index) -> None:
+            self._flying -= 1
             if outcome is Outcome.APPLIED:
                 for ask, told in dispatcher.landed(proposal, cast(list[Result], result)):
                     self._answer(ask, told)

@@ -7,25 +7,23 @@ what clients see goes into a `QueueHistory`, which is judged at the end.
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from delivery import ops
-from delivery.columns import stored_batch, stored_header
 from delivery.config import GroupConfig, QueueConfig
 from delivery.partition import PartitionState
-from delivery.records import decode_records
-from goqueue.wire.batch import resolve_ms
 from goqueue.wire.types import GroupId, Index, NodeId, Term
 from log.entry import Entry, EntryKind
 from tests.check.queuecheck import check
 from tests.check.queuehistory import QueueHistory
-from tests.check.queuelog import QueueLog, Row
 from tests.check.queuerules import Limits
 from tests.check.queuestate import compare
 from tests.sim.consumers import Committer, Consumer
 from tests.sim.loop import EPOCH_MS
+from tests.sim.queue_ledger import QueueLedger
 from tests.sim.queue_publishers import QueueAdmin, QueuePublisher
+from tests.sim.queue_requests import Ask
+from tests.sim.queue_side import GroupSpec
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -39,16 +37,6 @@ SOON_MS = 10_000
 """What is due within this time is waited for in the end; other delays outlive the run."""
 LEARNED_S = 5.0
 """Nodes learn within this time that a group's settings have changed."""
-
-
-@dataclass(frozen=True)
-class GroupSpec:
-    """A group as the cluster knows it; its version 2 waits longer between attempts."""
-
-    id: int
-    name: str
-    config: GroupConfig
-    version: int = 1
 
 
 SPECS = (
@@ -68,12 +56,9 @@ class QueueWork:
         self.group = group
         self.config = QueueConfig()
         self.history = QueueHistory(clock=self._clock)
-        self.log = QueueLog(self._broken)
-        self.values: dict[int, bytes] = {}
+        self.ledger = QueueLedger(self._broken, self._fell)
+        self.log, self.values = self.ledger.log, self.ledger.values
         self.rng = world.rng("queue")
-        self._last = 0
-        self._seen: dict[tuple[int, int], int] = {}
-        self._begins = 0
         self._late_told = 0
         self._quiet_ms = 0
         self._changes_at = self.rng.uniform(0.5, 4.0)
@@ -130,45 +115,25 @@ class QueueWork:
 
     # what applies
 
+    def has(self, group: GroupId) -> bool:
+        """Whether the partition's queue is used."""
+        return group == self.group
+
     def proposed(self, group: GroupId, term: Term, index: Index, seen: Index) -> None:
         """A leader has made a queue entry, having applied everything up to `seen`."""
-        if group == self.group:
-            self._seen[term, index] = seen
+        self.ledger.proposed(term, index, seen)
 
     def applied(self, group: GroupId, entry: Entry, state: PartitionState, result: object) -> None:
         """A replica has applied an entry; the first time tells what it did."""
-        if group != self.group or entry.index <= self._last:
-            return
-        self._last = entry.index
-        if entry.kind == EntryKind.RECORDS:
-            self.log.records(entry.index, entry.time_ms, entry.base_offset, self._rows(entry))
-        elif entry.kind == EntryKind.QUEUE:
-            seen = self._seen.pop((entry.term, entry.index), entry.index)
-            results = cast(list[ops.Result], result)
-            self.log.apply(entry.index, entry.time_ms, seen, ops.decode_ops(entry.body), results)
+        if self.ledger.applied(entry, state, result) and entry.kind == EntryKind.QUEUE:
             self._is_in_time()
-        elif entry.kind in (EntryKind.TRIM, EntryKind.CARRIED):
-            self.log.advance(entry.index, entry.time_ms)
-            if state.log_start_offset > self._begins:
-                self._begins = state.log_start_offset
-                self._trimmed(state)
 
-    def _trimmed(self, state: PartitionState) -> None:
-        before = len(self.log.fallen)
-        self.log.trimmed(self._begins, state.queue.carried)
-        for group, offset in self.log.fallen[before:]:
-            self.history.add("fallen", group=group, partition=0, offset=offset)
+    def held(self, group: GroupId, ask: Ask) -> None:
+        """A receive waits at a leader, though something is ready."""
+        self._broken("Q4", f"{ask.want} waits at {group}, and something is ready")
 
-    def _rows(self, entry: Entry) -> list[Row]:
-        rows: list[Row] = []
-        for stored in decode_records(entry.body, entry.base_offset):
-            batch = stored_batch(stored.batch, stored_header(stored.batch))
-            for row, record in enumerate(batch.records()):
-                self.values[stored.base_offset + row] = record.value
-                due_ms = resolve_ms(record.deliver_at_ms, entry.time_ms)
-                expires_ms = resolve_ms(record.expires_at_ms, entry.time_ms)
-                rows.append((record.lane, record.key, due_ms, expires_ms, record.message_id))
-        return rows
+    def _fell(self, group: str, offset: int) -> None:
+        self.history.add("fallen", group=group, partition=0, offset=offset)
 
     def _is_in_time(self) -> None:
         """In quiet times a delayed message comes when it is due."""
@@ -236,6 +201,14 @@ class QueueWork:
         verdict = check(self.history.events, LIMITS)
         for violation in verdict.violations:
             self._broken(violation.rule, violation.text)
+
+    @property
+    def deliveries(self) -> int:
+        return len(self.log.granted)
+
+    @property
+    def settles(self) -> int:
+        return len(self.log.settled)
 
     @property
     def digest(self) -> int:

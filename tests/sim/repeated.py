@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from goqueue.wire.types import GroupId, NodeId
 from tests.sim.loop import Timer
 from tests.sim.queue_requests import NotDone
 from tests.sim.requests import Refused
-
-if TYPE_CHECKING:
-    from tests.sim.world import World
 
 PATIENCE_S = (0.3, 1.5)
 SLOW_S = 0.08
@@ -23,13 +20,34 @@ Leads = dict[GroupId, NodeId | None]
 """Who leads, as far as a client knows."""
 
 
+class Clock(Protocol):
+    """Time as the client has it."""
+
+    def call_later(
+        self, delay_s: float, callback: Callable[..., object], *args: object
+    ) -> Timer: ...
+
+
+class Surroundings(Protocol):
+    """Where a client runs; nothing is sent again once it `is_over`."""
+
+    @property
+    def nodes(self) -> list[NodeId]: ...
+
+    @property
+    def loop(self) -> Clock: ...
+
+    @property
+    def is_over(self) -> bool: ...
+
+
 class Repeated:
     """`send(node, reply)` sends it once; `ended(answer, in_doubt)` is called at its end, with None
     where it was given up after `tries`; 0 for never."""
 
     def __init__(
         self,
-        world: World,
+        world: Surroundings,
         rng: random.Random,
         group: GroupId,
         leads: Leads,

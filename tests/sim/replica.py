@@ -61,9 +61,9 @@ class Replica:
         self._waiting: list[Publish] = []
         self._turn_planned = False
         self._on_original: dict[Index, list[tuple[Publish, Stored]]] = {}
-        work = process.world.queue
+        work = process.world.queue or process.world.members
         self.queue = None
-        if work is not None and work.group == group:
+        if work is not None and work.has(group):
             self.queue = QueueSide(process, self, work)
 
     # Raft's StateMachine

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from log.config import StorageConfig
 from raft.config import RaftConfig
+
+MEMBERS_SHARE = 0.1
+"""How many runs have groups with members."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +37,20 @@ class Shape:
     """Whether groups consume what is published; not where topics come and go."""
     open_fails: float
     """The chance that a starting process dies while it recovers."""
+    members: bool = False
+    """Whether groups have members; their topics are made by the cluster group."""
 
 
-def make_shape(rng: random.Random) -> Shape:
+def make_shape(rng: random.Random, *, members: bool | None = None) -> Shape:
     """Mostly three nodes and one group, small files, and times that let much happen."""
+    shape = _make_shape(rng)
+    drawn = rng.random() < MEMBERS_SHARE and not (shape.queue and not shape.managed)
+    if not (drawn if members is None else members):
+        return shape
+    return replace(shape, managed=True, members=True, queue=False)
+
+
+def _make_shape(rng: random.Random) -> Shape:
     snapshots = rng.choice((15, 40, 1_000_000))
     return Shape(
         nodes=rng.choice((3, 3, 3, 5)),

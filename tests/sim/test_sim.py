@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.check.queuecheck import check
-from tests.sim.mutants import MUTANTS
+from tests.sim.mutants import MEMBER_MUTANTS, MUTANTS
 from tests.sim.queue_work import LIMITS
 from tests.sim.shrink import shrink
 from tests.sim.world import Verdict, World
@@ -32,6 +32,11 @@ def run(seed: int, mutant: str | None = None) -> Verdict:
 def queue_worlds(seeds: int) -> Iterator[World]:
     """Those of the first seeds in which groups consume."""
     return (world for world in map(World, range(seeds)) if world.queue is not None)
+
+
+def member_worlds(seeds: int) -> Iterator[World]:
+    """Those of the first seeds in which groups have members."""
+    return (world for world in map(World, range(seeds)) if world.members is not None)
 
 
 def test_the_same_seed_gives_the_same_trace() -> None:
@@ -104,6 +109,24 @@ def test_faults_bring_about_what_they_are_for() -> None:
     assert sum(world.checks.end_reads for world in worlds) > 100
 
 
+def test_members_bring_about_what_they_are_for() -> None:
+    """Over some seeds: partitions move, by joins, leaves and deaths; former owners are fenced."""
+    worlds = list(islice(member_worlds(FOUND_WITHIN), 10))
+
+    assert [world.run().violations for world in worlds] == [[]] * len(worlds)
+
+    causes: Counter[str] = Counter()
+    for world in worlds:
+        assert world.members is not None
+        for membership in world.newest_state().members.by_group.values():
+            causes.update(membership.rebalances.totals.by_cause)
+            causes["moved"] += membership.rebalances.totals.moved
+            causes["fenced"] += membership.rebalances.totals.fenced
+        causes["delivered"] += world.members.deliveries
+    wanted = {"join", "leave", "expiry", "topic", "moved", "fenced", "delivered"}
+    assert wanted <= {name for name, count in causes.items() if count > 5}
+
+
 def test_queue_work_brings_about_what_it_is_for() -> None:
     """Over some seeds: every outcome of a settle, repeated ids, deaths, redrives, trims."""
     worlds = list(islice(queue_worlds(FOUND_WITHIN), 12))
@@ -172,6 +195,11 @@ def test_a_planted_bug_is_found(mutant: str) -> None:
 )
 def test_a_planted_bug_of_the_queue_is_found(mutant: str) -> None:
     assert any(run(world.seed, mutant).violations for world in queue_worlds(FOUND_WITHIN))
+
+
+@pytest.mark.parametrize("mutant", [mutant.name for mutant in MEMBER_MUTANTS])
+def test_a_planted_bug_of_members_is_found(mutant: str) -> None:
+    assert any(run(world.seed, mutant).violations for world in member_worlds(4 * FOUND_WITHIN))
 
 
 def test_a_plan_shrinks_to_the_faults_that_matter() -> None:

@@ -17,6 +17,7 @@ from tests.sim.faults import Fault, make_plan, strike
 from tests.sim.loop import Loop, Trace
 from tests.sim.machines import Machines
 from tests.sim.managed import Admin, Ended
+from tests.sim.member_work import MemberWork
 from tests.sim.mutants import Mutant
 from tests.sim.net import Net
 from tests.sim.process import Process
@@ -29,6 +30,8 @@ from tests.sim.watched import watched
 
 FAULTY_S = 8.0
 """Faults strike in this time."""
+FORMED_S = 1.5
+"""Where groups have members, the first of them join before the first fault."""
 HEALED_S = 15.0
 """Within this time after the last fault, everybody agrees and goes on."""
 FAULTS = 12
@@ -89,6 +92,7 @@ class World:
         self.queue = None
         if self.shape.queue and not self.shape.managed:
             self.queue = QueueWork(self, self.groups[0])
+        self.members = MemberWork(self) if self.shape.members else None
         self.traps = Traps(self)
         self.group_type = watched(self.mutant.group, self.traps)
         self.machines = Machines(self)
@@ -103,12 +107,15 @@ class World:
         self.voters: list[Voter] = []
         if plan is None:
             plan = make_plan(self.rng("plan"), faults, FAULTY_S)
+            if self.members is not None:
+                plan = self.members.thinned(plan)
         self.plan = plan
+        self.faulty_s = FAULTY_S + (FORMED_S if self.members is not None else 0.0)
         self.clients = [
             Client(self, number, self.rng(f"client {number}"))
             for number in range(self.shape.clients)
         ]
-        if self.queue is not None:
+        if self.queue is not None or self.members is not None:
             del self.clients[QUEUE_CLIENTS:]
         self.elections = 0
 
@@ -124,7 +131,7 @@ class World:
         """From formation to the verdict. Whatever is raised on the way is a violation."""
         try:
             self._form()
-            self.loop.run_until(FAULTY_S)
+            self.loop.run_until(self.faulty_s)
             self._heal()
             self._judge()
         except Exception as error:  # noqa: BLE001 - a crash of the code under test is a finding
@@ -144,8 +151,8 @@ class World:
             len(self.plan),
             self.elections,
             self.loop.steps,
-            0 if self.queue is None else len(self.queue.log.granted),
-            0 if self.queue is None else len(self.queue.log.settled),
+            sum(work.deliveries for work in (self.queue, self.members) if work),
+            sum(work.settles for work in (self.queue, self.members) if work),
             self.trace.lines,
         )
 
@@ -155,10 +162,11 @@ class World:
             client.start()
         if self.shape.managed:
             self.admin.start()
-        if self.queue is not None:
-            self.queue.start()
+        for work in (self.queue, self.members):
+            if work is not None:
+                work.start()
         for fault in self.plan:
-            self.loop.call_later(fault.at_s, strike, self, fault)
+            self.loop.call_later(fault.at_s + self.faulty_s - FAULTY_S, strike, self, fault)
         self.loop.call_later(READ_S, self._read)
         if self.shape.trim_keep:
             self.loop.call_later(TRIM_S, self._trim)
@@ -169,11 +177,12 @@ class World:
         self.traps.clear()
         self.machines.heal()
         self.net.heal()
-        if self.queue is not None:
-            self.queue.heal()
+        for work in (self.queue, self.members):
+            if work is not None:
+                work.heal()
 
     def _judge(self) -> None:
-        if not self.loop.run_until(FAULTY_S + HEALED_S, self._is_settled):
+        if not self.loop.run_until(self.faulty_s + HEALED_S, self._is_settled):
             self.checks.violated("alive:", self._unsettled())
             return
         before = self.checks.acks
@@ -198,6 +207,10 @@ class World:
             states = {p.node: p.replicas[self.queue.group].state for p in self._members()}
             self.queue.judge(states)
             self.loop.note("queue", self.queue.digest)
+        if self.members is not None:
+            self.members.judge(
+                {(p.node, g): r.state for p in self._members() for g, r in p.replicas.items()}
+            )
 
     def _is_settled(self) -> bool:
         return not self._unsettled()
@@ -229,7 +242,8 @@ class World:
             found = self._unsettled_group(group, rafts)
             if found:
                 return found
-        return self.queue.unsettled() if self.queue is not None else ""
+        works = [work for work in (self.queue, self.members) if work is not None]
+        return next((found for work in works if (found := work.unsettled())), "")
 
     def _members(self) -> list[Process]:
         """The processes that take part: a wiped node does not."""

@@ -34,6 +34,8 @@ from tests.cluster.group_members import Member, Place, Pulse, ok, places
 from tests.cluster.processes import Answer, Cluster, Node, eventually, publish
 
 SESSION = "60s"
+RECEIVE_WAIT = "500ms"
+"""For the first message: whoever leads a partition may have begun to just now."""
 SETTINGS = {"visibility_timeout": "10m", "max_attempts": 10}
 
 
@@ -157,7 +159,7 @@ class Player:
             return ["has no partition"]
         found: list[dict[str, Any]] = []
         while True:
-            answer = member.receive()
+            answer = member.receive(wait="0s" if found else RECEIVE_WAIT)
             if answer.status != 200:
                 return [*self._messages(found), self._refusal(answer)]
             if not answer.body["messages"]:
@@ -198,6 +200,7 @@ class Player:
         self._down.start()
         self._cluster.wait_until_ready()
         self._down = None
+        eventually("all are well", self._is_well, deadline_s=60)
         return []
 
     # -- what is seen
@@ -259,7 +262,9 @@ class Player:
             if any(_subscribes(one, self._topic_of(name)) for one in members)
         )
         held = [p for one in members for p in places(one["assignment"] + one["revoking"])]
-        return group if len(held) >= wanted else None
+        asked = any(one["revoking"] for one in members)
+        is_over = asked or group["state"] in ("stable", "empty")
+        return group if is_over and len(held) >= wanted else None
 
     def _gone(self, member: Member) -> list[str]:
         eventually(f"{member.name} is gone", lambda: member.id not in self._listed())
@@ -306,6 +311,11 @@ class Player:
             return None
         found = [node for node in self._running() if said == {node.id}]
         return found[0] if found else None
+
+    def _is_well(self) -> bool:
+        """As each node says: every partition is led, with all replicas in step."""
+        said = [ok(node.ask("GET", "/cluster/health")) for node in self._running()]
+        return all(one["status"] == "healthy" for one in said)
 
     def _is_known(self, name: str) -> bool:
         asked = [node.ask("GET", f"/topics/{self._topic_of(name)}") for node in self._running()]

@@ -29,6 +29,8 @@ HEARTBEATS_A_SESSION = 3
 """How often a session is told of while its member waits, and should be by the member."""
 HEARTBEAT_MS_MAX = 10_000
 MEMBER_ID_BITS = 48
+VIEWS_AT_ONCE = 100
+"""Groups described before the loop is given back."""
 
 _ILLEGAL = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -63,16 +65,22 @@ class GroupMembers:
         else:
             found = await self._groups.ensure_group(group, request.settings)
         id = request.member or self._new_id(request.client_id)
+        joined = False
         try:
             await self._cluster.command(_join_command(found, id, request), COMMAND_DEADLINE_S)
+            joined = True
+            await self.find(group, id)
             if request.member:
                 await self._tell(found, id)
             await self._attend(found, id, wait_s, lambda: self._has_its_share(found, id))
-        except (asyncio.CancelledError, GoQueueError):
-            if not request.member and not request.instance_id:  # nobody will ever know of it
-                self._errands.send(self._leave(found, id))
+            return self.assignment(found, id)
+        except asyncio.CancelledError:
+            self._forget(found, id, request)
             raise
-        return self.assignment(found, id)
+        except GoQueueError as error:
+            if joined or error.outcome == "unknown":
+                self._forget(found, id, request)
+            raise
 
     async def heartbeat(
         self,
@@ -102,10 +110,11 @@ class GroupMembers:
         await self._leave(await self.find(group, member), member)
 
     async def membership(self, group: str) -> MembershipView:
-        found = await self._groups.find(group)
-        return (await self._views([found]))[0]
+        await self._cluster.refresh()
+        return (await self._views([await self._groups.find(group)]))[0]
 
     async def memberships(self) -> list[MembershipView]:
+        await self._cluster.refresh()
         groups = self._cluster.state.groups
         return await self._views([groups[name] for name in sorted(groups)])
 
@@ -157,6 +166,11 @@ class GroupMembers:
         )
 
     # private
+
+    def _forget(self, group: Group, id: str, request: JoinRequest) -> None:
+        """A member that its consumer will not know of is none; a static one is taken over."""
+        if not request.member and not request.instance_id:
+            self._errands.send(self._leave(group, id))
 
     def _new_id(self, client_id: str) -> str:
         random_hex = f"{self._rng.getrandbits(MEMBER_ID_BITS):0{MEMBER_ID_BITS // 4}x}"
@@ -211,12 +225,15 @@ class GroupMembers:
         )
 
     async def _views(self, groups: Sequence[Group]) -> list[MembershipView]:
-        silent_ms, _ = await asyncio.gather(
-            self._signs.silent_ms([group.id for group in groups]), self._cluster.refresh()
-        )
+        silent_ms = await self._signs.silent_ms([group.id for group in groups])
         state = self._cluster.state
-        current = [state.group_of(group.id) or group for group in groups]
-        return [membership_view(group, state, silent_ms.get(group.id, {})) for group in current]
+        views: list[MembershipView] = []
+        for group in groups:
+            current = state.group_of(group.id) or group
+            views.append(membership_view(current, state, silent_ms.get(group.id, {})))
+            if len(views) % VIEWS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return views
 
 
 def _join_command(group: Group, id: str, request: JoinRequest) -> JoinGroup:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Generic, TypeVar, overload
 
 from coordinator.groups import Group
 from coordinator.membership import Member, Membership
-from coordinator.rebalances import Rebalance
+from coordinator.rebalances import Move, Rebalance
 from coordinator.state import ClusterState
 from node.http.member_broker import (
     MembershipView,
@@ -16,13 +17,38 @@ from node.http.member_broker import (
     RebalanceView,
 )
 
+S = TypeVar("S")
+V = TypeVar("V")
+
+
+class Views(Sequence[V], Generic[S, V]):
+    """Each is made when it is looked at: few ask for all that a group remembers."""
+
+    def __init__(self, seen: Sequence[S], view: Callable[[S], V]) -> None:
+        self._seen = tuple(seen)
+        self._view = view
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+    @overload
+    def __getitem__(self, at: int) -> V: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[V]: ...
+
+    def __getitem__(self, at: int | slice) -> V | Sequence[V]:
+        if isinstance(at, slice):
+            return Views(self._seen[at], self._view)
+        return self._view(self._seen[at])
+
 
 def membership_view(
     group: Group, state: ClusterState, silent_ms: Mapping[str, int]
 ) -> MembershipView:
     """A group's members and rebalances; `silent_ms` as far as it is known."""
     membership = state.members.of(group)
-    members = membership.members.values()
+    topics = map(state.topic_of, {partition.topic for partition in membership.target})
     return MembershipView(
         group=group.name,
         group_id=group.id,
@@ -31,15 +57,12 @@ def membership_view(
         mode=group.settings.mode,
         assignor=group.settings.assignor,
         leader=membership.leader,
-        topics=[
-            topic
-            for topic in sorted(state.topics)
-            if any(member.subscribes_to(topic) for member in members)
-        ],
+        topics=sorted(topic.name for topic in topics if topic is not None),
         members=[
-            _member_view(member, group, state, silent_ms.get(member.id, -1)) for member in members
+            _member_view(member, group, state, silent_ms.get(member.id, -1))
+            for member in membership.members.values()
         ],
-        rebalances=list(map(_rebalance_view, membership.rebalances.known)),
+        rebalances=Views(membership.rebalances.known, _rebalance_view),
         totals=_totals_view(membership),
         created_ms=group.created_ms,
     )
@@ -71,18 +94,19 @@ def _rebalance_view(rebalance: Rebalance) -> RebalanceView:
         started_ms=rebalance.started_ms,
         ended_ms=rebalance.ended_ms,
         moved=rebalance.moved,
-        moves=[
-            MoveView(
-                topic=move.topic,
-                partition=move.partition,
-                former=move.former,
-                member=move.member,
-                pause_ms=move.pause_ms,
-                in_flight=move.in_flight,
-                fenced=move.fenced,
-            )
-            for move in rebalance.moves
-        ],
+        moves=Views(rebalance.moves, _move_view),
+    )
+
+
+def _move_view(move: Move) -> MoveView:
+    return MoveView(
+        topic=move.topic,
+        partition=move.partition,
+        former=move.former,
+        member=move.member,
+        pause_ms=move.pause_ms,
+        in_flight=move.in_flight,
+        fenced=move.fenced,
     )
 
 

@@ -213,11 +213,13 @@ async def _claim(
     call: Call, group: str, member: str | None, generation: int | None, *, force: bool | None
 ) -> Claim:
     """Who acts. A member that says no generation acts in the present one, as GoQueue's clients do;
-    partitions of a shared group are nobody's. Raises UnknownMember, StaleGeneration."""
+    of one that says it, whoever leads a partition judges, also where it is a member no longer.
+    Partitions of a shared group are nobody's. Raises UnknownMember, StaleGeneration."""
     if force or not member:
         return claim_of(member, generation, force=force)
     view = await call.members.membership(group)
-    find_member(view, member)
+    if generation is None:
+        find_member(view, member)
     check_not_newer(group, generation, view.generation)
     if view.mode == "shared":
         return Claim(member)

@@ -2,7 +2,8 @@
 
 `Client` blocks, `AsyncClient` awaits; both have topics, publishing, reading, and queues: groups
 that receive and settle, delays, schedules, dead letters. `Producer` (from `client.producer()`)
-batches, compresses and repeats safely. `goqueue.errors` has every error.
+batches, compresses and repeats safely; a `Consumer` or `AsyncConsumer` is a member of a group.
+`goqueue.errors` has every error.
 
 Names are imported when first used, so that `goqueue.wire` costs a broker nothing of the client.
 """
@@ -14,9 +15,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from goqueue.blocking import Client
+    from goqueue.blocking_consumer import Consumer
     from goqueue.blocking_producer import BlockingProducer
     from goqueue.blocking_queue import BlockingReceived
     from goqueue.client import AsyncClient
+    from goqueue.consumer import AsyncConsumer
     from goqueue.dead_letters import DeadFilter, Redrive
     from goqueue.errors import GoQueueError, PublishFailed, SettleFailed
     from goqueue.group_models import (
@@ -53,12 +56,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsyncClient",
+    "AsyncConsumer",
     "BlockingProducer",
     "BlockingReceived",
     "Client",
     "Cluster",
     "ClusterHealth",
     "ClusterNode",
+    "Consumer",
     "DeadFilter",
     "DeadLetter",
     "Delayed",
@@ -96,12 +101,14 @@ __all__ = [
 
 _HOMES = {
     "AsyncClient": "goqueue.client",
+    "AsyncConsumer": "goqueue.consumer",
     "BlockingProducer": "goqueue.blocking_producer",
     "BlockingReceived": "goqueue.blocking_queue",
     "Client": "goqueue.blocking",
     "Cluster": "goqueue.models",
     "ClusterHealth": "goqueue.models",
     "ClusterNode": "goqueue.models",
+    "Consumer": "goqueue.blocking_consumer",
     "DeadFilter": "goqueue.dead_letters",
     "DeadLetter": "goqueue.queued",
     "Delayed": "goqueue.schedules",

@@ -174,9 +174,16 @@ class ClusterHost:
         _log.info("cluster_led_here", term=term)
         self.leaderships += 1
         self.changes.everything()
+        self._led_by(self._me.node)
 
     def on_follower(self, leader: NodeId | None) -> None:
         self.changes.everything()
+        if leader is not None:
+            self._led_by(leader)
+
+    def _led_by(self, leader: NodeId) -> None:
+        if self._forwarder is not None:
+            self._forwarder.leader_changed(CLUSTER_GROUP, leader)
 
     # commands
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from goqueue.wire.types import Offset
+from node.http.member_broker import MemberBroker
 from node.http.queue_broker import QueueBroker
 
 
@@ -201,7 +202,7 @@ class VersionView:
     build_time: str = ""
 
 
-class Broker(QueueBroker, Protocol):
+class Broker(QueueBroker, MemberBroker, Protocol):
     """One node of the cluster. Any node serves any request, forwarding where it must.
 
     All coroutines run on the node's event loop. A call that is cancelled after it sent something

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar
 from urllib.parse import unquote_plus
 
 import msgspec
@@ -17,7 +17,6 @@ from node.http import json
 from node.http.body import HeldBody
 from node.http.broker import Broker
 from node.http.limits import ByteBudget, HttpLimits
-from node.http.member_broker import MemberBroker
 from node.http.times import Duration, parse_duration_ms
 
 QUERY_FIELDS_MAX = 64
@@ -79,10 +78,6 @@ class Call:
     @property
     def broker(self) -> Broker:
         return self.shared.broker
-
-    @property
-    def members(self) -> MemberBroker:
-        return cast(MemberBroker, self.shared.broker)
 
     @property
     def limits(self) -> HttpLimits:

@@ -15,8 +15,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from delivery.ops import KEPT_REASON_CHARACTERS
 from goqueue.wire.errors import BadRequest, GoQueueError
 from goqueue.wire.ids import DEAD_LETTER_SUFFIX
-from node.http.assignments import Generation, Member, claim_of
 from node.http.call import Call, answer, either
+from node.http.claims import Generation, Member, claim_of
 from node.http.queue_broker import SettleRequest, SettleView
 from node.http.receive import visibility_ms
 from node.http.times import Duration, duration_ms, format_time

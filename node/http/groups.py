@@ -110,7 +110,7 @@ _BODY = msgspec.json.Decoder(dict[str, Any])
 
 
 async def list_groups(call: Call) -> web.Response:
-    views, memberships = await asyncio.gather(call.broker.list_groups(), call.members.memberships())
+    views, memberships = await asyncio.gather(call.broker.list_groups(), call.broker.memberships())
     by_id = {membership.group_id: membership for membership in memberships}
     known = [(view, by_id[view.id]) for view in views if view.id in by_id]
     details = [
@@ -137,7 +137,7 @@ async def describe(call: Call) -> web.Response:
     if topic is not None:
         validate_topic_name(topic)
     view, membership = await asyncio.gather(
-        call.broker.group(group, topic), call.members.membership(group)
+        call.broker.group(group, topic), call.broker.membership(group)
     )
     return answer(_group_answer(view, membership))
 
@@ -148,7 +148,7 @@ async def put(call: Call) -> web.Response:
     given = await call.document(_BODY, empty=b"{}")
     settings = parse_settings(given)
     view = await call.broker.put_group(group, settings)
-    return answer(_group_answer(view, await call.members.membership(group)))
+    return answer(_group_answer(view, await call.broker.membership(group)))
 
 
 async def change(call: Call) -> web.Response:
@@ -161,7 +161,7 @@ async def change(call: Call) -> web.Response:
     if all(view.name != group for view in await call.broker.list_groups()):
         raise UnknownGroup(group)
     view = await call.broker.put_group(group, settings)
-    return answer(_group_answer(view, await call.members.membership(group)))
+    return answer(_group_answer(view, await call.broker.membership(group)))
 
 
 async def delete(call: Call) -> web.Response:

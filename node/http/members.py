@@ -16,15 +16,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from goqueue.wire.errors import BadRequest, GoQueueError, UnknownMember
 from goqueue.wire.ids import validate_topic_name
-from node.http.assignments import (
-    Generation,
-    check_not_newer,
-    named_places,
-    place_texts,
-    required_member,
-    shown_places,
-)
+from node.http.assignments import named_places, place_texts, shown_places
 from node.http.call import Call, answer, either
+from node.http.claims import Generation, check_not_newer, required_member
 from node.http.group_settings import parse_settings
 from node.http.long_poll import has_hung_up, long_poll
 from node.http.member_broker import Assignment, JoinRequest, MembershipView, MemberView
@@ -196,9 +190,9 @@ async def join(call: Call) -> web.Response:
     wait_ms = duration_ms(wanted.wait, "wait")
     wait_s = min(JOIN_WAIT_MS if wait_ms is None else wait_ms, JOIN_WAIT_MS_MAX) / 1000
     wait_s = 0.0 if call.shared.stopping.is_set() else wait_s
-    told = await call.members.join(group, request, wait_s=wait_s)
+    told = await call.broker.join(group, request, wait_s=wait_s)
     if has_hung_up(call) and not request.member and not request.instance_id:
-        await call.members.leave(group, told.member)
+        await call.broker.leave(group, told.member)
     return answer(_joined(told))
 
 
@@ -212,12 +206,12 @@ async def heartbeat(call: Call) -> web.Response:
 async def leave(call: Call) -> web.Response:
     group = call.group()
     member = required_member((await call.document(_LEAVE)).member_id)
-    await call.members.leave(group, member)
+    await call.broker.leave(group, member)
     return answer(LeaveAnswer("left", True, True, group, member))
 
 
 async def list_members(call: Call) -> web.Response:
-    view = await call.members.membership(call.group())
+    view = await call.broker.membership(call.group())
     return answer(
         MembersAnswer(
             view.group,
@@ -234,7 +228,7 @@ async def assignment(call: Call) -> web.Response:
     """Of one member; asking is no sign of life."""
     group = call.group()
     id = required_member(call.query.get("member_id"))
-    view = await call.members.membership(group)
+    view = await call.broker.membership(group)
     member = find_member(view, id)
     return answer(
         MemberAssignment(
@@ -307,10 +301,10 @@ async def beat(call: Call, group: str, wanted: HeartbeatBody) -> Assignment:
     if wait_s and revision is not None:
         told = await long_poll(
             call,
-            call.members.heartbeat(group, member, revision=revision, wait_s=wait_s, let_go=let_go),
+            call.broker.heartbeat(group, member, revision=revision, wait_s=wait_s, let_go=let_go),
         )
     if told is None:
-        told = await call.members.heartbeat(group, member, let_go=let_go)
+        told = await call.broker.heartbeat(group, member, let_go=let_go)
     check_not_newer(group, wanted.generation, told.generation)
     return told
 

@@ -14,8 +14,8 @@ from msgspec import Meta, Struct
 
 from goqueue.wire.errors import BadRequest, GoQueueError
 from goqueue.wire.ids import OFFSET_MAX, PARTITIONS_MAX, validate_topic_name
-from node.http.assignments import Generation, Member, check_not_newer, claim_of
 from node.http.call import Call, answer
+from node.http.claims import Generation, Member, check_not_newer, claim_of
 from node.http.member_broker import LagView, ResetTo, ResetView
 from node.http.members import find_member
 from node.http.positions import committed_below
@@ -155,7 +155,7 @@ _RESET = msgspec.json.Decoder(ResetBody)
 async def get(call: Call) -> web.Response:
     group = call.group()
     rows, view = await asyncio.gather(
-        call.members.lag(group, _topics(call)), call.members.membership(group)
+        call.broker.lag(group, _topics(call)), call.broker.membership(group)
     )
     by_topic: dict[str, dict[str, int]] = {}
     for row in rows:
@@ -167,7 +167,7 @@ async def get(call: Call) -> web.Response:
 
 async def lag(call: Call) -> web.Response:
     group = call.group()
-    rows = await call.members.lag(group, _topics(call))
+    rows = await call.broker.lag(group, _topics(call))
     return answer(
         LagAnswer(
             group,
@@ -203,7 +203,7 @@ async def reset(call: Call) -> web.Response:
     topic, to, partitions = _reset_of(wanted)
     dry_run = bool(wanted.dry_run)
     claim = await _claim(call, group, wanted.member_id, wanted.generation, force=wanted.force)
-    views = await call.members.reset(
+    views = await call.broker.reset(
         group, topic, to, partitions=partitions, dry_run=dry_run, claim=claim
     )
     return answer(ResetAnswer(group, topic, dry_run, list(map(_reset_view, views))))
@@ -217,7 +217,7 @@ async def _claim(
     Partitions of a shared group are nobody's. Raises UnknownMember, StaleGeneration."""
     if force or not member:
         return claim_of(member, generation, force=force)
-    view = await call.members.membership(group)
+    view = await call.broker.membership(group)
     if generation is None:
         find_member(view, member)
     check_not_newer(group, generation, view.generation)
@@ -301,7 +301,7 @@ def _target(name: str, value: Any) -> ResetTo:
         return ResetTo(shift=value)
     if name == "duration":
         return ResetTo(duration_ms=duration_ms(value, name))
-    if name == "to" and "T" not in text.upper():
+    if name == "to" and not text[:1].isdigit():
         raise BadRequest(f"to: {text[:40]!r} is none of earliest, latest, an offset or a time")
     return ResetTo(time_ms=parse_time_ms(text, name))
 

@@ -10,9 +10,9 @@ from aiohttp import web
 from msgspec import Struct
 
 from goqueue.wire.ids import OFFSET_MAX
-from node.http.assignments import required_member
 from node.http.body import off_loop
 from node.http.call import Call, answer, either
+from node.http.claims import required_member
 from node.http.long_poll import has_hung_up, long_poll
 from node.http.queue_broker import QueuedMessage, SettleRequest
 from node.http.queued import QueuedView, queued_views
@@ -40,7 +40,7 @@ async def poll(call: Call) -> web.Response:
     group = call.group()
     member = required_member(call.query.get("member_id"))
     limit = _limit(call)
-    polling = call.members.poll(
+    polling = call.broker.poll(
         group, member, generation=_generation(call), limit=limit, wait_s=_wait_s(call)
     )
     found = await long_poll(call, polling) or []

@@ -12,8 +12,8 @@ from msgspec import Meta, Struct
 
 from goqueue.wire.errors import BadRequest
 from goqueue.wire.ids import OFFSET_MAX, PARTITIONS_MAX, validate_topic_name
-from node.http.assignments import Generation, Member, claim_of
 from node.http.call import Call, answer
+from node.http.claims import Generation, Member, claim_of
 from node.http.fields import Message, key_of
 from node.http.render import text_or_base64
 from node.http.times import parse_time_ms

@@ -18,15 +18,15 @@ from goqueue.wire.ids import validate_topic_name
 from node.http import fields
 from node.http.body import off_loop
 from node.http.call import Call, answer, either
+from node.http.claims import Generation, Member, claim_of
 from node.http.long_poll import has_hung_up, long_poll
-from node.http.queue_broker import Claim, QueuedMessage, SettleRequest
+from node.http.queue_broker import QueuedMessage, SettleRequest
 from node.http.queued import QueuedView, queued_views
 from node.http.times import Duration, duration_ms
 
 LIMIT_DEFAULT = 10
 LIMIT_MAX = 1000
 TOPICS_MAX = 100
-MEMBER_CHARACTERS_MAX = 256
 
 _Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX)]
 _Partition = Annotated[int, Meta(ge=0, lt=2**31)]
@@ -60,8 +60,8 @@ class ReceiveBody(Sources):
     timeout: Duration | None = None
     visibility: Duration | None = None
     visibility_timeout: Duration | None = None
-    member: Annotated[str, Meta(max_length=MEMBER_CHARACTERS_MAX)] | None = None
-    generation: Annotated[int, Meta(ge=0)] = 0
+    member: Member | None = None
+    generation: Generation | None = None
     assignment: Annotated[list[Place], Meta(max_length=100_000)] | None = None
     lowest_priority: str | int | None = None
 
@@ -88,7 +88,7 @@ async def receive(call: Call) -> web.Response:
     receiving = call.broker.receive(
         group,
         topics_of(wanted) if places is None else [],
-        claim=Claim(wanted.member or "", wanted.generation),
+        claim=claim_of(wanted.member, wanted.generation),
         limit=limit_of(wanted),
         wait_s=wait_s,
         visibility_ms=visibility_ms(visibility),

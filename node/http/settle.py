@@ -16,8 +16,8 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from delivery.ops import KEPT_REASON_CHARACTERS
 from goqueue.wire.errors import BadReceipt, BadRequest, GoQueueError
 from node.http import json
-from node.http.assignments import Generation, Member, claim_of
 from node.http.call import Call, answer, either
+from node.http.claims import Generation, Member, claim_of
 from node.http.errors import error_answer
 from node.http.queue_broker import Claim, SettleRequest, SettleView
 from node.http.receive import visibility_ms

@@ -19,7 +19,7 @@ from tests.chaos.cluster import Cluster, ClusterError, Node
 from tests.chaos.group_crew import Crew, Journal
 from tests.chaos.group_publisher import SteadyPublisher
 from tests.chaos.group_watch import GroupWatch
-from tests.chaos.group_windows import JOIN, KILL, LEAVE, Change, Waits
+from tests.chaos.group_windows import JOIN, KILL, LEAVE, Change, Figures
 from tests.chaos.http import Http
 from tests.chaos.nemesis import Nemesis
 from tests.check.groupcase import GroupCase
@@ -43,12 +43,11 @@ ATTEMPTS_MAX = 100
 class Stage:
     """A cluster under load, with everything that acts on it or watches it."""
 
-    def __init__(self, options: argparse.Namespace, folder: Path, http: Http) -> None:
-        seed = options.seed
+    def __init__(self, folder: Path, http: Http, nodes: int = 3, seed: int | None = None) -> None:
         self.seed = seed if seed is not None else random.SystemRandom().randrange(1 << 32)
         self.rng = random.Random(self.seed)
         self.http = http
-        self.cluster = Cluster(folder, options.nodes)
+        self.cluster = Cluster(folder, nodes)
         self.journal = Journal(folder / "run.jsonl")
         self.history = folder / "run.jsonl"
         workers = folder / "workers"
@@ -105,12 +104,21 @@ class Stage:
 
 async def run(options: argparse.Namespace, folder: Path) -> int:
     """Members come and go."""
-    stage = Stage(options, folder, Http())
+    stage = Stage(folder, Http(), options.nodes, options.seed)
     print(f"seed {stage.seed}, folder {folder}", flush=True)
+    verdict, found = await come_and_go(stage, options.changes)
+    if options.figures is not None:
+        found.write(options.figures)
+    tell(stage, verdict, group_windows.lines(found))
+    return group_windows.exit_code(found, options.changes)
+
+
+async def come_and_go(stage: Stage, count: int) -> tuple[Verdict, Figures]:
+    """So many changes under load: what was broken, and who waited for how long."""
     changes: list[Change] = []
 
     async def act() -> None:
-        for number, kind in enumerate(islice(plan(stage.rng), options.changes), 1):
+        for number, kind in enumerate(islice(plan(stage.rng), count), 1):
             changes.append(await _change(stage, kind))
             moved = " ".join(map(str, changes[-1].moved))
             print(f"{number}: {kind} of {changes[-1].member} moved {moved}", flush=True)
@@ -120,23 +128,21 @@ async def run(options: argparse.Namespace, folder: Path) -> int:
         await stage.under_load(act)
     finally:
         await stage.close()
-    verdict, waits = judge(stage, changes)
+    events = stage.events()
+    verdict = check(events)
     found = group_windows.figures(
-        waits,
+        group_windows.measure(GroupCase(events), changes, PARTITIONS),
         changes,
         rate=stage.publisher.rate,
         session_s=SESSION_S,
         violations=len(verdict.violations),
     )
-    if options.figures is not None:
-        found.write(options.figures)
-    tell(stage, verdict, group_windows.lines(found))
-    return group_windows.exit_code(found, options.changes)
+    return verdict, found
 
 
 async def roll(options: argparse.Namespace, folder: Path) -> int:
     """All brokers are restarted, one after the other; nobody's partitions move."""
-    stage = Stage(options, folder, Http())
+    stage = Stage(folder, Http(), options.nodes, options.seed)
     print(f"seed {stage.seed}, folder {folder}", flush=True)
     pids: dict[str, int] = {}
 
@@ -155,7 +161,7 @@ async def roll(options: argparse.Namespace, folder: Path) -> int:
         running = {one.name: one.pid for one in stage.crew.members if one.is_running}
     finally:
         await stage.close()
-    verdict, _ = judge(stage, [])
+    verdict = check(stage.events())
     moves = sum(len(one["moves"]) for one in rebalances)
     tell(
         stage,
@@ -180,11 +186,6 @@ def plan(rng: random.Random) -> Iterator[str]:
     while True:
         for gone in (LEAVE, KILL):
             yield from rng.choice(((JOIN, gone), (gone, JOIN)))
-
-
-def judge(stage: Stage, changes: list[Change]) -> tuple[Verdict, Waits]:
-    events = stage.events()
-    return check(events), group_windows.measure(GroupCase(events), changes, PARTITIONS)
 
 
 def tell(stage: Stage, verdict: Verdict, lines: list[str]) -> None:

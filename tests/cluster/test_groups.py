@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.chaos.group_crew import Worker
 from tests.cluster.group_members import Member, Place, Pulse, ok, places
 from tests.cluster.processes import Answer, Cluster, Node, eventually, publish
+from tests.unit.node.http.published_client import work_through
 
 SESSION_S = 1.0
 
@@ -150,6 +155,38 @@ def test_who_is_no_member_gets_nothing_of_what_members_own(cluster: Cluster) -> 
 
     refused(member.ask("POST", "receive", {"topic": "owned"}), member.generation)
     assert len(everything_of(member, 4)) == 4
+
+
+async def test_a_consumer_process_that_was_stopped_goes_on_as_a_new_member(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    create(cluster, "stopped", 2)
+    told = {"group": "stopped", "topic": "stopped", "session_s": SESSION_S, "work_s": 0.2}
+    told["urls"] = [node.url for node in cluster.nodes]
+    worker, heir = Worker("worker", tmp_path), Worker("heir", tmp_path)
+    try:
+        await worker.start(told)
+        await worker.join()
+        values = store(cluster, "stopped", 2, 200)
+        eventually("it works", lambda: kinds(worker)["settled"] >= 10)
+
+        os.kill(worker.pid, signal.SIGSTOP)
+        until = time.monotonic() + 2 * SESSION_S
+        await heir.start(told)
+        await heir.join()
+        eventually("the heir works", lambda: kinds(heir)["settled"] >= 10)
+        eventually("it was silent for long enough", lambda: time.monotonic() >= until)
+        os.kill(worker.pid, signal.SIGCONT)
+        eventually("it has lost all", lambda: kinds(worker)["lost"] >= 1)
+        eventually("all is acked", lambda: len(acked(worker) + acked(heir)) >= 200)
+
+        assert Counter(acked(worker) + acked(heir)) == Counter(values)
+        assert "stale_generation" in codes(worker)
+        await worker.leave()
+        await heir.leave()
+    finally:
+        await worker.end()
+        await heir.end()
 
 
 # -- the coordinator, and any node
@@ -335,7 +372,39 @@ def test_members_of_a_shared_group_take_from_any_partition(cluster: Cluster) -> 
     assert Counter(values(found)) == Counter({f"shared-{n}": 1 for n in range(30)})
 
 
+# -- other clients
+
+
+async def test_the_client_that_goqueue_published_works_a_group_through_any_node(
+    cluster: Cluster,
+) -> None:
+    for number, node in enumerate(cluster.nodes):
+        wanted = [f"order-{n}" for n in range(20)]
+        name = f"published-{number}"
+
+        answers = await work_through(node.url, name, name, wanted)
+
+        assert len(answers["ack"]) == 20
+        assert all(ack["success"] for ack in answers["ack"])
+        assert sum(answers["get_offsets"][0]["offsets"][name].values()) == 20
+
+
 # -- beneath
+
+
+def kinds(worker: Worker) -> Counter[str]:
+    return Counter(event["type"] for event in worker.events())
+
+
+def acked(worker: Worker) -> list[str]:
+    """The values whose acks were accepted."""
+    events = worker.events()
+    done = {e["receipt"] for e in events if e["type"] == "settled" and e["outcome"] == "acked"}
+    return [e["value"] for e in events if e["type"] == "received" and e["receipt"] in done]
+
+
+def codes(worker: Worker) -> set[str]:
+    return {event["code"] for event in worker.events() if event["type"] == "settled"}
 
 
 def hears(member: Member) -> int:

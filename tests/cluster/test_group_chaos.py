@@ -1,0 +1,27 @@
+"""Three of the hundred changes that `make chaos-groups` makes: a join, a leave and a kill -9.
+
+How long partitions wait is judged there, on a machine that does nothing else; here, that everything
+that can be counted is right.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.chaos.group_run import Stage, come_and_go
+from tests.chaos.http import Http
+
+CHANGES = 3
+WAITS_MS_MAX = 10_000.0
+
+
+async def test_nothing_is_lost_or_doubled_while_members_come_leave_and_die(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, Http(), seed=1)
+
+    verdict, found = await come_and_go(stage, CHANGES)
+
+    assert list(verdict.lines()) == []
+    assert (found.joins, found.leaves, found.kills) == (1, 1, 1)
+    assert verdict.published > 1000 and verdict.acked > 1000
+    assert found.healthy >= 2 and found.healthy_p99_ms < WAITS_MS_MAX
+    assert found.killed >= 1 and found.killed_p99_ms < found.session_ms + WAITS_MS_MAX

@@ -105,6 +105,29 @@ async def test_a_worker_ends_every_order(node: str) -> None:
     assert (await run("worker", "orders", "--idle", "0s", "--server", node))[1] == ""
 
 
+async def test_a_consumer_works_on_what_its_group_gives_it(node: str) -> None:
+    await run("publish_file", "orders", str(ORDERS), "--server", node)
+
+    code, out, err = await run("consumer", "orders", "--idle", "0.5", "--server", node)
+
+    assert code == 0
+    assert err.count("the bank does not answer") == 17
+    lines = out.splitlines()
+    assert lines[0].startswith("assigned: orders:0, ")
+    assert lines[-3].startswith("let go of: orders:0, ")
+    assert lines[-2:] == ["done: 120", "failed, comes again: 17"]
+
+
+async def test_keys_stay_in_order_with_more_consumers_than_partitions(node: str) -> None:
+    code, out, err = await run("key_order", "entries", "--server", node)
+
+    assert (code, err) == (0, "")
+    first, second = out.splitlines()
+    assert first == "240 entries of 24 accounts, each account in order"
+    most = int(second.removeprefix("5 consumers on 2 partitions booked up to ").split()[0])
+    assert most > 2
+
+
 async def test_what_comes_later_comes_later_and_what_was_cancelled_never(node: str) -> None:
     code, out, err = await run("later", "reminders", "--delay", "0.3", "--server", node)
 

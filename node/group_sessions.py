@@ -23,7 +23,9 @@ from goqueue.wire.errors import GoQueueError, NotLeader, Timeout, Unavailable
 from goqueue.wire.types import NodeId
 from node import group_rpc, rpc
 from node.changes import Changes
+from node.group_metrics import GroupFigures
 from node.group_rpc import HeardAnswer, HeardRequest, SilentAnswer, SilentRequest
+from node.metrics import Metrics
 from node.peer_link import PeerLink
 
 LOOK_S = 0.25
@@ -67,7 +69,11 @@ class GroupSessions:
     """A service. Loop thread only."""
 
     def __init__(
-        self, cluster: SessionsCluster, partitions: OwnedPartitions, link: PeerLink
+        self,
+        cluster: SessionsCluster,
+        partitions: OwnedPartitions,
+        link: PeerLink,
+        metrics: Metrics,
     ) -> None:
         self._cluster = cluster
         self._partitions = partitions
@@ -79,6 +85,8 @@ class GroupSessions:
         self._under_way: set[asyncio.Task[None]] = set()
         self._more = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._figures = GroupFigures(metrics)
+        metrics.before_render(self._count)
         link.handle(group_rpc.HEARD, self._serve_heard)
         link.handle(group_rpc.SILENT, self._serve_silent)
 
@@ -159,6 +167,14 @@ class GroupSessions:
                     async with asyncio.timeout(wait_s):
                         await changed.wait()
 
+    def _count(self) -> None:
+        now_ms = self._cluster.led_time_ms()
+        if now_ms is None:
+            self._figures.end()
+        else:
+            self._led(now_ms)
+            self._figures.count(self._cluster.state)
+
     def _memberships(self) -> Mapping[int, Membership]:
         return self._cluster.state.members.by_group
 
@@ -174,6 +190,7 @@ class GroupSessions:
             self._drop()
             self._leadership = self._cluster.leaderships
             self._coordinator = GroupCoordinator(self._memberships)
+            self._figures.begin(self._cluster.state)
             self._looked_ms, self._looked_s = now_ms, asyncio.get_running_loop().time()
         return self._coordinator
 

@@ -31,6 +31,7 @@ LATENCY_BUCKETS_S = (
     2.0,
     5.0,
 )
+PAUSE_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 """Methods shown by name; a client may invent others without end."""
 
@@ -104,6 +105,7 @@ class Metrics:
         self.up = gauge("up", "1 while the node serves")
 
         self._declare_queue()
+        self._declare_groups()
         self._declare_http()
         self._before_render: list[Callable[[], None]] = []
 
@@ -154,6 +156,35 @@ class Metrics:
         )
         self.waiting_receives = Gauge(
             "goqueue_waiting_receives", "Long polls that wait on this node", registry=registry
+        )
+
+    def _declare_groups(self) -> None:
+        """Told by the leader of the cluster group."""
+        registry = self.registry
+        self.group_members = Gauge(
+            "goqueue_group_members", "Members of a consumer group", ("group",), registry=registry
+        )
+        self.moving_partitions = Gauge(
+            "goqueue_moving_partitions",
+            "Partitions on their way from one member to another",
+            registry=registry,
+        )
+        self.rebalances = Counter(
+            "goqueue_rebalances", "Rebalances begun, by cause", ("cause",), registry=registry
+        )
+        self.moved_partitions = Counter(
+            "goqueue_moved_partitions", "Partitions that changed hands", registry=registry
+        )
+        self.fenced_partitions = Counter(
+            "goqueue_fenced_partitions",
+            "Partitions taken from members that did not let go",
+            registry=registry,
+        )
+        self.partition_pause = Histogram(
+            "goqueue_partition_pause_seconds",
+            "From asking a partition's owner to let go, or last hearing of it, to naming the next",
+            registry=registry,
+            buckets=PAUSE_BUCKETS_S,
         )
 
     def _declare_http(self) -> None:

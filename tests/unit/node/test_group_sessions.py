@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -16,6 +17,7 @@ from goqueue.wire.errors import GoQueueError, NotLeader, OutcomeUnknown, Unavail
 from goqueue.wire.types import GroupId
 from node.changes import Changes
 from node.group_sessions import GroupSessions
+from node.metrics import Metrics
 from node.peer_link import NoPeers
 from tests.unit.coordinator.cluster import Cluster
 from tests.unit.node.test_node import eventually
@@ -33,6 +35,7 @@ class World:
     def __init__(self) -> None:
         self.cluster = Cluster()
         self.changes = Changes()
+        self.metrics = Metrics()
         self.leaderships = 1
         self.leads = True
         self.lose: Callable[[Command], str] = lambda _command: ""
@@ -147,7 +150,7 @@ def world() -> World:
 
 
 def sessions_of(world: World) -> GroupSessions:
-    return GroupSessions(world, world, NoPeers())
+    return GroupSessions(world, world, NoPeers(), world.metrics)
 
 
 async def test_a_partition_is_given_once_its_owner_has_let_go(world: World) -> None:
@@ -327,3 +330,45 @@ async def test_a_member_that_leaves_amid_everything_stops_nothing(world: World) 
     await world.settle(sessions)
 
     assert world.owned() == {"b": [0, 1, 2, 3]}
+
+
+def shown(world: World) -> list[str]:
+    """What is told of groups."""
+    found = world.metrics.render()[0].decode().splitlines()
+    names = re.compile(
+        r"goqueue_(group_|moving_|rebalances|moved_|fenced_|partition_pause\S+_count)"
+    )
+    return [
+        line.removeprefix("goqueue_")
+        for line in found
+        if names.match(line) and "_created" not in line
+    ]
+
+
+async def test_metrics_tell_members_and_moves_while_this_node_leads(world: World) -> None:
+    sessions = sessions_of(world)
+    world.join("a")
+    await world.settle(sessions)
+    world.lead_anew()
+    await world.settle(sessions)
+    assert 'group_members{group="g"} 1.0' in shown(world)
+
+    world.join("b")
+    await world.settle(sessions)
+    assert "moving_partitions 2.0" in shown(world)
+    world.do(LetGo(world.group, "a", [(world.partition(2).topic.index, 2)]))
+    await world.settle(sessions)
+    await world.pass_s(sessions, 11, "a", "b")
+    await world.settle(sessions)
+
+    assert shown(world) == [
+        'group_members{group="g"} 2.0',
+        "moving_partitions 0.0",
+        'rebalances_total{cause="join"} 1.0',
+        "moved_partitions_total 2.0",
+        "fenced_partitions_total 1.0",
+        "partition_pause_seconds_count 2.0",
+    ]
+
+    world.leads = False
+    assert shown(world)[0] == "moving_partitions 0.0"

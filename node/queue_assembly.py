@@ -92,7 +92,7 @@ def member_parts(base: QueueBase, queue: QueueParts) -> tuple[GroupSessions, Mem
     """The service that coordinates groups, and what the members' front asks."""
     cluster, link, forwarder = base.cluster, base.link, base.forwarder
     partitions = GroupPartitions(cluster, base.partitions, queue.calls, forwarder, link)
-    sessions = GroupSessions(cluster, partitions, link)
+    sessions = GroupSessions(cluster, partitions, link, base.metrics)
     signs = SignsOfLife(cluster, sessions, forwarder, base.errands)
     members = GroupMembers(
         cluster=cluster,

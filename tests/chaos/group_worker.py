@@ -19,8 +19,8 @@ from goqueue.group_models import TopicPartition
 from goqueue.queued import Received
 from tests.chaos.group_crew import Journal
 
-CONCURRENCY = 8
-PREFETCH = 50
+CONCURRENCY = 32
+PREFETCH = 100
 
 
 class Working:

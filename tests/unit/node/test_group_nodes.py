@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from goqueue.wire.errors import Unavailable
 from node.broker import NodeBroker
 from node.http.member_broker import Assignment
 from tests.unit.node.test_group_members import beat, consume_assignment, join, poll, publish, values
@@ -143,3 +144,22 @@ async def test_a_partition_reaches_its_new_owner_when_its_leader_dies_while_it_m
     second = await joining
 
     assert second.assigned == asked.revoking
+
+
+async def test_without_a_majority_heartbeats_are_refused_and_nobody_is_lost_by_it(
+    nodes: ThreeNodes,
+) -> None:
+    told = await join(nodes.broker("n1"), session_timeout_ms=3000)
+    await nodes.stop("n2")
+    await nodes.stop("n3")
+    await eventually(lambda: nodes.broker("n1").cluster_view().controller is None)
+
+    with pytest.raises(Unavailable):
+        await beat(nodes.broker("n1"), told, wait_s=0)
+    with pytest.raises(Unavailable):
+        await nodes.broker("n1").heartbeat("g", "who is that?")
+
+    await nodes.start("n2")
+    await eventually(lambda: nodes.broker("n2").ready().ready)
+    again = await beat(nodes.broker("n2"), told, wait_s=0)
+    assert (again.assigned, again.generation) == (told.assigned, told.generation)

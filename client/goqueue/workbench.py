@@ -161,7 +161,7 @@ class Workbench:
             if isinstance(result, Settled) and visibility is not None:
                 work.held.deadline_s = asked_s + duration_ms(visibility, "visibility") / 1000
         else:
-            result = await self._end(work, settle)
+            result = await self._end(work, settle, may_repeat=True)
         if isinstance(result, GoQueueError):
             raise result
         return result
@@ -172,7 +172,10 @@ class Workbench:
         if work is not None and not work.is_ending:
             self._end(work, Settle(message.receipt, action, reason))
 
-    def _end(self, work: Work, settle: Settle) -> asyncio.Future[SettleResult]:
+    def _end(
+        self, work: Work, settle: Settle, *, may_repeat: bool = False
+    ) -> asyncio.Future[SettleResult]:
+        """With `may_repeat`, it is still worked on where that fails for now."""
         work.is_ending = True
         result = self._settles.put(settle, work.held.place)
 
@@ -180,7 +183,10 @@ class Workbench:
             found = None if told.cancelled() else told.result()
             if isinstance(found, GoQueueError):
                 log.info("%s of %s: %s", settle.action, work.held.message.id, found.message)
-            self._in_work.end(settle.receipt)
+            if may_repeat and isinstance(found, GoQueueError) and found.retriable:
+                work.is_ending = False
+            else:
+                self._in_work.end(settle.receipt)
             self._look()
 
         result.add_done_callback(ended)

@@ -163,10 +163,16 @@ class MemberLog:
             if len(moved) > most:
                 self._broken("G4", f"a join moved {len(moved)} partitions, {most} are enough")
         elif isinstance(command, LeaveGroup | ExpireMembers):
-            for partition in moved:
-                if before.target[partition] in after.members:
-                    was = before.target[partition]
-                    self._broken("G4", f"a leave took {partition} from {was}, which stays")
+            taken = [p for p in moved if before.target[p] in after.members]
+            kept = [p for p in moved if p not in taken and _stays(before, after, p)]
+            if len(taken) > len(kept):
+                self._broken("G4", f"a leave took {taken} from who stays, and left {kept}")
+
+
+def _stays(before: _Seen, after: _Seen, partition: GroupId) -> bool:
+    """Whether who was to let go of it for the leaver keeps it instead."""
+    held = before.holdings.get(partition)
+    return held is not None and held.member == after.target.get(partition)
 
 
 def _is_same(was: Holding | None, held: Holding) -> bool:

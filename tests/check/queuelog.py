@@ -171,6 +171,8 @@ class QueueLog:
         group = self._group(op, result)
         if group is None or not self._is_claimed(group, op, result):
             return
+        if isinstance(result, ops.StaleResult):
+            return
         if not isinstance(result, ops.Granted):
             self._broken("Q1", f"a delivery resulted in {result}")
             return

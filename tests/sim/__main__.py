@@ -13,8 +13,9 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 
-from tests.sim.mutants import MUTANTS
+from tests.sim.mutants import MEMBER_MUTANTS, MUTANTS
 from tests.sim.shrink import shrink
 from tests.sim.world import FAULTS, Verdict, World
 
@@ -50,14 +51,18 @@ class Totals:
             self.bad.append(verdict)
 
 
-def run_seed(seed: int, *, mutant: str | None = None, faults: int = FAULTS) -> Verdict:
-    """Simulate one seed."""
-    return World(seed, mutant=MUTANTS.get(mutant or ""), faults=faults).run()
+def run_seed(
+    seed: int, *, mutant: str | None = None, faults: int = FAULTS, members: bool = False
+) -> Verdict:
+    """Simulate one seed; bugs of members are looked for where groups have members."""
+    planted = MUTANTS.get(mutant or "")
+    has_members = True if members or planted in MEMBER_MUTANTS else None
+    return World(seed, mutant=planted, faults=faults, members=has_members).run()
 
 
-def run_chunk(seeds: list[int], mutant: str | None, faults: int) -> list[Verdict]:
+def run_chunk(seeds: list[int], mutant: str | None, faults: int, members: bool) -> list[Verdict]:
     """Simulate some seeds, in a process of its own."""
-    return [run_seed(seed, mutant=mutant, faults=faults) for seed in seeds]
+    return [run_seed(seed, mutant=mutant, faults=faults, members=members) for seed in seeds]
 
 
 def main() -> int:
@@ -91,13 +96,13 @@ def _verdicts(
     seeds: list[int], mutant: str | None, options: argparse.Namespace
 ) -> Iterator[Verdict]:
     """In the order of the seeds."""
+    how = {"mutant": mutant, "faults": options.faults, "members": options.members}
     if options.jobs == 1:
-        yield from (run_seed(seed, mutant=mutant, faults=options.faults) for seed in seeds)
+        yield from (run_seed(seed, **how) for seed in seeds)
         return
     chunks = [seeds[at : at + CHUNK] for at in range(0, len(seeds), CHUNK)]
     with ProcessPoolExecutor(options.jobs) as workers:
-        count = len(chunks)
-        for found in workers.map(run_chunk, chunks, [mutant] * count, [options.faults] * count):
+        for found in workers.map(partial(run_chunk, **how), chunks):
             yield from found
 
 
@@ -138,13 +143,16 @@ def _show(seeds: list[int], options: argparse.Namespace) -> int:
     bad = False
     for seed in seeds:
         mutant = MUTANTS.get(options.mutant or "")
-        verdict = World(seed, mutant=mutant, faults=options.faults, keep_trace=options.trace).run()
+        members = True if options.members or mutant in MEMBER_MUTANTS else None
+        verdict = World(
+            seed, mutant=mutant, faults=options.faults, keep_trace=options.trace, members=members
+        ).run()
         bad = bad or bool(verdict.violations)
         for line in verdict.lines:
             print(line)
         _tell(verdict, options)
         if options.shrink and verdict.violations:
-            plan, world = shrink(seed, verdict.plan, mutant)
+            plan, world = shrink(seed, verdict.plan, mutant, members)
             print("  shortest plan found:", " ".join(map(str, plan)))
             for violation in world.violations[:5]:
                 print("   ", violation)
@@ -157,6 +165,8 @@ def _tell(verdict: Verdict, options: argparse.Namespace) -> None:
         again += f" --faults {options.faults}"
     if options.mutant:
         again += f" --mutant {options.mutant}"
+    if options.members:
+        again += " --members"
     print(f"seed {verdict.seed}  trace {verdict.trace}  acked {verdict.acks}  replay: {again}")
     print("  plan:", " ".join(map(str, verdict.plan)))
     for violation in verdict.violations:
@@ -176,6 +186,7 @@ def _options() -> argparse.Namespace:
         metavar="NAME",
         help="seeds needed to find each of these bugs, or of all",
     )
+    parser.add_argument("--members", action="store_true", help="groups have members in all seeds")
     parser.add_argument("--trace", action="store_true", help="print all that happens")
     parser.add_argument("--shrink", action="store_true", help="delete faults that don't matter")
     return parser.parse_args()

@@ -93,7 +93,11 @@ MEMBER_MUTANTS = (
     Mutant("older-owners", state=members.OlderOwners),
     Mutant("owners-ignored", state=members.OwnersIgnored),
     Mutant("owners-not-in-snapshot", state=members.OwnersNotInSnapshot),
-    Mutant("former-grants-repeated", state=members.FormerGrantsRepeated),
+    Mutant(
+        "former-grants-repeated",
+        state=members.FormerGrantsRepeated,
+        dispatcher=members.RefusesNobody,
+    ),
 )
 """Those of groups with members."""
 

@@ -199,7 +199,9 @@ def test_a_planted_bug_of_the_queue_is_found(mutant: str) -> None:
 
 @pytest.mark.parametrize("mutant", [mutant.name for mutant in MEMBER_MUTANTS])
 def test_a_planted_bug_of_members_is_found(mutant: str) -> None:
-    assert any(run(world.seed, mutant).violations for world in member_worlds(4 * FOUND_WITHIN))
+    worlds = (World(seed, mutant=MUTANTS[mutant], members=True) for seed in range(FOUND_WITHIN))
+
+    assert any(world.run().violations for world in worlds)
 
 
 def test_a_plan_shrinks_to_the_faults_that_matter() -> None:

@@ -73,11 +73,13 @@ class World:
         keep_trace: bool = False,
         shape: Shape | None = None,
         plan: list[Fault] | None = None,
+        members: bool | None = None,
     ) -> None:
+        """`members` decides whether groups have members, which else the seed does."""
         self.seed = seed
         self._rngs: dict[str, random.Random] = {}
         self.mutant = mutant or Mutant()
-        self.shape = shape or make_shape(self.rng("shape"))
+        self.shape = shape or make_shape(self.rng("shape"), members=members)
         self.trace = Trace(keep=keep_trace)
         self.loop = Loop(self.trace)
         self.nodes = [NodeId(f"n{number}") for number in range(self.shape.nodes)]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from coordinator.groups import Group
 from coordinator.member_commands import JoinGroup, LeaveGroup, LetGo, Partition
-from coordinator.membership import OWNED, Membership
+from coordinator.membership import Membership
 from goqueue.wire.errors import GoQueueError, Unavailable, UnknownMember
 from goqueue.wire.ids import NAME_CHARACTERS_MAX
 from node.cluster import ClusterHost
@@ -216,13 +216,10 @@ class GroupMembers:
                 raise UnknownMember(group.name, member) from None
 
     def _has_its_share(self, group: Group, member: str) -> bool:
+        """Whether nothing that the member is to have is on its way still."""
         membership = self.membership_of(group, member)
-        return all(
-            (held := membership.holdings.get(partition)) is not None
-            and (held.state, held.member) == (OWNED, member)
-            for partition, wanted in membership.target.items()
-            if wanted == member
-        )
+        target = membership.target
+        return all(target.get(held.partition) != member for held in membership.moving())
 
     async def _views(self, groups: Sequence[Group]) -> list[MembershipView]:
         silent_ms = await self._signs.silent_ms([group.id for group in groups])

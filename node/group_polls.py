@@ -108,11 +108,7 @@ class GroupPolls:
         current = self._cluster.state.group_of(group.id) or group
         if current.settings.mode == SHARED:
             return _Share(self._members.assignment(group, member).assigned, Claim(member))
-        held = [
-            holding
-            for holding in membership.holdings.values()
-            if (holding.state, holding.member) == (OWNED, member)
-        ]
+        held = [held for held in membership.holdings.of(member) if held.state == OWNED]
         old = [h for h in held if poll.generation is None or h.generation <= poll.generation]
         if held and not old:
             raise StaleGeneration(

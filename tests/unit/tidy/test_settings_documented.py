@@ -8,7 +8,7 @@ from pathlib import Path
 
 from coordinator.groups import GroupSettings as StoredGroupSettings
 from coordinator.topics import TopicConfig
-from node.http.groups import GroupSettings
+from node.http.group_settings import GroupSettings
 from node.http.schedules import ScheduleBody
 from node.http.topics import TopicSettings
 

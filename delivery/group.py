@@ -9,9 +9,16 @@ from collections.abc import Sequence
 import msgspec
 
 from delivery.bitmaps import BitMap64, remove_below, span, stored_only
-from delivery.config import FAR_MS, VISIBILITY_MS_MAX, GroupConfig, bounded, sound_group
+from delivery.config import (
+    FAR_MS,
+    LANES_COUNT,
+    VISIBILITY_MS_MAX,
+    GroupConfig,
+    bounded,
+    sound_group,
+)
 from delivery.failures import DeadLetter, Failures, Redrives
-from delivery.group_messages import GroupMessages, Owner, among
+from delivery.group_messages import Owner, among
 from delivery.keys import NO_KEY, key_hash
 from delivery.lanes import ReadyLanes
 from delivery.leases import Leases
@@ -37,8 +44,10 @@ from delivery.ops import (
     Settled,
     SettledResult,
     Sought,
+    SoughtResult,
     StaleResult,
 )
+from delivery.standing import GroupStanding, moved
 
 TIMED_OUT = "visibility timeout"
 FENCED = "consumer lost"
@@ -50,7 +59,7 @@ _ACKED = Settle(OK, "acked", 1)
 _REFUSED = {code: Settle(code) for code in (NOT_FOUND, LEASE_EXPIRED, STALE)}
 
 
-class GroupState(GroupMessages):
+class GroupState(GroupStanding):
     """What entries do to a group. Nothing fails on what an operation asks: it is judged."""
 
     # -- operations
@@ -60,13 +69,13 @@ class GroupState(GroupMessages):
         self.look()
         owner = self.owner
         if op.generation <= owner.generation:
-            return OwnedResult(owner.member, owner.generation)
+            return OwnedResult(owner.member, owner.generation, owner.ended)
         ended: list[int] = []
         since = owner.since
         if op.member != owner.member:
             since = index
             ended = self.leases.of_others(op.member)
-        self.owner = Owner(op.member, op.generation, since)
+        self.owner = Owner(op.member, op.generation, since, len(ended))
         for offset in ended:
             self._take_back(offset, now_ms, fence=op.fence)
         self._advance()
@@ -99,7 +108,8 @@ class GroupState(GroupMessages):
         if not granted:
             return Granted(delivery, deadline_ms, [])
         self._note_waits(taken, now_ms)
-        self.turn = (self.turn + len(granted)) % self.config.lane_share
+        if op.lowest_lane >= LANES_COUNT - 1:
+            self.turn = (self.turn + len(granted)) % self.config.lane_share
         self.leases.open(delivery, deadline_ms, op.member, granted)
         self.tally.delivered += len(granted)
         if self.failures:
@@ -166,17 +176,18 @@ class GroupState(GroupMessages):
         self._raise_floor(offset)
         return CountResult(len(gone))
 
-    def seek(self, op: Sought, now_ms: int) -> CountResult | StaleResult:
+    def seek(self, op: Sought, now_ms: int) -> SoughtResult | StaleResult:
         """Begin anew at the offset: all that the log has from there on is ready again; of what
         outlived the log, what was not settled."""
         if not self.is_owned_by(op.member, op.generation):
             return self._stale()
-        stored = self._stored
+        stored, floor, coming = self._stored, self.floor, self.coming()
         start = bounded(op.offset, 0, stored.next_offset)
         first = max(start, stored.log_start_offset)
         outlived = self.pending(span(start, first)) - stored.withdrawn
         self.ready, self.leases, self.failures = ReadyLanes(), Leases(), Failures()
-        self.waiting, self.wakes, self.since = {}, [], {}
+        self.waiting, self.wakes, self.since, self.first = {}, [], {}, {}
+        self.timed = BitMap64()
         if self.order is not None:
             self.order.begin_anew()
         self.base, self.opened_ms = start, now_ms
@@ -186,13 +197,13 @@ class GroupState(GroupMessages):
         known = self.redrives.items()
         self.redrives = {o: n for o, n in known if o in self.dead or o in outlived}
         for kept in outlived:
-            self.since[kept] = now_ms
-            self._admit(kept)
+            self._admit_late(kept, now_ms)
         self.look()
         if self.order is not None:
             self.order.release_nameless()
         self._advance()
-        return CountResult(len(self.ready))
+        move = moved(floor, coming, self.floor, self.coming())
+        return SoughtResult(move.before, move.after, move.replayed, move.skipped)
 
     def purge(self, offsets: list[int]) -> CountResult:
         """Forget dead letters: nothing brings them back."""
@@ -218,8 +229,7 @@ class GroupState(GroupMessages):
             self._forget_dead(offset)
             self.redrives[offset] = Redrives(redrives + 1, now_ms)
             self.done.discard(offset)
-            self.since[offset] = now_ms
-            self._admit(offset)
+            self._admit_late(offset, now_ms)
             count += 1
         return CountResult(count, refused)
 
@@ -265,8 +275,7 @@ class GroupState(GroupMessages):
     def release_due(self, offset: int, due_ms: int) -> None:
         """A delayed message that this group has not settled is due."""
         if offset >= self.base and offset not in self.done:
-            self.since[offset] = max(due_ms, self.opened_ms)
-            self._admit(offset)
+            self._admit_late(offset, max(due_ms, self.opened_ms))
 
     def wake(self, now_ms: int) -> None:
         """Messages whose backoff is over are ready again."""
@@ -288,7 +297,9 @@ class GroupState(GroupMessages):
         self.tally.withdrawn += len(ended)
         unseen = gone - ended
         if self.leases:
-            unseen -= BitMap64(among(self.leases, unseen))
+            flying = among(self.leases, unseen)
+            self._forget_times(flying)
+            unseen -= BitMap64(flying)
         remove_below(unseen, self.floor)
         self.done |= unseen
         self._advance()
@@ -296,6 +307,8 @@ class GroupState(GroupMessages):
     def trim(self, below: int, kept: BitMap64) -> None:
         """The log begins at `below`, but for what is kept: what is pending of the rest falls."""
         self.look()
+        if kept:
+            self._keep_times(self.pending(kept) - self._stored.withdrawn)
         gone = span(0, below) - kept
         fallen = self._drop(gone, leased=True)
         self.purge([o for o in self.dead if o in gone])

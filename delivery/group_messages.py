@@ -8,7 +8,7 @@ settled, and a redriven one is ready again whatever the floor says.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -27,11 +27,12 @@ from delivery.tally import Tally
 @dataclass(frozen=True, slots=True)
 class Owner:
     """Whose the partition is, nobody's where `member` is empty: since which generation, and since
-    which entry it was given to somebody else."""
+    which entry it was given to somebody else. This generation `ended` so many leases of others."""
 
     member: str = ""
     generation: int = 0
     since: int = 0
+    ended: int = 0
 
 
 class Stored(Protocol):
@@ -90,6 +91,10 @@ class GroupMessages:
         self.wakes: list[tuple[int, int]] = []
         self.since: dict[int, int] = {}
         """When a message became ready, of those that were not from the moment they were stored."""
+        self.timed = BitMap64()
+        """Not settled, and could not be delivered when they were stored: delayed, or redriven."""
+        self.first: dict[int, int] = {}
+        """When one of these could be delivered first, if `since` does not tell so any more."""
         self.failures = Failures()
         self.dead: dict[int, DeadLetter] = {}
         self.dead_by_reason: dict[str, int] = {}
@@ -249,6 +254,12 @@ class GroupMessages:
         for offset in stored - self.done:
             self._admit(offset)
 
+    def _admit_late(self, offset: int, since_ms: int) -> None:
+        """It could not be delivered before this time."""
+        self.since[offset] = since_ms
+        self.timed.add(offset)
+        self._admit(offset)
+
     def _admit(self, offset: int) -> None:
         if self.order is None or self.order.admit(self._stored.keys.of(offset), offset):
             self.ready.add(self._stored.lane_of(offset), offset)
@@ -277,8 +288,10 @@ class GroupMessages:
             later = among(since, taken)
             plain = taken - BitMap64(later)
             for offset in later:
-                lane = stored.lane_of(offset)
-                oldest[lane] = min(since.pop(offset), oldest.get(lane, now_ms))
+                lane, since_ms = stored.lane_of(offset), since.pop(offset)
+                oldest[lane] = min(since_ms, oldest.get(lane, now_ms))
+                if offset in self.timed:
+                    self.first.setdefault(offset, since_ms)
         for lane, offsets in enumerate(stored.lanes):
             hit = plain & offsets
             if hit:
@@ -289,6 +302,7 @@ class GroupMessages:
     # -- being done
 
     def _finish_all(self, offsets: list[int]) -> None:
+        self._forget_times(offsets)
         if self.failures or self.redrives or self.order is not None:
             for offset in offsets:
                 self._finish(offset)
@@ -299,12 +313,25 @@ class GroupMessages:
 
     def _finish(self, offset: int, *, redrives: bool = True) -> None:
         self.failures.discard(offset)
+        self._forget_times([offset])
         if redrives:
             self.redrives.pop(offset, None)
         if offset >= self.floor:
             self.done.add(offset)
         if self.order is not None:
             self._follow(offset)
+
+    def _keep_times(self, outlasting: BitMap64) -> None:
+        """The log below the floor is over, but for these messages."""
+        for offset in outlasting - self.timed:
+            self.timed.add(offset)
+            self.first[offset] = self._stored_ms(offset)
+
+    def _forget_times(self, offsets: Sequence[int]) -> None:
+        if self.timed:
+            self.timed -= BitMap64(offsets)
+            for offset in offsets if self.first else ():
+                self.first.pop(offset, None)
 
     def _follow(self, offset: int) -> None:
         """What waited for a key's message to be settled is ready."""

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import msgspec
 
-from delivery.config import GroupConfig, QueueConfig
+from delivery.config import LANES_COUNT, GroupConfig, QueueConfig
 
 ACK, NACK, REJECT, EXTEND, RELEASE = range(5)
 """What a settle does. Release gives the message back as if it had not been delivered."""
@@ -77,7 +77,8 @@ class Delivered(_Op, array_like=True, frozen=True, tag=5):
     """Messages are leased to a member, as far as each may be when this applies.
 
     Results in `Granted`, or `StaleResult` where the partition is not the member's in this
-    generation. A request id that is known results in what was granted first.
+    generation. A request id that is known results in what was granted first. Messages of lanes
+    below `lowest_lane` were not wanted: such a delivery is no turn of those that have waited.
     """
 
     group: int
@@ -86,6 +87,7 @@ class Delivered(_Op, array_like=True, frozen=True, tag=5):
     offsets: list[int]
     request: int = 0
     generation: int = UNCLAIMED
+    lowest_lane: int = LANES_COUNT - 1
 
 
 class Settled(_Op, array_like=True, frozen=True, tag=6):
@@ -130,7 +132,8 @@ class Sought(_Op, array_like=True, frozen=True, tag=9):
     """The group begins anew at the offset: what it has settled at and above it comes again.
 
     Leases end, attempts are forgotten; dead letters stay. A request id that is known changes
-    nothing: what was settled since the first time stays so. Results as `Committed`.
+    nothing: what was settled since the first time stays so. Results in `SoughtResult`, or
+    `StaleResult` as `Committed`.
     """
 
     group: int
@@ -273,8 +276,8 @@ class CodesResult(msgspec.Struct, array_like=True, frozen=True, tag=3):
 
 
 class CountResult(msgspec.Struct, array_like=True, frozen=True, tag=4):
-    """Of a `Committed`, `Sought`, `Purged`, `Redriven`, `Parked` or `Unparked`: how many messages
-    it changed. `refused` counts dead letters that would go in a loop."""
+    """Of a `Committed`, `Purged`, `Redriven`, `Parked` or `Unparked`: how many messages it changed.
+    `refused` counts dead letters that would go in a loop."""
 
     count: int
     refused: int = 0
@@ -303,6 +306,16 @@ class OwnedResult(msgspec.Struct, array_like=True, frozen=True, tag=7):
     ended: int = 0
 
 
+class SoughtResult(msgspec.Struct, array_like=True, frozen=True, tag=8):
+    """Of a `Sought`: the group's floor before and after, how many messages come that would not have
+    come without it, and how many that would have come don't any more."""
+
+    before: int
+    after: int
+    replayed: int
+    skipped: int
+
+
 Result = (
     Granted
     | SettledResult
@@ -311,6 +324,7 @@ Result = (
     | UnknownGroup
     | StaleResult
     | OwnedResult
+    | SoughtResult
     | None
 )
 """None for operations that answer nothing."""

@@ -89,6 +89,8 @@ class QueueState:
         """Runs of `expiries` that were left when they were cleared last."""
         self.stored_by_lane = [0] * LANES_COUNT
         self.scheduled = self.released = self.cancelled_count = self.expired_count = 0
+        self.delay_ms_sum = 0
+        """Of all that were `scheduled`, as they were stored."""
 
     # -- what a leader asks
 
@@ -149,6 +151,18 @@ class QueueState:
                 needed |= group.pending(late)
             needed.update(group.outlasting(offset, redriven_from_ms))
         return list(needed)
+
+    def begun(self, op: OpenGroup, time_ms: int) -> GroupState:
+        """A group as it begins here at this time; it is not kept."""
+        base = bounded(op.offset, 0, self.next_offset)
+        if base <= self.log_start_offset and op.config.start != "latest":
+            base = 0
+        group = GroupState(
+            op.group, op.name, op.version, sound_group(op.config), base, time_ms, self
+        )
+        for offset in (self.late & span(0, self.log_start_offset)) - self.withdrawn:
+            group.release_due(offset, time_ms)
+        return group
 
     # -- entries
 
@@ -251,7 +265,8 @@ class QueueState:
         group = self.groups.get(op.group) if isinstance(op, Delivered) else None
         if group is None or not isinstance(op, Delivered) or not isinstance(known, Granted):
             return False
-        return not group.is_owned_by(op.member, op.generation)
+        since = group.owner.since
+        return known.delivery < since or not group.is_owned_by(op.member, op.generation)
 
     def _configure(self, op: Configure, _index: int, _time_ms: int) -> Result:
         self.config = sound_queue(op.config)
@@ -267,14 +282,7 @@ class QueueState:
             if other.id > op.group:
                 return None
             del self.groups[other.id]
-        base = bounded(op.offset, 0, self.next_offset)
-        if base <= self.log_start_offset and op.config.start != "latest":
-            base = 0
-        opened = self.groups[op.group] = GroupState(
-            op.group, op.name, op.version, sound_group(op.config), base, time_ms, self
-        )
-        for offset in (self.late & span(0, self.log_start_offset)) - self.withdrawn:
-            opened.release_due(offset, time_ms)
+        self.groups[op.group] = self.begun(op, time_ms)
         return None
 
     def _drop(self, op: DropGroup, _index: int, _time_ms: int) -> Result:
@@ -315,6 +323,7 @@ class QueueState:
                 self.delayed_ever.add(base + row)
                 self.delays.add(due_ms, base + row)
                 self.scheduled += 1
+                self.delay_ms_sum += due_ms - time_ms
 
     def _note_expiries(self, base: int, expires_at: list[int | None], time_ms: int) -> None:
         run_at: int | None = None

@@ -48,6 +48,8 @@ class GroupRecord(msgspec.Struct, array_like=True, frozen=True):
     leases: list[OpenLease]
     waiting: list[tuple[int, int, bool]]
     since: list[tuple[int, int]]
+    timed: bytes
+    first: list[tuple[int, int]]
     failures: list[tuple[int, int, list[Reason]]]
     dead: list[tuple[int, int, int, str, list[Reason], int]]
     redrives: list[tuple[int, int, int]]
@@ -55,7 +57,7 @@ class GroupRecord(msgspec.Struct, array_like=True, frozen=True):
     outcomes: list[bool]
     turn: int
     tally: Tally
-    owner: tuple[str, int, int]
+    owner: tuple[str, int, int, int]
 
 
 class QueueRecord(msgspec.Struct, array_like=True, frozen=True):
@@ -105,7 +107,13 @@ def dump_queue(queue: QueueState) -> QueueRecord:
         queue.times.dump(),
         sorted(queue.carried.items()),
         queue.results.dump(),
-        [queue.scheduled, queue.released, queue.cancelled_count, queue.expired_count],
+        [
+            queue.scheduled,
+            queue.released,
+            queue.cancelled_count,
+            queue.expired_count,
+            queue.delay_ms_sum,
+        ],
         queue.lasting,
         list(queue.stored_by_lane),
         [_dump_group(queue.groups[id_]) for id_ in sorted(queue.groups)],
@@ -127,7 +135,8 @@ def load_queue(record: QueueRecord) -> QueueState:
     queue.times.load(record.times)
     queue.carried = dict(record.carried)
     queue.results.load(record.results)
-    queue.scheduled, queue.released, queue.cancelled_count, queue.expired_count = record.counters
+    queue.scheduled, queue.released, queue.cancelled_count, *others = record.counters
+    queue.expired_count, queue.delay_ms_sum = others
     queue.lasting = record.lasting
     queue.stored_by_lane = list(record.stored_by_lane)
     queue.groups = {found.id: _load_group(found, queue) for found in record.groups}
@@ -154,6 +163,8 @@ def _dump_group(group: GroupState) -> GroupRecord:
         group.leases.dump(),
         [(offset, *group.waiting[offset]) for offset in sorted(group.waiting)],
         sorted(group.since.items()),
+        _later(group.timed),
+        sorted(group.first.items()),
         group.failures.dump(),
         [_dump_dead(offset, letter) for offset, letter in group.dead.items()],
         [(o, group.redrives[o].count, group.redrives[o].at_ms) for o in sorted(group.redrives)],
@@ -161,7 +172,7 @@ def _dump_group(group: GroupState) -> GroupRecord:
         list(group.outcomes),
         group.turn,
         group.tally.copy(),
-        (group.owner.member, group.owner.generation, group.owner.since),
+        (group.owner.member, group.owner.generation, group.owner.since, group.owner.ended),
     )
 
 
@@ -182,6 +193,8 @@ def _load_group(record: GroupRecord, queue: QueueState) -> GroupState:
     group.waiting = {offset: (due_ms, back) for offset, due_ms, back in record.waiting}
     group.wakes = sorted((due_ms, offset) for offset, due_ms, _ in record.waiting)
     group.since = dict(record.since)
+    group.timed = BitMap64.deserialize(record.timed)
+    group.first = dict(record.first)
     group.failures.load(record.failures)
     for offset, died_ms, attempts, reason, history, redrives in record.dead:
         group.dead[offset] = DeadLetter(died_ms, attempts, reason, history, redrives)

@@ -48,6 +48,7 @@ class MemberParts:
     cluster: ClusterHost
     members: GroupMembers
     signs: SignsOfLife
+    positions: Positions
 
 
 class MemberBrokerNode(QueueBrokerNode):
@@ -56,6 +57,7 @@ class MemberBrokerNode(QueueBrokerNode):
     def __init__(self, finder: TopicFinder, queue: QueueParts, members: MemberParts) -> None:
         super().__init__(finder, queue)
         self._members = members.members
+        self._positions = members.positions
         self._polls = GroupPolls(members.cluster, members.members, members.signs, self.receive)
 
     async def join(self, group: str, request: JoinRequest, *, wait_s: float) -> Assignment:
@@ -88,4 +90,21 @@ class MemberBrokerNode(QueueBrokerNode):
     ) -> list[QueuedMessage]:
         return await self._polls.poll(
             group, member, generation=generation, limit=limit, wait_s=wait_s
+        )
+
+    async def lag(self, group: str, topics: Sequence[str] | None = None) -> list[LagView]:
+        return await self._positions.lag(group, topics)
+
+    async def reset(
+        self,
+        group: str,
+        topic: str,
+        to: ResetTo,
+        *,
+        partitions: Sequence[int] | None,
+        dry_run: bool,
+        claim: Claim,
+    ) -> list[ResetView]:
+        return await self._positions.reset(
+            group, topic, to, partitions=partitions, dry_run=dry_run, claim=claim
         )

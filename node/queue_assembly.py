@@ -12,12 +12,14 @@ from node.errands import Errands
 from node.forwarding import Forwarder
 from node.group_members import GroupMembers
 from node.group_partitions import GroupPartitions
+from node.group_positions import GroupPositions
 from node.group_sessions import GroupSessions
 from node.group_signs import SignsOfLife
 from node.member_broker import MemberParts
 from node.metrics import Metrics
 from node.partition_service import PartitionService
 from node.peer_link import PeerLink
+from node.position_views import PositionViews
 from node.queue_broker import QueueParts
 from node.queue_calls import QueueCalls
 from node.queue_groups import GroupsBroker
@@ -102,4 +104,12 @@ def member_parts(base: QueueBase, queue: QueueParts) -> tuple[GroupSessions, Mem
         errands=base.errands,
         rng=base.rng,
     )
-    return sessions, MemberParts(cluster, members, signs)
+    positions = GroupPositions(
+        cluster=cluster,
+        groups=queue.groups,
+        finder=base.finder,
+        calls=queue.calls,
+        views=PositionViews(base.partitions, link),
+        rng=base.rng,
+    )
+    return sessions, MemberParts(cluster, members, signs, positions)

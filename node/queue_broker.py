@@ -173,7 +173,7 @@ class QueueBrokerNode(ABC):
         self, group: str, topics: Sequence[str], *, limit: int, partitions: Sequence[int] | None
     ) -> list[QueuedMessage]:
         found = await self._partitions(topics, partitions)
-        ref = group_ref(await self._queue.groups.ensure_group(group))
+        ref = group_ref(await self._queue.groups.find(group))
         answers = await asyncio.gather(
             *(
                 self._queue.calls.peek(PeekRequest(id.pack(), ref, limit, self._queue.answer_bytes))
@@ -227,7 +227,7 @@ class QueueBrokerNode(ABC):
         if partition is not None and not 0 <= partition < len(found.partitions):
             raise UnknownPartition(topic, partition)
         numbers = range(len(found.partitions)) if partition is None else (partition,)
-        ref = group_ref(await self._queue.groups.ensure_group(group))
+        ref = group_ref(await self._queue.groups.find(group))
         ops: dict[int, Op] = {}
         for number in numbers:
             at = offset

@@ -92,18 +92,18 @@ class QueueCalls:
         return op
 
     async def peek(self, request: PeekRequest) -> PeekAnswer:
-        return await self._ask(
+        return await self.ask(
             request, request.partition, self._views.peek, queue_rpc.PEEK, PeekAnswer
         )
 
     async def dead(self, request: DeadRequest) -> DeadAnswer:
         """Dead letters of one group in one partition."""
-        return await self._ask(
+        return await self.ask(
             request, request.partition, self._views.dead, queue_rpc.DEAD, DeadAnswer
         )
 
     async def delayed(self, request: DelayedRequest) -> DelayedAnswer:
-        return await self._ask(
+        return await self.ask(
             request, request.partition, self._views.delayed, queue_rpc.DELAYED, DelayedAnswer
         )
 
@@ -113,7 +113,35 @@ class QueueCalls:
             GroupId(topic.id, number) for topic in topics for number in range(len(topic.partitions))
         }
         found = FiguresAnswer([], [])
-        for attempt in range(FIGURES_ROUNDS):
+
+        async def ask(node: NodeId, groups: list[GroupId]) -> Iterable[GroupId]:
+            request = rpc.GroupsRequest([group.pack() for group in groups])
+            answer = await self.ask_node(
+                node,
+                request,
+                lambda _: self._views.figures(groups),
+                queue_rpc.FIGURES,
+                FiguresAnswer,
+            )
+            if answer is None:
+                return []
+            found.partitions.extend(answer.partitions)
+            found.dead.extend(answer.dead)
+            return [GroupId.unpack(packed) for packed, _dead in answer.dead]
+
+        await self.each_leader(wanted, ask, FIGURES_ROUNDS)
+        return found
+
+    async def each_leader(
+        self,
+        partitions: Iterable[GroupId],
+        ask: Callable[[NodeId, list[GroupId]], Awaitable[Iterable[GroupId]]],
+        rounds: int,
+    ) -> set[GroupId]:
+        """Ask each leader once for all its partitions, and again for those that are not answered;
+        what is left of them. `ask` returns those that were."""
+        wanted = set(partitions)
+        for attempt in range(rounds):
             if attempt:
                 await asyncio.sleep(PAUSE_S)
             by_leader: dict[NodeId, list[GroupId]] = {}
@@ -121,26 +149,30 @@ class QueueCalls:
                 leader = self._topology.leader(group)
                 if leader is not None:
                     by_leader.setdefault(leader, []).append(group)
-            answers = await asyncio.gather(*map(self._figures, by_leader, by_leader.values()))
-            for answer in answers:
-                found.partitions.extend(answer.partitions)
-                found.dead.extend(answer.dead)
-                wanted -= {GroupId.unpack(packed) for packed, _dead in answer.dead}
+            for answered in await asyncio.gather(*map(ask, by_leader, by_leader.values())):
+                wanted.difference_update(answered)
             if not wanted:
                 break
-        return found
+        return wanted
 
-    async def _figures(self, node: NodeId, groups: list[GroupId]) -> FiguresAnswer:
+    async def ask_node(
+        self,
+        node: NodeId,
+        request: R,
+        look: Callable[[R], Awaitable[A]],
+        method: str,
+        answer: type[A],
+    ) -> A | None:
+        """What one node says; None where it does not answer."""
         if node == self._node:
-            return await self._views.figures(groups)
-        request = rpc.encode(rpc.GroupsRequest([group.pack() for group in groups]))
+            return await look(request)
         try:
-            answer = await self._link.request(node, queue_rpc.FIGURES, request, ASK_TIMEOUT_S)
+            told = await self._link.request(node, method, rpc.encode(request), ASK_TIMEOUT_S)
         except (GoQueueError, RemoteError):
-            return FiguresAnswer([], [])
-        return queue_rpc.decode_answer(answer, FiguresAnswer)
+            return None
+        return queue_rpc.decode_answer(told, answer)
 
-    async def _ask(
+    async def ask(
         self,
         request: R,
         packed: bytes,
@@ -148,7 +180,7 @@ class QueueCalls:
         method: str,
         answer: type[A],
     ) -> A:
-        """A question that changes nothing."""
+        """A partition's leader a question that changes nothing."""
 
         async def here(left_s: float) -> A:
             return await _within(left_s, look(request))

@@ -12,7 +12,7 @@ from itertools import chain
 
 import structlog
 
-from delivery.config import LANES_COUNT, QueueConfig
+from delivery.config import LANES_COUNT, GroupConfig, QueueConfig
 from delivery.dispatcher import DUE_GRACE_MS, OPS_MAX, Dispatcher, Proposal, Want
 from delivery.ops import RELEASE, Granted, Op, Result, Settled, StaleResult, encode_ops
 from delivery.partition import PartitionState
@@ -232,8 +232,7 @@ class QueueHost:
 
     def _open_group(self, dispatcher: Dispatcher[Ticket], ref: GroupRef) -> None:
         if not self._is_open(ref):
-            at_end = ref.config.start == "latest"
-            offset = self._state.next_offset if at_end else self._state.log_start_offset
+            offset = begins_at(self._state, ref.config)
             dispatcher.open_group(ref.id, ref.name, ref.version, ref.config, offset)
 
     def _schedule(self) -> None:
@@ -365,6 +364,11 @@ def _fail(ticket: Ticket, error: GoQueueError) -> None:
     if not ticket.done():
         ticket.set_exception(error)
         ticket.exception()  # a caller that is gone does not ask
+
+
+def begins_at(state: PartitionState, config: GroupConfig) -> int:
+    """Where a group begins that is opened now."""
+    return state.next_offset if config.start == "latest" else state.log_start_offset
 
 
 def stale_generation(found: StaleResult) -> StaleGeneration:

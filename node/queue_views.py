@@ -170,6 +170,7 @@ def partition_stats(host: PartitionHost) -> PartitionQueueStats:
         dedup_tracked=len(dedup),
         dedup_hits=host.duplicates,
         groups={group.name: _group_view(host, group) for group in queue.groups.values()},
+        delay_ms_sum=queue.delay_ms_sum,
     )
 
 
@@ -201,6 +202,11 @@ def _group_view(host: PartitionHost, group: GroupState) -> GroupPartitionView:
         extended=tally.extended,
         died=tally.dead,
         parked=_parked(host, group),
+        lag=group.lag(),
+        lag_ms=group.oldest_ms(now_ms),
+        delayed=group.delayed(),
+        owner=group.owner.member,
+        generation=group.owner.generation,
     )
 
 

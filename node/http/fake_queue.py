@@ -88,7 +88,7 @@ class FakeQueue(FakeGroups):
         self, group: str, topics: Sequence[str], *, limit: int, partitions: Sequence[int] | None
     ) -> list[QueuedMessage]:
         self._check(topics, partitions)
-        named = self._ensured(group)
+        named = self._group(group)
         found: list[QueuedMessage] = []
         for topic, partition, place in self._places(named, topics, partitions):
             for record in place.select(limit - len(found)):
@@ -139,7 +139,7 @@ class FakeQueue(FakeGroups):
         claim: Claim = NOBODY,
     ) -> dict[int, int]:
         self._check([topic], None if partition is None else [partition])
-        named = self._ensured(group)
+        named = self._group(group)
         self._reconcile()
         floors: dict[int, int] = {}
         places = list(self._places(named, [topic], None if partition is None else [partition]))

@@ -192,6 +192,15 @@ class GroupPartitionView:
     extended: int = 0
     died: int = 0
     """Ever; `dead` counts those that still are."""
+    lag: int = 0
+    """Messages that are due and not settled; `lag_ms` is for how long the oldest of them could have
+    been delivered, at most a second too long."""
+    lag_ms: int = 0
+    delayed: int = 0
+    """Messages that come once they are due."""
+    owner: str = ""
+    """The member that has the partition, nobody where it is empty, since `generation`."""
+    generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +308,7 @@ class QueueBroker(Protocol):
     async def peek(
         self, group: str, topics: Sequence[str], *, limit: int, partitions: Sequence[int] | None
     ) -> list[QueuedMessage]:
-        """What would be received next, without taking it. The group is created as by a receive."""
+        """What would be received next, without taking it. Raises `UnknownGroup`."""
         ...
 
     async def settle(
@@ -331,7 +340,8 @@ class QueueBroker(Protocol):
     ) -> dict[int, int]:
         """Replay (or skip): the group goes on at the offset or time; -1 is earliest, -2 the end.
 
-        Raises `GroupActive` while the group has members, unless one of them or force claims it.
+        Raises `UnknownGroup`; `GroupActive` while the group has members, unless one of them or
+        force claims it.
         """
         ...
 

@@ -29,6 +29,7 @@ from delivery.ops import (
     Settled,
     SettledResult,
     Sought,
+    SoughtResult,
     Tick,
     encode_ops,
 )
@@ -173,8 +174,10 @@ class Desk:
     def commit(self, offset: int, group: int = 1) -> int:
         return self.count(Committed(group, offset))
 
-    def seek(self, offset: int, group: int = 1) -> int:
-        return self.count(Sought(group, offset))
+    def seek(self, offset: int, group: int = 1) -> SoughtResult:
+        (result,) = self.do(Sought(group, offset))
+        assert isinstance(result, SoughtResult)
+        return result
 
     def redrive(self, *offsets: int, group: int = 1, force: bool = False) -> CountResult:
         (result,) = self.do(Redriven(group, list(offsets), 0, force))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from delivery.config import GroupConfig, QueueConfig
+from delivery.group import FENCED
 
 LATE_RESULT_MS = 10 * 60 * 1000
 
@@ -43,6 +44,17 @@ class Pending:
     deadline_ms: int = 0
     due_ms: int = 0
     to_back: bool = False
+    member: str = ""
+
+
+@dataclass(slots=True)
+class Owner:
+    """Whose the partition is; since which entry it was given to somebody else."""
+
+    member: str = ""
+    generation: int = 0
+    since: int = 0
+    ended: int = 0
 
 
 @dataclass(slots=True)
@@ -71,6 +83,8 @@ class GroupModel:
         self.opened_ms = opened_ms
         self.halted = ""
         self.pending: dict[int, Pending] = {}
+        self.could_ms: dict[int, int] = {}
+        """When each of these could be delivered first."""
         self.settled: set[int] = set()
         self.failed: dict[int, Failed] = {}
         self.dead: dict[int, Dead] = {}
@@ -82,6 +96,7 @@ class GroupModel:
         self.outcomes: list[bool] = []
         self.turn = 0
         self.backs = 0
+        self.owner = Owner()
 
     # -- places
 
@@ -92,6 +107,7 @@ class GroupModel:
 
     def admit(self, offset: int, since_ms: int) -> None:
         key = self.key_of(offset)
+        self.could_ms[offset] = since_ms
         if key is not None and key in self.heads:
             self.pending[offset] = Pending("behind")
         else:
@@ -154,8 +170,41 @@ class GroupModel:
 
     # -- operations
 
+    def lets(self, member: str, generation: int) -> bool:
+        """Whether who claims this may deliver, commit and seek."""
+        owner = self.owner
+        if generation == -1:
+            return True
+        if not owner.member:
+            return generation == 0
+        return (member, generation >= owner.generation) == (owner.member, True)
+
+    def own(self, member: str, generation: int, index: int, *, fence: bool) -> Owner:
+        """What others have in flight is taken back, in the order of offsets."""
+        if generation <= self.owner.generation:
+            return self.owner
+        taken: list[int] = []
+        since = self.owner.since
+        if member != self.owner.member:
+            since = index
+            taken = sorted(o for o in self.leased() if self.pending[o].member != member)
+        self.owner = Owner(member, generation, since, len(taken))
+        for offset in taken:
+            delivery = self.pending[offset].delivery
+            if fence:
+                self.fail(delivery, offset, FENCED, 0, False)
+            else:
+                self.release(delivery, offset, 0, False)
+        return self.owner
+
     def deliver(
-        self, offsets: Sequence[int], visibility_ms: int, delivery: int
+        self,
+        offsets: Sequence[int],
+        visibility_ms: int,
+        delivery: int,
+        member: str,
+        *,
+        narrow: bool,
     ) -> list[tuple[int, int, str, int]]:
         if self.halted:
             return []
@@ -166,11 +215,13 @@ class GroupModel:
             if found is None or found.place != "ready":
                 continue
             deadline_ms = self.queue.now_ms + visibility_ms
-            self.pending[offset] = Pending("leased", delivery=delivery, deadline_ms=deadline_ms)
+            self.pending[offset] = Pending(
+                "leased", delivery=delivery, deadline_ms=deadline_ms, member=member
+            )
             failed = self.failed.get(offset, Failed())
             reason = failed.history[-1][1] if failed.count else ""
             grants.append((offset, failed.count + 1, reason, self.redrives.get(offset, 0)))
-        if grants:
+        if grants and not narrow:
             self.turn = (self.turn + len(grants)) % self.config.lane_share
         return grants
 
@@ -307,8 +358,21 @@ class GroupModel:
         self.follow()
         return count
 
-    def seek(self, offset: int) -> int:
+    def unsettled(self) -> list[int]:
+        return [offset for offset in self.pending if not self.queue.messages[offset].fate]
+
+    def oldest_ms(self) -> int:
+        ages = [self.queue.now_ms - self.could_ms[offset] for offset in self.unsettled()]
+        return max(ages, default=0)
+
+    def coming(self) -> set[int]:
+        """What is unsettled, and what will be once it is due."""
+        hidden = {m.offset for m in self.queue.stored() if m.hidden and m.offset >= self.base}
+        return {*self.unsettled(), *(hidden - self.settled)}
+
+    def seek(self, offset: int) -> tuple[int, int, int, int]:
         """All that the log has from there on; of what outlived the log, what was not settled."""
+        floor, coming = self.floor, self.coming()
         start = min(offset, self.queue.end)
         first = max(start, self.queue.log_start)
         outlived = [o for o in self.pending if start <= o < first]
@@ -325,7 +389,8 @@ class GroupModel:
             self.poisoned.discard(key)
             self.parked.discard(key)
         self.follow()
-        return sum(map(len, self.lane_orders()))
+        after = self.coming()
+        return floor, self.floor, len(after - coming), len(coming - after)
 
     def offer(self, message: Message) -> None:
         if message.fate:

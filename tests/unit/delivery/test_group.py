@@ -22,6 +22,7 @@ from delivery.ops import (
     Redriven,
     Resumed,
     Sought,
+    SoughtResult,
     UnknownGroup,
 )
 from tests.unit.delivery.desk import Desk, all_of
@@ -159,7 +160,7 @@ def test_seeking_while_leases_fly_delivers_again_with_attempts_from_one(desk: De
     flying = desk.receive()
     desk.nack(flying)
 
-    assert desk.seek(1) == 3
+    assert desk.seek(1) == SoughtResult(0, 1, 0, 1)
 
     again = desk.receive()
     assert [(g.offset, g.attempt) for g in again.grants] == [(1, 1), (2, 1), (3, 1)]

@@ -15,14 +15,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from delivery.carried import CarriedBatch, encode_carried
-from delivery.config import GroupConfig, QueueConfig
+from delivery.config import LANES_COUNT, GroupConfig, QueueConfig
+from delivery.group import GroupState
 from delivery.ops import (
     ACK,
     EXTEND,
+    FORCED,
     NACK,
     OK,
     REJECT,
     RELEASE,
+    STALE,
     Cancelled,
     CodesResult,
     Committed,
@@ -35,6 +38,8 @@ from delivery.ops import (
     Halted,
     Op,
     OpenGroup,
+    Own,
+    OwnedResult,
     Parked,
     Purged,
     Redriven,
@@ -42,17 +47,26 @@ from delivery.ops import (
     Settled,
     SettledResult,
     Sought,
+    SoughtResult,
+    StaleResult,
     UnknownGroup,
     Unparked,
     encode_ops,
 )
 from delivery.partition import PartitionState
 from delivery.records import AppendBatch, encode_records, encode_trim
+from delivery.store_times import STEP_MS
 from goqueue.wire.batch import encode_columns
 from goqueue.wire.types import Index, Offset
 from log.entry import EntryKind, make_entry
 from tests.unit.delivery.entries import START_MS
-from tests.unit.delivery.queue_model import LATE_RESULT_MS, GroupModel, Message, QueueModel
+from tests.unit.delivery.queue_model import (
+    LATE_RESULT_MS,
+    GroupModel,
+    Message,
+    Owner,
+    QueueModel,
+)
 
 EXAMPLES, STEPS = 1120, 100
 STEPS_LEAST = 100_000
@@ -97,6 +111,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.receipts: list[tuple[int, int, int]] = []
         """(group, delivery, offset) of all that was ever delivered."""
         self.held: list[Op] = []
+        self.judged: Any = None
+        """What the last operation resulted in."""
         self.apply_ops(Configure(pick(QUEUES, queue)))
         self.publish(3, queue, 7, second, True)
         self.open(1, first)
@@ -133,9 +149,10 @@ class QueueMachine(RuleBasedStateMachine):
         self.compare()
 
     def judge(self, op: Any, result: Any) -> None:
+        self.judged = result
         known = self.requests.get(getattr(op, "request", 0))
         if known is not None and known[0] + LATE_RESULT_MS >= self.now_ms:
-            assert result == known[1]
+            self.judge_repeated(op, result, known[1])
         elif isinstance(op, Configure):
             self.model.config = op.config
         elif isinstance(op, Cancelled):
@@ -155,13 +172,36 @@ class QueueMachine(RuleBasedStateMachine):
         else:
             self.judge_of_group(op, result, self.model.groups[op.group])
 
-    def judge_of_group(self, op: Any, result: Any, group: GroupModel) -> None:
+    def judge_repeated(self, op: Any, result: Any, known: Any) -> None:
+        """The same as the first time, unless what was granted is somebody else's by now."""
+        group = self.model.groups.get(getattr(op, "group", 0))
+        if isinstance(op, Delivered) and isinstance(known, Granted) and group is not None:
+            overtaken = known.delivery < group.owner.since
+            if overtaken or not group.lets(op.member, op.generation):
+                self.judge_of_group(op, result, group, repeated=True)
+                return
+        assert result == known
+
+    def judge_of_group(
+        self, op: Any, result: Any, group: GroupModel, *, repeated: bool = False
+    ) -> None:
+        claimed = isinstance(op, Delivered | Committed | Sought)
+        if claimed and not group.lets(op.member, op.generation):
+            owner = group.owner
+            assert result == StaleResult(op.group, owner.member, owner.generation)
+            return
         request = getattr(op, "request", 0)
-        if request and not (isinstance(result, Granted) and not result.grants):
+        if request and not repeated and not (isinstance(result, Granted) and not result.grants):
             self.requests[request] = (self.now_ms, result)
-        if isinstance(op, Delivered):
+        if isinstance(op, Own):
+            owner = group.own(op.member, op.generation, self.index, fence=op.fence)
+            assert result == OwnedResult(owner.member, owner.generation, owner.ended)
+        elif isinstance(op, Delivered):
             assert isinstance(result, Granted)
-            grants = group.deliver(op.offsets, op.visibility_ms, self.index)
+            narrow = op.lowest_lane < LANES_COUNT - 1
+            grants = group.deliver(
+                op.offsets, op.visibility_ms, self.index, op.member, narrow=narrow
+            )
             assert [(g.offset, g.attempt, g.reason, g.redrives) for g in result.grants] == grants
             self.receipts += [(op.group, self.index, grant[0]) for grant in grants]
         elif isinstance(op, Settled):
@@ -172,6 +212,10 @@ class QueueMachine(RuleBasedStateMachine):
     def judge_settles(self, op: Settled, result: SettledResult, group: GroupModel) -> None:
         before = group.floor
         told = iter(result.settles)
+        if op.generation and not group.lets(op.member, op.generation):
+            assert {settle.code for settle in result.settles} <= {STALE}
+            assert (result.floor, result.advanced) == (group.floor, False)
+            return
         for delivery, offsets in op.deliveries:
             for offset in offsets:
                 expected: tuple[str, int, int] | None
@@ -188,19 +232,22 @@ class QueueMachine(RuleBasedStateMachine):
                 settle = next(told)
                 if expected is None:
                     assert settle.code != OK
+                    known = 0 <= offset < self.model.end and offset not in group.leased()
+                    if known and delivery < group.owner.since:
+                        assert settle.code == STALE
                 else:
                     assert settle.code == OK
                     assert (settle.outcome, settle.attempts, settle.visible_at_ms) == expected
         assert (result.floor, result.advanced) == (group.floor, group.floor > before)
         assert result.in_flight == len(group.leased())
 
-    def count_of(self, op: Any, group: GroupModel) -> CountResult:
+    def count_of(self, op: Any, group: GroupModel) -> CountResult | SoughtResult:
         if isinstance(op, Expired):
             return CountResult(group.expire(op.deliveries))
         if isinstance(op, Committed):
             return CountResult(group.commit(op.offset))
         if isinstance(op, Sought):
-            return CountResult(group.seek(op.offset))
+            return SoughtResult(*group.seek(op.offset))
         if isinstance(op, Purged):
             return CountResult(group.purge(op.offsets))
         if isinstance(op, Redriven):
@@ -261,14 +308,36 @@ class QueueMachine(RuleBasedStateMachine):
         found = self.leader.queue.groups.get(group)
         if found is None or self.held or how % 8 == 7:
             offsets = [(how * at) % (self.model.end + 2) for at in range(1, limit)]
-            self.apply_ops(Delivered(group, "m", 300, offsets), hold=hold)
+            claim = self.claim(group, how // 64)
+            self.apply_ops(Delivered(group, claim[0], 300, offsets, 0, claim[1]), hold=hold)
             return
         self.apply(EntryKind.QUEUE, encode_ops([]))  # what a leader sees is as of the last entry
-        offsets = found.select(limit, self.now_ms)
-        self.check_order(self.model.groups[group], offsets, limit)
+        lowest = LANES_COUNT - 1 if how % 3 else how // 16 % LANES_COUNT
+        offsets = found.select(limit, self.now_ms, lowest)
+        self.check_order(self.model.groups[group], offsets, limit, lowest)
         request = self.index % 5 + 1 if how % 4 == 3 else 0
         visibility_ms = pick([100, 0, 5, 20_000], how // 8)
-        self.apply_ops(Delivered(group, "m", visibility_ms, offsets, request), hold=hold)
+        member, generation = self.claim(group, how // 64)
+        op = Delivered(group, member, visibility_ms, offsets, request, generation, lowest)
+        self.apply_ops(op, hold=hold)
+
+    def claim(self, group: int, how: int) -> tuple[str, int]:
+        """Who asks: mostly who may."""
+        model = self.model.groups.get(group)
+        owner = Owner() if model is None else model.owner
+        if how % 16 != 15:
+            return owner.member or "m", owner.generation + how % 2 if owner.member else 0
+        return pick(["", "a", "b", owner.member], how // 16), owner.generation + how // 64 % 4 - 2
+
+    @rule(group=st.integers(1, 2), who=small, newer=st.integers(-1, 2), how=many)
+    def own(self, group: int, who: int, newer: int, how: int) -> None:
+        if how % 3:
+            return
+        model = self.model.groups.get(group)
+        before = 0 if model is None else model.owner.generation
+        member = pick(["a", "b", "a", "b", ""], who)
+        op = Own(group, member, before + newer, how % 2 == 0)
+        self.apply_ops(op, hold=how % 4 == 3)
 
     @rule(group=st.integers(1, 2), limit=st.integers(1, 6), action=small, how=small)
     def work(self, group: int, limit: int, action: int, how: int) -> None:
@@ -303,6 +372,7 @@ class QueueMachine(RuleBasedStateMachine):
             number % 2 == 1,
             pick([0, 10, 600], number),
             100 + number % 4 if number % 5 == 0 else 0,
+            *(self.claim(group, number // 7) if number % 6 == 0 else ("", 0)),
         )
         self.apply_ops(op, hold=hold)
 
@@ -327,8 +397,8 @@ class QueueMachine(RuleBasedStateMachine):
             Redriven(group, dead),
             Redriven(group, dead, force=True),
             Purged(group, letters[:1]),
-            Committed(group, offset),
-            Sought(group, offset),
+            Committed(group, offset, *self.claim(group, number // 3)),
+            Sought(group, offset, 0, *self.claim(group, number // 5)),
             Parked(group, key),
             Unparked(group, key),
             Unparked(group, key),
@@ -341,6 +411,20 @@ class QueueMachine(RuleBasedStateMachine):
             Cancelled([m.offset for m in self.model.stored() if m.was_delayed][-2:]),
         ]
         self.apply_ops(rare[which], hold=hold)
+
+    @rule(group=st.integers(1, 2), number=many)
+    def seek(self, group: int, number: int) -> None:
+        """What a seek does is known before."""
+        self.apply_ops()
+        found = self.leader.queue.groups.get(group)
+        if found is not None:
+            offset = number % (self.model.end + 3)
+            told = found.would_seek(offset)
+            self.apply_ops(Sought(group, offset, 0, "", FORCED))
+            assert (found.floor, self.judged) == (
+                told.after,
+                SoughtResult(told.before, told.after, told.replayed, told.skipped),
+            )
 
     @precondition(lambda self: self.index > 20)
     @rule(group=st.integers(1, 2), config=small, which=st.integers(0, 5))
@@ -395,15 +479,16 @@ class QueueMachine(RuleBasedStateMachine):
 
     # -- checks
 
-    def check_order(self, group: GroupModel, offsets: list[int], limit: int) -> None:
-        """FIFO in a lane, strict across lanes, but for a share to what has waited too long."""
-        config, lanes = group.config, group.lane_orders()
+    def check_order(self, group: GroupModel, offsets: list[int], limit: int, lowest: int) -> None:
+        """FIFO in a lane, strict across lanes, but for a share to what has waited too long; and
+        nothing of a lane that is not wanted."""
+        config, lanes = group.config, group.lane_orders()[: lowest + 1]
         room = min(limit, config.in_flight_max - len(group.leased()))
         expected = 0 if group.halted else max(0, min(room, sum(map(len, lanes))))
         assert len(offsets) == expected
         ready = [self.model.messages[offset] for lane in lanes for offset in lane]
         for at, offset in enumerate(offsets):
-            top = next(lane for lane in range(5) if lanes[lane])
+            top = next(lane for lane, found in enumerate(lanes) if found)
             served = self.model.messages[offset].lane
             assert lanes[served][0] == offset
             shared = (group.turn + at) % config.lane_share == config.lane_share - 1
@@ -445,6 +530,18 @@ class QueueMachine(RuleBasedStateMachine):
             assert {o: due_ms for o, (due_ms, _) in group.waiting.items()} == waiting
             assert all(group.attempts(o) == model.attempts(o) for o in model.pending)
             assert len(group.parked()) == len(model.parked)
+            self.compare_standing(group, model)
+
+    def compare_standing(self, group: GroupState, model: GroupModel) -> None:
+        """How far the group has come, and for how long its oldest message waits."""
+        now_ms, messages = self.model.now_ms, self.model.messages
+        assert group.lag() == len(model.unsettled())
+        assert group.lag() + group.delayed() == len(model.coming())
+        oldest_ms = model.oldest_ms()
+        assert oldest_ms <= group.oldest_ms(now_ms) < oldest_ms + STEP_MS
+        if not self.model.log_start:  # of what outlives the log it is not known to the millisecond
+            found_ms = group.oldest_ms(now_ms, lambda offset: messages[offset].stored_ms)
+            assert found_ms == oldest_ms
 
 
 QueueMachine.TestCase.settings = settings(

@@ -176,7 +176,8 @@ class Player:
         return [f"{self._desk.commit(int(plain[1]), self._groups[plain[0]])} settled"]
 
     def _seek(self, plain: list[str], _given: dict[str, str]) -> list[str]:
-        return [f"{self._desk.seek(int(plain[1]), self._groups[plain[0]])} ready"]
+        told = self._desk.seek(int(plain[1]), self._groups[plain[0]])
+        return [f"at {told.after}, {told.replayed} replayed, {told.skipped} skipped"]
 
     def _park(self, plain: list[str], _given: dict[str, str]) -> list[str]:
         (found,) = self._desk.do(Parked(self._groups[plain[0]], plain[1].encode()))

@@ -330,6 +330,7 @@ async def test_a_parked_key_waits_until_it_is_released(node: NodeAssembly) -> No
 
 async def test_peeking_takes_nothing(node: NodeAssembly) -> None:
     await publish(node, Record(b"low", lane=3), Record(b"high", lane=1))
+    await node.broker.put_group("g", {})
 
     seen = await node.broker.peek("g", ["t"], limit=10, partitions=None)
     taken = await receive(node)
@@ -352,6 +353,8 @@ async def test_figures_and_metrics_tell_where_a_group_stands(node: NodeAssembly)
     group = stats.groups["g"]
     assert (group.floor, group.end, group.ready, group.dead, group.acked) == (2, 4, 1, 1, 1)
     assert (stats.delayed, stats.scheduled, stats.stored_by_lane) == (1, 1, [0, 0, 4, 0, 0])
+    assert stats.delay_ms_sum == 60_000
+    assert (group.lag, group.delayed, group.owner) == (1, 1, "")
     for line in (
         'goqueue_delivered_messages_total{topic="t"} 2.0',
         'goqueue_settled_messages_total{action="ack",topic="t"} 1.0',
@@ -369,6 +372,11 @@ async def test_unknown_topics_and_groups_are_named(node: NodeAssembly) -> None:
         await receive(node, topics=["none"])
     with pytest.raises(UnknownGroup):
         await node.broker.group("none")
+    with pytest.raises(UnknownGroup):
+        await node.broker.peek("none", ["t"], limit=1, partitions=None)
+    with pytest.raises(UnknownGroup):
+        await node.broker.seek("none", "t", None, offset=0, time_ms=None)
+    assert await node.broker.list_groups() == []
 
 
 async def test_leases_and_dead_letters_survive_a_power_cut() -> None:

@@ -193,6 +193,7 @@ async def test_a_seek_replays_or_skips(client, clock, put, take, to, values):
 
 async def test_a_seek_takes_epoch_milliseconds_as_time_and_all_partitions(client, clock, put):
     await put(b"a")
+    await client("PUT", GROUP)
 
     answer = await client.post(GROUP + "/seek", {"topic": "orders", "time": clock.now_ms + 1})
 
@@ -277,3 +278,14 @@ async def test_keys_are_parked_only_where_they_are_kept_in_order(client, orders)
     assert refused.status == 400
     assert "ordering: key" in refused.json["error"]
     assert released.status == 200
+
+
+@pytest.mark.parametrize(
+    ("what", "body"),
+    [("seek", {"topic": "orders", "to": "latest"}), ("peek", {"topics": ["orders"]})],
+)
+async def test_a_peek_or_seek_of_a_group_that_nobody_made_makes_none(client, orders, what, body):
+    answer = await client.post(f"/groups/typo/{what}", body)
+
+    assert (answer.status, answer.json["code"]) == (404, "unknown_group")
+    assert (await client.get("/groups")).json["groups"] == []

@@ -11,12 +11,14 @@ import structlog
 from goqueue.wire.errors import GoQueueError
 
 ERRANDS_MAX = 10_000
+STOP_S = 1.0
+"""How long those on their way may take when the node stops."""
 
 _log = structlog.get_logger("node")
 
 
 class Errands:
-    """A service; what can't be done any more when it stops is left undone."""
+    """A service; what can't be done soon when it stops is left undone."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -25,6 +27,8 @@ class Errands:
         return None
 
     async def stop(self) -> None:
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=STOP_S)
         for task in self._tasks:
             task.cancel()
         if self._tasks:

@@ -53,6 +53,7 @@ REMOTE_WAITS_MAX = 512
 """Long polls of one peer at once; beyond them a receive looks by itself, from time to time."""
 LOOK_S = 0.25
 PLENTY_MAX = 10_000
+RECOVER_ROUNDS = 20
 
 
 @dataclass(slots=True)
@@ -70,6 +71,8 @@ class Poll:
     lowest_lane: int = LANES_COUNT - 1
     requests: dict[GroupId, int] = field(default_factory=dict[GroupId, int])
     """The ids under which partitions were asked whose answer did not come."""
+    doubtful: set[GroupId] = field(default_factory=set[GroupId])
+    """Those of them that may have been granted something nevertheless."""
 
 
 _Asked = tuple[NodeId, list[GroupId]]
@@ -118,10 +121,18 @@ class QueueReceiver:
     async def receive(self, poll: Poll, wait_s: float) -> list[Taken]:
         """Leases of up to `limit` messages; waits for the first one.
 
-        A caller that is cancelled has leased nothing for good. Raises `GroupHalted` or
-        `TooManyInFlight` where no partition may deliver, `NoQuorum` where none can be asked,
-        `StaleGeneration` where one is not the member's and nothing was leased.
+        A caller that is cancelled has leased nothing for good, and what was granted in an answer
+        that was lost is given back. Raises `GroupHalted` or `TooManyInFlight` where no partition
+        may deliver, `NoQuorum` where none can be asked, `StaleGeneration` where one is not the
+        member's and nothing was leased.
         """
+        try:
+            return await self._receive(poll, wait_s)
+        finally:
+            if poll.doubtful:
+                self._errands.send(self._recover(poll))
+
+    async def _receive(self, poll: Poll, wait_s: float) -> list[Taken]:
         loop = asyncio.get_running_loop()
         started = loop.time()
         end = started + wait_s
@@ -224,6 +235,7 @@ class QueueReceiver:
             answer = await self._ask(poll, node, request)
         except (GoQueueError, RemoteError):
             found.unanswered.update(groups)
+            poll.doubtful.update(groups)
             return 0
         self._note(poll, found, answer)
         return sum(len(taken.grants) for taken in answer.taken)
@@ -240,8 +252,9 @@ class QueueReceiver:
         found.size += sum(len(row.value) for taken in answer.taken for row in taken.messages)
         found.blocked += answer.blocked
         answered = [taken.partition for taken in answer.taken] + answer.empty
-        for packed in answered:
-            poll.requests.pop(GroupId.unpack(packed), None)
+        for group in map(GroupId.unpack, answered):
+            poll.requests.pop(group, None)
+            poll.doubtful.discard(group)
         for packed, leader in answer.moved:
             group = GroupId.unpack(packed)
             found.unanswered.add(group)
@@ -268,6 +281,41 @@ class QueueReceiver:
         except RemoteError:
             return
         self.release(group, answer.taken)
+
+    async def _recover(self, poll: Poll) -> None:
+        """Ask again, under the same ids, what was granted in answers that were lost, and give it
+        back: nobody waits for it any more. Where nothing was, one message goes and comes."""
+        left = sorted(poll.doubtful)
+        for _ in range(RECOVER_ROUNDS):
+            await asyncio.sleep(PAUSE_MAX_S)
+            left = [group for group in left if not await self._recovered(poll, group)]
+            if not left:
+                return
+
+    async def _recovered(self, poll: Poll, group: GroupId) -> bool:
+        node = self._topology.leader(group)
+        if node is None:
+            return False
+        wanted = [(group.pack(), poll.requests[group])]
+        request = TakeRequest(
+            poll.group,
+            wanted,
+            poll.member,
+            1,
+            poll.max_bytes,
+            poll.visibility_ms,
+            poll.generation,
+            poll.lowest_lane,
+        )
+        try:
+            answer = await self._ask(poll, node, request)
+        except (GoQueueError, RemoteError):
+            return False
+        self.release(poll.group.id, answer.taken)
+        for packed, leader in answer.moved:
+            if leader is not None:
+                self._topology.learn(GroupId.unpack(packed), NodeId(leader))
+        return not answer.moved
 
     def release(self, group: int, taken: Sequence[Taken]) -> None:
         """Give leases back that nobody will be told of: their attempt does not count."""

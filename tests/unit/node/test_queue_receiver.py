@@ -56,6 +56,8 @@ class Leader:
         self.left: list[int] = []
         self.hold: asyncio.Event | None = None
         self.loses_answers = 0
+        self.granted: dict[int, Taken] = {}
+        """By request id."""
         self.woken = asyncio.Event()
 
     async def take(self, request: TakeRequest) -> TakeAnswer:
@@ -64,17 +66,20 @@ class Leader:
             await self.hold.wait()
         answer = TakeAnswer([], [], [], [])
         left = request.limit
-        for packed, _id in request.partitions:
+        for packed, request_id in request.partitions:
             group = GroupId.unpack(packed)
             if group not in self.led:
                 answer.moved.append((packed, None))
+            elif request_id in self.granted:
+                answer.taken.append(self.granted[request_id])
             elif group in self.blocked:
                 answer.blocked.append((packed, *self.blocked[group]))
             elif self.ready.get(group):
                 count = min(left, self.ready[group])
                 self.ready[group] -= count
                 left -= count
-                answer.taken.append(taken(group, count))
+                self.granted[request_id] = taken(group, count)
+                answer.taken.append(self.granted[request_id])
             else:
                 answer.empty.append(packed)
         if self.loses_answers:
@@ -248,6 +253,38 @@ async def test_a_lost_answer_is_asked_for_under_the_same_request_id(world: World
     assert len({request.partitions[0][1] for request in local}) == len(local)
 
 
+async def test_what_a_lost_answer_granted_is_given_back_when_others_had_enough(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_receiver, "PAUSE_MAX_S", 0.001)
+    world.leaders[ME].ready = {P[0]: 1}
+    world.leaders[B].ready = {P[1]: 2}
+    world.leaders[B].loses_answers = 1
+
+    (found,) = await world.receive()
+
+    assert GroupId.unpack(found.partition) == P[0]
+    await eventually(lambda: world.submitted)
+    assert world.submitted == [(P[1], Settled(REF.id, RELEASE, [(5, [0, 1])]))]
+
+
+async def test_what_a_leader_granted_before_it_died_is_given_back_at_the_next(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_receiver, "PAUSE_MAX_S", 0.001)
+    world.leaders[ME].ready = {P[0]: 1}
+    world.leaders[B].ready = {P[1]: 2}
+    world.leaders[B].loses_answers = 1
+    await world.receive()
+
+    world.leaders[C].granted = world.leaders[B].granted
+    world.leaders[B].led, world.leaders[C].led = [], [P[1], P[2]]
+    world.believed[P[1]] = C
+
+    await eventually(lambda: world.submitted)
+    assert world.submitted == [(P[1], Settled(REF.id, RELEASE, [(5, [0, 1])]))]
+
+
 async def test_a_partition_that_moved_is_found_at_its_new_leader(world: World) -> None:
     world.leaders[B].led = []
     world.leaders[C].led = [P[1], P[2]]
@@ -258,6 +295,22 @@ async def test_a_partition_that_moved_is_found_at_its_new_leader(world: World) -
 
     (found,) = await polling
     assert GroupId.unpack(found.partition) == P[1]
+
+
+async def test_what_is_to_be_given_back_is_given_back_before_the_node_stops(world: World) -> None:
+    world.leaders[B].ready = {P[1]: 2}
+    world.leaders[B].hold = held = asyncio.Event()
+    polling = world.receive()
+    await eventually(lambda: world.leaders[B].takes)
+    polling.cancel()
+    await asyncio.wait([polling])
+
+    stopping = asyncio.ensure_future(world.errands.stop())
+    await asyncio.sleep(0)
+    held.set()
+    await stopping
+
+    assert world.submitted == [(P[1], Settled(REF.id, RELEASE, [(5, [0, 1])]))]
 
 
 async def test_a_group_that_no_partition_may_deliver_to_is_told_why(world: World) -> None:

@@ -402,11 +402,16 @@ class QueueBrokerNode(ABC):
                 for number, op in ops.items()
             )
         )
-        for answer in answers:
+        stale: dict[int, StaleResult] = {}
+        for number, answer in zip(ops, answers, strict=True):
             if isinstance(answer.results[0], NotOpen):
                 raise UnknownGroup(ref.name)  # deleted, or made anew under its name
             if isinstance(answer.results[0], StaleResult):
-                raise stale_generation(answer.results[0])
+                stale[number] = answer.results[0]
+        if stale:
+            error = stale_generation(next(iter(stale.values())))
+            error.data["partitions"] = [f"{topic.name}:{number}" for number in stale]
+            raise error
         return {number: answer.floor for number, answer in zip(ops, answers, strict=True)}
 
 

@@ -131,6 +131,20 @@ async def test_a_leaver_leaves_its_partitions_to_the_others(broker: NodeBroker) 
         await broker.leave("g", first.member)
 
 
+async def test_a_commit_names_the_partitions_that_are_not_the_claimants(
+    broker: NodeBroker,
+) -> None:
+    owner = await join(broker, wait_s=10)
+
+    with pytest.raises(StaleGeneration) as refused:
+        await broker.commit("g", "t", {0: 0, 2: 0})
+    done = await broker.commit("g", "t", {0: 0}, Claim(owner.member, owner.generation))
+
+    assert refused.value.data["partitions"] == ["t:0", "t:2"]
+    assert refused.value.data["generation"] == owner.generation
+    assert done == {0: 0}
+
+
 async def test_a_member_that_is_not_heard_of_is_gone_and_its_attempt_has_failed(
     broker: NodeBroker,
 ) -> None:

@@ -12,13 +12,17 @@ from typing import Annotated
 import typer
 
 from cli.errors import EXIT_USAGE, CliError
+from cli.group_positions import reset
+from cli.joined import joined
 from cli.options import command, span
-from cli.output import Column, Row
+from cli.output import Column, Row, time_of
 from cli.reading import Reader, Span
 from cli.session import Json, Session
-from cli.taking import Taking, take
-from goqueue.errors import UnknownPartition
+from cli.taking import Receives, Taking, take
+from cli.until import Until
+from goqueue.errors import BadRequest, UnknownPartition
 from goqueue.http import join
+from goqueue.times import moment_ms
 
 MESSAGE_COLUMNS = (
     Column("PARTITION", "partition"),
@@ -46,11 +50,15 @@ ToTime = Annotated[
 ]
 Limit = Annotated[
     int | None,
-    typer.Option("--limit", "-n", "--max-messages", min=1, help="At most this many messages."),
+    typer.Option(
+        "--limit", "-n", "--max", "--max-messages", min=1, help="At most this many messages."
+    ),
 ]
 Group = Annotated[
     str | None,
-    typer.Option("--group", "-g", help="Take this group's messages.", rich_help_panel=PANEL),
+    typer.Option(
+        "--group", "-g", help="Join this group and take its messages.", rich_help_panel=PANEL
+    ),
 ]
 Ack = Annotated[
     bool | None,
@@ -64,6 +72,14 @@ Visibility = Annotated[
     str | None,
     typer.Option(
         help="How long a message that isn't acked is held, as 2m (the group's).",
+        rich_help_panel=PANEL,
+    ),
+]
+Force = Annotated[
+    bool,
+    typer.Option(
+        "--force",
+        help="With --from-time: move the group even while it has members.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -126,6 +142,7 @@ async def consume(
     group: Group = None,
     ack: Ack = None,
     visibility: Visibility = None,
+    force: Force = False,
 ) -> None:
     """Read messages; without --follow, up to where the topic ended when the command began.
 
@@ -134,29 +151,28 @@ async def consume(
     takes back. --follow prints `OFFSET [KEY]: VALUE` on a terminal, with `PARTITION:` in front
     when there are several.
 
-    With --group messages are taken, as a worker would: those that are ready, in the group's own
-    order. Each is acked once it was printed; with --no-ack (at most 10, unless -n or --follow
-    says otherwise) it comes again, unless `ack RECEIPT` says that it is done.
+    With --group messages are taken, as a worker would: as a member of the group, from the
+    partitions it is given, in the group's own order. Each is acked once it was printed. The group
+    goes on where it was; --from-time sets it there first, for good. With --to-time nothing of that
+    time or later is acked. --no-ack (at most 10, unless -n or --follow says otherwise) and
+    --partition take without joining, what no member has; what isn't acked comes again, unless
+    `ack RECEIPT` says that it is done.
     """
     start = Start(offset, from_beginning, from_latest, from_time)
     start.check()
+    if follow and to_time is not None:
+        raise CliError("--follow has no end: drop --to-time", exit_code=EXIT_USAGE)
+    if force and (group is None or from_time is None):
+        raise CliError("--force needs --group and --from-time", exit_code=EXIT_USAGE)
     if group is not None:
-        if start.is_given or to_time is not None:
-            raise CliError(
-                "a group goes on where it was: drop --offset, --from-... and --to-time",
-                hint="`goqueue-cli group seek` moves a group",
-                exit_code=EXIT_USAGE,
-            )
         acks = ack is not False
         bound = limit if limit is not None or acks or follow else HELD_LIMIT
         held = None if visibility is None else span("--visibility", visibility)
         taking = Taking(group, topic, partition, bound, held, acks, follow)
-        await _take(session, taking, raw=raw)
+        await _consume_group(session, taking, start, to_time, force=force, raw=raw)
         return
     if ack is not None or visibility is not None:
         raise CliError("--ack, --no-ack and --visibility need --group", exit_code=EXIT_USAGE)
-    if follow and to_time is not None:
-        raise CliError("--follow has no end: drop --to-time", exit_code=EXIT_USAGE)
     async with session:
         spans = await _spans(session, topic, partition, start, to_time, follow)
         reader = Reader(session, topic, limit, len(spans))
@@ -171,14 +187,52 @@ async def consume(
         session.output.line("No messages.")
 
 
-async def _take(session: Session, taking: Taking, *, raw: bool) -> None:
-    columns = MESSAGE_COLUMNS if taking.ack else HELD_COLUMNS
+async def _consume_group(
+    session: Session,
+    taking: Taking,
+    start: Start,
+    to_time: str | None,
+    *,
+    force: bool,
+    raw: bool,
+) -> None:
+    if start.is_given and start.from_time is None:
+        raise CliError(
+            "a group goes on where it was: drop --offset and --from-...",
+            hint="`goqueue-cli group reset-offsets` moves a group",
+            exit_code=EXIT_USAGE,
+        )
+    end = None if to_time is None else _moment(to_time)
     show = Printer(session, raw=raw, follow=taking.follow and taking.ack, several=True)
-    show.columns = columns
+    show.columns = MESSAGE_COLUMNS if taking.ack else HELD_COLUMNS
     async with session:
-        count = await take(session, taking, show.messages)
+        details = await _details(session, taking.topic, taking.partition)
+        numbers = [int(one["partition"]) for one in details]
+        if start.from_time is not None or end is not None:
+            await session.request("PUT", join("groups", taking.group), body={})
+        if start.from_time is not None:
+            body: Json = {"topic": taking.topic, "time": start.from_time, "force": force}
+            if taking.partition is not None:
+                body["partitions"] = numbers
+            await reset(session, taking.group, body)
+        until = None
+        if end is not None:
+            until = await Until.find(session, taking.group, taking.topic, end, details)
+        if taking.joins:
+            async with joined(session, taking) as member:
+                count = await take(member, taking, show.messages, until)
+        else:
+            count = await take(Receives(session, taking, numbers), taking, show.messages, until)
     if not count and session.output.is_table and not raw:
         session.output.line("No messages are ready.")
+
+
+def _moment(text: str) -> str:
+    """A time as messages show theirs. Raises `CliError`."""
+    try:
+        return time_of(moment_ms(text, "--to-time"))
+    except BadRequest as error:
+        raise CliError(error.message, exit_code=EXIT_USAGE) from None
 
 
 async def _all(reader: Reader, spans: list[Span], follow: bool) -> AsyncGenerator[list[Json], None]:
@@ -203,13 +257,8 @@ async def _spans(
     to_time: str | None,
     follow: bool,
 ) -> list[Span]:
-    details = (await session.get(join("topics", topic)))["partition_details"]
-    if partition is not None:
-        details = [one for one in details if one["partition"] == partition]
-        if not details:
-            raise UnknownPartition(topic, partition)
     spans = []
-    for one in details:
+    for one in await _details(session, topic, partition):
         number, earliest, end = one["partition"], one["earliest"], one["next"]
         span = Span(number, earliest, end, start.from_time, to_time)
         if start.from_latest:
@@ -221,6 +270,16 @@ async def _spans(
         if span.offset is None or span.offset < span.end or follow:
             spans.append(span)
     return spans
+
+
+async def _details(session: Session, topic: str, partition: int | None) -> list[Json]:
+    """What the topic's partitions hold, or what this one does."""
+    details: list[Json] = (await session.get(join("topics", topic)))["partition_details"]
+    if partition is not None:
+        details = [one for one in details if one["partition"] == partition]
+        if not details:
+            raise UnknownPartition(topic, partition)
+    return details
 
 
 class Printer:

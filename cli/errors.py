@@ -43,6 +43,14 @@ HINTS = {
     "not_in_flight": "it was settled before, or the receipt is of another cluster",
     "receipt_expired": "receive it again; `consume --visibility 5m` and `extend` hold it longer",
     "invalid_receipt": "`goqueue-cli consume TOPIC --group G --no-ack` prints receipts",
+    "group_active": (
+        "`goqueue-cli group members NAME` shows them; it works when they have gone, or with --force"
+    ),
+    "unknown_member": "`goqueue-cli group members NAME` shows the members",
+    "stale_generation": (
+        "`goqueue-cli group members NAME` shows who has it; "
+        "`consume --group NAME` without --no-ack and --partition joins them"
+    ),
     "group_halted": "`goqueue-cli group resume NAME` lets it go on; `dlq counts` says what failed",
     "too_many_in_flight": "settle some first, or raise it: `group set NAME --in-flight-max N`",
     "too_many_delayed": "`topic alter NAME --delayed-max N` raises the bound of a partition",

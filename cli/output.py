@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -107,6 +108,13 @@ class Output:
         else:
             self._write(_json_line(record))
 
+    def record_line(self, record: Row) -> None:
+        """One of a stream of objects."""
+        if self.format is Format.yaml:
+            self._write("---\n" + _yaml(dict(record)))
+        else:
+            self._write(_json_line(record))
+
     def success(self, text: str, record: Row) -> None:
         """`✓ text` for people; the record for programs."""
         if self.is_table:
@@ -122,6 +130,10 @@ class Output:
         width = max(len(name) for name, _ in pairs) + 2
         for name, value in pairs:
             self.line(f"{name + ':':<{width}}{cell_text(value)}".rstrip())
+
+    def clear(self) -> None:
+        """An empty screen; only of a terminal."""
+        self._write("\x1b[H\x1b[2J")
 
     def table(self, columns: Sequence[Column], rows: Sequence[Row]) -> None:
         """A table inside an answer for people, whatever the format."""
@@ -181,10 +193,26 @@ def duration_text(milliseconds: float) -> str:
     return f"{milliseconds / 1000:g}s" if milliseconds >= 1000 else f"{milliseconds:g}ms"
 
 
+def age_text(milliseconds: float) -> str:
+    """`0s`, `20ms`, `1.5s`, `1h2m3s`: how long something takes, or has waited."""
+    if milliseconds < 1000:
+        return f"{milliseconds:.0f}ms" if milliseconds else "0s"
+    if milliseconds < 60_000:
+        return f"{milliseconds / 1000:.1f}".removesuffix(".0") + "s"
+    minutes, seconds = divmod(int(milliseconds) // 1000, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes}m{seconds}s" if hours else f"{minutes}m{seconds}s"
+
+
 def time_of(time_ms: int) -> str:
     """`2025-01-15T10:30:00.000Z`, as the servers write times."""
     stamp = datetime.fromtimestamp(time_ms / 1000, UTC)
     return stamp.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def now_text() -> str:
+    """The present, on this machine's clock."""
+    return time_of(time.time_ns() // 1_000_000)
 
 
 def count_text(count: int, noun: str) -> str:

@@ -1,23 +1,30 @@
-"""`consume --group`: take a group's messages, print them, and say that they are done."""
+"""`consume --group`: take a group's messages, print them, and say that they are done.
+
+Where they come from is a `Source`: a member of the group, or, for who only holds messages or names
+a partition, plain receives.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 
 from cli.errors import EXIT_UNAVAILABLE, CliError, explain, note, warn
 from cli.output import count_text
 from cli.session import Json, Session
-from goqueue.errors import GoQueueError, NotInFlight, ReceiptExpired
+from cli.until import Holder, Until
+from goqueue.errors import GoQueueError, NotInFlight, ReceiptExpired, StaleGeneration
 from goqueue.http import join
-from goqueue.settling import Settle
+from goqueue.settling import Settle, SettleResult
 
 FOLLOW_WAIT_S = 20.0
 BATCH_MAX = 100
 RETRY_FIRST_S = 0.2
 RETRY_MAX_S = 5.0
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,63 +39,138 @@ class Taking:
     ack: bool
     follow: bool
 
-    def body(self, count: int) -> Json:
-        body: Json = {"topic": self.topic, "limit": count, "member": "goqueue-cli"}
-        if self.partition is not None:
-            body["partitions"] = [self.partition]
-        if self.visibility is not None:
-            body["visibility"] = self.visibility
-        if self.follow:
-            body["wait"] = f"{FOLLOW_WAIT_S:g}s"
+    @property
+    def joins(self) -> bool:
+        """As a member: what is held for later, or picked by its partition, a member can't take."""
+        return self.ack and self.partition is None
+
+
+class Source(Holder, Protocol):
+    """Where a group's messages come from, and where what became of them is told."""
+
+    async def more(self, count: int) -> list[Json]:
+        """The next ones, at most `count`: none where nothing is ready; with `follow`, not before
+        there are some."""
+        ...
+
+
+class Receives:
+    """Takes without joining: from partitions that no member has."""
+
+    def __init__(self, session: Session, taking: Taking, partitions: list[int]) -> None:
+        self._session = session
+        self._taking = taking
+        self._partitions = partitions
+
+    async def more(self, count: int) -> list[Json]:
+        """When following, an outage is told, and waited out."""
+        pause_s = 0.0
+        wait_s = FOLLOW_WAIT_S if self._taking.follow else 0.0
+        path = join("groups", self._taking.group, "receive")
+        while self._partitions:
+            body = self._body(count, wait_s)
+            try:
+                answer = await self._session.request("POST", path, body=body, wait_s=wait_s)
+            except GoQueueError as error:
+                if not self._taking.follow or not error.retriable:
+                    raise _told(error) from error
+                if not pause_s:
+                    report = explain(error)
+                    note(f"{report.message if report else error}; trying again")
+                pause_s = min(RETRY_MAX_S, pause_s * 2 or RETRY_FIRST_S)
+                await asyncio.sleep(pause_s)
+                continue
+            messages: list[Json] = answer["messages"]
+            if messages or not self._taking.follow:
+                return messages
+        return []
+
+    async def settle(self, settles: list[Settle]) -> list[SettleResult]:
+        """Through the library, which repeats what is safe to repeat."""
+        return await self._session.client.settle(self._taking.group, settles)
+
+    async def skip(self, partition: int) -> None:
+        self._partitions.remove(partition)
+
+    def _body(self, count: int, wait_s: float) -> Json:
+        body: Json = {
+            "topic": self._taking.topic,
+            "limit": count,
+            "member": "goqueue-cli",
+            "partitions": self._partitions,
+        }
+        if self._taking.visibility is not None:
+            body["visibility"] = self._taking.visibility
+        if wait_s:
+            body["wait"] = f"{wait_s:g}s"
         return body
 
 
-async def take(session: Session, taking: Taking, show: Callable[[list[Json]], None]) -> int:
-    """Print and settle until nothing is ready, or the limit; with `follow`, for ever.
+async def take(
+    source: Source, taking: Taking, show: Callable[[list[Json]], None], until: Until | None
+) -> int:
+    """Print and settle until nothing is ready, the limit or the end; with `follow`, for ever.
 
-    Messages are acked once they are printed. What can't be printed is given back.
+    Messages are acked once they are printed. What isn't printed is given back.
     """
     count = 0
-    while taking.limit is None or count < taking.limit:
-        left = BATCH_MAX if taking.limit is None else min(BATCH_MAX, taking.limit - count)
-        messages = await _receive(session, taking, left)
-        if messages:
-            try:
-                show(messages)
-            except OSError:  # whoever reads has gone
-                with suppress(GoQueueError):
-                    await _settle(session, taking.group, "release", messages)
-                raise
+    try:
+        while (taking.limit is None or count < taking.limit) and not (until and until.is_reached):
+            left = BATCH_MAX if taking.limit is None else min(BATCH_MAX, taking.limit - count)
+            messages = await source.more(left)
+            if not messages:
+                break
+            if until is not None:
+                messages, late = until.parted(messages)
+                await _surely(until.put_aside(source, late))
+            results = await _surely(_print(source, taking, show, messages))
             count += len(messages)
-            if taking.ack:
-                await _settle(session, taking.group, "ack", messages)
-        elif not taking.follow:
-            break
+            if until is not None:
+                await until.settled(source, results)
+    finally:
+        if until is not None:
+            with suppress(GoQueueError):
+                await until.give_back(source)
     return count
 
 
-async def _receive(session: Session, taking: Taking, count: int) -> list[Json]:
-    """What one receive brings; when following, an outage is told, and waited out."""
-    pause_s = 0.0
-    while True:
-        try:
-            answer = await session.request(
-                "POST",
-                join("groups", taking.group, "receive"),
-                body=taking.body(count),
-                wait_s=FOLLOW_WAIT_S if taking.follow else 0.0,
-            )
-        except GoQueueError as error:
-            if not taking.follow or not error.retriable:
-                raise _told(error) from error
-            if not pause_s:
-                report = explain(error)
-                note(f"{report.message if report else error}; trying again")
-            pause_s = min(RETRY_MAX_S, pause_s * 2 or RETRY_FIRST_S)
-            await asyncio.sleep(pause_s)
-            continue
-        messages: list[Json] = answer["messages"]
-        return messages
+async def _print(
+    source: Source, taking: Taking, show: Callable[[list[Json]], None], messages: list[Json]
+) -> list[SettleResult]:
+    """In a thread: a reader that is slow doesn't keep the member from its heartbeats."""
+    try:
+        await asyncio.to_thread(show, messages)
+    except OSError:  # whoever reads has gone
+        with suppress(GoQueueError):
+            await _settle(source, "release", messages)
+        raise
+    return await _settle(source, "ack", messages) if taking.ack and messages else []
+
+
+async def _settle(source: Source, action: str, messages: list[Json]) -> list[SettleResult]:
+    """Raises the first error; that a message was held too long is only told."""
+    results = await source.settle([Settle(message["receipt"], action) for message in messages])
+    late = 0
+    for result in results:
+        if isinstance(result, ReceiptExpired | NotInFlight | StaleGeneration):
+            late += result.outcome == "none"  # else an answer that was lost has done it
+        elif isinstance(result, GoQueueError):
+            raise result
+    if late and action == "ack":
+        warn(f"{count_text(late, 'message')} printed too late to be acked: delivered again")
+    return results
+
+
+async def _surely(work: Coroutine[Any, Any, T]) -> T:
+    """An interrupt waits for it: what was printed is acked."""
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise error from None
+        raise
 
 
 def _told(error: GoQueueError) -> Exception:
@@ -100,17 +182,3 @@ def _told(error: GoQueueError) -> Exception:
         hint="consume again; what this one may have taken comes again after its visibility timeout",
         exit_code=EXIT_UNAVAILABLE,
     )
-
-
-async def _settle(session: Session, group: str, action: str, messages: list[Json]) -> None:
-    """Through the library, which repeats what is safe to repeat. Raises the first error; that a
-    message was held too long is only told."""
-    settles = [Settle(message["receipt"], action) for message in messages]
-    late = 0
-    for result in await session.client.settle(group, settles):
-        if isinstance(result, ReceiptExpired | NotInFlight):
-            late += result.outcome == "none"  # else an answer that was lost has done it
-        elif isinstance(result, GoQueueError):
-            raise result
-    if late:
-        warn(f"{count_text(late, 'message')} printed too late to be acked: delivered again")

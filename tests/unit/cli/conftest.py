@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import io
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
 
+import msgspec
 import pytest
+import typer.testing
 from typer.testing import CliRunner, Result
 
 from cli.main import app
@@ -50,6 +52,28 @@ class Shell:
         assert result.exit_code == 0, result.output
         return result.stdout
 
+    def post(self, path: str, **body: object) -> dict[str, Any]:
+        """The answer of the server itself."""
+        request = Request(self.url + path, msgspec.json.encode(body), method="POST")
+        request.add_header("Content-Type", "application/json")
+        with urlopen(request, timeout=30) as answer:
+            found: dict[str, Any] = msgspec.json.decode(answer.read())
+        return found
+
+    def join(self, group: str, topic: str, client_id: str = "worker", **body: object) -> str:
+        """A member of the group, which is never heard of again by itself."""
+        path = f"/v1/groups/{group}/join"
+        found = self.post(
+            path, client_id=client_id, topics=[topic], wait="0s", lets_go=True, **body
+        )
+        return str(found["member_id"])
+
+    def beat(self, group: str, member: str) -> None:
+        """The member's sign of life; it lets go of what it is asked to."""
+        path = f"/v1/groups/{group}/heartbeat"
+        revoking = self.post(path, member_id=member)["revoking"]
+        self.post(path, member_id=member, let_go=revoking)
+
 
 @pytest.fixture
 def shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shell]:
@@ -78,5 +102,5 @@ def shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shell]:
 @pytest.fixture
 def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Standard input and output look like a terminal."""
-    monkeypatch.setattr(io.TextIOWrapper, "isatty", lambda _self: True, raising=False)
-    assert sys.stdout is not None
+    stream = typer.testing._NamedTextIOWrapper
+    monkeypatch.setattr(stream, "isatty", lambda _self: True, raising=False)

@@ -1,0 +1,130 @@
+"""`consume --group` as a member of the group: it takes from the partitions that it is given."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from cli.errors import EXIT_UNAVAILABLE, CliError, note
+from cli.messages import message_row
+from cli.session import Json, Session
+from cli.taking import BATCH_MAX, Taking
+from goqueue.consumer import AsyncConsumer
+from goqueue.errors import GoQueueError, GroupHalted
+from goqueue.group_models import TopicPartition
+from goqueue.http import join
+from goqueue.queued import Received
+from goqueue.settling import Settle, Settled, SettleResult
+
+CLIENT_ID = "goqueue-cli"
+IDLE_S = 0.2
+LOOK_S = 2.0
+"""When so long nothing came, at first and at most, it is asked whether there is anything."""
+
+
+class Joined:
+    """A member of a group, as a source of messages."""
+
+    def __init__(self, session: Session, taking: Taking, consumer: AsyncConsumer) -> None:
+        self._session = session
+        self._taking = taking
+        self._consumer = consumer
+        self._held: dict[str, Received] = {}
+        self._skipped: set[int] = set()
+        self._is_noted = False
+
+    async def more(self, count: int) -> list[Json]:
+        message = await self._first()
+        found: list[Received] = []
+        while message is not None:
+            found.append(message)
+            self._held[message.receipt] = message
+            message = await self._next(0.0) if len(found) < count else None
+        return list(map(message_row, found))
+
+    async def settle(self, settles: list[Settle]) -> list[SettleResult]:
+        return list(await asyncio.gather(*map(self._settle_one, settles)))
+
+    async def skip(self, partition: int) -> None:
+        self._skipped.add(partition)
+        self._consumer.pause([TopicPartition(self._taking.topic, partition)])
+
+    async def _first(self) -> Received | None:
+        """The next message; without `follow`, None when none is ready. Raises `CliError` where some
+        are, or may be, and none comes."""
+        loop = asyncio.get_running_loop()
+        ends_s, look_s = loop.time() + self._session.timeout_s, IDLE_S
+        while (message := await self._next(look_s)) is None:
+            if self._taking.follow and self._consumer.assignment:
+                return await self._next(None)
+            if await self._is_drained():
+                return await self._next(IDLE_S)
+            if loop.time() > ends_s and not self._taking.follow:
+                raise CliError(
+                    f"nothing came in {self._session.timeout_s:g} s, though not all was delivered",
+                    hint=f"see `goqueue-cli group describe {self._taking.group}`",
+                    exit_code=EXIT_UNAVAILABLE,
+                )
+            look_s = min(look_s * 2, LOOK_S)
+        return message
+
+    async def _next(self, wait_s: float | None) -> Received | None:
+        """Each is asked for in another's name, so that the leases of all are kept up."""
+        return await self._consumer.next_for(object(), wait_s)
+
+    async def _is_drained(self) -> bool:
+        """Whether nothing is ready in the partitions that this member has, or is to have soon;
+        never when following. Raises `GroupHalted`."""
+        path = join("groups", self._taking.group)
+        try:
+            group = await self._session.get(path, topic=self._taking.topic)
+        except GoQueueError as error:
+            if self._taking.follow and error.retriable:
+                return False
+            raise
+        mine = {(one.topic, one.partition) for one in self._consumer.assignment}
+        if not mine and group["state"] == "stable" and not self._is_noted:
+            self._is_noted = True
+            note(f"other members of group {self._taking.group} have all partitions")
+        if self._taking.follow or group["state"] != "stable":
+            return False
+        wanted = [
+            one
+            for one in group["partitions"]
+            if (one["topic"], one["partition"]) in mine and one["partition"] not in self._skipped
+        ]
+        for one in wanted:
+            if one["halted"]:
+                raise GroupHalted(reason=one["halted"])
+        return not any(one["ready"] for one in wanted)
+
+    async def _settle_one(self, settle: Settle) -> SettleResult:
+        message = self._held[settle.receipt]
+        try:
+            result = await self._act(message, settle)
+        except GoQueueError as error:
+            return error
+        if settle.action != "extend":
+            del self._held[settle.receipt]
+        return result
+
+    async def _act(self, message: Received, settle: Settle) -> Settled:
+        if settle.action == "extend":
+            return await message.extend(settle.visibility or 0.0)
+        return await (message.ack() if settle.action == "ack" else message.release())
+
+
+@asynccontextmanager
+async def joined(session: Session, taking: Taking) -> AsyncIterator[Joined]:
+    """A member, as long as it is used; it leaves, and gives back what it still has."""
+    prefetch = BATCH_MAX if taking.limit is None else min(BATCH_MAX, taking.limit)
+    async with AsyncConsumer(
+        session.client,
+        taking.group,
+        taking.topic,
+        client_id=CLIENT_ID,
+        prefetch=prefetch,
+        visibility=taking.visibility,
+    ) as consumer:
+        yield Joined(session, taking, consumer)

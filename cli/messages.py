@@ -1,0 +1,55 @@
+"""A message of the library as answers and pipes show it."""
+
+from __future__ import annotations
+
+import base64
+
+from cli.output import time_of
+from cli.session import Json
+from goqueue.queued import Leased
+
+
+def message_row(message: Leased) -> Json:
+    """With the fields of an answer over HTTP, so that `produce` takes it back."""
+    value, value_encoding = _text(message.value)
+    row: Json = {
+        "id": message.id,
+        "topic": message.topic,
+        "partition": message.partition,
+        "offset": message.offset,
+        "timestamp": time_of(message.timestamp_ms),
+        "value": value,
+        "priority": message.priority,
+        "key": None,
+        "headers": None,
+        "message_id": message.message_id,
+        "value_encoding": value_encoding,
+    }
+    if message.key is not None:
+        row["key"], row["key_encoding"] = _text(message.key)
+    if message.headers:
+        headers = {name: _text(blob) for name, blob in message.headers}
+        row["headers"] = {name: text for name, (text, _) in headers.items()}
+        encodings = {name: encoding for name, (_, encoding) in headers.items() if encoding}
+        row["header_encodings"] = encodings or None
+    row |= {
+        "receipt": message.receipt,
+        "attempt": message.attempt,
+        "last_reason": message.last_reason or None,
+        "redrives": message.redrives or None,
+        "visible_until": time_of(message.visible_until_ms),
+        "deliver_at": _time(message.deliver_at_ms),
+        "expires_at": _time(message.expires_at_ms),
+    }
+    return {name: field for name, field in row.items() if field is not None}
+
+
+def _text(blob: bytes) -> tuple[str, str | None]:
+    try:
+        return blob.decode(), None
+    except UnicodeDecodeError:
+        return base64.b64encode(blob).decode("ascii"), "base64"
+
+
+def _time(time_ms: int | None) -> str | None:
+    return None if time_ms is None else time_of(time_ms)

@@ -22,9 +22,9 @@ from goqueue.wire.ids import is_name
 TEXT_CHARACTERS_MAX = 256
 MEMBERS_TOTAL_MAX = 20_000
 """Over all groups."""
-PLACES_MAX = 200_000
-"""Partitions of all groups with members, each counted once a group: a holding has about 300 bytes
-in memory, and 100 in a snapshot."""
+PLACES_MAX = 100_000
+"""Partitions of all groups with members, each counted once a group, of about 200 bytes in a
+snapshot."""
 
 
 class Memberships:

@@ -281,11 +281,11 @@ class Dispatcher(Generic[T]):
         queued: deque[_Waiting[T]],
         now_ms: int,
     ) -> None:
+        self._refuse_strangers(proposal, group, queued)
         refusal = _refusal(group)
         if refusal is not None:
             self._refuse(proposal, queued, refusal)
             return
-        self._refuse_strangers(proposal, group, queued)
         chosen: set[int] = set()
         for lane in sorted({waiting.want.lowest_lane for waiting in queued}):
             wants = [waiting for waiting in queued if waiting.want.lowest_lane == lane]
@@ -329,7 +329,13 @@ class Dispatcher(Generic[T]):
             share = offsets[at : at + want.limit]
             at += len(share)
             op = Delivered(
-                group.id, want.member, visibility_ms, share, want.request, want.generation
+                group.id,
+                want.member,
+                visibility_ms,
+                share,
+                want.request,
+                want.generation,
+                want.lowest_lane,
             )
             proposal.sent.append(_Sent(op, waiting.ticket, waiting))
             self._flying.append(waiting)

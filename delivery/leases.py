@@ -48,8 +48,8 @@ class Leases:
         return [o for o, lease in self._by_offset.items() if lease.delivery == delivery]
 
     def of_others(self, member: str) -> list[int]:
-        """What is in flight of anyone but this member."""
-        return [o for o, lease in self._by_offset.items() if lease.member != member]
+        """What is in flight of anyone but this member, in order: on every replica the same."""
+        return sorted(o for o, lease in self._by_offset.items() if lease.member != member)
 
     def count_of(self, member: str) -> int:
         """How many messages this member has in flight."""

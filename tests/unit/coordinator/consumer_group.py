@@ -115,14 +115,14 @@ class ConsumerGroup(Cluster):
             for held in self.membership.holdings.of(member)
             if held.state == REVOKING and (not numbers or held.partition.partition in numbers)
         ]
-        partitions = [short(held.partition) for held in asked]
+        partitions = sorted(short(held.partition) for held in asked)
         return self.do(LetGo(self.group.id, member, partitions, fence))
 
     def namings(self) -> list[Handed]:
         """What the logs answer when they are given their owners."""
         return [
             Handed(short(held.partition), held.member, held.generation)
-            for held in self.membership.moving()
+            for held in self.membership.holdings.in_order()
             if held.state == HANDING
         ]
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from coordinator.commands import DeleteTopic
+from coordinator.commands import Command, DeleteTopic, decode_command, encode_command
 from coordinator.group_coordinator import Drain, GroupCoordinator, Naming
 from coordinator.holdings import OWNED, REVOKING, Holding, short
 from coordinator.member_commands import (
@@ -25,10 +25,11 @@ from coordinator.member_commands import (
     MemberResult,
 )
 from coordinator.membership import MemberView
+from coordinator.state import ClusterState
 from delivery.ops import ACK, NACK, OK, Delivered, Granted, Own, OwnedResult, Settled, SettledResult
 from goqueue.wire.errors import GoQueueError, UnknownMember
-from goqueue.wire.types import GroupId
-from tests.unit.coordinator.cluster import content
+from goqueue.wire.types import GroupId, Index
+from tests.unit.coordinator.cluster import CLUSTER, content
 from tests.unit.coordinator.consumer_group import NAME, ConsumerGroup
 from tests.unit.delivery.desk import Desk
 
@@ -55,6 +56,26 @@ class Consumer:
     is_dead: bool = False
     receipts: list[tuple[GroupId, int, int]] = field(default_factory=list[tuple[GroupId, int, int]])
     """(partition, delivery, offset) of all it was given."""
+
+
+class Replicated(ConsumerGroup):
+    """Another replica applies the same, and is equal byte for byte."""
+
+    def __init__(self, **settings: object) -> None:
+        self.follower = ClusterState(CLUSTER)
+        super().__init__(**settings)  # type: ignore[arg-type]
+
+    def do(self, command: Command) -> object:
+        result = super().do(command)
+        sent = decode_command(encode_command(command))
+        self.follower.apply(Index(self.index), self.now_ms, sent)
+        assert self.follower.snapshot() == self.state.snapshot()
+        return result
+
+    def restart(self) -> None:
+        """The other one comes from a snapshot, and is asked from now on."""
+        snapshot = self.state.snapshot()
+        self.state, self.follower = ClusterState.restore(snapshot), self.state
 
 
 class GroupMachine(RuleBasedStateMachine):
@@ -459,7 +480,7 @@ class GroupMachine(RuleBasedStateMachine):
 
 
 GroupMachine.TestCase.settings = settings(
-    max_examples=200,
+    max_examples=100,
     stateful_step_count=50,
     deadline=None,
     database=None,

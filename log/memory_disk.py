@@ -128,7 +128,7 @@ class MemoryDisk:
         prefix = path.rstrip("/") + "/"
         return sorted(
             name[len(prefix) :]
-            for name in self._live
+            for name in list(self._live)  # worker threads create files meanwhile
             if name.startswith(prefix) and name != "/" and "/" not in name[len(prefix) :]
         )
 

@@ -69,19 +69,19 @@ async def test_nobody_loses_partitions_when_the_leader_of_the_cluster_group_dies
 ) -> None:
     leader = await leader_of(nodes)
     here = nodes.broker(other_than(leader))
-    first = await join(here, session_timeout_ms=3000)
+    first = await join(here, session_timeout_ms=1500)
     behaving = asyncio.ensure_future(consume_assignment(here, first))
-    second = await join(here, session_timeout_ms=3000)
+    second = await join(here, session_timeout_ms=1500)
     before = await here.membership("g")
 
     await nodes.stop(leader)
     behaving.cancel()
-    waited = await asyncio.gather(*(outlast(here, told, 5.0) for told in (first, second)))
+    waited = await asyncio.gather(*(outlast(here, told, 3.0) for told in (first, second)))
 
     after = await here.membership("g")
     assert (after.generation, after.state) == (before.generation, "stable")
     assert [m.assigned for m in after.members] == [m.assigned for m in before.members]
-    assert [m.silent_ms < 3000 for m in after.members] == [True, True]
+    assert [m.silent_ms < 1500 for m in after.members] == [True, True]
     assert {place for told in waited for place in told.assigned} == {("t", n) for n in range(6)}
 
 
@@ -116,12 +116,12 @@ async def test_a_move_goes_on_when_the_leader_of_the_cluster_group_dies_amid_it(
 async def test_a_member_goes_on_through_another_node_when_its_own_dies(nodes: ThreeNodes) -> None:
     leader = await leader_of(nodes)
     near, other = other_than(leader), leader
-    told = await join(nodes.broker(near), session_timeout_ms=3000)
+    told = await join(nodes.broker(near), session_timeout_ms=1500)
     await nodes.stop(near)
 
     await publish(nodes.broker(other), 0, "a")
     found = await poll(nodes.broker(other), told, wait_s=5)
-    again = await outlast(nodes.broker(other), told, 4.0)
+    again = await outlast(nodes.broker(other), told, 3.0)
 
     assert values(found) == ["a"]
     assert again.assigned == told.assigned

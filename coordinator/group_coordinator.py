@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import TypeVar
 
 from coordinator.holdings import HANDING, REVOKING, Holding, short
 from coordinator.member_commands import (
@@ -24,6 +26,10 @@ from coordinator.member_commands import (
 from coordinator.membership import Member, Membership
 from goqueue.wire.types import GroupId
 
+T = TypeVar("T")
+
+ROWS_MAX = 2000
+"""Partitions, or members, that one command is about; the others follow."""
 RESTING_MAX = 10_000
 AGAIN_MS = 100
 """How soon what failed, or what a member still works on, is looked at again."""
@@ -58,9 +64,6 @@ class Work:
     commands: list[MemberCommand] = field(default_factory=list["MemberCommand"])
     namings: list[Naming] = field(default_factory=list["Naming"])
     drains: list[Drain] = field(default_factory=list["Drain"])
-
-
-_Session = tuple[int, str]
 
 
 class GroupCoordinator:
@@ -152,7 +155,7 @@ class GroupCoordinator:
             if silent_ms >= member.session_timeout_ms and self._begin((group, id), now_ms):
                 expired.append((id, silent_ms))
         if expired:
-            work.commands.append(ExpireMembers(group, expired))
+            work.commands += [ExpireMembers(group, part) for part in _parts(expired)]
 
     def _add_moving(self, work: Work, group: int, membership: Membership, now_ms: int) -> None:
         let_go: dict[tuple[str, bool], list[Partition]] = {}
@@ -171,14 +174,14 @@ class GroupCoordinator:
             elif not member.lets_go and self._begin(drain, now_ms):
                 work.drains.append(drain)
         for (id, fence), partitions in let_go.items():
-            work.commands.append(LetGo(group, id, partitions, fence))
+            work.commands += [LetGo(group, id, part, fence) for part in _parts(partitions)]
 
     def _add_handed(self, work: Work, group: int, membership: Membership, now_ms: int) -> None:
         waiting = self._handed.get(group, {})
         for partition in [p for p, row in waiting.items() if not _is_news(membership, row)]:
             del waiting[partition]
         if waiting and self._begin((group, HandOver), now_ms):
-            work.commands.append(HandOver(group, list(waiting.values())))
+            work.commands.append(HandOver(group, list(islice(waiting.values(), ROWS_MAX))))
 
     def _add_moving_wakes(
         self, wakes: list[int], group: int, membership: Membership, held: Holding, now_ms: int
@@ -242,6 +245,10 @@ def _about(command: MemberCommand) -> Sequence[object]:
             return [(command.group_id, HandOver)]
         case _:
             return []
+
+
+def _parts(rows: list[T]) -> list[list[T]]:
+    return [rows[at : at + ROWS_MAX] for at in range(0, len(rows), ROWS_MAX)]
 
 
 def _naming(group: int, held: Holding) -> Naming:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from coordinator import group_coordinator
 from coordinator.group_coordinator import AGAIN_MS, Drain, GroupCoordinator, Naming, Work
 from coordinator.member_commands import ExpireMembers, HandOver, LetGo, MemberCommand
@@ -298,6 +300,26 @@ def test_where_a_log_names_somebody_newer_the_group_is_told_and_names_anew() -> 
     (again,) = leader.look().namings
 
     assert (again.member, again.generation) == ("a", 41)
+
+
+def test_many_partitions_are_told_in_several_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_coordinator, "ROWS_MAX", 4)
+    leader = Leader("a", "b")
+    leader.group.pass_ms(SLOW_MS)
+    leader.group.leave("b")
+    leader.group.leave("a")
+    for naming in leader.look().namings:
+        leader.name(naming)
+
+    sizes = []
+    for _ in range(2):
+        (command,) = leader.look().commands
+        assert isinstance(command, HandOver)
+        sizes.append(len(command.handed))
+        leader.apply(command)
+
+    assert sizes == [4, 2]
+    assert leader.group.membership.state == "empty"
 
 
 # -- taking back

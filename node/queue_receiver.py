@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from delivery.config import LANES_COUNT
@@ -130,7 +130,7 @@ class QueueReceiver:
             return await self._receive(poll, wait_s)
         finally:
             if poll.doubtful:
-                self._errands.send(self._recover(poll))
+                self._errands.send(self._recover(poll, poll.doubtful))
 
     async def _receive(self, poll: Poll, wait_s: float) -> list[Taken]:
         loop = asyncio.get_running_loop()
@@ -258,39 +258,50 @@ class QueueReceiver:
         for packed, leader in answer.moved:
             group = GroupId.unpack(packed)
             found.unanswered.add(group)
+            poll.doubtful.add(group)
             if leader is not None:
                 self._topology.learn(group, NodeId(leader))
 
     async def _ask(self, poll: Poll, node: NodeId, request: TakeRequest) -> TakeAnswer:
+        """A caller that leaves does not end it: what is granted to it then is given back."""
+        asking = asyncio.ensure_future(self._send(node, request))
+        try:
+            return await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            self._errands.send(self._release_late(poll, request, asking))
+            raise
+
+    async def _send(self, node: NodeId, request: TakeRequest) -> TakeAnswer:
         if node == self._node:
             return await self._service.take(request)
-        asking = asyncio.ensure_future(
-            self._link.request(node, queue_rpc.TAKE, rpc.encode(request), TAKE_TIMEOUT_S)
+        payload = await self._link.request(
+            node, queue_rpc.TAKE, rpc.encode(request), TAKE_TIMEOUT_S
         )
-        try:
-            payload = await asyncio.shield(asking)
-        except asyncio.CancelledError:
-            self._errands.send(self._release_late(poll.group.id, asking))
-            raise
         return queue_rpc.decode_answer(payload, TakeAnswer)
 
-    async def _release_late(self, group: int, asking: asyncio.Future[bytes]) -> None:
+    async def _release_late(
+        self, poll: Poll, request: TakeRequest, asking: asyncio.Future[TakeAnswer]
+    ) -> None:
         """The answer comes after its caller has left."""
+        left = {GroupId.unpack(packed) for packed, _request in request.partitions}
         try:
-            answer = queue_rpc.decode_answer(await asking, TakeAnswer)
-        except RemoteError:
-            return
-        self.release(group, answer.taken)
+            answer = await asking
+        except (GoQueueError, RemoteError):
+            pass
+        else:
+            self.release(poll.group.id, answer.taken)
+            left = {GroupId.unpack(packed) for packed, _leader in answer.moved}
+        await self._recover(poll, left)
 
-    async def _recover(self, poll: Poll) -> None:
+    async def _recover(self, poll: Poll, partitions: Iterable[GroupId]) -> None:
         """Ask again, under the same ids, what was granted in answers that were lost, and give it
         back: nobody waits for it any more. Where nothing was, one message goes and comes."""
-        left = sorted(poll.doubtful)
+        left = sorted(partitions)
         for _ in range(RECOVER_ROUNDS):
-            await asyncio.sleep(PAUSE_MAX_S)
-            left = [group for group in left if not await self._recovered(poll, group)]
             if not left:
                 return
+            await asyncio.sleep(PAUSE_MAX_S)
+            left = [group for group in left if not await self._recovered(poll, group)]
 
     async def _recovered(self, poll: Poll, group: GroupId) -> bool:
         node = self._topology.leader(group)
@@ -308,7 +319,7 @@ class QueueReceiver:
             poll.lowest_lane,
         )
         try:
-            answer = await self._ask(poll, node, request)
+            answer = await self._send(node, request)
         except (GoQueueError, RemoteError):
             return False
         self.release(poll.group.id, answer.taken)

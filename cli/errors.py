@@ -48,8 +48,7 @@ HINTS = {
     ),
     "unknown_member": "`goqueue-cli group members NAME` shows the members",
     "stale_generation": (
-        "`goqueue-cli group members NAME` shows who has it; "
-        "`consume --group NAME` without --no-ack and --partition joins them"
+        "the message is delivered again, to who has the partition: see `group members NAME`"
     ),
     "group_halted": "`goqueue-cli group resume NAME` lets it go on; `dlq counts` says what failed",
     "too_many_in_flight": "settle some first, or raise it: `group set NAME --in-flight-max N`",

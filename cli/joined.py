@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from cli.errors import EXIT_UNAVAILABLE, CliError, note
 from cli.messages import message_row
@@ -18,7 +19,7 @@ from goqueue.queued import Received
 from goqueue.settling import Settle, Settled, SettleResult
 
 CLIENT_ID = "goqueue-cli"
-IDLE_S = 0.2
+IDLE_S = 0.1
 LOOK_S = 2.0
 """When so long nothing came, at first and at most, it is asked whether there is anything."""
 
@@ -33,6 +34,7 @@ class Joined:
         self._held: dict[str, Received] = {}
         self._skipped: set[int] = set()
         self._is_noted = False
+        self._is_quiet = False
 
     async def more(self, count: int) -> list[Json]:
         message = await self._first()
@@ -59,7 +61,7 @@ class Joined:
             if self._taking.follow and self._consumer.assignment:
                 return await self._next(None)
             if await self._is_drained():
-                return await self._next(IDLE_S)
+                return None
             if loop.time() > ends_s and not self._taking.follow:
                 raise CliError(
                     f"nothing came in {self._session.timeout_s:g} s, though not all was delivered",
@@ -74,8 +76,8 @@ class Joined:
         return await self._consumer.next_for(object(), wait_s)
 
     async def _is_drained(self) -> bool:
-        """Whether nothing is ready in the partitions that this member has, or is to have soon;
-        never when following. Raises `GroupHalted`."""
+        """Whether nothing is ready, or on its way, in the partitions that this member has, or is
+        to have soon; never when following. Raises `GroupHalted`."""
         path = join("groups", self._taking.group)
         try:
             group = await self._session.get(path, topic=self._taking.topic)
@@ -89,15 +91,16 @@ class Joined:
             note(f"other members of group {self._taking.group} have all partitions")
         if self._taking.follow or group["state"] != "stable":
             return False
-        wanted = [
-            one
-            for one in group["partitions"]
-            if (one["topic"], one["partition"]) in mine and one["partition"] not in self._skipped
-        ]
+        mine -= {(self._taking.topic, partition) for partition in self._skipped}
+        wanted = [one for one in group["partitions"] if (one["topic"], one["partition"]) in mine]
         for one in wanted:
             if one["halted"]:
                 raise GroupHalted(reason=one["halted"])
-        return not any(one["ready"] for one in wanted)
+        is_quiet = len(wanted) == len(mine) and not any(one["ready"] for one in wanted)
+        was_quiet, self._is_quiet = self._is_quiet, is_quiet
+        if group["mode"] == "shared":  # who has what is in flight is not known
+            return was_quiet and is_quiet
+        return is_quiet and sum(int(one["in_flight"]) for one in wanted) <= len(self._held)
 
     async def _settle_one(self, settle: Settle) -> SettleResult:
         message = self._held[settle.receipt]
@@ -119,12 +122,25 @@ class Joined:
 async def joined(session: Session, taking: Taking) -> AsyncIterator[Joined]:
     """A member, as long as it is used; it leaves, and gives back what it still has."""
     prefetch = BATCH_MAX if taking.limit is None else min(BATCH_MAX, taking.limit)
-    async with AsyncConsumer(
+    consumer = AsyncConsumer(
         session.client,
         taking.group,
         taking.topic,
         client_id=CLIENT_ID,
         prefetch=prefetch,
         visibility=taking.visibility,
-    ) as consumer:
-        yield Joined(session, taking, consumer)
+    )
+    with _ending_as_interrupted():
+        async with consumer:
+            yield Joined(session, taking, consumer)
+
+
+@contextmanager
+def _ending_as_interrupted() -> Iterator[None]:
+    """Being told to end is as Ctrl-C: one that is killed keeps its partitions for a while."""
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, signal.raise_signal, signal.SIGINT)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)

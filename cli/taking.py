@@ -174,7 +174,12 @@ async def _surely(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _told(error: GoQueueError) -> Exception:
-    """The error, with what a lost answer means for a receive."""
+    """The error, with what it means for a receive."""
+    if isinstance(error, StaleGeneration):
+        return CliError(
+            f"members of the group have these partitions ({error.code})",
+            hint="consume without --no-ack and --partition joins them; `group members` shows them",
+        )
     if error.outcome != "unknown":
         return error
     return CliError(

@@ -96,7 +96,7 @@ def test_what_does_not_join_takes_nothing_from_members(
 
     assert result.exit_code == 1
     assert "(stale_generation)" in result.stderr
-    assert "group members NAME` shows who has it" in result.stderr
+    assert "Hint: consume without --no-ack and --partition joins them" in result.stderr
 
 
 def test_one_partition_is_taken_without_joining(queue: Shell) -> None:
@@ -207,10 +207,13 @@ def following(queue: Shell) -> Iterator[subprocess.Popen[str]]:
     process.communicate()
 
 
-def test_an_interrupt_leaves_the_group(queue: Shell, following: subprocess.Popen[str]) -> None:
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_leaves_the_group(
+    queue: Shell, following: subprocess.Popen[str], sent: signal.Signals
+) -> None:
     assert group(queue)["state"] == "stable"
 
-    following.send_signal(signal.SIGINT)
+    following.send_signal(sent)
     out, err = following.communicate(timeout=30)
 
     assert (following.returncode, out, err) == (130, "", "")

@@ -210,9 +210,12 @@ class Model:
     """All ids in a dict, each with when it came, in the order of their latest storing."""
 
     stored: dict[str, tuple[int, int]] = field(default_factory=dict)
+    step_ms: int = 0
+    """Of the longest window so far: ids that came in one step of it are forgotten together, also
+    when the window is shorter by then."""
 
     def forget(self, known: MessageIds, now_ms: int, window_ms: int, count_max: int) -> None:
-        step = window_ms // message_ids.BUCKETS_OF_WINDOW
+        step = self.step_ms = max(self.step_ms, window_ms // message_ids.BUCKETS_OF_WINDOW)
         excess = len(self.stored) > count_max
         for name, (offset, time_ms) in list(self.stored.items()):
             found = known.offset_of(name)

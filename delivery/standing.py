@@ -74,6 +74,8 @@ class GroupStanding(GroupMessages):
 
     def _unsettled(self) -> BitMap64:
         stored = self._stored
+        if self.floor >= stored.next_offset and not self.timed:
+            return BitMap64()
         found = span(self.floor, stored.next_offset) | self.timed
         for gone in (self.done, stored.hidden, stored.withdrawn):
             if gone:

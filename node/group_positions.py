@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterable, Sequence
 
 from coordinator.groups import Group
-from coordinator.membership import OWNED
+from coordinator.holdings import OWNED
 from coordinator.state import Topic
 from delivery.ops import FORCED, Sought, SoughtResult, StaleResult
 from goqueue.wire.errors import (
@@ -125,12 +125,8 @@ class GroupPositions:
 
     def _subscribed(self, group: Group) -> list[Topic]:
         """Topics that any of its members subscribes to."""
-        members = self._cluster.state.members.of(group).members.values()
-        return [
-            topic
-            for topic in self._finder.all()
-            if any(member.subscribes_to(topic.name) for member in members)
-        ]
+        membership = self._cluster.state.members.of(group)
+        return [topic for topic in self._finder.all() if membership.subscribes_to(topic.name)]
 
     async def _rows(self, group: Group, topics: Iterable[Topic], others: Iterable[Topic]) -> Rows:
         """Of all partitions of the topics, and of the others'; None where it is not open there."""

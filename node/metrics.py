@@ -159,32 +159,60 @@ class Metrics:
         )
 
     def _declare_groups(self) -> None:
-        """Told by the leader of the cluster group."""
-        registry = self.registry
-        self.group_members = Gauge(
-            "goqueue_group_members", "Members of a consumer group", ("group",), registry=registry
-        )
-        self.moving_partitions = Gauge(
-            "goqueue_moving_partitions",
-            "Partitions on their way from one member to another",
+        """Positions are told by leaders of partitions, all else by the cluster group's leader."""
+        registry, group = self.registry, ("consumer_group",)
+
+        def counter(name: str, text: str, labels: tuple[str, ...] = group) -> Counter:
+            return Counter(f"goqueue_consumer_{name}", text, labels, registry=registry)
+
+        def gauge(name: str, text: str, labels: tuple[str, ...] = group) -> Gauge:
+            return Gauge(f"goqueue_consumer_{name}", text, labels, registry=registry)
+
+        def histogram(name: str, text: str, labels: tuple[str, ...] = ()) -> Histogram:
+            return Histogram(
+                f"goqueue_consumer_{name}", text, labels, registry=registry, buckets=PAUSE_BUCKETS_S
+            )
+
+        self.active_consumers = Gauge(
+            "goqueue_broker_active_consumers",
+            "Members that consume a topic",
+            ("topic", "consumer_group"),
             registry=registry,
         )
-        self.rebalances = Counter(
-            "goqueue_rebalances", "Rebalances begun, by cause", ("cause",), registry=registry
+        self.group_members = gauge("group_members", "Members of a group")
+        self.group_generation = gauge("group_generation", "Generation of a group")
+        self.group_state = gauge(
+            "group_state", "1 for the state that a group is in", ("consumer_group", "state")
         )
-        self.moved_partitions = Counter(
-            "goqueue_moved_partitions", "Partitions that changed hands", registry=registry
+        self.assigned_partitions = gauge("assigned_partitions", "Partitions that members have")
+        self.moving_partitions = gauge(
+            "moving_partitions", "Partitions on their way from one member to another"
         )
-        self.fenced_partitions = Counter(
-            "goqueue_fenced_partitions",
-            "Partitions taken from members that did not let go",
-            registry=registry,
+        self.rebalances = counter(
+            "rebalances", "Rebalances begun, by cause", ("consumer_group", "trigger")
         )
-        self.partition_pause = Histogram(
-            "goqueue_partition_pause_seconds",
+        self.partitions_assigned = counter("partitions_assigned", "Partitions given to members")
+        self.partitions_revoked = counter("partitions_revoked", "Partitions taken from members")
+        self.fenced_partitions = counter(
+            "partitions_fenced", "Partitions taken from members that did not let go"
+        )
+        self.rebalance_latency = histogram(
+            "rebalance_latency_seconds",
+            "From the beginning of a rebalance to the last partition's arrival",
+            ("consumer_group", "rebalance_type"),
+        )
+        self.partition_pause = histogram(
+            "partition_pause_seconds",
             "From asking a partition's owner to let go, or last hearing of it, to naming the next",
-            registry=registry,
-            buckets=PAUSE_BUCKETS_S,
+        )
+        self.partition_pause_max = gauge(
+            "partition_pause_max_seconds", "The longest pause of a partition so far"
+        )
+        place = ("topic", "partition", "consumer_group")
+        self.committed_offset = gauge("committed_offset", "All below is settled", place)
+        self.lag_messages = gauge("lag_messages", "Messages that are due and not settled", place)
+        self.lag_seconds = gauge(
+            "lag_seconds", "For how long the oldest of them could have been delivered", place
         )
 
     def _declare_http(self) -> None:

@@ -16,6 +16,7 @@ from log.store import Store
 from node import rpc
 from node.cluster import ClusterHost
 from node.config import NodeConfig
+from node.group_metrics import set_lag_gauges
 from node.http.broker import (
     Check,
     ClusterView,
@@ -218,6 +219,7 @@ class NodeStatus:
         for host in led:
             host.count_queue()
         set_queue_gauges(metrics, led)
+        set_lag_gauges(metrics, led)
         if group is not None:
             metrics.cluster_term.set(group.term)
             metrics.cluster_commit_index.set(group.commit_index)

@@ -19,6 +19,7 @@ from goqueue.wire.ids import validate_topic_name
 from node.http.assignments import named_places, place_texts, shown_places
 from node.http.call import Call, answer, either
 from node.http.claims import Generation, check_not_newer, required_member
+from node.http.errors import RequestTimeout
 from node.http.group_settings import parse_settings
 from node.http.long_poll import has_hung_up, long_poll
 from node.http.member_broker import Assignment, JoinRequest, MembershipView, MemberView
@@ -290,7 +291,8 @@ def join_request(wanted: JoinBody, host: str) -> JoinRequest:
 
 
 async def beat(call: Call, group: str, wanted: HeartbeatBody) -> Assignment:
-    """Send the heartbeat on, and wait with it for as long as the client listens."""
+    """Send the heartbeat on, and wait with it for as long as the client listens: hanging up is no
+    sign of life."""
     member = required_member(wanted.member_id)
     let_go = named_places([*(wanted.let_go or ()), *(wanted.revoked_partitions or ())])
     wait_ms = duration_ms(wanted.wait, "wait") or 0
@@ -304,6 +306,8 @@ async def beat(call: Call, group: str, wanted: HeartbeatBody) -> Assignment:
             call.broker.heartbeat(group, member, revision=revision, wait_s=wait_s, let_go=let_go),
         )
     if told is None:
+        if has_hung_up(call):
+            raise RequestTimeout("the client hung up")
         told = await call.broker.heartbeat(group, member, let_go=let_go)
     check_not_newer(group, wanted.generation, told.generation)
     return told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
@@ -189,6 +190,28 @@ async def test_a_stop_ends_a_heartbeat_that_waits(join, beat, front, broker, eve
     told = await asyncio.wait_for(waiting, 5)
 
     assert told["revision"] == first["revision"]
+
+
+async def test_hanging_up_is_no_sign_of_life(client, join, front, broker, eventually):
+    first = await join()
+    beats, heartbeat = [], broker.heartbeat
+
+    async def watched(*arguments, **options):
+        beats.append(options)
+        return await heartbeat(*arguments, **options)
+
+    broker.heartbeat = watched
+    body = json.dumps({**first, "wait": "60s"}).encode()
+    head = f"POST {GROUP}/heartbeat HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    _, writer = await asyncio.open_connection("127.0.0.1", front.port)
+    writer.write(head.encode() + body)
+    await eventually(lambda: broker._listening)
+
+    writer.close()
+    await eventually(lambda: not broker._listening and front.connections == 1)
+
+    assert (await client.get(GROUP)).status == 200
+    assert len(beats) == 1
 
 
 async def test_heartbeats_keep_a_member_and_silence_ends_it(join, beat, client, clock):

@@ -151,7 +151,7 @@ class AsyncConsumer:
                 await self._start()
 
     async def _start(self) -> None:
-        if self._closing is not None:
+        if self._is_closing:
             raise Closed("the consumer is closed")
         try:
             await self._session.join()
@@ -159,6 +159,9 @@ class AsyncConsumer:
         except BaseException:
             await self._close("release")
             raise
+        if self._is_closing:
+            await self._close("release")
+            raise Closed("the consumer was closed as it started")
         self._bench.is_shared = self._session.mode == "shared"
         self._intake = Intake(
             self._client,
@@ -294,6 +297,10 @@ class AsyncConsumer:
         self._wake()
 
     # -- private
+
+    @property
+    def _is_closing(self) -> bool:
+        return self._closing is not None
 
     def _places(self) -> list[TopicPartition]:
         return [place for place in self._session.active() if place not in self._paused]

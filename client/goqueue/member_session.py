@@ -103,6 +103,7 @@ class MemberSession:
         self._changed = changed
         self._instance_id = wanted.instance_id or f"{wanted.client_id}-{uuid.uuid4().hex[:12]}"
         self._holdings = Holdings()
+        self._joining: asyncio.Future[MemberAnswer] | None = None
         self._told: MemberAnswer | None = None
         self._opening: set[TopicPartition] = set()
         """Got, but `on_assign` has not returned."""
@@ -139,8 +140,16 @@ class MemberSession:
 
     async def join(self) -> None:
         """Raises what joining raises. The instance id makes it safe to repeat."""
+        self._joining = asyncio.ensure_future(self._ask_to_join())
+        told = await asyncio.shield(self._joining)
+        self.member, self.mode = told.member_id, told.mode
+        self._session_s = told.session_timeout_ms / 1000
+        self._holdings = Holdings()
+        self._told = told
+
+    async def _ask_to_join(self) -> MemberAnswer:
         wanted = self._wanted
-        told = await self._client.join_group(
+        return await self._client.join_group(
             wanted.group,
             wanted.topics,
             patterns=wanted.patterns,
@@ -151,10 +160,6 @@ class MemberSession:
             mode=wanted.mode,
             assignor=wanted.assignor,
         )
-        self.member, self.mode = told.member_id, told.mode
-        self._session_s = told.session_timeout_ms / 1000
-        self._holdings = Holdings()
-        self._told = told
 
     async def run(self) -> None:
         """Raises what no repeat can mend."""
@@ -174,11 +179,15 @@ class MemberSession:
                     await self._pause()
 
     async def leave(self) -> None:
-        """Tell the group that this member goes; if it can't be told, its session runs out."""
-        if not self.member:
-            return
-        with suppress(GoQueueError):
-            await self._client.leave_group(self._wanted.group, self.member, timeout_s=LEAVE_S)
+        """Tell the group that this member goes, also one whose join was given up on its way; if it
+        can't be told, its session runs out."""
+        member = self.member
+        if self._joining is not None:
+            with suppress(GoQueueError, TimeoutError):
+                member = (await asyncio.wait_for(self._joining, LEAVE_S)).member_id
+        if member:
+            with suppress(GoQueueError):
+                await self._client.leave_group(self._wanted.group, member, timeout_s=LEAVE_S)
 
     def suspend(self, places: Sequence[TopicPartition], generation: int) -> list[TopicPartition]:
         """Leaders refused these: don't receive from them, and ask whose they are; which of them

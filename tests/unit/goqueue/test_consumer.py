@@ -249,6 +249,26 @@ async def test_a_start_that_is_refused_leaves_nothing_open(url: str) -> None:
         await consumer._client.list_topics()
 
 
+@pytest.mark.parametrize("turns", range(0, 12, 2))
+async def test_a_start_that_is_cancelled_or_closed_leaves_no_member(
+    client: AsyncClient, turns: int
+) -> None:
+    for end in ("cancel", "close"):
+        consumer = AsyncConsumer(client, "billing", "orders")
+        starting = asyncio.create_task(consumer.start())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if end == "cancel":
+            starting.cancel()
+        else:
+            await consumer.close()
+        await asyncio.gather(starting, return_exceptions=True)
+        await consumer.close()
+
+    await client.put_group("billing")
+    assert (await client.members("billing")).members == []
+
+
 async def test_what_was_iterated_over_is_acked_by_itself_if_wanted(client: AsyncClient) -> None:
     await publish(client, 3)
 

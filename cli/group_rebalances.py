@@ -33,7 +33,11 @@ async def rebalances(
     output.rows(REBALANCE_COLUMNS, found, empty="No rebalances.")
     if not found or not output.is_table:
         return
-    moves = [{"id": one["id"], **move} for one in found for move in one["moves"]]
+    moves = [
+        {"id": one["id"], **move}
+        for one in found
+        for move in sorted(one["moves"], key=lambda move: (move["topic"], move["partition"]))
+    ]
     if verbose and moves:
         output.line()
         output.line("MOVES:", style="bold")

@@ -138,8 +138,9 @@ async def joined(session: Session, taking: Taking) -> AsyncIterator[Joined]:
 @contextmanager
 def _ending_as_interrupted() -> Iterator[None]:
     """Being told to end is as Ctrl-C: one that is killed keeps its partitions for a while."""
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, signal.raise_signal, signal.SIGINT)
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)
     try:
         yield
     finally:

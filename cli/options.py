@@ -143,7 +143,7 @@ def finish(work: Callable[[], None]) -> None:
     except BrokenPipeError:
         _discard_output()
         raise typer.Exit(0) from None
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):
         raise typer.Exit(EXIT_INTERRUPTED) from None
     except ExceptionGroup as group:
         fail(_first(group))

@@ -189,7 +189,13 @@ def test_messages_that_can_not_be_had_are_an_outage(
 
 
 @pytest.fixture
-def following(queue: Shell) -> Iterator[subprocess.Popen[str]]:
+def interrupt(request: pytest.FixtureRequest) -> object:
+    """What a process starts with for SIGINT: a shell has it ignored in the background."""
+    return getattr(request, "param", signal.default_int_handler)
+
+
+@pytest.fixture
+def following(queue: Shell, interrupt: object) -> Iterator[subprocess.Popen[str]]:
     """A process that follows the group, and has printed what there was."""
     words = ("-s", queue.url, "consume", "t", "-g", "g", "--follow", "-o", "json")
     process = subprocess.Popen(
@@ -197,7 +203,7 @@ def following(queue: Shell) -> Iterator[subprocess.Popen[str]]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, interrupt),  # type: ignore[arg-type]
     )
     assert process.stdout is not None
     for _ in range(6):
@@ -207,7 +213,12 @@ def following(queue: Shell) -> Iterator[subprocess.Popen[str]]:
     process.communicate()
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("interrupt", "sent"),
+    [(signal.default_int_handler, signal.SIGINT), (signal.SIG_IGN, signal.SIGTERM)],
+    indirect=["interrupt"],
+    ids=["interrupted", "terminated"],
+)
 def test_an_interrupt_leaves_the_group(
     queue: Shell, following: subprocess.Popen[str], sent: signal.Signals
 ) -> None:

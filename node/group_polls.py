@@ -17,13 +17,11 @@ from goqueue.wire.errors import (
     UnknownTopic,
 )
 from node.cluster import ClusterHost
-from node.group_members import GroupMembers
+from node.group_members import HEARTBEATS_A_SESSION, GroupMembers
 from node.group_signs import SignsOfLife
 from node.http.member_broker import Place
 from node.http.queue_broker import Claim, QueuedMessage
 
-SIGN_S = 0.3
-"""A poll that waits looks so often whether a sign of life is due."""
 REFUSED_PAUSE_S = 0.05
 REFUSALS_MAX = 20
 """How often a partition is asked again that refuses for a reason which this node does not know of:
@@ -144,9 +142,9 @@ class GroupPolls:
         """End the scope once the member's share is another one; it is alive until then."""
         with suppress(GoQueueError):  # who polls will look, and learn it
             while self._share(poll).places == share.places:
-                self._tell(poll)
+                session_ms = self._tell(poll)
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(SIGN_S):
+                    async with asyncio.timeout(session_ms / 1000 / HEARTBEATS_A_SESSION):
                         await changed.wait()
                 changed.clear()
         scope.reschedule(asyncio.get_running_loop().time())
@@ -165,6 +163,8 @@ class GroupPolls:
             places=share.places,
         )
 
-    def _tell(self, poll: Poll) -> None:
+    def _tell(self, poll: Poll) -> int:
+        """The member is alive; its session timeout."""
         known = self._members.membership_of(poll.group, poll.member).members[poll.member]
         self._signs.tell_soon(poll.group.id, poll.member, known.session_timeout_ms)
+        return known.session_timeout_ms

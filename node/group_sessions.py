@@ -34,7 +34,8 @@ LOOK_MIN_S = 0.005
 LONG_LOOK_S, LONG_LOOK_RESTS = 0.002, 5
 """With thousands of groups a look takes so long that changes are looked at several at once."""
 STOOD_STILL_MS = 1000
-"""A look that comes so late cannot tell whether members were silent, or nobody listened."""
+"""Where the look before is longer ago, it can't be told whether members were silent since, or
+nobody listened."""
 COMMAND_DEADLINE_S = 5.0
 PARTITIONS_AT_ONCE_MAX = 256
 """Owner entries and questions on their way; the link to a peer takes four times as many requests
@@ -80,7 +81,6 @@ class GroupSessions:
         self._coordinator: GroupCoordinator | None = None
         self._leadership = 0
         self._looked_ms = 0
-        self._looked_s = 0.0
         self._at_once = asyncio.Semaphore(PARTITIONS_AT_ONCE_MAX)
         self._under_way: set[asyncio.Task[None]] = set()
         self._more = asyncio.Event()
@@ -128,7 +128,7 @@ class GroupSessions:
             self._drop()
             return LOOK_S
         coordinator = self._led(now_ms)
-        self._listen_anew_if_late(coordinator, now_ms)
+        self._forgive(coordinator, now_ms)
         work = coordinator.collect(now_ms)
         for command in work.commands:
             self._begin(self._propose(coordinator, command))
@@ -191,7 +191,7 @@ class GroupSessions:
             self._leadership = self._cluster.leaderships
             self._coordinator = GroupCoordinator(self._memberships)
             self._figures.begin(self._cluster.state)
-            self._looked_ms, self._looked_s = now_ms, asyncio.get_running_loop().time()
+            self._looked_ms = now_ms
         return self._coordinator
 
     def _drop(self) -> None:
@@ -199,18 +199,16 @@ class GroupSessions:
         for task in self._under_way:
             task.cancel()
 
-    def _listen_anew_if_late(self, coordinator: GroupCoordinator, now_ms: int) -> None:
-        """Where this node stood still, or its clock was set forward, nobody was silent."""
-        now_s = asyncio.get_running_loop().time()
-        stood_still_ms = (now_s - self._looked_s) * 1000 - LOOK_S * 1000
-        jumped_ms = now_ms - self._looked_ms - LOOK_S * 1000
-        self._looked_ms, self._looked_s = now_ms, now_s
-        if max(stood_still_ms, jumped_ms) < STOOD_STILL_MS:
+    def _forgive(self, coordinator: GroupCoordinator, now_ms: int) -> None:
+        """While this node stood still, or its clock was set forward, nobody was silent."""
+        late_ms, self._looked_ms = now_ms - self._looked_ms, now_ms
+        if late_ms <= STOOD_STILL_MS:
             return
-        _log.info("sessions_begin_anew", late_ms=round(max(stood_still_ms, jumped_ms)))
+        _log.debug("sessions_prolonged", late_ms=late_ms)
         for group, membership in self._memberships().items():
             for member in membership.members:
-                coordinator.heard(group, member, now_ms)
+                silent_ms = coordinator.silent_ms(group, member, now_ms) - late_ms
+                coordinator.heard(group, member, now_ms - max(0, silent_ms))
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)

@@ -136,8 +136,8 @@ class World:
 
     async def pass_s(self, sessions: GroupSessions, seconds: int, *heard: str) -> None:
         """Time goes by, in which these members are heard of."""
-        for _ in range(seconds):
-            self.cluster.pass_ms(1000)
+        for _ in range(2 * seconds):
+            self.cluster.pass_ms(500)
             for member in heard:
                 sessions.heard(self.group, member)
             sessions.look()
@@ -223,12 +223,15 @@ async def test_nobody_expires_because_this_node_stood_still_or_its_clock_was_set
     sessions = sessions_of(world)
     world.join("a")
     await world.settle(sessions)
+    await world.pass_s(sessions, 6)
 
     world.cluster.pass_ms(3_600_000)
     await world.settle(sessions)
-    await world.pass_s(sessions, 9)
-
+    await world.pass_s(sessions, 3)
     assert "a" in world.membership.members
+
+    await world.pass_s(sessions, 2)
+    assert "a" not in world.membership.members
 
 
 @pytest.mark.parametrize("lost", ["before", "after"])

@@ -272,6 +272,7 @@ def _failure(
             f"{len(done)} of {len(done) + len(failed)} partitions were reset, but not {numbers}: "
             f"{error.message}"
         )
+        error.args = (error.message,)
         error.outcome = "unknown"
     error.retriable = error.retriable and repeats
     error.data["reset"] = [dataclasses.asdict(view) for view in done]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,8 @@ from delivery.ops import Own
 from goqueue.wire.batch import Record, encode_batch
 from goqueue.wire.errors import (
     GroupActive,
+    NoQuorum,
+    OutcomeUnknown,
     Unavailable,
     UnknownGroup,
     UnknownPartition,
@@ -23,6 +26,7 @@ from node.assembly import NodeAssembly
 from node.broker import NodeBroker
 from node.http.member_broker import JoinRequest, LagView, ResetTo, ResetView
 from node.http.queue_broker import FORCED, NOBODY, Claim, SettleRequest
+from node.queue_rpc import OpsAnswer
 from tests.unit.node.test_node import running
 from tests.unit.node.three_nodes import three_nodes
 
@@ -315,6 +319,52 @@ async def test_a_partition_that_got_an_owner_meanwhile_is_not_reset_and_the_erro
         (1, "group_active")
     ]
     assert [view.committed for view in await broker.lag("g")] == [0, 3]
+
+
+@pytest.mark.parametrize(("to", "repeats"), [(EARLIEST, True), (ResetTo(shift=-1), False)])
+async def test_a_reset_of_which_a_part_is_in_doubt_says_which_and_whether_to_repeat_it(
+    broker: NodeBroker, monkeypatch: pytest.MonkeyPatch, to: ResetTo, repeats: bool
+) -> None:
+    for partition in (0, 1):
+        await publish(broker, 3, partition)
+        await consume(broker, 3, partition)
+    calls = broker._queue.calls
+    ops = calls.ops
+
+    async def lost(partition: GroupId, *given: Any) -> OpsAnswer:
+        if partition.partition == 1:
+            raise OutcomeUnknown
+        return await ops(partition, *given)
+
+    monkeypatch.setattr(calls, "ops", lost)
+    with pytest.raises(OutcomeUnknown, match="1 of 2 partitions were reset, but not 1: ") as failed:
+        await reset(broker, to, partitions=None)
+
+    error = failed.value
+    assert (error.outcome, error.retriable) == ("unknown", repeats)
+    assert [one["partition"] for one in error.data["reset"]] == [0]  # type: ignore[attr-defined]
+    assert [one["partition"] for one in error.data["failed"]] == [1]  # type: ignore[attr-defined]
+
+
+async def test_nothing_is_reset_where_a_leader_does_not_answer_before(
+    broker: NodeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for partition in (0, 1):
+        await publish(broker, 3, partition)
+        await consume(broker, 3, partition)
+    calls = broker._queue.calls
+    ask = calls.ask
+
+    async def silent(request: Any, packed: bytes, *given: Any) -> Any:
+        if GroupId.unpack(packed).partition == 1:
+            raise NoQuorum
+        return await ask(request, packed, *given)
+
+    monkeypatch.setattr(calls, "ask", silent)
+    with pytest.raises(NoQuorum):
+        await reset(broker, EARLIEST, partitions=None)
+
+    assert [view.committed for view in await broker.lag("g")] == [3, 3]
 
 
 # -- on several nodes

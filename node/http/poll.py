@@ -20,6 +20,9 @@ from node.http.times import parse_duration_ms
 
 TIMEOUT_MS = 30_000
 """As GoQueue's server waits where nothing is said."""
+EARLY_FROM_MS, EARLY_MS = 20_000, 500
+"""A long wait ends so much before its time: GoQueue's clients ask for 30 s, and hang up after 30 s
+without an answer."""
 LIMIT = 100
 LIMIT_MAX = 1000
 
@@ -67,9 +70,10 @@ def _generation(call: Call) -> int | None:
 def _wait_s(call: Call) -> float:
     text = call.query.get("timeout") or call.query.get("wait")
     wait_ms = TIMEOUT_MS if not text else parse_duration_ms(text, "timeout")
-    return (
-        0.0 if call.shared.stopping.is_set() else min(wait_ms / 1000, call.limits.long_poll_s_max)
-    )
+    wait_ms = min(wait_ms, round(call.limits.long_poll_s_max * 1000))
+    if call.shared.stopping.is_set():
+        return 0.0
+    return (wait_ms - EARLY_MS if wait_ms >= EARLY_FROM_MS else wait_ms) / 1000
 
 
 def _answer(group: str, member: str, found: list[QueuedMessage]) -> web.Response:

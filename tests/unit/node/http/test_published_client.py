@@ -64,6 +64,20 @@ async def test_each_message_has_the_fields_of_its_type(url):
         msgspec.convert(message, wanted)
 
 
+async def test_its_default_poll_is_answered_before_it_hangs_up(published, broker):
+    member = await join(published, "worker-1")
+    waits_s, poll = [], broker.poll
+
+    async def watched(*arguments, **options):
+        waits_s.append(options["wait_s"])
+        return await poll(*arguments, **{**options, "wait_s": 0.0})
+
+    broker.poll = watched
+    await published.groups.poll("team", member["member_id"])
+
+    assert 29 < waits_s[0] < published._http.timeout == 30
+
+
 async def test_two_of_it_share_the_partitions_and_one_that_leaves_gives_its_own_back(published):
     first = await join(published, "worker-1")
     second = await join(published, "worker-2")

@@ -26,6 +26,7 @@ from node.assembly import NodeAssembly
 from node.broker import NodeBroker
 from node.http.member_broker import JoinRequest, LagView, ResetTo, ResetView
 from node.http.queue_broker import FORCED, NOBODY, Claim, SettleRequest
+from node.partition import PartitionHost
 from node.queue_rpc import OpsAnswer
 from tests.unit.node.test_node import running
 from tests.unit.node.three_nodes import three_nodes
@@ -102,15 +103,23 @@ async def test_lag_counts_what_is_stored_and_not_settled(broker: NodeBroker) -> 
 async def test_lag_in_time_is_the_age_of_the_oldest_to_the_millisecond(broker: NodeBroker) -> None:
     await broker.put_group("g", {})
     await consume_nothing(broker)
-    await publish(broker, 1)
-    await asyncio.sleep(0.2)
-    await publish(broker, 1)
+    host = leading(broker)
+    for _ in range(2):
+        await publish(broker, 1)
+        await asyncio.sleep(0.1)
 
-    assert 200 <= (await lag_of(broker)).lag_ms < 1000
-    await consume(broker, 1)
-    assert (await lag_of(broker)).lag_ms < 200
-    await consume(broker, 1)
+    for offset in range(2):
+        stored_ms = host.reader.time_at(Offset(offset))
+        assert stored_ms is not None
+        least_ms = host.log_time_ms() - stored_ms
+        lag_ms = (await lag_of(broker)).lag_ms
+        assert least_ms <= lag_ms <= host.log_time_ms() - stored_ms
+        await consume(broker, 1)
     assert (await lag_of(broker)).lag_ms == 0
+
+
+def leading(broker: NodeBroker, partition: int = 0) -> PartitionHost:
+    return next(host for host in broker._replicas.led() if host.id.partition == partition)
 
 
 async def consume_nothing(broker: NodeBroker, group: str = "g") -> None:
@@ -198,7 +207,7 @@ async def test_a_reset_to_a_time_or_so_long_ago_goes_to_the_first_message_since(
     await asyncio.sleep(0.3)
     await publish(broker, 2)
     await broker.put_group("g", {})
-    (host,) = (host for host in broker._replicas.led() if host.id.partition == 0)
+    host = leading(broker)
     since_ms = host.reader.time_at(Offset(2))
     assert since_ms is not None
 

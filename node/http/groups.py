@@ -104,6 +104,7 @@ class GroupAnswer(Struct):
 class GroupDeleted(Struct):
     deleted: bool
     group: str
+    group_id: str
 
 
 _BODY = msgspec.json.Decoder(dict[str, Any])
@@ -168,7 +169,7 @@ async def delete(call: Call) -> web.Response:
     """While it has members, only with `force=true`."""
     group = call.group()
     await call.broker.delete_group(group, force=call.query_flag("force"))
-    return answer(GroupDeleted(True, group))
+    return answer(GroupDeleted(True, group, group))
 
 
 def _group_answer(view: GroupView, membership: MembershipView) -> GroupAnswer:

@@ -49,7 +49,7 @@ async def poll(call: Call) -> web.Response:
     found = await long_poll(call, polling) or []
     if found and has_hung_up(call):
         await call.broker.settle([SettleRequest(m.receipt, "release") for m in found], group)
-    size = sum(len(message.value) for message in found)
+    size = 2 * sum(len(message.value) for message in found)
     return await off_loop(size, _answer, group, member, found)
 
 

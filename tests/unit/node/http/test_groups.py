@@ -133,7 +133,7 @@ async def test_groups_are_listed_by_name_and_deleted(client):
 
     assert listed.json["groups"] == ["a", "b"]
     assert [detail["name"] for detail in listed.json["details"]] == ["a", "b"]
-    assert deleted.json == {"deleted": True, "group": "a"}
+    assert deleted.json == {"deleted": True, "group": "a", "group_id": "a"}
     assert (again.status, again.json["code"]) == (404, "unknown_group")
 
 

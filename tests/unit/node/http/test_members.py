@@ -376,7 +376,7 @@ async def test_a_group_with_members_is_deleted_only_by_force(join, client):
     forced = await client("DELETE", f"{GROUP}?force=true")
 
     assert (refused.status, refused.json["code"]) == (409, "group_active")
-    assert forced.json == {"deleted": True, "group": "team"}
+    assert forced.json == {"deleted": True, "group": "team", "group_id": "team"}
     assert (await client.get(GROUP)).status == 404
 
 

@@ -6,6 +6,8 @@ import hashlib
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -87,11 +89,17 @@ def test_what_was_refused_leaves_no_trace_of_its_group() -> None:
     assert not group.state.members.by_group
 
 
-def test_a_join_into_five_thousand_partitions_fits_into_a_snapshot() -> None:
+def wide() -> ConsumerGroup:
+    """Five thousand partitions, and a group without members yet."""
     group = ConsumerGroup()
     for number in range(50):
         topic = CreateTopic(f"t{number}", {"partitions": 100, "replication_factor": 1})
         group.do(topic)
+    return group
+
+
+def test_a_group_of_five_thousand_partitions_fits_into_a_snapshot() -> None:
+    group = wide()
     empty = len(group.state.snapshot())
 
     for number in range(10):
@@ -100,6 +108,33 @@ def test_a_join_into_five_thousand_partitions_fits_into_a_snapshot() -> None:
 
     assert len(group.membership.holdings) == 5000
     assert len(group.state.snapshot()) - empty < 220 * 5000
+
+
+def test_nothing_that_happens_to_five_thousand_partitions_takes_long_to_apply() -> None:
+    """All other entries of the cluster group wait for it; measured: a tenth of the bound."""
+    group = wide()
+    took_s: list[float] = []
+
+    def timed(act: Callable[[], object]) -> None:
+        before_s = time.process_time()
+        act()
+        took_s.append(time.process_time() - before_s)
+
+    for number in range(20):
+        timed(lambda: group.join(f"m{number}", patterns=["*"]))  # noqa: B023 - at once
+    timed(group.hand_over)
+    timed(lambda: group.join("late", patterns=["*"]))
+    timed(lambda: [group.let_go(member) for member in group.membership.members])
+    timed(group.hand_over)
+    timed(lambda: group.expire(*[f"m{number}" for number in range(10)]))
+    timed(group.hand_over)
+    timed(lambda: group.create("t-new", 1))
+    timed(lambda: [group.view(member) for member in group.membership.members])
+
+    assert group.membership.holdings.moving.keys() == {
+        partition for partition, held in group.membership.holdings.items() if held.topic == "t-new"
+    }
+    assert max(took_s) < 1.0
 
 
 @pytest.mark.parametrize(

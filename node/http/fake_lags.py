@@ -11,7 +11,7 @@ from goqueue.wire.errors import GroupActive
 from node.http.fake_group import FakeGroup
 from node.http.fake_queue import FakeQueue
 from node.http.member_broker import LagView, ResetTo, ResetView
-from node.http.queue_broker import Claim
+from node.http.queue_broker import FORCED, Claim
 
 
 class FakeLags(FakeQueue):
@@ -67,10 +67,17 @@ class FakeLags(FakeQueue):
         self._reconcile()
         named = self._group(group)
         places = list(self._places(named, [topic], partitions))
-        if self._members(named.group).members and not claim.generation:
-            raise GroupActive(group=group)
-        if claim.generation:
-            self._check_owner(places, claim)
+        members = self._members(named.group).members
+        owners = {place.owner.member for _, _, place in places}
+        owns_all = claim.member != "" and owners == {claim.member}
+        is_forced = claim.generation == FORCED.generation
+        if members and not (is_forced or owns_all or list(members) == [claim.member]):
+            raise GroupActive(
+                f"group {group} has {len(members)} active members",
+                group=group,
+                members=len(members),
+            )
+        self._check_owner(places, claim)
         return [self._reset(place, topic, number, to, dry_run) for _, number, place in places]
 
     def _reset(

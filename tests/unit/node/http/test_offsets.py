@@ -287,14 +287,30 @@ async def test_positions_of_active_members_are_theirs_unless_it_is_forced(client
 
     refused = await reset(to="latest")
     own = await reset(to="latest", member_id=member)
+    other = (await join())["member_id"]
+    not_all_its_own = await reset(to="latest", member_id=other)
+    await client.post(f"{GROUP}/leave", {"member_id": other})
     forced = await reset(to="earliest", force=True)
     await client.post(f"{GROUP}/leave", {"member_id": member})
     free = await reset(to="latest")
 
     assert (refused.status, refused.json["code"]) == (409, "group_active")
+    assert refused.json["members"] == 1
+    assert not_all_its_own.json["code"] == "group_active"
     assert own.json["offsets"][0]["after"] == 2
     assert forced.json["offsets"][0]["after"] == 0
     assert free.status == 200
+
+
+async def test_positions_of_a_shared_group_are_its_members_too(client, join, put, reset):
+    first, second = [(await join(mode="shared"))["member_id"] for _ in range(2)]
+
+    refused = [await reset(to="latest", **by) for by in ({}, {"member_id": first})]
+    await client.post(f"{GROUP}/leave", {"member_id": second})
+    alone = await reset(to="latest", member_id=first)
+
+    assert [answer.json["code"] for answer in refused] == ["group_active"] * 2
+    assert alone.status == 200
 
 
 async def test_a_seek_is_held_back_by_members_likewise(client, join, put):

@@ -11,6 +11,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -140,14 +141,47 @@ async def come_and_go(stage: Stage, count: int) -> tuple[Verdict, Figures]:
     return verdict, found
 
 
+@dataclass(frozen=True, slots=True)
+class Rolled:
+    """What became of a group while all brokers were restarted."""
+
+    verdict: Verdict
+    before: dict[str, int]
+    """The consumers' processes."""
+    after: dict[str, int]
+    """Those that still run."""
+    rebalances: int
+    moved: int
+
+    @property
+    def is_good(self) -> bool:
+        return self.verdict.is_clean and self.before == self.after and not self.moved
+
+
 async def roll(options: argparse.Namespace, folder: Path) -> int:
     """All brokers are restarted, one after the other; nobody's partitions move."""
     stage = Stage(folder, Http(), options.nodes, options.seed)
     print(f"seed {stage.seed}, folder {folder}", flush=True)
-    pids: dict[str, int] = {}
+    found = await restart_brokers(stage)
+    lines = [
+        f"brokers restarted     {len(stage.cluster.nodes)}",
+        f"consumers             {len(found.after)} of {len(found.before)} still running",
+        f"rebalances            {found.rebalances}, {found.moved} partitions moved   (must be 0)",
+        f"longest gap           {_longest_gap(stage):.2f} s in a partition",
+        f"violations            {len(found.verdict.violations)}   (must be 0)",
+    ]
+    tell(stage, found.verdict, lines)
+    if not found.is_good:
+        return 1
+    return 0 if found.verdict.acked else 4
+
+
+async def restart_brokers(stage: Stage) -> Rolled:
+    """Each by SIGTERM, under load."""
+    before: dict[str, int] = {}
 
     async def act() -> None:
-        pids.update({worker.name: worker.pid for worker in stage.crew.members})
+        before.update({worker.name: worker.pid for worker in stage.crew.members})
         for node in stage.cluster.nodes:
             took_s = await _restart(stage, node)
             print(f"restarted {node.id}: healthy after {took_s:.1f} s", flush=True)
@@ -157,26 +191,12 @@ async def roll(options: argparse.Namespace, folder: Path) -> int:
     try:
         await stage.make()
         await stage.under_load(act)
-        rebalances = await stage.watch.receipts()
-        running = {one.name: one.pid for one in stage.crew.members if one.is_running}
+        receipts = await stage.watch.receipts()
+        after = {worker.name: worker.pid for worker in stage.crew.members if worker.is_running}
     finally:
         await stage.close()
-    verdict = check(stage.events())
-    moves = sum(len(one["moves"]) for one in rebalances)
-    tell(
-        stage,
-        verdict,
-        [
-            f"brokers restarted     {len(stage.cluster.nodes)}",
-            f"consumers             {len(running)} of {len(pids)} still running as they were",
-            f"rebalances            {len(rebalances)}, {moves} partitions moved   (must be 0)",
-            f"longest gap           {_longest_gap(stage):.2f} s in a partition",
-            f"violations            {len(verdict.violations)}   (must be 0)",
-        ],
-    )
-    if not verdict.is_clean or running != pids or moves:
-        return 1
-    return 0 if verdict.acked else 4
+    moved = sum(len(one["moves"]) for one in receipts)
+    return Rolled(check(stage.events()), before, after, len(receipts), moved)
 
 
 def plan(rng: random.Random) -> Iterator[str]:

@@ -1,4 +1,5 @@
-"""Three of the hundred changes that `make chaos-groups` makes: a join, a leave and a kill -9.
+"""Three of the hundred changes that `make chaos-groups` makes: a join, a leave and a kill -9; and
+the restart of all brokers, as `make chaos-rolling` does it.
 
 How long partitions wait is judged there, on a machine that does nothing else; here, that everything
 that can be counted is right.
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.chaos.group_run import Stage, come_and_go
+from tests.chaos.group_run import MEMBERS, Stage, come_and_go, restart_brokers
 from tests.chaos.http import Http
 
 CHANGES = 3
@@ -25,3 +26,15 @@ async def test_nothing_is_lost_or_doubled_while_members_come_leave_and_die(tmp_p
     assert verdict.published > 1000 and verdict.acked > 1000
     assert found.healthy >= 2 and found.healthy_p99_ms < WAITS_MS_MAX
     assert found.killed >= 1 and found.killed_p99_ms < found.session_ms + WAITS_MS_MAX
+
+
+async def test_consumers_go_on_through_a_rolling_restart_of_all_brokers(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, Http(), seed=1)
+
+    found = await restart_brokers(stage)
+
+    assert list(found.verdict.lines()) == []
+    assert found.verdict.published > 1000 and found.verdict.acked > 1000
+    assert len(found.before) == MEMBERS
+    assert found.after == found.before
+    assert found.moved == 0

@@ -135,7 +135,7 @@ def _target(host: PartitionHost, group: GroupState, request: ResetRequest) -> in
     elif request.time_ms is not None or request.duration_ms is not None:
         time_ms = request.time_ms
         if time_ms is None:
-            time_ms = host.log_time_ms() - (request.duration_ms or 0)
+            time_ms = max(0, host.log_time_ms() - (request.duration_ms or 0))
         found = host.reader.offset_at(time_ms)
         wanted = end if found is None else found
     else:

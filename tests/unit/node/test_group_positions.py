@@ -184,6 +184,7 @@ async def test_lag_names_what_is_not_known(broker: NodeBroker) -> None:
         (ResetTo(time_ms=1), 0, 2, 0),
         (ResetTo(time_ms=1 << 45), 5, 0, 3),
         (ResetTo(duration_ms=3_600_000), 0, 2, 0),
+        (ResetTo(duration_ms=1 << 50), 0, 2, 0),
     ],
 )
 async def test_a_dry_run_tells_exactly_what_a_reset_does(

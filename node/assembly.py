@@ -265,6 +265,7 @@ def assemble(
             ("upkeep", groups.upkeep),
             ("errands", errands),
             ("group_sessions", sessions),
+            ("group_signs", members.signs),
             ("redrives", RedriveRunner(cluster, parts.source)),
             ("schedules", ScheduleRunner(cluster, broker)),
             ("http", front),

@@ -14,19 +14,18 @@ IN_FLIGHT = "group_in_flight"
 
 
 class HeardRequest(GroupRequest, array_like=True, frozen=True):
-    """A sign of life, for who leads the cluster group."""
+    """Signs of life of these members, (group, member) each, for who leads the cluster group."""
 
-    group: int
-    member: str
+    members: list[tuple[int, str]]
 
     def packed_groups(self) -> Sequence[bytes]:
         return ()
 
 
 class HeardAnswer(msgspec.Struct, array_like=True, frozen=True):
-    """Whether the group has such a member."""
+    """Those of them that are no members."""
 
-    is_member: bool
+    gone: list[tuple[int, str]]
 
 
 class SilentRequest(GroupRequest, array_like=True, frozen=True):

@@ -8,7 +8,7 @@ leads next finds in the cluster's state what is left to do, and grants every ses
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -107,6 +107,10 @@ class GroupSessions:
         """A member's sign of life; whether there is such a member. Raises NotLeader."""
         now_ms = self._now_ms()
         return self._led(now_ms).heard(group, member, now_ms)
+
+    def heard_all(self, members: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
+        """Signs of life of (group, member) each; those that are no members. Raises NotLeader."""
+        return [(group, member) for group, member in members if not self.heard(group, member)]
 
     def silent_ms(self, groups: list[int]) -> dict[int, dict[str, int]]:
         """For how long each member of these groups was not heard of. Raises NotLeader."""
@@ -256,7 +260,7 @@ class GroupSessions:
 
     async def _serve_heard(self, _peer: NodeId, payload: bytes) -> bytes:
         request = rpc.decode_request(payload, HeardRequest)
-        return rpc.encode(HeardAnswer(self.heard(request.group, request.member)))
+        return rpc.encode(HeardAnswer(self.heard_all(request.members)))
 
     async def _serve_silent(self, _peer: NodeId, payload: bytes) -> bytes:
         request = rpc.decode_request(payload, SilentRequest)

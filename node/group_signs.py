@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import islice
+
+import structlog
 
 from goqueue.wire.errors import GoQueueError, Timeout, Unavailable
 from goqueue.wire.types import CLUSTER_GROUP
@@ -20,10 +23,17 @@ TOLD_AGAIN = 10
 """A session is told of this often at most by what is not a heartbeat; the rest of it is left."""
 TOLD_MAX = 10_000
 DISAGREE_PAUSE_S = 0.05
+MEMBERS_A_REQUEST_MAX = 1000
+REQUESTS_MAX = 4
+"""Out at once. Where they are, members wait for the next one together."""
+
+_Session = tuple[int, str]
+
+_log = structlog.get_logger("groups")
 
 
 class SignsOfLife:
-    """Any node tells them of the members that ask it. Loop thread only."""
+    """A service. Any node tells them of the members that ask it. Loop thread only."""
 
     def __init__(
         self,
@@ -36,18 +46,32 @@ class SignsOfLife:
         self._sessions = sessions
         self._forwarder = forwarder
         self._errands = errands
-        self._told_s: dict[tuple[int, str], float] = {}
+        self._told_s: dict[_Session, float] = {}
+        self._waiting: dict[_Session, asyncio.Future[bool]] = {}
+        """Of members that are in no request yet."""
+        self._requests: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        return None
+
+    async def stop(self) -> None:
+        for request in self._requests:
+            request.cancel()
+        if self._requests:
+            await asyncio.wait(self._requests)
 
     async def tell(self, group: int, member: str) -> bool:
         """Whether there is such a member still. Where there isn't, this node has learnt it, too.
         Raises `Unavailable` where no leader can be told."""
         loop = asyncio.get_running_loop()
         end_s = loop.time() + HEARD_DEADLINE_S
-        while not await self._told(group, member, end_s - loop.time()):
+        while not await self._heard((group, member)):
             await self._cluster.refresh()
             known = self._cluster.state.members.by_group.get(group)
             if known is None or member not in known.members:
                 return False
+            if loop.time() > end_s:
+                raise Unavailable("the cluster group's leader does not know of this member")
             await asyncio.sleep(DISAGREE_PAUSE_S)  # who answered led no longer, or did not yet
         return True
 
@@ -91,11 +115,49 @@ class SignsOfLife:
             self._told_s.pop((group, member), None)
             raise
 
-    async def _told(self, group: int, member: str, left_s: float) -> bool:
-        request = HeardRequest(group, member)
+    async def _heard(self, session: _Session) -> bool:
+        """What the leader says; members that are told of in one turn of the loop, or while enough
+        requests are out, share one."""
+        waiting = self._waiting.get(session)
+        if waiting is None:
+            loop = asyncio.get_running_loop()
+            waiting = self._waiting[session] = loop.create_future()
+            if len(self._waiting) == 1:
+                loop.call_soon(self._send)
+        return await asyncio.shield(waiting)
 
-        async def here(_left_s: float) -> bool:
-            return self._sessions.heard(group, member)
+    def _send(self) -> None:
+        while self._waiting and len(self._requests) < REQUESTS_MAX:
+            sessions = list(islice(self._waiting, MEMBERS_A_REQUEST_MAX))
+            told = {session: self._waiting.pop(session) for session in sessions}
+            request = asyncio.ensure_future(self._request(told))
+            self._requests.add(request)
+            request.add_done_callback(self._sent)
+
+    def _sent(self, request: asyncio.Task[None]) -> None:
+        self._requests.discard(request)
+        self._send()
+
+    async def _request(self, told: Mapping[_Session, asyncio.Future[bool]]) -> None:
+        try:
+            gone = set(await self._ask(list(told)))
+            for session, waiting in told.items():
+                waiting.set_result(session not in gone)
+        except GoQueueError as error:
+            _fail(told, error)
+        except Exception:  # noqa: BLE001 - the task's outermost guard
+            _log.exception("signs_of_life_not_told")
+            _fail(told, Unavailable("the cluster group's leader was not told"))
+        finally:
+            for waiting in told.values():
+                waiting.cancel()
+
+    async def _ask(self, members: list[_Session]) -> list[_Session]:
+        """Those that are no members. Raises `Unavailable` where nobody can say."""
+        request = HeardRequest(members)
+
+        async def here(_left_s: float) -> list[_Session]:
+            return self._sessions.heard_all(members)
 
         try:
             return await self._forwarder.call(
@@ -103,8 +165,15 @@ class SignsOfLife:
                 local=here,
                 method=group_rpc.HEARD,
                 payload=lambda _left_s: rpc.encode(request),
-                decode=lambda answer: queue_rpc.decode_answer(answer, HeardAnswer).is_member,
-                deadline_s=left_s,
+                decode=lambda answer: queue_rpc.decode_answer(answer, HeardAnswer).gone,
+                deadline_s=HEARD_DEADLINE_S,
             )
         except Timeout as error:
             raise Unavailable(f"no leader knows of members: {error.message}") from error
+
+
+def _fail(told: Mapping[_Session, asyncio.Future[bool]], error: GoQueueError) -> None:
+    """Each is told in an error of its own."""
+    for waiting in told.values():
+        waiting.set_exception(GoQueueError.from_body(error.to_body()))
+        waiting.exception()  # who has left does not ask

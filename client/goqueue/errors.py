@@ -97,8 +97,9 @@ __all__ = [
 
 
 def is_final(error: GoQueueError) -> bool:
-    """Whether the same request can't go well later either: it is itself what is refused."""
-    return error.http_status < 500 and not error.retriable and not isinstance(error, Conflict)
+    """Whether what has gone well before can't go well again. What looks like a fault of the request
+    may be one of a node that is older or newer than it, or that has not caught up yet."""
+    return isinstance(error, Unauthorized | Forbidden | Closed)
 
 
 class Closed(GoQueueError):

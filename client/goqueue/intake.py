@@ -8,12 +8,20 @@ more goes back. When more is wanted than the open ones ask for, another one is o
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from goqueue.errors import GoQueueError, GroupHalted, NotFound, StaleGeneration, is_final
+from goqueue.errors import (
+    BadRequest,
+    GoQueueError,
+    GroupHalted,
+    NotFound,
+    StaleGeneration,
+    is_final,
+)
 from goqueue.group_models import TopicPartition
 from goqueue.prefetch import LOWEST, Want
 from goqueue.queued import Received, Settles
@@ -32,6 +40,8 @@ ANSWER_S = 5.0
 STALE_PAUSE_S = 0.05
 MISSING_PAUSE_S = 0.25
 EARLY_PAUSE_S = 0.1
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +99,8 @@ class Intake:
         self._places: frozenset[TopicPartition] = frozenset()
         self._moved_s = 0.0
         self._failures = 0
+        self._is_proven = False
+        """A receive has gone well."""
 
     def wake(self) -> None:
         self._changed.set()
@@ -144,13 +156,14 @@ class Intake:
             settler=self._settler,
             timeout_s=ANSWER_S,
         )
-        self._failures = 0
+        self._failures, self._is_proven = 0, True
         self._source.came(found, asked_s)
         is_early = not found and loop.time() - asked_s < wait_s / 2
         return EARLY_PAUSE_S if is_early else 0.0
 
     def _judge(self, error: GoQueueError, who: Claimant) -> float:
         """How long to rest after an error. Raises it where it is for good."""
+        log.debug("a receive failed, outcome %s: %s", error.outcome, error.message)
         if isinstance(error, StaleGeneration):
             self._source.refused(*_refused(error, who))
             return STALE_PAUSE_S
@@ -158,6 +171,8 @@ class Intake:
             self._source.refused([], 0)
             return MISSING_PAUSE_S
         if is_final(error) or isinstance(error, GroupHalted):
+            raise error
+        if isinstance(error, BadRequest) and not self._is_proven:
             raise error
         self._failures += 1
         return self._client.transport.retry.pause_s(self._failures, random.random())

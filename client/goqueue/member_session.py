@@ -176,7 +176,7 @@ class MemberSession:
                 except GoQueueError as error:
                     if is_final(error):
                         raise
-                    await self._pause()
+                    await self._pause(error)
 
     async def leave(self) -> None:
         """Tell the group that this member goes, also one whose join was given up on its way; if it
@@ -243,8 +243,9 @@ class MemberSession:
             urgent.cancel()
             asking.cancel()
 
-    async def _pause(self) -> None:
+    async def _pause(self, error: GoQueueError) -> None:
         self._failures += 1
+        log.log(logging.DEBUG if error.retriable else logging.WARNING, "%s", error.message)
         pause_s = self._client.transport.retry.pause_s(self._failures, random.random())
         await asyncio.sleep(min(pause_s, self._session_s / 10))
 
@@ -265,7 +266,7 @@ class MemberSession:
             except GoQueueError as error:
                 if is_final(error):
                     raise
-                await self._pause()
+                await self._pause(error)
 
     # -- partitions
 

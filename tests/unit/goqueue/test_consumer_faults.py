@@ -12,6 +12,7 @@ import pytest
 
 from goqueue import AsyncClient, AsyncConsumer, OutgoingMessage, Received, RetryPolicy
 from goqueue.errors import (
+    BadRequest,
     Busy,
     Conflict,
     Forbidden,
@@ -131,6 +132,7 @@ TRANSIENT = [
     ServerError("a fault"),
     OutcomeUnknown(),
     Conflict("not now"),
+    BadRequest("a node of another version"),
 ]
 
 
@@ -139,6 +141,8 @@ async def test_what_fails_for_now_is_asked_again(
     client: AsyncClient, broker: Faulty, consumer: AsyncConsumer, call: str
 ) -> None:
     member = consumer.member_id
+    await publish(client, 4)
+    await work(consumer, 4)
     broker.fail(call, *(TRANSIENT if call != "settle" else [NoQuorum()]))
     await publish(client, 8)
 
@@ -191,6 +195,12 @@ async def test_what_is_not_allowed_any_more_ends_it_and_says_why(
 
     with pytest.raises(Forbidden):
         await consumer.next(5.0)
+
+
+async def test_a_receive_that_can_never_be_meant_ends_it_and_says_why(client: AsyncClient) -> None:
+    async with AsyncConsumer(client, "billing", "orders", visibility="13h") as consumer:
+        with pytest.raises(BadRequest, match="12 hours"):
+            await consumer.next(5.0)
 
 
 async def test_a_handler_may_take_longer_than_the_session(

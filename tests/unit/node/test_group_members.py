@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
@@ -18,7 +19,7 @@ from goqueue.wire.errors import (
 from log.memory_disk import MemoryDisk
 from node.broker import NodeBroker
 from node.http.member_broker import Assignment, JoinRequest, Place
-from node.http.queue_broker import Claim, QueuedMessage, SettleRequest
+from node.http.queue_broker import Claim, QueuedMessage, SettleRequest, SettleView
 from tests.unit.node.test_node import batch, running
 
 ALL = [("t", 0), ("t", 1), ("t", 2), ("t", 3)]
@@ -310,3 +311,24 @@ async def test_settings_are_those_of_who_creates_the_group(broker: NodeBroker) -
 
     view = await broker.membership("g")
     assert (view.assignor, second.session_timeout_ms, second.heartbeat_ms) == ("range", 9000, 3000)
+
+
+async def test_a_power_cut_of_the_whole_cluster_costs_nobody_a_partition() -> None:
+    disk = MemoryDisk()
+    async with running(disk) as node:
+        await node.broker.create_topic("t", {"partitions": 4})
+        told = await join(node.broker)
+        await publish(node.broker, 0, "a")
+        (leased,) = await poll(node.broker, told)
+        after_cut = disk.crash(random.Random(1), keep=0.0)
+
+    async with running(after_cut) as node:
+        again = await node.broker.heartbeat("g", told.member)
+        (end,) = await node.broker.settle(
+            [SettleRequest(leased.receipt, "ack")], "g", Claim(told.member, told.generation)
+        )
+        await publish(node.broker, 1, "b")
+
+        assert (again.assigned, again.generation) == (told.assigned, told.generation)
+        assert isinstance(end, SettleView)
+        assert values(await poll(node.broker, told, wait_s=10)) == ["b"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -125,7 +126,7 @@ def test_a_member_that_is_told_of_an_older_generation_is_found() -> None:
     assert group.broken == ["G1"]
 
 
-def put(group: Judged, number: int, **changes: object) -> None:
+def put(group: Judged, number: int, **changes: Any) -> None:
     held = group.held(number)
     group.membership.holdings.put(dataclasses.replace(held, **changes))
 

@@ -52,11 +52,11 @@ class Judged(Desk):
     def own(self, member: str, generation: int, *, fence: bool = False) -> Result:
         return self.do(ops.Own(1, member, generation, fence))[0]
 
-    def take(self, member: str, generation: int, offsets: Sequence[int], request: int = 0) -> Any:
+    def grants(self, member: str, generation: int, offsets: Sequence[int], request: int = 0) -> Any:
         want = ops.Delivered(1, member, 1000, list(offsets), request, generation)
         return self.do(want)[0]
 
-    def settle(
+    def acks(
         self, delivery: int, offsets: Sequence[int], member: str = "", generation: int = 0
     ) -> Any:
         op = ops.Settled(
@@ -85,14 +85,14 @@ def test_what_a_sound_partition_does_is_clean(seed: int) -> None:
                 member, generation = owner.member, generation if not owner.member else 99
                 generation = 0 if not owner.member else generation
             offsets = desk.group().select(rng.randrange(1, 4), desk.now_ms)
-            granted = desk.take(member, generation, offsets, request=rng.choice((0, number + 1)))
+            granted = desk.grants(member, generation, offsets, request=rng.choice((0, number + 1)))
             stale += isinstance(granted, ops.StaleResult)
             if isinstance(granted, ops.Granted) and granted.grants:
                 receipts.append((granted.delivery, [grant.offset for grant in granted.grants]))
         elif act <= 5 and receipts:
             delivery, offsets = rng.choice(receipts)
             claim = rng.choice((("", 0), (member, generation), (desk.group().owner.member, 99)))
-            desk.settle(delivery, offsets, *claim)
+            desk.acks(delivery, offsets, *claim)
         else:
             end = int(desk.state.next_offset)
             desk.do(ops.Committed(1, rng.randrange(end + 1), member, generation))
@@ -108,7 +108,7 @@ def owned() -> Judged:
     desk = Judged()
     desk.publish(8)
     desk.own("a", 1)
-    desk.take("a", 1, [0, 1, 2, 3])
+    desk.grants("a", 1, [0, 1, 2, 3])
     desk.own("b", 3)
     assert desk.broken == []
     return desk
@@ -118,7 +118,7 @@ def test_a_delivery_to_the_former_owner_is_found() -> None:
     desk = owned()
 
     desk.lie = lambda _: ops.Granted(7, desk.now_ms + 1000, [ops.Grant(4, 1)])
-    desk.take("a", 2, [4])
+    desk.grants("a", 2, [4])
 
     assert "G2" in desk.broken
 
@@ -127,7 +127,7 @@ def test_a_delivery_to_who_is_no_member_is_found() -> None:
     desk = owned()
 
     desk.lie = lambda _: ops.Granted(7, desk.now_ms + 1000, [ops.Grant(4, 1)])
-    desk.take("", 0, [4])
+    desk.grants("", 0, [4])
 
     assert "G2" in desk.broken
 
@@ -136,7 +136,7 @@ def test_a_delivery_in_a_generation_before_the_owners_is_found() -> None:
     desk = owned()
 
     desk.lie = lambda _: ops.Granted(7, desk.now_ms + 1000, [ops.Grant(4, 1)])
-    desk.take("b", 2, [4])
+    desk.grants("b", 2, [4])
 
     assert "G2" in desk.broken
 
@@ -145,7 +145,7 @@ def test_an_owner_that_is_refused_is_found() -> None:
     desk = owned()
 
     desk.lie = lambda _: ops.StaleResult(1, "b", 3)
-    desk.take("b", 5, [4])
+    desk.grants("b", 5, [4])
 
     assert desk.broken == ["G4"]
 
@@ -154,7 +154,7 @@ def test_a_refusal_that_tells_of_another_owner_is_found() -> None:
     desk = owned()
 
     desk.lie = lambda _: ops.StaleResult(1, "c", 9)
-    desk.take("a", 2, [4])
+    desk.grants("a", 2, [4])
 
     assert desk.broken == ["G2"]
 
@@ -164,7 +164,7 @@ def test_a_settle_of_the_former_owner_that_is_accepted_is_found() -> None:
     delivery = 4
 
     desk.lie = lambda _: ops.SettledResult([ops.Settle(ops.OK, "acked", 1)], 1, True, 0)
-    desk.settle(delivery, [0])
+    desk.acks(delivery, [0])
 
     assert "G2" in desk.broken
 
@@ -172,20 +172,20 @@ def test_a_settle_of_the_former_owner_that_is_accepted_is_found() -> None:
 def test_a_settle_in_a_stale_generation_that_is_accepted_is_found() -> None:
     """Though the receipt is the owner's own."""
     desk = owned()
-    granted = desk.take("b", 3, [4])
+    granted = desk.grants("b", 3, [4])
 
     desk.lie = lambda _: ops.SettledResult([ops.Settle(ops.OK, "acked", 1)], 0, False, 0)
-    desk.settle(granted.delivery, [4], "b", 2)
+    desk.acks(granted.delivery, [4], "b", 2)
 
     assert "G2" in desk.broken
 
 
 def test_a_settle_of_the_owner_that_is_refused_as_stale_is_found() -> None:
     desk = owned()
-    granted = desk.take("b", 3, [4])
+    granted = desk.grants("b", 3, [4])
 
     desk.lie = lambda _: ops.SettledResult([ops.Settle(ops.STALE)], 0, False, 1)
-    desk.settle(granted.delivery, [4])
+    desk.acks(granted.delivery, [4])
 
     assert "G4" in desk.broken
 
@@ -239,11 +239,11 @@ def test_a_grant_of_a_former_owner_that_is_repeated_is_found() -> None:
     desk = Judged()
     desk.publish(2)
     desk.own("a", 1)
-    granted = desk.take("a", 1, [0], request=77)
+    granted = desk.grants("a", 1, [0], request=77)
     desk.own("b", 2)
 
     desk.lie = lambda _: granted
-    desk.take("a", 1, [0], request=77)
+    desk.grants("a", 1, [0], request=77)
 
     assert "G2" in desk.broken
 
@@ -253,7 +253,7 @@ def test_leases_that_outlive_their_owner_are_found() -> None:
     desk = owned()
 
     desk.lie = lambda _: ops.SettledResult([ops.Settle(ops.STALE)], 0, False, 4)
-    desk.settle(4, [0])
+    desk.acks(4, [0])
 
     assert desk.broken == ["G3"]
 

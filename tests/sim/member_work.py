@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 RETRY_S = 0.15
 LATE_DEATH_S = 2.5
 """When a member dies after the last fault: everything is calm by then."""
-TAKEN_OVER_S = 1.5
+TAKEN_OVER_S = 1.0
 """Its partitions are somebody else's so soon after its session."""
 CLOCK_S = 2.5
 """Log time may run ahead by this where clocks step."""
@@ -317,6 +317,11 @@ class MemberWork:
             for life in lives.values():
                 if not life.is_idle:
                     return f"{life} is busy"
+                held = {h.partition for h in membership.holdings.of(life.id)}
+                if group.mode != "shared" and held != set(life.shares):
+                    return f"{life} has {sorted(held)}, and takes {sorted(life.shares)} to be its"
+            if group.mode != "shared" and set(membership.holdings) != set(self.world.groups):
+                return f"group {group.name} has {sorted(membership.holdings)} only"
             for partition in self.world.groups:
                 pending = self._pending(group, partition)
                 if pending is None or pending:

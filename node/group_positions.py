@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from coordinator.groups import Group
-from coordinator.holdings import OWNED
 from coordinator.state import Topic
-from delivery.ops import FORCED, Sought, SoughtResult, StaleResult
+from delivery.ops import FORCED, UNCLAIMED, Sought, SoughtResult, StaleResult
 from goqueue.wire.errors import (
     GoQueueError,
     GroupActive,
+    StaleGeneration,
     Unavailable,
     UnknownGroup,
     UnknownPartition,
@@ -95,10 +95,13 @@ class GroupPositions:
         found = await self._finder.find(topic)
         numbers = _numbers(found, partitions)
         known = await self._groups.find(group)
-        await self._check_active(known, [GroupId(found.id, number) for number in numbers], claim)
+        if claim.generation == UNCLAIMED:
+            await self._check_active(known)
         told = await asyncio.gather(
             *(self._would_reset(known, GroupId(found.id, number), to) for number in numbers)
         )
+        if claim.generation not in (UNCLAIMED, FORCED):
+            _check_owned(topic, dict(zip(numbers, told, strict=True)), claim)
         if dry_run:
             return [_reset_view(topic, n, one) for n, one in zip(numbers, told, strict=True)]
         outcomes = await asyncio.gather(
@@ -118,7 +121,7 @@ class GroupPositions:
             else:
                 done.append(_reset_view(topic, number, outcome))
         if failed:
-            raise _failure(done, failed, repeats=to.shift is None)
+            raise _failure(topic, done, failed, repeats=to.shift is None)
         return done
 
     # lag
@@ -166,13 +169,9 @@ class GroupPositions:
 
     # reset
 
-    async def _check_active(
-        self, group: Group, partitions: Sequence[GroupId], claim: Claim
-    ) -> None:
+    async def _check_active(self, group: Group) -> None:
         """Raises `GroupActive`, or `Unavailable` where nobody can say whether it is. What happens
         after this look is judged where the partitions have owners."""
-        if claim.generation == FORCED:
-            return
         if not await self._cluster.refresh():
             problem = self._cluster.not_ready() or "the cluster group's leader does not answer"
             raise Unavailable(
@@ -180,11 +179,7 @@ class GroupPositions:
                 group=group.name,
             )
         membership = self._cluster.state.members.of(group)
-        if not membership.members or list(membership.members) == [claim.member]:
-            return
-        held = [membership.holdings.get(partition) for partition in partitions]
-        mine = (h is not None and (h.state, h.member) == (OWNED, claim.member) for h in held)
-        if not all(mine):
+        if membership.members:
             raise GroupActive(
                 f"group {group.name} has {len(membership.members)} active members",
                 group=group.name,
@@ -215,7 +210,7 @@ class GroupPositions:
             return result
         if not isinstance(result, StaleResult):
             raise UnknownGroup(group.name)  # deleted, or made anew under its name
-        if claim.generation:
+        if claim.generation != UNCLAIMED:
             raise stale_generation(result)
         raise GroupActive(group=group.name, generation=result.generation)
 
@@ -256,8 +251,24 @@ def _reset_view(topic: str, partition: int, told: ResetAnswer | SoughtResult) ->
     return ResetView(topic, partition, told.before, told.after, told.replayed, told.skipped)
 
 
+def _check_owned(topic: str, told: Mapping[int, ResetAnswer], claim: Claim) -> None:
+    """Raises `StaleGeneration` where any of the partitions is not the member's."""
+    others = {
+        number: one
+        for number, one in told.items()
+        if one.owner != claim.member or one.generation > claim.generation
+    }
+    if others:
+        names = [f"{topic}:{number}" for number in others]
+        raise StaleGeneration(
+            f"{', '.join(names[:NAMED_MAX])} belong to other members of the group, or to none",
+            generation=max(one.generation for one in others.values()),
+            partitions=names,
+        )
+
+
 def _failure(
-    done: Sequence[ResetView], failed: dict[int, GoQueueError], *, repeats: bool
+    topic: str, done: Sequence[ResetView], failed: dict[int, GoQueueError], *, repeats: bool
 ) -> GoQueueError:
     """The worst of what went wrong, with what became of every partition. Doing it all again is
     harmless where it `repeats`."""
@@ -277,4 +288,5 @@ def _failure(
     error.retriable = error.retriable and repeats
     error.data["reset"] = [dataclasses.asdict(view) for view in done]
     error.data["failed"] = told
+    error.data["partitions"] = [f"{topic}:{number}" for number in failed]
     return error

@@ -68,10 +68,13 @@ class ResetRequest(GroupRequest, array_like=True, frozen=True):
 
 
 class ResetAnswer(msgspec.Struct, array_like=True, frozen=True):
-    """The offset to seek to, and what that would do; see `delivery.standing.Move`."""
+    """The offset to seek to, and what that would do, see `delivery.standing.Move`; and whose the
+    partition is."""
 
     target: int
     before: int
     after: int
     replayed: int
     skipped: int
+    owner: str
+    generation: int

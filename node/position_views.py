@@ -54,7 +54,15 @@ class PositionViews:
         group = _open_or_begun(host, request.group, request.created_ms)
         target = _target(host, group, request)
         move = group.would_seek(target)
-        return ResetAnswer(target, move.before, move.after, move.replayed, move.skipped)
+        return ResetAnswer(
+            target,
+            move.before,
+            move.after,
+            move.replayed,
+            move.skipped,
+            group.owner.member,
+            group.owner.generation,
+        )
 
     # private
 

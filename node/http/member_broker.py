@@ -245,5 +245,6 @@ class MemberBroker(Protocol):
         claim: Claim,
     ) -> list[ResetView]:
         """Set positions; with `dry_run` only tell what would be. Raises `GroupActive` while the
-        group has members, unless the claim is forced, or a member's of all these partitions."""
+        group has members, unless one of them or force claims it; `StaleGeneration` where any of
+        the partitions is not the claimant's. Nothing has happened then."""
         ...

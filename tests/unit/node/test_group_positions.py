@@ -14,6 +14,7 @@ from goqueue.wire.errors import (
     GroupActive,
     NoQuorum,
     OutcomeUnknown,
+    StaleGeneration,
     Unavailable,
     UnknownGroup,
     UnknownPartition,
@@ -288,8 +289,23 @@ async def test_a_member_may_reset_what_it_has(broker: NodeBroker) -> None:
     mine = Claim(views[0].owner, views[0].generation)
 
     assert (await reset(broker, LATEST, claim=mine))[0].after == 3
-    with pytest.raises(GroupActive):
-        await reset(broker, LATEST, partitions=None, claim=mine)
+    for dry_run in (True, False):
+        with pytest.raises(StaleGeneration) as refused:
+            await reset(broker, EARLIEST, partitions=None, dry_run=dry_run, claim=mine)
+        assert refused.value.data["partitions"] == ["t:1"]
+    assert (await lag_of(broker)).committed == 3
+
+
+async def test_a_former_owner_may_not_reset(broker: NodeBroker) -> None:
+    former = await join(broker)
+    view = await lag_of(broker)
+    await broker.leave("g", former)
+    await join(broker)
+
+    with pytest.raises(StaleGeneration) as refused:
+        await reset(broker, LATEST, claim=Claim(former, view.generation))
+
+    assert refused.value.data["generation"] == (await lag_of(broker)).generation > view.generation
 
 
 async def test_a_group_whose_members_have_left_may_be_reset(broker: NodeBroker) -> None:

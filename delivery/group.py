@@ -108,8 +108,8 @@ class GroupState(GroupStanding):
         if not granted:
             return Granted(delivery, deadline_ms, [])
         self._note_waits(taken, now_ms)
-        if op.lowest_lane >= LANES_COUNT - 1:
-            self.turn = (self.turn + len(granted)) % self.config.lane_share
+        lowest = bounded(op.lowest_lane, 0, LANES_COUNT - 1)
+        self.turns[lowest] = (self.turns[lowest] + len(granted)) % self.config.lane_share
         self.leases.open(delivery, deadline_ms, op.member, granted)
         self.tally.delivered += len(granted)
         if self.failures:

@@ -102,7 +102,9 @@ class GroupMessages:
         self.order = KeyOrder() if config.ordering == "key" else None
         self.outcomes: deque[bool] = deque(maxlen=config.halt_window)
         """Whether each of the last final outcomes was a death."""
-        self.turn = 0
+        self.turns = [0] * LANES_COUNT
+        """How much was delivered to those who want lanes down to this one, as a number of turns of
+        what has waited too long: each kind of receive has turns of its own."""
         self.tally = Tally()
         self._stored = stored
         self._advance()
@@ -135,7 +137,7 @@ class GroupMessages:
             now_ms,
             config.lane_max_wait_ms,
             config.lane_share,
-            self.turn,
+            self.turns[lowest_lane],
             self.ready_since,
             self._stored_ms,
             self.since,

@@ -78,7 +78,7 @@ class Delivered(_Op, array_like=True, frozen=True, tag=5):
 
     Results in `Granted`, or `StaleResult` where the partition is not the member's in this
     generation. A request id that is known results in what was granted first. Messages of lanes
-    below `lowest_lane` were not wanted: such a delivery is no turn of those that have waited.
+    below `lowest_lane` were not wanted.
     """
 
     group: int

@@ -55,7 +55,7 @@ class GroupRecord(msgspec.Struct, array_like=True, frozen=True):
     redrives: list[tuple[int, int, int]]
     order: OrderRecord | None
     outcomes: list[bool]
-    turn: int
+    turns: list[int]
     tally: Tally
     owner: tuple[str, int, int, int]
 
@@ -170,7 +170,7 @@ def _dump_group(group: GroupState) -> GroupRecord:
         [(o, group.redrives[o].count, group.redrives[o].at_ms) for o in sorted(group.redrives)],
         order,
         list(group.outcomes),
-        group.turn,
+        list(group.turns),
         group.tally.copy(),
         (group.owner.member, group.owner.generation, group.owner.since, group.owner.ended),
     )
@@ -204,7 +204,7 @@ def _load_group(record: GroupRecord, queue: QueueState) -> GroupState:
         order = record.order
         group.order = KeyOrder.load(order.heads, order.chains, order.parked)
     group.outcomes = deque(record.outcomes, maxlen=config.halt_window)
-    group.turn = record.turn
+    group.turns = list(record.turns)
     group.tally = record.tally
     group.owner = Owner(*record.owner)
     return group

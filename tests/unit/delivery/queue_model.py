@@ -94,7 +94,7 @@ class GroupModel:
         self.parked: set[bytes] = set()
         self.poisoned: set[bytes] = set()
         self.outcomes: list[bool] = []
-        self.turn = 0
+        self.turns = dict.fromkeys(range(5), 0)
         self.backs = 0
         self.owner = Owner()
 
@@ -204,7 +204,7 @@ class GroupModel:
         delivery: int,
         member: str,
         *,
-        narrow: bool,
+        lowest: int,
     ) -> list[tuple[int, int, str, int]]:
         if self.halted:
             return []
@@ -221,8 +221,8 @@ class GroupModel:
             failed = self.failed.get(offset, Failed())
             reason = failed.history[-1][1] if failed.count else ""
             grants.append((offset, failed.count + 1, reason, self.redrives.get(offset, 0)))
-        if grants and not narrow:
-            self.turn = (self.turn + len(grants)) % self.config.lane_share
+        if grants:
+            self.turns[lowest] = (self.turns[lowest] + len(grants)) % self.config.lane_share
         return grants
 
     def lease(self, delivery: int, offset: int) -> Pending | None:

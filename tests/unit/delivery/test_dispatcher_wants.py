@@ -133,6 +133,23 @@ def test_narrow_receives_take_no_turn_of_what_has_waited_too_long(office: Office
     assert [offset for offset in served if offset in low] == low
 
 
+def test_who_always_leaves_the_lowest_lane_serves_what_has_waited_in_the_others(
+    office: Office,
+) -> None:
+    office.desk.configure(1, lane_max_wait_ms=1000, lane_share=3)
+    low = publish(office, LOW, LOW)
+    publish(office, BACKGROUND, *[CRITICAL] * 40)
+    office.desk.now_ms += 5000
+    served: list[int] = []
+
+    for number in range(6):
+        want(office, f"a{number}", 1, lowest=LOW)
+        office.run()
+        served += office.offsets(f"a{number}")
+
+    assert [served[2], served[5]] == low
+
+
 @pytest.mark.parametrize("lowest", range(LANES_COUNT))
 def test_a_receive_gets_all_lanes_down_to_its_lowest(office: Office, lowest: int) -> None:
     publish(office, *range(LANES_COUNT))

@@ -198,9 +198,8 @@ class QueueMachine(RuleBasedStateMachine):
             assert result == OwnedResult(owner.member, owner.generation, owner.ended)
         elif isinstance(op, Delivered):
             assert isinstance(result, Granted)
-            narrow = op.lowest_lane < LANES_COUNT - 1
             grants = group.deliver(
-                op.offsets, op.visibility_ms, self.index, op.member, narrow=narrow
+                op.offsets, op.visibility_ms, self.index, op.member, lowest=op.lowest_lane
             )
             assert [(g.offset, g.attempt, g.reason, g.redrives) for g in result.grants] == grants
             self.receipts += [(op.group, self.index, grant[0]) for grant in grants]
@@ -491,7 +490,7 @@ class QueueMachine(RuleBasedStateMachine):
             top = next(lane for lane, found in enumerate(lanes) if found)
             served = self.model.messages[offset].lane
             assert lanes[served][0] == offset
-            shared = (group.turn + at) % config.lane_share == config.lane_share - 1
+            shared = (group.turns[lowest] + at) % config.lane_share == config.lane_share - 1
             late_ms = self.now_ms - config.lane_max_wait_ms
             lower = [o for lane in lanes[top + 1 :] for o in lane]
             if served != top:

@@ -11,7 +11,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from tests.chaos.cluster import Cluster, ClusterError, Node
 from tests.chaos.group_crew import Crew, Journal
 from tests.chaos.group_publisher import SteadyPublisher
 from tests.chaos.group_watch import GroupWatch
-from tests.chaos.group_windows import JOIN, KILL, LEAVE, Change, Figures
+from tests.chaos.group_windows import JOIN, KILL, LEAVE, Change, Figures, Waits
 from tests.chaos.http import Http
 from tests.chaos.nemesis import Nemesis
 from tests.check.groupcase import GroupCase
@@ -107,14 +107,14 @@ async def run(options: argparse.Namespace, folder: Path) -> int:
     """Members come and go."""
     stage = Stage(folder, Http(), options.nodes, options.seed)
     print(f"seed {stage.seed}, folder {folder}", flush=True)
-    verdict, found = await come_and_go(stage, options.changes)
+    verdict, found, waits = await come_and_go(stage, options.changes)
     if options.figures is not None:
         found.write(options.figures)
-    tell(stage, verdict, group_windows.lines(found))
+    tell(stage, verdict, [*group_windows.lines(found), *waits.by_kind()])
     return group_windows.exit_code(found, options.changes)
 
 
-async def come_and_go(stage: Stage, count: int) -> tuple[Verdict, Figures]:
+async def come_and_go(stage: Stage, count: int) -> tuple[Verdict, Figures, Waits]:
     """So many changes under load: what was broken, and who waited for how long."""
     changes: list[Change] = []
 
@@ -131,14 +131,15 @@ async def come_and_go(stage: Stage, count: int) -> tuple[Verdict, Figures]:
         await stage.close()
     events = stage.events()
     verdict = check(events)
+    waits = group_windows.measure(GroupCase(events), changes, PARTITIONS)
     found = group_windows.figures(
-        group_windows.measure(GroupCase(events), changes, PARTITIONS),
+        waits,
         changes,
         rate=stage.publisher.rate,
         session_s=SESSION_S,
         violations=len(verdict.violations),
     )
-    return verdict, found
+    return verdict, found, waits
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +238,9 @@ async def _change(stage: Stage, kind: str) -> Change:
     crew.check()
     moves = [move for one in await stage.watch.receipts() for move in one["moves"]]
     moved = sorted({move["partition"] for move in moves})
-    return Change(kind, victim.name, began, window_s, control, moved)
+    found = Change(kind, victim.name, began, window_s, control, moved)
+    stage.journal.add("change", change=asdict(found))
+    return found
 
 
 async def _restart(stage: Stage, node: Node) -> float:

@@ -55,7 +55,21 @@ class Waits:
     """What was measured: (with a change, without) for each change, and every pause."""
 
     pairs: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
+    kinds: list[str] = field(default_factory=list[str])
+    """Of the change of each pair."""
     pauses: list[Pause] = field(default_factory=list[Pause])
+
+    def by_kind(self) -> list[str]:
+        """What each kind of change added to the longest gap, a line each."""
+        found: list[str] = []
+        for kind in (JOIN, LEAVE, KILL):
+            pairs = [pair for pair, of in zip(self.pairs, self.kinds, strict=True) if of == kind]
+            if pairs:
+                one = compare(pairs)
+                found.append(
+                    f"  {kind:<19} median difference {one.median * 1e3:.1f} ms of {one.pairs}"
+                )
+        return found
 
     def healthy_s(self) -> list[float]:
         return [pause.seconds for pause in self.pauses if pause.kind != KILL]
@@ -124,6 +138,7 @@ def measure(case: GroupCase, changes: Sequence[Change], partitions: int) -> Wait
     for change in changes:
         stayed = [p for p in range(partitions) if p not in change.moved]
         if stayed:
+            waits.kinds.append(change.kind)
             waits.pairs.append(
                 (
                     _longest_of(times, stayed, change.time, change.window_s),

@@ -104,6 +104,7 @@ def test_partitions_that_stay_are_compared_with_themselves_before_the_change() -
     waits = measure(case, [change], 2)
 
     assert waits.pairs == [pytest.approx((0.5, 0.6))]
+    assert waits.by_kind() == ["  join                median difference -100.0 ms of 1"]
     assert [(p.former, p.member, p.kind) for p in waits.pauses] == [("a", "b", JOIN)]
     assert waits.healthy_s() == [pytest.approx(0.8)]
 

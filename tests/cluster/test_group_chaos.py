@@ -19,7 +19,7 @@ WAITS_MS_MAX = 10_000.0
 async def test_nothing_is_lost_or_doubled_while_members_come_leave_and_die(tmp_path: Path) -> None:
     stage = Stage(tmp_path, Http(), seed=1)
 
-    verdict, found = await come_and_go(stage, CHANGES)
+    verdict, found, _ = await come_and_go(stage, CHANGES)
 
     assert list(verdict.lines()) == []
     assert (found.joins, found.leaves, found.kills) == (1, 1, 1)

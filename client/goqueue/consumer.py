@@ -52,6 +52,16 @@ class AsyncConsumer:
     one. Each message comes at least once.
     """
 
+    _intake: Intake | None = None
+    _main: asyncio.Task[None] | None = None
+    """All that goes on in the background, from the start to the end of closing."""
+    _tasks: asyncio.TaskGroup | None = None
+    _heartbeats: asyncio.Task[None] | None = None
+    _receiving: asyncio.Task[None] | None = None
+    _stopping = False
+    _closing: asyncio.Task[None] | None = None
+    _failure: BaseException | None = None
+
     def __init__(
         self,
         client: AsyncClient | str | Sequence[str],
@@ -92,8 +102,6 @@ class AsyncConsumer:
         """
         self._owns_client = not isinstance(client, AsyncClient)
         self._client = client if isinstance(client, AsyncClient) else AsyncClient(client)
-        self._group = group
-        self._is_static = instance_id is not None
         self._max_messages = max_messages
         self._visibility = visibility
         self._auto_ack = auto_ack
@@ -105,7 +113,7 @@ class AsyncConsumer:
             spawn=self._spawn,
             changed=self._wake,
         )
-        wanted = Subscription(
+        self._wanted = wanted = Subscription(
             group,
             [topics] if isinstance(topics, str) else list(topics),
             [patterns] if isinstance(patterns, str) else list(patterns),
@@ -119,17 +127,9 @@ class AsyncConsumer:
         listeners = Listeners(rebalance_on_assign, rebalance_on_revoke, rebalance_on_lost)
         self._session = MemberSession(self._client, wanted, listeners, self._bench, self._wake)
         self._drain_s = duration_ms(rebalance_timeout or DRAIN_S, "rebalance_timeout") / 1000
-        self._intake: Intake | None = None
-        self._receiving: asyncio.Task[None] | None = None
-        self._heartbeats: asyncio.Task[None] | None = None
         self._paused: set[TopicPartition] = set()
-        self._failure: BaseException | None = None
-        self._stopping = False
-        self._tasks: asyncio.TaskGroup | None = None
         self._starting = asyncio.Lock()
-        self._main: asyncio.Task[None] | None = None
         self._over = asyncio.Event()
-        self._closing: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> AsyncConsumer:
         await self.start()
@@ -165,13 +165,15 @@ class AsyncConsumer:
         self._bench.is_shared = self._session.mode == "shared"
         self._intake = Intake(
             self._client,
-            self._group,
+            self._wanted.group,
             _Source(self),
             self._bench,
             visibility_s=self._bench.visibility_s,
             max_messages=self._max_messages,
         )
-        self._main = asyncio.create_task(self._work(self._intake), name=f"goqueue {self._group}")
+        self._main = asyncio.create_task(
+            self._work(self._intake), name=f"goqueue {self._wanted.group}"
+        )
         self._main.add_done_callback(self._ended)
 
     async def close(self) -> None:
@@ -308,7 +310,9 @@ class AsyncConsumer:
     async def _visibility_s(self) -> float:
         told: object = self._visibility
         if told is None:
-            told = (await self._client.group(self._group)).settings.get("visibility_timeout")
+            topic = self._wanted.topics[0] if self._wanted.topics else None
+            group = await self._client.group(self._wanted.group, topic)
+            told = group.settings.get("visibility_timeout")
         if not isinstance(told, timedelta | float | int | str):
             return VISIBILITY_S
         return duration_ms(told, "visibility") / 1000 or VISIBILITY_S
@@ -392,7 +396,7 @@ class AsyncConsumer:
                 await self._wind_up(unsettled)
             if self._heartbeats is not None:
                 self._heartbeats.cancel()
-            if not self._is_static:
+            if self._wanted.instance_id is None:
                 await self._session.leave()
         finally:
             self._bench.close()

@@ -158,7 +158,7 @@ async def test_a_handler_that_takes_longer_than_the_lease_keeps_its_message(
             consumer.stop()
 
     async with AsyncConsumer(client, "billing", "orders", visibility=0.3) as consumer:
-        await consumer.run(handle)
+        await consumer.run(handle, concurrency=4)
 
     assert attempts == [1, 1, 1, 1]
     assert await lag(client) == 0

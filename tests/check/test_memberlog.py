@@ -22,7 +22,7 @@ Fault = Callable[["Judged"], None]
 class Judged(ConsumerGroup):
     """A group whose every command is judged; its partitions' logs name whom they are told to."""
 
-    def __init__(self, **settings: object) -> None:
+    def __init__(self, **settings: Any) -> None:
         self.broken: list[str] = []
         self.owners: dict[GroupId, list[tuple[str, int]]] = {}
         self.log = MemberLog(

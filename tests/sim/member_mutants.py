@@ -197,6 +197,28 @@ class CommitUnchecked(Altered):
     group_type = _CommitsOfAnybody
 
 
+class _WantsTheVeryGeneration(GroupState):
+    """An owner whose partition has not moved is refused, once it knows of a rebalance."""
+
+    def is_owned_by(self, member: str, generation: int) -> bool:
+        owned = super().is_owned_by(member, generation)
+        return owned and generation in (FORCED, self.owner.generation * bool(self.owner.member))
+
+
+class VeryGeneration(Altered):
+    group_type = _WantsTheVeryGeneration
+
+
+class HoldsWhatIsOld(Dispatcher[Ask]):
+    """Members are given what has just been published, and wait for the rest."""
+
+    def _deliver(
+        self, proposal: Proposal[Ask], group: GroupState, queued: deque[Any], now_ms: int
+    ) -> None:
+        if self._state.time_ms > now_ms - 100 or not group.owner.member:
+            super()._deliver(proposal, group, queued, now_ms)
+
+
 class _TakesOlderOwners(GroupState):
     """The owner is whom the last entry names, though it be older."""
 

@@ -90,6 +90,8 @@ MEMBER_MUTANTS = (
     Mutant("settle-unchecked", state=members.SettleUnchecked),
     Mutant("receive-unchecked", state=members.ReceiveUnchecked, dispatcher=members.RefusesNobody),
     Mutant("commit-unchecked", state=members.CommitUnchecked),
+    Mutant("very-generation", state=members.VeryGeneration),
+    Mutant("receives-held", dispatcher=members.HoldsWhatIsOld),
     Mutant("older-owners", state=members.OlderOwners),
     Mutant("owners-ignored", state=members.OwnersIgnored),
     Mutant("owners-not-in-snapshot", state=members.OwnersNotInSnapshot),

@@ -18,6 +18,7 @@ from coordinator.commands import Command, DeleteTopic, decode_command, encode_co
 from coordinator.group_coordinator import Drain, GroupCoordinator, Naming
 from coordinator.holdings import OWNED, REVOKING, Holding, short
 from coordinator.member_commands import (
+    ExpireMembers,
     JoinGroup,
     LeaveGroup,
     LetGo,
@@ -35,8 +36,8 @@ from tests.unit.delivery.desk import Desk
 
 SESSION_MS, REBALANCE_MS = 3000, 2000
 MESSAGES = 4
-SETTLES_MAX = 60
-"""Rounds without faults in which everything must come to rest."""
+SETTLES_MIN, SETTLES_MAX = 10, 40
+"""Rounds without faults in which everything must come to rest; they are longer than a session."""
 LATE_MAX = 12
 small = st.integers(0, 7)
 many = st.integers(0, 2**16)
@@ -114,23 +115,30 @@ class GroupMachine(RuleBasedStateMachine):
 
     def apply(self, command: MemberCommand) -> bool:
         """An entry of the cluster group; whether it was not refused."""
-        before = dict(self.group.membership.holdings.items())
+        holdings = self.group.membership.holdings
+        before = {p: held for p, held in holdings.items() if held.state == OWNED}
         known = content(self.group.state)
         result = self.group.do(command)
         if isinstance(result, GoQueueError):
             assert content(self.group.state) == known
-        self.check_untouched(before)
+        self.check_untouched(before, command)
         self.late = [*self.late, command][-LATE_MAX:]
         return isinstance(result, MemberResult)
 
-    def check_untouched(self, before: dict[GroupId, Holding]) -> None:
-        """What is owned, and meant for its owner, is as it was."""
+    def check_untouched(self, before: dict[GroupId, Holding], command: MemberCommand) -> None:
+        """What is owned, and meant for its owner, is as it was; else its owner, if it lives, is
+        asked for it. What a dead one had is to be fenced."""
         membership = self.group.membership
         for partition, held in before.items():
-            after = membership.holdings.get(partition)
-            stays = membership.target.get(partition) == held.member
-            if held.state == OWNED and stays and held.member in membership.members:
-                assert after == held
+            after = membership.holdings[partition]
+            if held.member in membership.members:
+                if membership.target.get(partition) == held.member:
+                    assert after == held
+                else:
+                    asked = after.state, after.member, after.generation
+                    assert asked == (REVOKING, held.member, held.generation)
+            elif isinstance(command, ExpireMembers):
+                assert (after.former, after.fence) == (held.member, True)
 
     def own(self, naming: Naming) -> OwnedResult | None:
         """An entry in a partition's log, whose topic may be gone."""
@@ -294,10 +302,11 @@ class GroupMachine(RuleBasedStateMachine):
             self.look()
             left = []
             for number, one in enumerate(self.work):
-                if how >> number & 7 == 5:
+                luck = how >> number & 7
+                if luck == 5:
                     left.append(one)
                 else:
-                    self.end(one)
+                    self.end(one, done=luck != 6, answered=luck < 6)
             self.work = left
             self.group.pass_ms(ms)
 
@@ -446,9 +455,11 @@ class GroupMachine(RuleBasedStateMachine):
         for one in self.work:
             self.end(one, done=False, answered=False)
         self.work = []
-        for _ in range(SETTLES_MAX):
-            alive = self.group.membership.members
-            for consumer in [c for c in self.consumers if c.id in alive and not c.is_dead]:
+        alive = self.group.membership.members.keys() - {c.id for c in self.consumers if c.is_dead}
+        for id in alive:
+            self.core.heard(self.group.group.id, id, self.group.now_ms)
+        for at in range(SETTLES_MAX):
+            for consumer in [c for c in self.consumers if c.id in alive]:
                 self.core.heard(self.group.group.id, consumer.id, self.group.now_ms)
                 self.tell(consumer)
                 self.let_go(consumer)
@@ -456,8 +467,9 @@ class GroupMachine(RuleBasedStateMachine):
                     self.settle(consumer, partition, delivery, offset, 0, ACK)
                 consumer.receipts = []
             self.all_goes_well(1)
-            self.group.pass_ms(170)
-            if self.is_at_rest():
+            self.group.pass_ms(370)
+            assert alive <= self.group.membership.members.keys()
+            if at > SETTLES_MIN and self.is_at_rest():
                 return
         raise AssertionError(list(self.group.membership.moving()))
 

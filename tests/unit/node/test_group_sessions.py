@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable
 
@@ -9,12 +10,13 @@ import pytest
 
 from coordinator.commands import Command, CreateTopic, Result
 from coordinator.group_coordinator import Drain, Naming
-from coordinator.member_commands import ExpireMembers, JoinGroup, LeaveGroup, LetGo
+from coordinator.member_commands import JoinGroup, LeaveGroup, LetGo
 from coordinator.membership import Membership
 from coordinator.queue_commands import PutGroup
 from coordinator.state import ClusterState
 from goqueue.wire.errors import GoQueueError, NotLeader, OutcomeUnknown, Unavailable
 from goqueue.wire.types import GroupId
+from node import group_sessions
 from node.changes import Changes
 from node.group_sessions import GroupSessions
 from node.metrics import Metrics
@@ -255,14 +257,35 @@ async def test_an_expiry_that_is_not_known_to_have_happened_is_tried_again(world
     sessions = sessions_of(world)
     world.join("a")
     await world.settle(sessions)
-    world.lose = lambda command: "before" if isinstance(command, ExpireMembers) else ""
+    tried: list[int] = []
+
+    def lose(command: Command) -> str:
+        tried.append(world.cluster.now_ms)
+        return "before"
+
+    world.lose = lose
     await world.pass_s(sessions, 11)
+    await world.settle(sessions)
     assert "a" in world.membership.members
+    assert len(set(tried)) == len(tried) > 1, "it rests between two attempts"
 
     world.lose = lambda _command: ""
     await world.pass_s(sessions, 1)
 
     assert "a" not in world.membership.members
+
+
+async def test_each_step_follows_the_one_before_without_waiting_for_a_timer(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_sessions, "LOOK_S", 3600.0)
+    sessions = sessions_of(world)
+    await sessions.start()
+    try:
+        world.join("a")
+        await eventually(lambda: world.owned() == {"a": [0, 1, 2, 3]})
+    finally:
+        await sessions.stop()
 
 
 async def test_a_partition_that_refuses_or_is_silent_holds_up_no_other_one(world: World) -> None:
@@ -291,7 +314,8 @@ async def test_what_hung_when_leadership_was_lost_is_done_by_the_next_one(world:
         await eventually(lambda: world.owned().get("a") == [1, 2, 3])
         world.leads = False
         world.changes.everything()
-        await sessions.settled()
+        async with asyncio.timeout(5):
+            await sessions.settled()
 
         world.silent.clear()
         world.lead_anew()

@@ -21,6 +21,7 @@ from goqueue.settling import Settle, Settled, SettleResult
 CLIENT_ID = "goqueue-cli"
 IDLE_S = 0.1
 LOOK_S = 2.0
+FOLLOW_LOOK_S = 30.0
 """When so long nothing came, at first and at most, it is asked whether there is anything."""
 
 
@@ -33,8 +34,9 @@ class Joined:
         self._consumer = consumer
         self._held: dict[str, Received] = {}
         self._skipped: set[int] = set()
-        self._is_noted = False
+        self._noted: set[str] = set()
         self._is_quiet = False
+        self._look_s = IDLE_S
 
     async def more(self, count: int) -> list[Json]:
         message = await self._first()
@@ -56,19 +58,19 @@ class Joined:
         """The next message; without `follow`, None when none is ready. Raises `CliError` where some
         are, or may be, and none comes."""
         loop = asyncio.get_running_loop()
-        ends_s, look_s = loop.time() + self._session.timeout_s, IDLE_S
-        while (message := await self._next(look_s)) is None:
-            if self._taking.follow and self._consumer.assignment:
-                return await self._next(None)
+        follow, ends_s = self._taking.follow, loop.time() + self._session.timeout_s
+        while (message := await self._next(self._look_s)) is None:
             if await self._is_drained():
                 return None
-            if loop.time() > ends_s and not self._taking.follow:
+            if loop.time() > ends_s and not follow:
                 raise CliError(
                     f"nothing came in {self._session.timeout_s:g} s, though not all was delivered",
                     hint=f"see `goqueue-cli group describe {self._taking.group}`",
                     exit_code=EXIT_UNAVAILABLE,
                 )
-            look_s = min(look_s * 2, LOOK_S)
+            self._look_s = min(self._look_s * 2, FOLLOW_LOOK_S if follow else LOOK_S)
+        if not follow:
+            self._look_s = IDLE_S
         return message
 
     async def _next(self, wait_s: float | None) -> Received | None:
@@ -86,21 +88,32 @@ class Joined:
                 return False
             raise
         mine = {(one.topic, one.partition) for one in self._consumer.assignment}
-        if not mine and group["state"] == "stable" and not self._is_noted:
-            self._is_noted = True
-            note(f"other members of group {self._taking.group} have all partitions")
-        if self._taking.follow or group["state"] != "stable":
-            return False
+        if not mine and group["state"] == "stable":
+            self._note(f"other members of group {self._taking.group} have all partitions")
         mine -= {(self._taking.topic, partition) for partition in self._skipped}
         wanted = [one for one in group["partitions"] if (one["topic"], one["partition"]) in mine]
-        for one in wanted:
-            if one["halted"]:
-                raise GroupHalted(reason=one["halted"])
-        is_quiet = len(wanted) == len(mine) and not any(one["ready"] for one in wanted)
+        halted = [one for one in wanted if one["halted"]]
+        if self._taking.follow:
+            for one in halted:
+                self._note(f"halted in partition {one['partition']}: {one['halted']}")
+            return False
+        working = [one for one in wanted if not one["halted"]]
+        is_quiet = len(wanted) == len(mine) and not any(one["ready"] for one in working)
         was_quiet, self._is_quiet = self._is_quiet, is_quiet
         if group["mode"] == "shared":  # who has what is in flight is not known
-            return was_quiet and is_quiet
-        return is_quiet and sum(int(one["in_flight"]) for one in wanted) <= len(self._held)
+            is_done = was_quiet and is_quiet
+        else:
+            in_flight = sum(int(one["in_flight"]) for one in wanted)
+            is_done = is_quiet and in_flight <= len(self._held) and group["state"] == "stable"
+        if is_done and halted:
+            raise GroupHalted(reason=halted[0]["halted"])
+        return is_done
+
+    def _note(self, text: str) -> None:
+        """Once."""
+        if text not in self._noted:
+            self._noted.add(text)
+            note(text)
 
     async def _settle_one(self, settle: Settle) -> SettleResult:
         message = self._held[settle.receipt]

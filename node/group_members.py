@@ -163,6 +163,7 @@ class GroupMembers:
             state=membership.state,
             session_timeout_ms=known.session_timeout_ms,
             heartbeat_ms=min(HEARTBEAT_MS_MAX, known.session_timeout_ms // HEARTBEATS_A_SESSION),
+            lets_go=known.lets_go,
         )
 
     # private

@@ -70,6 +70,8 @@ async def heartbeat(call: Call) -> web.Response:
     wanted = await call.document(_HEARTBEAT)
     told = await beat(call, group, wanted)
     shown = heartbeat_answer(told, wanted)
+    is_old = wanted.generation not in (None, told.generation)
+    shown.rebalance_required = shown.rebalance_required or is_old or bool(told.revoking)
     shown.state = _state(told, is_new=shown.rebalance_required)
     return answer(shown)
 

@@ -261,6 +261,7 @@ class FakeMembers(FakeLags):
             membership.state,
             member.session_timeout_ms,
             member.session_timeout_ms // BEATS,
+            member.lets_go,
         )
 
     def _has_all(self, ref: Group, member: str) -> bool:

@@ -57,6 +57,8 @@ class Assignment:
     session_timeout_ms: int
     heartbeat_ms: int
     """How often to send heartbeats."""
+    lets_go: bool = False
+    """Whether it is the member itself that confirms what is revoked."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,8 +101,9 @@ class HeartbeatBody(Struct):
 class HeartbeatAnswer(Struct):
     """What the member has (`assignment`), and what it is to let go of (`revoking`) by when.
 
-    `rebalance_required`: something is new since the generation or revision that was sent. Nobody
-    needs to join again for it.
+    `rebalance_required`: something is new since the revision that was sent, or the member itself is
+    to let go of something. Whoever does neither has nothing to do: clients of GoQueue's, which know
+    no revision, would join again.
     """
 
     status: str
@@ -314,15 +315,13 @@ async def beat(call: Call, group: str, wanted: HeartbeatBody) -> Assignment:
 
 
 def heartbeat_answer(told: Assignment, wanted: HeartbeatBody) -> HeartbeatAnswer:
-    asked = (wanted.generation, wanted.revision or None)
-    now = (told.generation, told.revision)
-    is_new = any(old not in (None, new) for old, new in zip(asked, now, strict=True))
+    is_new = bool(wanted.revision) and wanted.revision != told.revision
     assigned, revoking = shown_places(told.assigned), shown_places(told.revoking)
     return HeartbeatAnswer(
         status="ok",
         group=told.group,
         member_id=told.member,
-        rebalance_required=is_new or bool(revoking),
+        rebalance_required=is_new or (told.lets_go and bool(revoking)),
         state=told.state,
         protocol=PROTOCOL,
         mode=told.mode,

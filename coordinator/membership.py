@@ -52,8 +52,8 @@ __all__ = [
 ]
 
 MEMBERS_MAX = 1000
-SUBSCRIPTIONS_MAX = 100
-"""Different subscriptions in one group: where they are changed one member after the other, two."""
+SUBSCRIPTIONS_MAX = 20
+"""Different ones in a group; two are enough to change them one member after the other."""
 REPLACED_MAX = 10
 """Ids of its predecessors that a static member has; older ones are unknown like any other."""
 SHARED = "shared"

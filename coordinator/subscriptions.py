@@ -23,11 +23,13 @@ Matched = tuple[tuple[str, TopicId, int], ...]
 
 SUBSCRIBED_MAX = 100
 """Topics and patterns of one member."""
-PATTERNS_MAX = 20
+PATTERNS_MAX = 10
 """Patterns of one member: each is held against every topic."""
 SUBSCRIPTION_CHARACTERS_MAX = 4096
 PATTERNS_KEPT_MAX = 10_000
-"""Patterns whose topics are remembered; beyond it all are found anew."""
+NAMES_KEPT_MAX = 1_000_000
+"""Of all patterns whose topics are remembered; those of others are found whenever they are asked
+for."""
 
 _PATTERN = re.compile(rf"[A-Za-z0-9._*?\[\]!-]{{1,{NAME_CHARACTERS_MAX}}}", re.ASCII)
 
@@ -62,6 +64,8 @@ class Patterns:
         self._topics: Topics | None = None
         self._names: set[str] = set()
         self._found: dict[str, set[str]] = {}
+        self._kept = 0
+        """Names in all of `_found`."""
 
     def matching(self, pattern: str, topics: Topics) -> set[str]:
         """Names of the topics that match. Not to be changed."""
@@ -69,9 +73,11 @@ class Patterns:
         found = self._found.get(pattern)
         if found is None:
             if len(self._found) >= PATTERNS_KEPT_MAX:
-                self._found.clear()
+                self._found, self._kept = {}, 0
             found = {name for name in self._names if fnmatchcase(name, pattern)}
-            self._found[pattern] = found
+            if self._kept + len(found) <= NAMES_KEPT_MAX:
+                self._found[pattern] = found
+                self._kept += len(found)
         return found
 
     def _follow(self, topics: Topics) -> None:
@@ -83,6 +89,7 @@ class Patterns:
         for pattern, found in self._found.items():
             found.difference_update(gone)
             found.update(name for name in came if fnmatchcase(name, pattern))
+        self._kept = sum(map(len, self._found.values()))
 
 
 class Subscribed:

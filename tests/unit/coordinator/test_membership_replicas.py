@@ -202,3 +202,16 @@ def test_patterns_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatc
         assert patterns.matching(f"a[{number}]", topics) == ({"a1"} if number == 1 else set())
 
     assert len(patterns._found) <= 3
+
+
+def test_names_that_are_remembered_are_bounded_and_found_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("coordinator.subscriptions.NAMES_KEPT_MAX", 5)
+    patterns = Patterns()
+    topics = {f"a{number}": (TopicId(1, number), 1) for number in range(3)}
+
+    for pattern in ("*", "a*", "?[0-9]", "a1"):
+        assert patterns.matching(pattern, topics) == ({"a1"} if pattern == "a1" else set(topics))
+
+    assert set(patterns._found) == {"*", "a1"}

@@ -32,6 +32,7 @@ from goqueue.errors import (
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 RETRY_AFTER_S_MAX = 5.0
 CONNECT_TIMEOUT_S = 3.0
+TURN_S = 0.2
 TIMEOUT_S_MIN = 0.001
 """aiohttp takes 0 for no timeout at all."""
 
@@ -89,6 +90,7 @@ class Transport:
         self._tls = tls
         self._chance = chance or random.Random()
         self._at = 0
+        self._turned_s = float("-inf")
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
 
@@ -143,6 +145,15 @@ class Transport:
                 told = error
             await asyncio.sleep(pause_s)
         raise AssertionError("at least one attempt is made")
+
+    def turn_away(self) -> bool:
+        """Ask another server first from now on, as the one that answered is about to stop. False
+        where there is no other one. Those who find the same at once turn away once."""
+        now_s = asyncio.get_running_loop().time()
+        if len(self.servers) > 1 and now_s >= self._turned_s + TURN_S:
+            self._turned_s = now_s
+            self._move_on(self._at)
+        return len(self.servers) > 1
 
     def _pause_s(self, error: GoQueueError, attempt: int) -> float:
         told = error.data.get("retry_after_s")

@@ -38,8 +38,11 @@ OPEN_MAX = 4
 ANSWER_S = 5.0
 """How long an answer may take beyond its wait."""
 STALE_PAUSE_S = 0.05
+"""Between refusals; after a single one the other partitions go on at once."""
 MISSING_PAUSE_S = 0.25
-EARLY_PAUSE_S = 0.1
+EARLY_PAUSE_S = (0.1, 0.01)
+"""After an empty answer before its time, of a server that is about to stop: with no other server,
+and with another one."""
 
 log = logging.getLogger(__name__)
 
@@ -99,6 +102,7 @@ class Intake:
         self._places: frozenset[TopicPartition] = frozenset()
         self._moved_s = 0.0
         self._failures = 0
+        self._refused_s = float("-inf")
         self._is_proven = False
         """A receive has gone well."""
 
@@ -158,15 +162,17 @@ class Intake:
         )
         self._failures, self._is_proven = 0, True
         self._source.came(found, asked_s)
-        is_early = not found and loop.time() - asked_s < wait_s / 2
-        return EARLY_PAUSE_S if is_early else 0.0
+        if found or loop.time() - asked_s >= wait_s / 2:
+            return 0.0
+        return EARLY_PAUSE_S[self._client.transport.turn_away()]
 
     def _judge(self, error: GoQueueError, who: Claimant) -> float:
         """How long to rest after an error. Raises it where it is for good."""
         log.debug("a receive failed, outcome %s: %s", error.outcome, error.message)
         if isinstance(error, StaleGeneration):
             self._source.refused(*_refused(error, who))
-            return STALE_PAUSE_S
+            before_s, self._refused_s = self._refused_s, asyncio.get_running_loop().time()
+            return STALE_PAUSE_S if self._refused_s - before_s < 2 * STALE_PAUSE_S else 0.0
         if isinstance(error, NotFound):  # a topic that is gone, or not yet known everywhere
             self._source.refused([], 0)
             return MISSING_PAUSE_S

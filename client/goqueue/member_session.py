@@ -217,6 +217,8 @@ class MemberSession:
         self._take_in(told, tasks)
         is_early = loop.time() - asked_s < min(wait_s / 2, OLD_PAUSE_S)
         is_old = told.generation < holdings.generation or told.revision == asked_revision
+        if is_old and is_early:
+            self._client.transport.turn_away()
         if holdings.released or (is_old and (is_early or is_urgent)):
             await asyncio.sleep(OLD_PAUSE_S)
 

@@ -576,3 +576,18 @@ async def test_a_topic_that_is_compressed_reads_back(url: str, cluster: FakeClus
         await client.publish_many("numbers", values)
         assert len(cluster.bodies[0]) < sum(map(len, values)) // 2
         assert [m.text async for m in client.messages("numbers")] == values
+
+
+async def test_a_server_that_is_about_to_stop_is_turned_away_from_once() -> None:
+    one, two = FakeCluster(), FakeCluster()
+    async with one.serve() as first, two.serve() as second:
+        async with AsyncClient([first, second], retry=QUICK) as client:
+            await client.health()
+            assert client.transport.turn_away()
+            assert client.transport.turn_away()
+            await client.health()
+        async with AsyncClient(first) as client:
+            assert not client.transport.turn_away()
+            await client.health()
+
+    assert (len(one.paths("GET")), len(two.paths("GET"))) == (2, 1)

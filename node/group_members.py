@@ -93,6 +93,8 @@ class GroupMembers:
     ) -> Assignment:
         found = await self.find(group, member)
         if let_go:
+            session_ms = self.membership_of(found, member).members[member].session_timeout_ms
+            self._signs.tell_soon(found.id, member, session_ms)  # letting go may take its time
             await self._let_go(found, member, let_go)
 
         def is_news() -> bool:

@@ -166,6 +166,16 @@ def test_offsets_are_reset_to_where_it_is_said(
     assert planned["offsets"] == done["offsets"]
 
 
+@pytest.mark.parametrize(
+    "words", [("reset-offsets", "nope", "--to-latest"), ("seek", "nope", "--to", "latest")]
+)
+def test_a_group_that_is_not_there_is_not_moved(queue: Shell, words: tuple[str, ...]) -> None:
+    result = queue.run("group", *words, "-t", "t")
+
+    assert result.exit_code == 3
+    assert "(unknown_group)" in result.stderr
+
+
 def test_a_reset_says_what_comes_again(queue: Shell) -> None:
     queue.ok("consume", "t", "-g", "g")
 

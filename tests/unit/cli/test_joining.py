@@ -188,6 +188,16 @@ def test_messages_that_can_not_be_had_are_an_outage(
     assert "nothing came in 1 s, though not all was delivered" in result.stderr
 
 
+def test_a_halted_group_is_told_instead_of_nothing(queue: Shell) -> None:
+    taken(queue, "-n", "1")
+    queue.broker._groups["g"].places["t", 0].halted = "too many fail"
+
+    result = queue.run("consume", "t", "-g", "g")
+
+    assert result.exit_code == 1
+    assert "(group_halted)" in result.stderr
+
+
 @pytest.fixture
 def interrupt(request: pytest.FixtureRequest) -> object:
     """What a process starts with for SIGINT: a shell has it ignored in the background."""

@@ -31,6 +31,7 @@ T = TypeVar("T")
 ROWS_MAX = 2000
 """Partitions, or members, that one command is about; the others follow."""
 RESTING_MAX = 10_000
+"""Of what failed; beyond it what has rested is forgotten."""
 AGAIN_MS = 100
 """How soon what failed, or what a member still works on, is looked at again."""
 
@@ -96,7 +97,7 @@ class GroupCoordinator:
         """What is to be done at this log time."""
         work = Work()
         memberships = self._memberships()
-        self._forget(memberships)
+        self._forget(memberships, now_ms)
         for group, membership in memberships.items():
             self._add_expired(work, group, membership, now_ms)
             self._add_moving(work, group, membership, now_ms)
@@ -105,8 +106,9 @@ class GroupCoordinator:
 
     def answered(self, command: MemberCommand, now_ms: int, *, applied: bool) -> None:
         """A command has ended: applied, refused, or nobody knows."""
+        again = not applied or isinstance(command, LetGo)  # which is refused where it is too early
         for one in _about(command):
-            self._end(one, now_ms, again=not applied)
+            self._end(one, now_ms, again=again)
         if isinstance(command, HandOver) and applied:
             waiting = self._handed.get(command.group_id, {})
             for row in command.handed:
@@ -220,7 +222,7 @@ class GroupCoordinator:
         if again:
             self._again_ms[one] = now_ms + AGAIN_MS
 
-    def _forget(self, memberships: Mapping[int, Membership]) -> None:
+    def _forget(self, memberships: Mapping[int, Membership], now_ms: int) -> None:
         """What was about members and groups that are gone, or partitions that moved on."""
         for group in [group for group in self._heard_ms if group not in memberships]:
             del self._heard_ms[group]
@@ -231,7 +233,7 @@ class GroupCoordinator:
         self._handed = {g: rows for g, rows in self._handed.items() if g in memberships and rows}
         self._drained = {drain for drain in self._drained if _is_asked(memberships, drain)}
         if len(self._again_ms) > RESTING_MAX:
-            self._again_ms.clear()
+            self._again_ms = {one: at for one, at in self._again_ms.items() if at > now_ms}
 
 
 def _about(command: MemberCommand) -> Sequence[object]:

@@ -422,6 +422,25 @@ def test_letting_go_on_somebodys_behalf_is_repeated_where_it_came_to_nothing() -
     assert len(again.partitions) == 3
 
 
+def test_a_fencing_that_came_too_early_is_not_repeated_at_once() -> None:
+    """As where the entry's clock is behind the one that was looked at."""
+    leader = Leader("a")
+    leader.group.join("b")
+    ahead_ms = leader.now_ms + SLOW_MS
+    for member in ("a", "b"):
+        leader.core.heard(leader.id, member, ahead_ms)
+    (early,) = leader.core.collect(ahead_ms).commands
+    leader.group.do(early)
+    leader.core.answered(early, ahead_ms, applied=True)
+
+    at_once = leader.core.collect(ahead_ms)
+    later = leader.core.collect(ahead_ms + AGAIN_MS)
+
+    assert leader.group.revoked("a") == [3, 4, 5]
+    assert is_idle(at_once)
+    assert later.commands == [early]
+
+
 # -- waking
 
 
@@ -531,6 +550,7 @@ def test_what_rests_is_bounded() -> None:
     for number in range(group_coordinator.RESTING_MAX + 1):
         command = ExpireMembers(leader.id, [(f"x{number}", 1)])
         leader.core.answered(command, leader.now_ms, applied=False)
+    leader.group.pass_ms(AGAIN_MS)
 
     leader.look()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import signal
 import ssl
 
@@ -15,6 +14,7 @@ from log.disk import OsDisk
 from log.errors import LogError
 from log.store import Store
 from node.assembly import NodeAssembly, assemble
+from node.collector import Collector
 from node.config import NodeConfig
 from node.logs import configure_logging
 
@@ -64,11 +64,12 @@ async def run_node(config: NodeConfig) -> int:
     except (OSError, ssl.SSLError, GoQueueError) as error:
         _log.error("cannot_start", problem=str(error))
         return EXIT_CANNOT_START
-    gc.collect()
-    gc.freeze()
+    collector = Collector()
+    await collector.start()
     _log.info("node_started", url=config.http_url, data=config.data_dir)
     await stopping.wait()
     await _stop(node, orderly=not failures)
+    await collector.stop()
     return EXIT_FAILED if failures else EXIT_OK
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -81,6 +82,8 @@ class Stage:
     async def under_load(self, act: Callable[[], Awaitable[None]]) -> None:
         """Act while messages stream; then let the group finish, and everybody leave."""
         failure: ClusterError | None = None
+        gc.collect()
+        gc.freeze()
         async with asyncio.TaskGroup() as group:
             group.create_task(self.publisher.run())
             await asyncio.sleep(WARM_UP_S)

@@ -7,6 +7,7 @@ and after each ack (`tests.check.groupcase`).
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import os
@@ -73,6 +74,8 @@ class Working:
 async def work(options: dict[str, Any], words: asyncio.StreamReader) -> None:
     """Until it is told to leave, or nobody is there any more to tell it."""
     working = Working(options)
+    gc.collect()
+    gc.freeze()  # what was loaded is not looked through again while it works
     print("ready", flush=True)
     if not await words.readline():
         return

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from delivery.config import LANES_COUNT
 from delivery.dispatcher import Want
@@ -237,3 +240,101 @@ def test_the_generation_travels_with_the_delivery(office: Office) -> None:
     office.run()
 
     assert isinstance(office.told["a"], Granted)
+
+
+# -- any mix
+
+
+class WantsMachine(RuleBasedStateMachine):
+    """Receives of members and others, for any lanes, while owners change and entries fail."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.office = Office()
+        self.office.desk.open(1, in_flight_max=12, lane_max_wait_ms=50, lane_share=3)
+        self.wants: dict[str, tuple[Want, bool]] = {}
+        """Those that were not told yet; whether each waits."""
+        self.generation = 0
+
+    @rule(lanes=st.lists(st.integers(0, LANES_COUNT - 1), min_size=1, max_size=6))
+    def store(self, lanes: list[int]) -> None:
+        publish(self.office, *lanes)
+
+    @rule(
+        who=st.sampled_from(["a", "b", "nobody"]),
+        newer=st.integers(-1, 1),
+        limit=st.integers(1, 5),
+        lowest=st.integers(0, LANES_COUNT - 1),
+        wait=st.booleans(),
+    )
+    def ask(self, who: str, newer: int, limit: int, lowest: int, wait: bool) -> None:
+        generation = 0 if who == "nobody" else max(1, self.generation + newer)
+        ticket = f"t{self.office.entries}-{len(self.wants)}-{self.office.desk.state.applied_index}"
+        if ticket not in self.wants:
+            found = Want(1, who, limit, None, 0, generation, lowest)
+            self.wants[ticket] = (found, wait)
+            self.office.dispatcher.receive(found, ticket, wait=wait)
+
+    @rule(member=st.sampled_from(["a", "b", ""]), fence=st.booleans())
+    def own(self, member: str, fence: bool) -> None:
+        self.generation += 1
+        self.office.desk.do(Own(1, member, self.generation, fence))
+
+    @rule()
+    def collect(self) -> None:
+        proposal = self.office.collect()
+        offsets = [
+            offset
+            for op in (proposal.ops if proposal else [])
+            if isinstance(op, Delivered)
+            for offset in op.offsets
+        ]
+        assert len(offsets) == len(set(offsets))
+        self.judge()
+
+    @precondition(lambda self: self.office.flying)
+    @rule(fails=st.booleans())
+    def entry_ends(self, fails: bool) -> None:
+        if not fails:
+            self.office.land()
+        else:
+            for ticket in self.office.fail():
+                del self.wants[ticket]
+        self.judge()
+
+    @rule(ms=st.sampled_from([1, 60, 40_000]))
+    def pass_time(self, ms: int) -> None:
+        self.office.desk.now_ms += ms
+
+    @rule()
+    def come_to_rest(self) -> None:
+        """Nobody is left who may have something that is there."""
+        self.office.run()
+        self.judge()
+        group = self.office.desk.group()
+        for want_, wait in self.wants.values():
+            assert wait
+            assert group.is_owned_by(want_.member, want_.generation)
+            assert group.select(1, self.office.desk.now_ms, want_.lowest_lane) == []
+
+    def judge(self) -> None:
+        """Everybody was told once, and given what was asked for."""
+        for ticket, told in self.office.told.items():
+            asked, wait = self.wants.pop(ticket)
+            if isinstance(told, Granted):
+                lanes = [self.office.desk.queue.lane_of(grant.offset) for grant in told.grants]
+                assert len(lanes) <= asked.limit
+                assert all(lane <= asked.lowest_lane for lane in lanes)
+                assert lanes or not wait
+            elif isinstance(told, StaleResult):
+                owner = self.office.desk.group().owner
+                assert told.generation <= owner.generation
+                assert (asked.member, asked.generation >= told.generation) != (told.member, True)
+            else:
+                assert isinstance(told, TooManyInFlight)
+                assert not wait
+        self.office.told.clear()
+
+
+TestWants = WantsMachine.TestCase
+TestWants.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)

@@ -65,9 +65,7 @@ class Machines:
     def leads(self, node: NodeId) -> bool:
         """Whether the node leads some group."""
         process = self.process(node)
-        return process is not None and any(
-            replica.raft.is_leader for replica in process.replicas.values()
-        )
+        return process is not None and any(raft.is_leader for raft in process.rafts())
 
     def running(self) -> list[Process]:
         """The processes that run, paused ones included."""
@@ -165,9 +163,9 @@ class Machines:
     def transfer(self, node: NodeId) -> None:
         process = self.process(node)
         if process is not None and not process.time.is_paused:
-            for replica in process.replicas.values():
-                if replica.raft.is_ready_leader:
-                    replica.raft.transfer_leadership()
+            for raft in process.rafts():
+                if raft.is_ready_leader:
+                    raft.transfer_leadership()
 
     def _machine(self, node: NodeId) -> Machine:
         return Machine(node, self._disk(), DiskSpeed(sync_s=self._world.shape.sync_s))

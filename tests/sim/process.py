@@ -108,6 +108,11 @@ class Process:
         del self.replicas[group]
         self.host.stop_group(group)
 
+    def rafts(self) -> list[RaftGroup]:
+        """Of its partitions, and of the cluster group."""
+        rafts = [replica.raft for replica in self.replicas.values()]
+        return rafts if self.cluster is None else [*rafts, self.cluster.raft]
+
     def end(self) -> None:
         """The process is killed: nothing more of it happens."""
         self.network.alive = False

@@ -27,7 +27,6 @@ class QueueLedger:
         self._fallen = fallen
         self._last = 0
         self._seen: dict[tuple[int, int], int] = {}
-        self._begins = 0
 
     def proposed(self, term: Term, index: Index, seen: Index) -> None:
         """A leader has made a queue entry, having applied everything up to `seen`."""
@@ -46,14 +45,14 @@ class QueueLedger:
             self.log.apply(entry.index, entry.time_ms, seen, ops.decode_ops(entry.body), results)
         elif entry.kind in (EntryKind.TRIM, EntryKind.CARRIED):
             self.log.advance(entry.index, entry.time_ms)
-            if state.log_start_offset > self._begins:
-                self._begins = state.log_start_offset
+            if entry.kind == EntryKind.TRIM:
                 self._trimmed(state)
         return True
 
     def _trimmed(self, state: PartitionState) -> None:
+        """The log begins later, or only what was carried is gone."""
         before = len(self.log.fallen)
-        self.log.trimmed(self._begins, state.queue.carried)
+        self.log.trimmed(state.log_start_offset, state.queue.carried)
         for group, offset in self.log.fallen[before:]:
             self._fallen(group, offset)
 

@@ -21,6 +21,7 @@ from delivery.ops import (
     Expired,
     Halted,
     OpenGroup,
+    Own,
     Parked,
     Purged,
     Redriven,
@@ -44,10 +45,16 @@ def any_op(choice: random.Random) -> Any:
     def receipts() -> list[tuple[int, list[int]]]:
         return [(number(), numbers()) for _ in range(choice.randrange(3))]
 
+    def claim() -> tuple[str, int]:
+        return choice.choice([("", 0), ("", -1), (choice.choice(["m", "n", ""]), number())])
+
     group = choice.choice([1, 2, 2, 3])
     return choice.choice(
         [
             lambda: Delivered(group, "m", number(), numbers(), number()),
+            lambda: Delivered(group, "m", number(), numbers(), number(), number(), number()),
+            lambda: Own(group, choice.choice(["m", "n", ""]), choice.randrange(-1, 50)),
+            lambda: Own(group, choice.choice(["m", ""]), number() % 99, choice.random() < 0.5),
             lambda: Settled(
                 group,
                 choice.choice([ACK, NACK, EXTEND, RELEASE, 2, 77]),
@@ -57,10 +64,11 @@ def any_op(choice: random.Random) -> Any:
                 choice.random() < 0.5,
                 number(),
                 number(),
+                *claim(),
             ),
             lambda: Expired(group, receipts()),
-            lambda: Committed(group, number()),
-            lambda: Sought(group, number()),
+            lambda: Committed(group, number(), *claim()),
+            lambda: Sought(group, number(), 0, *claim()),
             lambda: Cancelled(numbers()),
             lambda: Purged(group, numbers()),
             lambda: Redriven(group, numbers(), number(), choice.random() < 0.5),
@@ -108,6 +116,7 @@ def test_no_operation_stops_a_replica_whatever_its_numbers(seed: int) -> None:
     desk = Desk()
     desk.open(1, ordering=choice.choice(["none", "key"]))
     desk.open(2)
+    desk.do(Own(1, "m", 3))
 
     for step in range(60):
         desk.now_ms += choice.choice([0, 1, 1000])

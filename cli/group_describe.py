@@ -89,9 +89,11 @@ async def _described(session: Session, name: str, topic: str | None) -> Json:
     return group
 
 
-def _show(session: Session, group: Json) -> None:
+def _show(session: Session, group: Json, *, is_watched: bool = False) -> None:
+    """Without the settings where it is watched: a screen has only so many lines."""
     output = session.output
-    settings = [(key.replace("_", " ").title(), v) for key, v in group["settings"].items()]
+    named = {} if is_watched else group["settings"]
+    settings = [(key.replace("_", " ").title(), value) for key, value in named.items()]
     output.fields(
         [
             ("Group", group["name"]),
@@ -137,7 +139,7 @@ async def _watch(session: Session, name: str, topic: str | None, interval_s: flo
             elif output.is_terminal:
                 output.clear()
                 output.line(f"{now_text()}, again every {interval_s:g}s; Ctrl-C ends.\n")
-                _show(session, group)
+                _show(session, group, is_watched=True)
             else:
                 output.line(f"{now_text()}  {_summary(group)}")
         await asyncio.sleep(interval_s)

@@ -114,6 +114,8 @@ async def take(
     Messages are acked once they are printed. What isn't printed is given back.
     """
     count = 0
+    if until is not None:
+        await until.look(source)
     try:
         while (taking.limit is None or count < taking.limit) and not (until and until.is_reached):
             left = BATCH_MAX if taking.limit is None else min(BATCH_MAX, taking.limit - count)

@@ -65,18 +65,14 @@ class Until:
         ends = dict(zip(details, found, strict=True))
         for number, one in details.items():
             floors[number] = max(floors.get(number, 0), int(one["earliest"]))
-        until = cls(time_text, ends, floors)
-        for number in details:
-            until.is_done(number)
-        return until
+        return cls(time_text, ends, floors)
 
-    def is_done(self, partition: int) -> bool:
-        """Whether this partition has nothing left; it is closed then."""
-        end = self._open.get(partition)
-        if end is None or self._floors[partition] < end:
-            return False
-        del self._open[partition]
-        return True
+    async def look(self, holder: Holder) -> None:
+        """Skip the partitions that have nothing left."""
+        for partition, end in list(self._open.items()):
+            if end is not None and self._floors[partition] >= end:
+                del self._open[partition]
+                await holder.skip(partition)
 
     def parted(self, messages: list[Json]) -> tuple[list[Json], list[Json]]:
         """Those before the end, and the others."""
@@ -105,8 +101,7 @@ class Until:
             if isinstance(result, Settled):
                 floor = max(self._floors[result.partition], result.committed_offset)
                 self._floors[result.partition] = floor
-                if self.is_done(result.partition):
-                    await holder.skip(result.partition)
+        await self.look(holder)
 
     async def give_back(self, holder: Holder) -> None:
         """Release what was put aside."""

@@ -346,6 +346,7 @@ def test_watching_on_a_terminal_redraws(watched: Shell) -> None:
 
     assert result.stdout.count("\x1b[H\x1b[2J") == 2
     assert result.stdout.count("Group:") == 2
+    assert "Max Attempts:" not in result.stdout
 
 
 @pytest.mark.parametrize(

@@ -146,6 +146,20 @@ def test_an_end_in_the_future_takes_all_there_is(queue: Shell) -> None:
     assert len(taken(queue, "--to-time", time_of(T0_MS + 60_000))) == 6
 
 
+@pytest.mark.parametrize("words", [(), ("--no-ack", "-n", "100")])
+def test_a_partition_that_is_at_its_end_is_left_alone(
+    queue: Shell, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("cli.until.ASIDE_MAX", 2)
+    taken(queue, "--partition", "0")
+    queue.ok("produce", "t", "-p", "0", stdin=b"late\n" * 200)
+
+    result = queue.run("consume", "t", "-g", "g", "--to-time", time_of(T0_MS + 5000), *words)
+
+    assert [line["value"] for line in lines(result.stdout)] == ["v1", "v3"]
+    assert result.stderr == ""
+
+
 @pytest.mark.parametrize("words", [(), ("--no-ack",)])
 def test_what_overtakes_the_end_is_put_aside_and_given_back(
     queue: Shell, words: tuple[str, ...]

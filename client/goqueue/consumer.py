@@ -192,7 +192,11 @@ class AsyncConsumer:
 
     async def next(self, wait: Duration | None = None) -> Received | None:
         """The next message, within `wait`; None where none came, or the consumer was stopped.
-        Raises what made it fail, such as `GroupHalted`."""
+        Raises what made it fail, such as `GroupHalted`.
+
+        The lease of the one before, of the same task, is kept up no longer, and it is acked with
+        `auto_ack`: rather `wait` than call this in a task of its own.
+        """
         return await self.next_for(asyncio.current_task(), wait)
 
     async def next_for(self, who: object, wait: Duration | None = None) -> Received | None:
@@ -215,7 +219,8 @@ class AsyncConsumer:
 
     async def run(self, handler: Handler, *, concurrency: int = 1) -> None:
         """Call the handler with each message, up to `concurrency` at once, until the consumer is
-        stopped or closed; cancelling it gives back what was being handled.
+        stopped or closed; cancelling it gives back what was being handled. A handler that is not
+        `async` must not block: a `Consumer` runs those in threads.
 
         A message whose handler returns is acked, one whose handler raises is nacked, unless the
         handler has settled it. Raises what made the consumer fail.
@@ -396,8 +401,7 @@ class AsyncConsumer:
                 await self._wind_up(unsettled)
             if self._heartbeats is not None:
                 self._heartbeats.cancel()
-            if self._wanted.instance_id is None:
-                await self._session.leave()
+            await (self._session.rest() if self._wanted.instance_id else self._session.leave())
         finally:
             self._bench.close()
             self._over.set()

@@ -59,6 +59,12 @@ class Holdings:
         return sorted(p for p, state in self._states.items() if state is State.ACTIVE)
 
     @property
+    def leaving(self) -> list[TopicPartition]:
+        """What the group waits for this member to let go of."""
+        states = (State.REVOKING, State.RELEASED)
+        return sorted(p for p, state in self._states.items() if state in states)
+
+    @property
     def released(self) -> list[TopicPartition]:
         """What the group is to be told that it was let go of."""
         return sorted(p for p, state in self._states.items() if state is State.RELEASED)

@@ -111,6 +111,9 @@ class MemberSession:
         """There is a task that lets go of them."""
         self._listening = asyncio.Lock()
         self._urgent = asyncio.Event()
+        self._is_ending = False
+        self._last: list[TopicPartition] = []
+        """What was to be let go of when it ended."""
         self._failures = 0
         self._session_s = 30.0
         self.member = ""
@@ -196,10 +199,19 @@ class MemberSession:
         return self._holdings.suspend(places, generation)
 
     async def say_goodbye(self) -> None:
-        """`on_revoke` for all that is left, as the consumer closes."""
-        places = self.assigned
-        if places:
+        """`on_revoke` for all that is left, as the consumer closes; it gets nothing any more."""
+        self._is_ending = True
+        self._last = self._holdings.leaving
+        if places := self._holdings.lose():
             await self._tell(self._listeners.on_revoke, places)
+
+    async def rest(self) -> None:
+        """Stay a member until the session runs out, but let go of what others wait for."""
+        if self._last:
+            with suppress(GoQueueError):
+                await self._client.heartbeat(
+                    self._wanted.group, self.member, let_go=self._last, timeout_s=LEAVE_S
+                )
 
     # -- heartbeats
 
@@ -273,6 +285,8 @@ class MemberSession:
     # -- partitions
 
     def _take_in(self, told: MemberAnswer, tasks: asyncio.TaskGroup) -> None:
+        if self._is_ending:
+            return
         changes = self._holdings.fold(told)
         if changes.lost:
             self._desk.lost(changes.lost)

@@ -412,6 +412,35 @@ async def test_a_partition_is_handed_over_when_its_handlers_have_ended_and_other
     assert not any(move.fenced for rebalance in found for move in rebalance.moves)
 
 
+@pytest.mark.parametrize("instance_id", [None, "a"])
+async def test_one_that_closes_while_it_lets_go_says_so_once_and_holds_up_nobody(
+    client: AsyncClient, instance_id: str | None
+) -> None:
+    await publish(client, 4)
+    going, revoked = asyncio.Event(), []
+
+    async def handle(message: Received) -> None:
+        await going.wait()
+
+    one = AsyncConsumer(
+        client, "billing", "orders", instance_id=instance_id, rebalance_on_revoke=revoked.extend
+    )
+    running = asyncio.create_task(one.run(handle, concurrency=4))
+    await eventually(lambda: len(one._bench._in_work) == 4)
+    async with AsyncConsumer(client, "billing", "orders") as two:
+        await eventually(lambda: len(one._session._holdings.leaving) == 2)
+        closing = asyncio.create_task(one.close())
+        await asyncio.sleep(0.01)
+        going.set()
+        await closing
+        await running
+
+        await eventually(lambda: len(two.assignment) == (4 if instance_id is None else 2))
+
+    assert sorted(revoked) == places(0, 1, 2, 3)
+    assert await lag(client) == 0
+
+
 async def test_a_message_of_a_moved_partition_comes_to_its_new_owner_with_its_first_attempt(
     client: AsyncClient,
 ) -> None:

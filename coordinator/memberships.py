@@ -15,6 +15,7 @@ from coordinator.member_commands import (
     MemberResult,
 )
 from coordinator.membership import Membership, MembershipRecord, MemberView
+from coordinator.rebalances import MOVES_ALL_MAX, Rebalances
 from coordinator.subscriptions import Patterns, Topics, subscription_problems
 from goqueue.wire.errors import GroupActive, UnknownGroup
 from goqueue.wire.ids import is_name
@@ -124,6 +125,7 @@ class Memberships:
         """Raises UnknownGroup."""
         membership = self.of(self._group(command.group_id))
         membership.handed(command.handed, time_ms)
+        self._bound_receipts()
         return MemberResult("", membership.generation)
 
     def topics_changed(self, cause: str, time_ms: int) -> None:
@@ -151,12 +153,28 @@ class Memberships:
             raise UnknownGroup(name or str(id))
         return group
 
+    def _bound_receipts(self) -> None:
+        listed = sum(membership.rebalances.listed for membership in self.by_group.values())
+        if listed <= MOVES_ALL_MAX:
+            return
+        rebalances = [membership.rebalances for _, membership in sorted(self.by_group.items())]
+        for receipts in sorted(rebalances, key=_last_ms):
+            if listed <= MOVES_ALL_MAX:
+                return
+            listed -= receipts.listed
+            receipts.forget_moves()
+
     def _check_room(self, wanted: int) -> None:
         known = sum(len(membership.target) for membership in self.by_group.values())
         if wanted > 0 and known + wanted > PLACES_MAX:
             raise ClusterFull(
                 f"groups with members have {known} partitions in all, of at most {PLACES_MAX}"
             )
+
+
+def _last_ms(rebalances: Rebalances) -> int:
+    """When the group rebalanced last."""
+    return rebalances.known[-1].started_ms if rebalances.known else 0
 
 
 def _check(command: JoinGroup) -> None:

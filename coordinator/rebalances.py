@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+import msgspec
+
 REBALANCES_MAX = 100
 """Of each group; the newest are remembered."""
 MOVES_MAX = 1024
 """Listed of one rebalance; all are counted."""
 MOVES_TOTAL_MAX = 2048
 """Listed of one group's rebalances; beyond it the oldest list none."""
+MOVES_ALL_MAX = 200_000
+"""Listed of all groups, of some 100 bytes each in a snapshot; beyond it those groups list none
+whose last rebalance is longest ago."""
 MEMBERS_MAX = 100
 """Named of those who caused a rebalance."""
 
@@ -25,8 +30,7 @@ JOIN, LEAVE, EXPIRY, SUBSCRIPTION, TOPIC, PARTITIONS = (
 """Causes. `topic`: one that members subscribe to was created or deleted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(msgspec.Struct, array_like=True, frozen=True):
     """A partition that went from one member to another; either may be nobody, as "".
 
     `pause_ms` is from when the former owner was asked to let go, or was last heard of, to when the
@@ -42,8 +46,7 @@ class Move:
     fenced: bool
 
 
-@dataclass(slots=True)
-class Rebalance:
+class Rebalance(msgspec.Struct, array_like=True):
     """One rebalance, named by the generation that it began; `ended_ms` is 0 while it runs."""
 
     id: int
@@ -53,7 +56,7 @@ class Rebalance:
     started_ms: int
     ended_ms: int = 0
     moved: int = 0
-    moves: list[Move] = field(default_factory=list[Move])
+    moves: list[Move] = []
 
     @property
     def is_running(self) -> bool:
@@ -79,7 +82,8 @@ class Rebalances:
         self.known = known
         """Oldest first."""
         self.totals = totals
-        self._listed = sum(len(rebalance.moves) for rebalance in known)
+        self.listed = sum(len(rebalance.moves) for rebalance in known)
+        """Moves of all that are known."""
 
     def begin(self, id: int, cause: str, members: list[str], now_ms: int) -> None:
         """A new one; those that still run go on with what is not overtaken by it."""
@@ -88,7 +92,7 @@ class Rebalances:
         self.totals.by_cause = dict(causes)
         self.known.append(Rebalance(id, cause, members[:MEMBERS_MAX], now_ms))
         while len(self.known) > REBALANCES_MAX:
-            self._listed -= len(self.known.pop(0).moves)
+            self.listed -= len(self.known.pop(0).moves)
 
     def moved(self, id: int, move: Move) -> None:
         """A partition was handed over; by no rebalance where the id is 0."""
@@ -104,8 +108,8 @@ class Rebalances:
                 rebalance.moved += 1
                 if len(rebalance.moves) < MOVES_MAX:
                     rebalance.moves.append(move)
-                    self._listed += 1
-                    self._forget_moves()
+                    self.listed += 1
+                    self._forget_oldest_moves()
                 return
 
     def end_all_but(self, running: set[int], now_ms: int) -> None:
@@ -114,9 +118,15 @@ class Rebalances:
             if rebalance.is_running and rebalance.id not in running:
                 rebalance.ended_ms = max(now_ms, 1)
 
-    def _forget_moves(self) -> None:
+    def forget_moves(self) -> None:
+        """List none any more; they are counted still."""
         for rebalance in self.known:
-            if self._listed <= MOVES_TOTAL_MAX:
+            rebalance.moves = []
+        self.listed = 0
+
+    def _forget_oldest_moves(self) -> None:
+        for rebalance in self.known:
+            if self.listed <= MOVES_TOTAL_MAX:
                 return
-            self._listed -= len(rebalance.moves)
+            self.listed -= len(rebalance.moves)
             rebalance.moves = []

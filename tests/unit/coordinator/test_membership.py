@@ -9,8 +9,8 @@ import pytest
 from coordinator import membership, memberships
 from coordinator.commands import CreateTopic, DeleteTopic
 from coordinator.errors import BadConfig, ClusterFull
-from coordinator.holdings import HANDING, OWNED, REVOKING
-from coordinator.member_commands import Handed, JoinGroup, LetGo, MemberResult
+from coordinator.holdings import HANDING, OWNED, REVOKING, short
+from coordinator.member_commands import Handed, HandOver, JoinGroup, LetGo, MemberResult
 from coordinator.queue_commands import DeleteGroup, PutGroup
 from coordinator.rebalances import EXPIRY, JOIN, LEAVE, SUBSCRIPTION, TOPIC
 from goqueue.wire.errors import GroupActive, UnknownGroup, UnknownMember, UnknownTopic
@@ -689,6 +689,30 @@ def test_receipts_and_their_moves_are_bounded_and_totals_go_on(
     group.restart()
     group.joined("z")
     assert sum(len(receipt.moves) for receipt in group.receipts) <= 10
+
+
+def test_moves_of_all_groups_are_bounded_and_the_newest_are_listed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(memberships, "MOVES_ALL_MAX", 20)
+    group = ConsumerGroup("orders")
+    group.joined("a", "b")
+    for name in ("two", "three"):
+        group.do(PutGroup(name))
+        id = group.state.groups[name].id
+        group.do(JoinGroup(name, id, "a", topics=["orders"]))
+        moving = list(group.state.members.by_group[id].moving())
+        rows = [Handed(short(held.partition), held.member, held.generation) for held in moving]
+        group.do(HandOver(id, rows))
+
+    listed = {
+        name: sum(len(receipt.moves) for receipt in members.rebalances.known)
+        for name, found in group.state.groups.items()
+        for members in [group.state.members.of(found)]
+    }
+    assert listed == {NAME: 0, "two": 6, "three": 6}
+    assert [receipt.moved for receipt in group.receipts] == [6, 3]
+    group.restart()
 
 
 def test_who_caused_a_rebalance_is_listed_up_to_a_bound() -> None:

@@ -7,7 +7,7 @@ import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
-from cli.errors import EXIT_UNAVAILABLE, CliError, note
+from cli.errors import EXIT_UNAVAILABLE, CliError, explain, note
 from cli.messages import message_row
 from cli.session import Json, Session
 from cli.taking import BATCH_MAX, Taking
@@ -21,7 +21,7 @@ from goqueue.settling import Settle, Settled, SettleResult
 CLIENT_ID = "goqueue-cli"
 IDLE_S = 0.1
 LOOK_S = 2.0
-FOLLOW_LOOK_S = 30.0
+FOLLOW_LOOK_S = 10.0
 """When so long nothing came, at first and at most, it is asked whether there is anything."""
 
 
@@ -84,9 +84,11 @@ class Joined:
         try:
             group = await self._session.get(path, topic=self._taking.topic)
         except GoQueueError as error:
-            if self._taking.follow and error.retriable:
-                return False
-            raise
+            if not self._taking.follow or not error.retriable:
+                raise
+            report = explain(error)
+            self._note(f"{report.message if report else error}; trying again")
+            return False
         mine = {(one.topic, one.partition) for one in self._consumer.assignment}
         if not mine and group["state"] == "stable":
             self._note(f"other members of group {self._taking.group} have all partitions")

@@ -7,14 +7,20 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from cli.messages import message_row
 from cli.output import time_of
+from cli.session import REPEATS
+from goqueue.errors import OutcomeUnknown, Unavailable
 from goqueue.queued import Received
-from goqueue.wire.errors import OutcomeUnknown
+from node.http.queue_broker import GroupView
 from tests.unit.cli.conftest import T0_MS, Shell
+
+ATTEMPTS = REPEATS + 1
+"""Of a request to one server."""
 
 
 @pytest.fixture
@@ -210,6 +216,29 @@ def test_a_halted_group_is_told_instead_of_nothing(queue: Shell) -> None:
 
     assert result.exit_code == 1
     assert "(group_halted)" in result.stderr
+
+
+def test_a_follower_tells_of_an_outage_once_and_goes_on(
+    queue: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask, looks = queue.broker.receive, []
+
+    async def receive(*words: Any, **options: Any) -> Any:
+        if len(looks) < 2 * ATTEMPTS:
+            raise Unavailable("no leader")
+        return await ask(*words, **options)
+
+    async def group(*words: object) -> GroupView:
+        looks.append(words)
+        raise Unavailable("no leader")
+
+    monkeypatch.setattr(queue.broker, "receive", receive)
+    monkeypatch.setattr(queue.broker, "group", group)
+
+    result = queue.run("consume", "t", "-g", "g", "-f", "-n", "6", "--visibility", "30s")
+
+    assert (result.exit_code, len(result.stdout.splitlines())) == (0, 6)
+    assert result.stderr == "no leader; trying again\n"
 
 
 @pytest.fixture

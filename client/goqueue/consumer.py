@@ -309,6 +309,12 @@ class AsyncConsumer:
     def _is_closing(self) -> bool:
         return self._closing is not None
 
+    @property
+    def _keeps_leases(self) -> bool:
+        """Whether what was received and got lost stays leased when this consumer closes: nobody
+        else takes its partitions then."""
+        return self._bench.is_shared or bool(self._wanted.instance_id)
+
     def _places(self) -> list[TopicPartition]:
         return [place for place in self._session.active() if place not in self._paused]
 
@@ -395,6 +401,8 @@ class AsyncConsumer:
     async def _shut(self, unsettled: str) -> None:
         try:
             self.stop()
+            if self._intake is not None and self._keeps_leases:
+                await self._intake.end()
             if self._receiving is not None:
                 self._receiving.cancel()
             if self._main is not None and not self._main.done():

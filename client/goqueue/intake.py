@@ -37,6 +37,8 @@ RESTLESS_WAIT_S = 0.25
 OPEN_MAX = 4
 ANSWER_S = 5.0
 """How long an answer may take beyond its wait."""
+END_S = 0.1
+"""Those that are answered at all soon are so within this; the others can be cancelled."""
 STALE_PAUSE_S = 0.05
 """Between refusals; after a single one the other partitions go on at once."""
 MISSING_PAUSE_S = 0.25
@@ -99,6 +101,8 @@ class Intake:
         self._max_messages = max_messages
         self._changed = asyncio.Event()
         self._open: list[_Open] = []
+        self._receives: set[asyncio.Task[None]] = set()
+        self._ended = False
         self._places: frozenset[TopicPartition] = frozenset()
         self._moved_s = 0.0
         self._failures = 0
@@ -118,19 +122,27 @@ class Intake:
                 self._changed.clear()
                 self._look(receives)
 
+    async def end(self) -> None:
+        """Open nothing more, and wait for a short while for answers that are on their way."""
+        self._ended = True
+        if self._receives:
+            await asyncio.wait(set(self._receives), timeout=END_S)
+
     def _look(self, receives: asyncio.TaskGroup) -> None:
         who, want = self._source.claimant(), self._source.want()
         places = frozenset(who.places)
         if places != self._places:
             self._places = places
             self._moved_s = asyncio.get_running_loop().time()
-        if not places or want is None or len(self._open) >= OPEN_MAX:
+        if self._ended or not places or want is None or len(self._open) >= OPEN_MAX:
             return
         if any(places <= one.places and want.lowest <= one.lowest for one in self._open):
             return
         opened = _Open(places, want.lowest)
         self._open.append(opened)
-        receives.create_task(self._receive(opened, who, want))
+        receive = receives.create_task(self._receive(opened, who, want))
+        self._receives.add(receive)
+        receive.add_done_callback(self._receives.discard)
 
     async def _receive(self, opened: _Open, who: Claimant, want: Want) -> None:
         try:

@@ -130,7 +130,11 @@ class Workbench:
         await self._in_work.ended(lambda work: work.held.place == place)
 
     def lost(self, places: Sequence[TopicPartition]) -> None:
-        """These are somebody else's: what waits of them is dropped, their leases have ended."""
+        """These are somebody else's: what waits of them is dropped, their leases have ended. Where
+        members share partitions leases stand: what waits is given back."""
+        if self.is_shared:
+            self.put_down(places)
+            return
         self._buffer.drop(places)
         self._in_work.lose(places)
 

@@ -328,6 +328,29 @@ async def test_members_that_share_do_not_hoard_what_they_do_not_begin(
     assert {message.attempt for message in found} == {1}
 
 
+async def test_a_member_that_shares_gives_back_what_it_had_when_it_is_given_up(
+    client: AsyncClient, broker: Faulty
+) -> None:
+    await client.put_group("billing", mode="shared")
+    await publish(client, 8)
+    async with AsyncConsumer(client, "billing", "orders") as consumer:
+        first = await consumer.next(5.0)
+        assert first is not None
+        former = consumer.member_id
+        broker.hang("join")
+        await client.leave_group("billing", former)
+
+        found: list[Received] = []
+        ends_s = time.monotonic() + 5.0
+        while len(found) < 7:
+            assert time.monotonic() < ends_s
+            found += await client.receive("billing", "orders", wait=0.1)
+
+        assert {message.attempt for message in found} == {1}
+        assert (await first.ack()).state == "acked"
+        broker.go_on("join")
+
+
 async def test_a_member_that_slept_past_its_session_finds_its_acks_refused_and_joins_again(
     client: AsyncClient, broker: Faulty, consumer: AsyncConsumer
 ) -> None:

@@ -310,6 +310,9 @@ async def beat(call: Call, group: str, wanted: HeartbeatBody) -> Assignment:
         if has_hung_up(call):
             raise RequestTimeout("the client hung up")
         told = await call.broker.heartbeat(group, member, let_go=let_go)
+    if wanted.generation is not None and wanted.generation > told.generation:
+        await call.broker.membership(group)  # this node may be behind the one that told it
+        told = await call.broker.heartbeat(group, member)
     check_not_newer(group, wanted.generation, told.generation)
     return told
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
+
+from node.http.fake import FakeBroker
 
 GROUP = "/groups/team"
 ORDERS = {"client_id": "worker-1", "topics": ["orders"]}
@@ -240,6 +243,31 @@ async def test_an_old_generation_is_told_the_new_one_and_one_to_come_is_409(join
     assert (told["generation"], told["rebalance_required"]) == (2, False)
     assert (newer.status, newer.json["code"]) == (409, "stale_generation")
     assert newer.json["generation"] == 2
+
+
+async def test_a_node_that_is_behind_catches_up_before_it_refuses_a_generation(
+    join, beat, broker, monkeypatch
+):
+    first = await join()
+    second = await join()
+    known, told = [], broker.heartbeat
+
+    async def behind(*named, **more):
+        found = await told(*named, **more)
+        return found if known else replace(found, generation=first["generation"])
+
+    async def membership(group):
+        known.append(group)
+        return await FakeBroker.membership(broker, group)
+
+    monkeypatch.setattr(broker, "heartbeat", behind)
+    monkeypatch.setattr(broker, "membership", membership)
+
+    answer = await beat(second, generation=second["generation"])
+
+    assert second["generation"] > first["generation"]
+    assert answer["generation"] == second["generation"]
+    assert known == ["team"]
 
 
 async def test_a_member_subscribes_anew_under_its_id(join, broker):

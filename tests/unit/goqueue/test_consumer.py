@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from goqueue import AsyncClient, AsyncConsumer, OutgoingMessage, Received, RetryPolicy
-from goqueue.errors import Closed, GroupHalted, UnknownMember, UnknownTopic
+from goqueue.errors import Closed, GroupActive, GroupHalted, UnknownMember, UnknownTopic
 from goqueue.group_models import TopicPartition
 from node.http.app import HttpFront
 from node.http.fake import FakeBroker
@@ -581,3 +581,51 @@ async def test_patterns_bring_topics_that_come_later(client: AsyncClient) -> Non
 
         assert message is not None
         assert message.text == "hello"
+
+
+# around them
+
+
+async def test_positions_are_seen_and_set_through_the_front(client: AsyncClient) -> None:
+    await publish(client, 40)
+    async with AsyncConsumer(client, "billing", "orders") as consumer:
+        for _ in range(20):
+            message = await consumer.next(5.0)
+            assert message is not None
+            await message.ack()
+        (row, *_) = (await client.lag("billing", "orders")).partitions
+        assert row.owner == consumer.member_id
+        assert row.end_offset == 10
+        with pytest.raises(GroupActive):
+            await client.reset_offsets("billing", "orders", to="earliest")
+        with pytest.raises(GroupActive):
+            await client.delete_group("billing")
+    committed = await client.offsets("billing")
+    assert sum(committed["orders"].values()) == 20
+
+    planned = await client.reset_offsets("billing", "orders", to="earliest", dry_run=True)
+    assert sum(reset.replayed for reset in planned) == 20
+    assert await client.offsets("billing") == committed
+    assert (await client.reset_offsets("billing", "orders", offset=7, partitions=[1]))[0].after == 7
+    await client.commit_offsets("billing", {"orders": {0: 10, 2: 10, 3: 10}})
+    assert await client.offsets("billing") == {"orders": {0: 10, 1: 7, 2: 10, 3: 10}}
+    assert await lag(client) == 3
+
+
+async def test_members_are_seen_with_what_they_have(client: AsyncClient) -> None:
+    async with AsyncConsumer(
+        client, "billing", "orders", client_id="worker", instance_id="w1", session_timeout="7s"
+    ) as consumer:
+        await eventually(lambda: len(consumer.assignment) == 4)
+        (member,) = (await client.members("billing")).members
+        group = await client.group("billing")
+        (listed,) = await client.list_groups()
+
+    assert (member.id, member.client_id, member.instance_id) == (consumer.member_id, "worker", "w1")
+    assert (member.assignment, member.revoking) == (places(0, 1, 2, 3), [])
+    assert member.session_timeout_ms == 7000
+    assert member.joined_at is not None
+    assert (group.state, group.mode, group.assignor) == ("stable", "exclusive", "sticky")
+    assert (group.topics, group.leader_id) == (["orders"], consumer.member_id)
+    assert [one.id for one in group.members] == [consumer.member_id]
+    assert (listed.name, listed.member_count, listed.state) == ("billing", 1, "stable")

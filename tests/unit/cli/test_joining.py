@@ -224,7 +224,7 @@ def test_a_follower_tells_of_an_outage_once_and_goes_on(
     ask, looks = queue.broker.receive, []
 
     async def receive(*words: Any, **options: Any) -> Any:
-        if len(looks) < 2 * ATTEMPTS:
+        if len(looks) <= ATTEMPTS:
             raise Unavailable("no leader")
         return await ask(*words, **options)
 

@@ -15,14 +15,20 @@ from delivery.ops import (
     EXTEND,
     LEASE_EXPIRED,
     NACK,
-    OK,
+    NOT_FOUND,
     REJECT,
     RELEASE,
+    STALE,
     CountResult,
+    Delivered,
+    Granted,
     Halted,
+    Own,
+    OwnedResult,
     Parked,
     Purged,
     Resumed,
+    StaleResult,
     Unparked,
 )
 from goqueue.wire.layout import LANES
@@ -30,6 +36,7 @@ from tests.unit.delivery.desk import Desk
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _ACTIONS = {"ack": ACK, "nack": NACK, "reject": REJECT, "extend": EXTEND, "release": RELEASE}
+_REFUSALS = {NOT_FOUND: "not in flight", LEASE_EXPIRED: "receipt expired", STALE: "stale"}
 _CODES = ["cancelled", "not delayed", "", "too late"]
 
 
@@ -49,6 +56,10 @@ def play(text: str) -> str:
         elif line.startswith("#") or not line.strip():
             lines.append(line)
     return "\n".join(lines) + "\n"
+
+
+def _owner(found: OwnedResult | StaleResult) -> str:
+    return f"{found.member or 'nobody'}'s since generation {found.generation}"
 
 
 class Player:
@@ -99,8 +110,18 @@ class Player:
     def _receive(self, plain: list[str], given: dict[str, str]) -> list[str]:
         name, limit = plain[0], int(plain[1]) if len(plain) > 1 else 1000
         visibility = given.get("visibility")
-        visibility_ms = None if visibility is None else duration_ms(visibility)
-        granted = self._desk.receive(limit, self._groups[name], visibility_ms)
+        group = self._desk.group(self._groups[name])
+        op = Delivered(
+            group.id,
+            given.get("member", "m"),
+            group.config.visibility_ms if visibility is None else duration_ms(visibility),
+            group.select(limit, self._desk.now_ms),
+            generation=int(given.get("generation", "0")),
+        )
+        (granted,) = self._desk.do(op)
+        if isinstance(granted, StaleResult):
+            return [f"stale: it is {_owner(granted)}"]
+        assert isinstance(granted, Granted)
         lines: list[str] = []
         for grant in granted.grants:
             self._receipts.setdefault((name, grant.offset), []).append(granted.delivery)
@@ -128,12 +149,23 @@ class Player:
             delay_ms=-1 if delay is None else duration_ms(delay),
             to_back=to_back,
             visibility_ms=duration_ms(visibility),
+            member=given.get("member", ""),
+            generation=int(given.get("generation", "0")),
         )
         lines: list[str] = []
         for (_, (offset,)), settle in zip(receipts, told.settles, strict=True):
-            refusal = "receipt expired" if settle.code == LEASE_EXPIRED else "not in flight"
-            lines.append(f"{offset} {settle.outcome if settle.code == OK else refusal}")
+            lines.append(f"{offset} {settle.outcome or _REFUSALS[settle.code]}")
         return lines
+
+    def _own(self, plain: list[str], _given: dict[str, str]) -> list[str]:
+        """`own g MEMBER GENERATION`, with `dead` where the former owner did not let go."""
+        name, member, generation, *how = plain
+        member = "" if member == "nobody" else member
+        op = Own(self._groups[name], member, int(generation), "dead" in how)
+        (owned,) = self._desk.do(op)
+        assert isinstance(owned, OwnedResult)
+        taken = f", {owned.ended} taken back" if owned.ended else ""
+        return [f"{_owner(owned)}{taken}"]
 
     def _wait(self, plain: list[str], _given: dict[str, str]) -> list[str]:
         """Time passes; the leader notes what it brings."""

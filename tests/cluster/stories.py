@@ -34,8 +34,9 @@ from tests.cluster.group_members import Member, Place, Pulse, ok, places
 from tests.cluster.processes import Answer, Cluster, Node, eventually, publish
 
 SESSION = "60s"
-RECEIVE_WAIT = "500ms"
-"""For the first message: whoever leads a partition may have begun to just now."""
+RECEIVE_WAIT = "5s"
+MORE_WAIT = "200ms"
+"""For the first message, and for more: whoever leads a partition may have begun to just now."""
 SETTINGS = {"visibility_timeout": "10m", "max_attempts": 10}
 
 
@@ -159,7 +160,7 @@ class Player:
             return ["has no partition"]
         found: list[dict[str, Any]] = []
         while True:
-            answer = member.receive(wait="0s" if found else RECEIVE_WAIT)
+            answer = member.receive(wait=MORE_WAIT if found else RECEIVE_WAIT)
             if answer.status != 200:
                 return [*self._messages(found), self._refusal(answer)]
             if not answer.body["messages"]:

@@ -50,11 +50,16 @@ class SignsOfLife:
         self._waiting: dict[_Session, asyncio.Future[bool]] = {}
         """Of members that are in no request yet."""
         self._requests: set[asyncio.Task[None]] = set()
+        self._stopped = False
 
     async def start(self) -> None:
         return None
 
     async def stop(self) -> None:
+        self._stopped = True
+        for waiting in self._waiting.values():
+            waiting.cancel()
+        self._waiting = {}
         for request in self._requests:
             request.cancel()
         if self._requests:
@@ -118,6 +123,8 @@ class SignsOfLife:
     async def _heard(self, session: _Session) -> bool:
         """What the leader says; members that are told of in one turn of the loop, or while enough
         requests are out, share one."""
+        if self._stopped:
+            raise Unavailable("this node is stopping")
         waiting = self._waiting.get(session)
         if waiting is None:
             loop = asyncio.get_running_loop()
@@ -127,7 +134,7 @@ class SignsOfLife:
         return await asyncio.shield(waiting)
 
     def _send(self) -> None:
-        while self._waiting and len(self._requests) < REQUESTS_MAX:
+        while not self._stopped and self._waiting and len(self._requests) < REQUESTS_MAX:
             sessions = list(islice(self._waiting, MEMBERS_A_REQUEST_MAX))
             told = {session: self._waiting.pop(session) for session in sessions}
             request = asyncio.ensure_future(self._request(told))

@@ -132,10 +132,9 @@ class GroupMembers:
             return found
         is_current = await self._cluster.refresh()
         found = await self._groups.find(group)
-        if member in self._cluster.state.members.of(found).members:
+        if is_current or member in self._cluster.state.members.of(found).members:
+            self.membership_of(found, member)
             return found
-        if is_current:
-            raise UnknownMember(group, member)
         problem = self._cluster.not_ready() or "the cluster group's leader does not answer"
         raise Unavailable(f"member {member[:100]} is not known here: {problem}", group=group)
 
@@ -201,6 +200,7 @@ class GroupMembers:
 
     async def _tell(self, group: Group, member: str) -> None:
         if not await self._signs.tell(group.id, member):
+            self.membership_of(group, member)
             raise UnknownMember(group.name, member)
 
     async def _let_go(self, group: Group, member: str, places: Sequence[Place]) -> None:

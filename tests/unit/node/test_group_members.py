@@ -267,6 +267,23 @@ async def test_a_static_member_that_restarts_has_the_same_partitions_without_a_r
         await beat(broker, first)
 
 
+async def test_who_was_replaced_while_it_slept_is_told_so_whatever_it_asks(
+    broker: NodeBroker,
+) -> None:
+    older = await join(broker, instance_id="a")
+    await join(broker, instance_id="a")
+
+    for asked in (
+        broker.heartbeat("g", older.member),
+        poll(broker, older),
+        join(broker, member=older.member, instance_id="a"),
+        broker.leave("g", older.member),
+    ):
+        with pytest.raises(UnknownMember) as refused:
+            await asked
+        assert refused.value.data["replaced"] is True
+
+
 async def test_a_pattern_brings_topics_that_are_created_later(broker: NodeBroker) -> None:
     told = await join(broker, topics=(), patterns=["t*"])
 

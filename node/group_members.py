@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from coordinator.groups import Group
+from coordinator.holdings import REVOKING, short
 from coordinator.member_commands import JoinGroup, LeaveGroup, LetGo, Partition
 from coordinator.membership import Membership
 from goqueue.wire.errors import GoQueueError, Unavailable, UnknownMember
@@ -204,12 +205,18 @@ class GroupMembers:
             raise UnknownMember(group.name, member)
 
     async def _let_go(self, group: Group, member: str, places: Sequence[Place]) -> None:
-        topics = self._cluster.state.topics
-        partitions: list[Partition] = [
-            (topics[topic].id.index, number) for topic, number in places if topic in topics
-        ]
-        if partitions:
-            await self._cluster.command(LetGo(group.id, member, partitions), COMMAND_DEADLINE_S)
+        """What the member was not asked for is left out: it would only fill the cluster's log."""
+        wanted = set(places)
+        asked = self._asked_for(group, member, wanted)
+        if len(asked) < len(wanted) and await self._cluster.refresh():  # another node may have told
+            asked = self._asked_for(group, member, wanted)
+        if asked:
+            await self._cluster.command(LetGo(group.id, member, asked), COMMAND_DEADLINE_S)
+
+    def _asked_for(self, group: Group, member: str, places: set[Place]) -> list[Partition]:
+        held = self.membership_of(group, member).holdings.of(member)
+        asked = [one for one in held if one.state == REVOKING]
+        return [short(h.partition) for h in asked if (h.topic, h.partition.partition) in places]
 
     async def _leave(self, group: Group, member: str) -> None:
         try:

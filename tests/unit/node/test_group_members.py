@@ -113,6 +113,17 @@ async def test_a_second_member_gets_half_once_the_first_has_let_go(broker: NodeB
     assert second.state == "stable"
 
 
+async def test_letting_go_of_what_nobody_asked_for_is_no_entry(broker: NodeBroker) -> None:
+    told = await join(broker)
+    before = broker.cluster_view().version
+
+    for let_go in (ALL, [("t", 2**31), ("nope", 0)]):
+        told = await beat(broker, told, let_go=let_go, wait_s=0)
+
+    assert list(told.assigned) == ALL
+    assert broker.cluster_view().version == before
+
+
 async def test_a_leaver_leaves_its_partitions_to_the_others(broker: NodeBroker) -> None:
     first = await join(broker)
     behaving = asyncio.ensure_future(consume_assignment(broker, first))

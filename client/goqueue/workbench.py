@@ -25,7 +25,7 @@ from goqueue.times import Duration, duration_ms
 if TYPE_CHECKING:
     from goqueue.client import AsyncClient
 
-RELEASE_S = 0.1
+RELEASE_S = 0.05
 """How long a partition's handover waits for the answer that its buffered messages went back."""
 LOOK_S_MIN = 0.05
 UNANSWERED_MAX = 1000

@@ -48,7 +48,7 @@ from node.http.queue_broker import (
     SettleView,
 )
 from node.queue_calls import QueueCalls
-from node.queue_groups import GroupsBroker, group_ref, group_view
+from node.queue_groups import GroupsBroker, claim_in, group_ref, group_view
 from node.queue_host import stale_generation
 from node.queue_letters import DeadLetters, DelayedMessages
 from node.queue_receiver import Poll, QueueReceiver
@@ -145,7 +145,8 @@ class QueueBrokerNode(ABC):
             found = await self._partitions(topics, partitions)
         else:
             found = await self._places(places)
-        ref = group_ref(await self._queue.groups.ensure_group(group))
+        known = await self._queue.groups.ensure_group(group)
+        ref, claim = group_ref(known), claim_in(known, claim)
         names = {id: topic.name for id, topic in found}
         start = self._queue.rng.randrange(len(found)) if found else 0
         poll = Poll(
@@ -206,7 +207,8 @@ class QueueBrokerNode(ABC):
         for number in offsets:
             if not 0 <= number < len(found.partitions):
                 raise UnknownPartition(topic, number)
-        ref = group_ref(await self._queue.groups.ensure_group(group))
+        known = await self._queue.groups.ensure_group(group)
+        ref, claim = group_ref(known), claim_in(known, claim)
         ops = {
             number: Committed(ref.id, offset, claim.member, claim.generation)
             for number, offset in offsets.items()

@@ -7,12 +7,13 @@ from dataclasses import asdict
 from functools import lru_cache
 
 from coordinator.groups import Group, GroupSettings
+from coordinator.membership import SHARED
 from coordinator.queue_commands import DeleteGroup, PutGroup
 from delivery.config import GroupConfig
 from goqueue.wire.errors import BadName, Unavailable, UnknownGroup
 from goqueue.wire.ids import NAME_CHARACTERS_MAX, is_name
 from node.cluster import ClusterHost
-from node.http.queue_broker import GroupView
+from node.http.queue_broker import Claim, GroupView
 from node.queue_rpc import GroupRef
 
 COMMAND_DEADLINE_S = 15.0
@@ -98,6 +99,12 @@ def delivery_config(settings: GroupSettings) -> GroupConfig:
 def group_ref(group: Group) -> GroupRef:
     """The group as partitions are told of it."""
     return GroupRef(group.id, group.name, group.version, group_config(group))
+
+
+def claim_in(group: Group, claim: Claim) -> Claim:
+    """Members that share partitions own none: whatever generation they name, leases judge."""
+    is_shared = group.settings.mode == SHARED
+    return Claim(claim.member) if is_shared and claim.generation > 0 else claim
 
 
 def group_view(group: Group) -> GroupView:

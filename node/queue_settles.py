@@ -36,6 +36,7 @@ from goqueue.wire.types import GroupId, Offset
 from node.cluster import ClusterHost
 from node.http.queue_broker import NOBODY, Claim, SettleRequest, SettleView
 from node.queue_calls import QueueCalls
+from node.queue_groups import claim_in
 from node.receipt import Receipt, decode_receipt
 
 ACTIONS = {"ack": ACK, "nack": NACK, "reject": REJECT, "extend": EXTEND, "release": RELEASE}
@@ -132,7 +133,7 @@ class Settles:
     ) -> list[tuple[int, tuple[Settle, SettledResult] | GoQueueError]]:
         """(row, what became of it) for all receipts of one partition."""
         operations = [
-            alike.operation(kind, self._rng.getrandbits(63) or 1, claim)
+            alike.operation(kind, self._rng.getrandbits(63) or 1, self._claim(kind[0], claim))
             for kind, alike in kinds.items()
         ]
         try:
@@ -144,6 +145,10 @@ class Settles:
             for (_op, rows), result in zip(operations, answer.results, strict=True)
             for end in _ends(rows, result)
         ]
+
+    def _claim(self, group: int, claim: Claim) -> Claim:
+        known = self._cluster.state.group_of(group)
+        return claim if known is None else claim_in(known, claim)
 
     async def _names(self, receipt: Receipt, group: Group | None) -> tuple[str, str]:
         """The receipt's group and topic by name. Raises NotFound for one that is gone, or is not

@@ -11,7 +11,7 @@ import pytest
 from goqueue.wire.errors import StaleGeneration, UnknownMember
 from log.memory_disk import MemoryDisk
 from node.broker import NodeBroker
-from node.http.queue_broker import QueuedMessage, SettleRequest
+from node.http.queue_broker import Claim, QueuedMessage, SettleRequest, SettleView
 from tests.unit.node.test_group_members import (
     ALL,
     beat,
@@ -134,6 +134,25 @@ async def test_members_of_a_shared_group_poll_all_partitions_and_hand_none_over(
     assert len(some) == 3
     assert len({*values(some), *values(rest)}) == len(some) + len(rest) == 8
     assert (await broker.membership("g")).totals.moved == 0
+
+
+async def test_members_of_a_shared_group_may_name_the_generation_that_they_were_told(
+    broker: NodeBroker,
+) -> None:
+    told = await join(broker, settings={"mode": "shared"})
+    claim = Claim(told.member, told.generation)
+    await publish(broker, 0, "a", "b")
+
+    found = await broker.receive(
+        "g", (), claim=claim, limit=1, wait_s=5.0, visibility_ms=None, places=told.assigned
+    )
+    (settled,) = await broker.settle([SettleRequest(found[0].receipt, "ack")], None, claim)
+    await broker.commit("g", "t", {0: 2}, claim)
+
+    assert values(found) == ["a"]
+    assert isinstance(settled, SettleView)
+    assert settled.outcome == "acked"
+    assert await poll(broker, told) == []
 
 
 async def test_a_poll_that_is_cancelled_while_its_share_changes_leases_nothing(

@@ -103,6 +103,8 @@ class GroupMembers:
 
         try:
             await self._tell(found, member)
+            session_ms = self.membership_of(found, member).members[member].session_timeout_ms
+            wait_s = min(wait_s, session_ms / 1000 / HEARTBEATS_A_SESSION)
             await self._attend(found, member, wait_s, is_news)
         except Unavailable:
             if revision is None or not is_news():

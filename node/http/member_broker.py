@@ -202,8 +202,8 @@ class MemberBroker(Protocol):
         wait_s: float = 0.0,
         let_go: Sequence[Place] = (),
     ) -> Assignment:
-        """A sign of life. Waits up to `wait_s` for anything else than `revision`, and answers at
-        once where there is; the session does not run out meanwhile.
+        """A sign of life. Waits up to `wait_s`, at most a third of the session, for anything else
+        than `revision`; answers at once where there is.
 
         `let_go` are partitions that the member works on no longer. Raises `UnknownGroup`,
         `UnknownMember`: it was not heard of for too long, and must join again.

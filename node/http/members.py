@@ -85,7 +85,8 @@ class JoinAnswer(Struct):
 
 
 class HeartbeatBody(Struct):
-    """With the `revision` of an earlier answer it waits, at most 60 s, for anything new.
+    """With the `revision` of an earlier answer it waits for anything new, a third of the session
+    at most.
 
     `let_go` (or `revoked_partitions`) are partitions that the member works on no longer.
     """

@@ -59,7 +59,7 @@ class QueueLog:
         self._seen = 0
         self._begins = 0
         self._spoken_for: set[int] = set()
-        """Chosen in this entry for a request that had its answer already."""
+        """Chosen in this entry for a request that had its answer already, or was refused."""
         self._passed_before: dict[int, int] = {}
         """Grants of each group before this entry."""
 
@@ -169,6 +169,8 @@ class QueueLog:
 
     def _delivered(self, op: ops.Delivered, result: ops.Result) -> None:
         group = self._group(op, result)
+        if isinstance(result, ops.StaleResult):
+            self._spoken_for.update(op.offsets)
         if group is None or not self._is_claimed(group, op, result):
             return
         if isinstance(result, ops.StaleResult):

@@ -107,6 +107,8 @@ class MemberSession:
         self._told: MemberAnswer | None = None
         self._opening: set[TopicPartition] = set()
         """Got, but `on_assign` has not returned."""
+        self._leaving: set[TopicPartition] = set()
+        """`on_revoke` is told, and, where they stay after all, `on_assign` has not returned."""
         self._handing: set[TopicPartition] = set()
         """There is a task that lets go of them."""
         self._listening = asyncio.Lock()
@@ -137,7 +139,8 @@ class MemberSession:
 
     def active(self) -> list[TopicPartition]:
         """What to receive from."""
-        return [place for place in self._holdings.active if place not in self._opening]
+        closed = self._opening | self._leaving
+        return [place for place in self._holdings.active if place not in closed]
 
     # -- what is done
 
@@ -330,22 +333,31 @@ class MemberSession:
         await self._let_go([place for place in mine if place not in busy])
 
     async def _let_go(self, places: list[TopicPartition]) -> None:
-        holdings = self._holdings
+        """Those that stay after all may be asked for again meanwhile: they are let go of anew."""
         try:
-            for place in places:
-                await self._desk.idle(place)
-            going = [place for place in places if holdings.state(place) is State.REVOKING]
-            if not going:
-                return
-            await self._tell(self._listeners.on_revoke, going)
-            released = [place for place in going if holdings.release(place)]
-            stayed = [place for place in going if place not in released]
+            while going := await self._idle(places):
+                await self._let_go_of(going)
         finally:
             self._handing.difference_update(places)
-        if released:
-            self._urgent.set()
-        if again := [place for place in stayed if holdings.state(place) is State.ACTIVE]:
-            await self._tell(self._listeners.on_assign, again)
+
+    async def _idle(self, places: list[TopicPartition]) -> list[TopicPartition]:
+        """Those to be let go of, once nothing of any is worked on."""
+        for place in places:
+            await self._desk.idle(place)
+        return [place for place in places if self._holdings.state(place) is State.REVOKING]
+
+    async def _let_go_of(self, places: list[TopicPartition]) -> None:
+        holdings = self._holdings
+        self._leaving.update(places)
+        try:
+            await self._tell(self._listeners.on_revoke, places)
+            if [place for place in places if holdings.release(place)]:
+                self._urgent.set()
+            if stayed := [place for place in places if holdings.state(place) is State.ACTIVE]:
+                await self._tell(self._listeners.on_assign, stayed)
+        finally:
+            self._leaving.difference_update(places)
+            self._changed()
 
     async def _tell(self, listener: Listener | None, places: list[TopicPartition]) -> None:
         if listener is None:

@@ -412,6 +412,47 @@ async def test_a_partition_is_handed_over_when_its_handlers_have_ended_and_other
     assert not any(move.fenced for rebalance in found for move in rebalance.moves)
 
 
+async def test_nothing_comes_of_a_partition_that_stays_after_all_before_its_callback_is_told(
+    client: AsyncClient,
+) -> None:
+    going, said = asyncio.Event(), []
+
+    async def on_revoke(revoked: list[TopicPartition]) -> None:
+        said.extend(("revoked", place.partition) for place in revoked)
+        await going.wait()
+        said.extend(("let go", place.partition) for place in revoked)
+
+    def on_assign(assigned: list[TopicPartition]) -> None:
+        said.extend(("assigned", place.partition) for place in assigned)
+
+    def handle(message: Received) -> None:
+        said.append(("handled", message.partition))
+
+    one = AsyncConsumer(
+        client, "billing", "orders", rebalance_on_assign=on_assign, rebalance_on_revoke=on_revoke
+    )
+    running = asyncio.create_task(one.run(handle))
+    await eventually(lambda: len(said) == 4)
+    two = await client.join_group("billing", ["orders"], client_id="two", wait=0.0)
+    await eventually(lambda: len(said) == 6)
+    asked = {number for _, number in said[4:]}
+
+    await client.leave_group("billing", two.member_id)
+    await eventually(lambda: len(one._session._holdings.active) == 4)
+    await publish(client, 4)
+    await eventually(lambda: sum(word == "handled" for word, _ in said) >= 2)
+    await asyncio.sleep(0.02)
+    going.set()
+    await eventually(lambda: sum(word == "handled" for word, _ in said) == 4)
+    one.stop()
+    await running
+    await one.close()
+
+    for number in asked:
+        told = [word for word, about in said if about == number][:5]
+        assert told == ["assigned", "revoked", "let go", "assigned", "handled"]
+
+
 @pytest.mark.parametrize("instance_id", [None, "a"])
 async def test_one_that_closes_while_it_lets_go_says_so_once_and_holds_up_nobody(
     client: AsyncClient, instance_id: str | None

@@ -61,8 +61,8 @@ class QueueHost:
         self._dispatcher: Dispatcher[Ticket] | None = None
         self._scheduled = False
         self._timer: asyncio.TimerHandle | None = None
-        self._waiters: dict[int, dict[Waiter, None]] = {}
-        """Of each group, in the order of arrival."""
+        self._waiters: dict[int, dict[Waiter, int]] = {}
+        """Of each group, in the order of arrival, and down to which lane each wants messages."""
         self._opening: dict[Waiter, GroupRef] = {}
         self._armed_for: tuple[int | None, int | None] = (None, None)
         self._receiving: dict[Ticket, int] = {}
@@ -195,9 +195,10 @@ class QueueHost:
         due_ms = self._state.queue.next_due_ms()
         return due_ms is not None and due_ms + DUE_GRACE_MS <= self._group.log_time_ms()
 
-    def watch(self, group: int, waiter: Waiter) -> None:
-        """Tell the waiter when something is ready for the group, or leadership is lost."""
-        self._waiters.setdefault(group, {})[waiter] = None
+    def watch(self, group: int, waiter: Waiter, lowest_lane: int = LANES_COUNT - 1) -> None:
+        """Tell the waiter when something is ready for the group, of no lane below this one, or
+        leadership is lost."""
+        self._waiters.setdefault(group, {})[waiter] = lowest_lane
         self._watched()
 
     def unwatch(self, group: int, waiter: Waiter) -> None:
@@ -323,14 +324,17 @@ class QueueHost:
         """Tell as many as there are messages ready; whether anyone should be looked at again."""
         again = False
         for group, waiters in list(self._waiters.items()):
-            waiting = [waiter for waiter in waiters if not waiter.done()][:TOLD_MAX]
-            if not waiting:
-                continue
             known = self._state.queue.groups.get(group)
-            ready = len(waiting) if known is None else len(known.select(len(waiting), now_ms))
-            for waiter in waiting[:ready]:
-                _tell(waiter)
-            again = again or 0 < ready < len(waiters)
+            for lane in sorted(set(waiters.values())):
+                alike = [waiter for waiter, lowest in waiters.items() if lowest == lane]
+                waiting = [waiter for waiter in alike if not waiter.done()][:TOLD_MAX]
+                if not waiting:
+                    continue
+                count = len(waiting)
+                ready = count if known is None else len(known.select(count, now_ms, lane))
+                for waiter in waiting[:ready]:
+                    _tell(waiter)
+                again = again or 0 < ready < len(alike)
         return again
 
     def _wake_s(

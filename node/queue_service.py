@@ -77,7 +77,7 @@ class QueueService:
         self._waits[request.ticket] = waiter
         for host in hosts:
             if host is not None:
-                host.queue.watch(request.group, waiter)
+                host.queue.watch(request.group, waiter, request.lowest_lane)
         try:
             async with asyncio.timeout(request.wait_ms / 1000):
                 await waiter

@@ -295,6 +295,22 @@ async def test_as_many_are_told_as_there_are_messages_and_then_the_next_ones(
     assert not waiters[2].done()
 
 
+async def test_who_waits_for_higher_lanes_only_is_not_told_of_lower_ones_and_stands_before_nobody(
+    scene: Scene,
+) -> None:
+    high, any_lane = (asyncio.get_running_loop().create_future() for _ in range(2))
+    scene.host.watch(G.id, high, 0)
+    scene.host.watch(G.id, any_lane)
+
+    scene.group.publish(Record(b"x", lane=2))
+    await turns()
+    assert (high.done(), any_lane.done()) == (False, True)
+
+    scene.group.publish(Record(b"y", lane=0))
+    await turns()
+    assert high.done()
+
+
 async def test_waiters_are_told_when_leadership_is_lost(scene: Scene) -> None:
     waiter = asyncio.get_running_loop().create_future()
     scene.host.watch(G.id, waiter)

@@ -34,6 +34,8 @@ RESTING_MAX = 10_000
 """Of what failed; beyond it what has rested is forgotten."""
 AGAIN_MS = 100
 """How soon what failed, or what a member still works on, is looked at again."""
+DRAIN_SHARE, DRAIN_MS_MAX = 5, 2000
+"""The longer a member works on, the later it is looked at again: after this share of the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,9 @@ class GroupCoordinator:
 
     def drained(self, drain: Drain, in_flight: int | None, now_ms: int) -> None:
         """How much a member has in flight in a partition; None where it is not known."""
-        self._end(drain, now_ms, again=in_flight != 0)
+        waited_ms = now_ms - drain.since_ms
+        pause_ms = max(AGAIN_MS, min(waited_ms // DRAIN_SHARE, DRAIN_MS_MAX))
+        self._end(drain, now_ms, again=in_flight != 0, pause_ms=pause_ms)
         if in_flight == 0:
             self._drained.add(drain)
 
@@ -217,10 +221,10 @@ class GroupCoordinator:
         self._busy.add(one)
         return True
 
-    def _end(self, one: object, now_ms: int, *, again: bool) -> None:
+    def _end(self, one: object, now_ms: int, *, again: bool, pause_ms: int = AGAIN_MS) -> None:
         self._busy.discard(one)
         if again:
-            self._again_ms[one] = now_ms + AGAIN_MS
+            self._again_ms[one] = now_ms + pause_ms
 
     def _forget(self, memberships: Mapping[int, Membership], now_ms: int) -> None:
         """What was about members and groups that are gone, or partitions that moved on."""

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from coordinator import group_coordinator
-from coordinator.group_coordinator import AGAIN_MS, Drain, GroupCoordinator, Naming, Work
+from coordinator.group_coordinator import (
+    AGAIN_MS,
+    DRAIN_MS_MAX,
+    Drain,
+    GroupCoordinator,
+    Naming,
+    Work,
+)
 from coordinator.member_commands import ExpireMembers, HandOver, LetGo, MemberCommand
 from tests.unit.coordinator.consumer_group import ConsumerGroup
 
@@ -375,6 +384,28 @@ def test_who_has_nothing_in_flight_has_let_go() -> None:
     assert work.drains == []
     leader.group.pass_ms(AGAIN_MS)
     assert leader.look().drains == drains[1:]
+
+
+def test_who_works_on_for_long_is_asked_about_more_and_more_seldom() -> None:
+    """A member that keeps a message of each of its partitions costs their leaders little."""
+    leader = Leader("a", lets_go=False)
+    leader.group.join("b", lets_go=False)
+    began_ms = leader.now_ms
+    asked_ms = []
+
+    while leader.now_ms < began_ms + SLOW_MS:
+        for drain in leader.look().drains[:1]:
+            asked_ms.append(leader.now_ms - began_ms)
+            leader.core.drained(drain, 1, leader.now_ms)
+        for member in ("a", "b"):
+            leader.core.heard(leader.id, member, leader.now_ms)
+        leader.group.pass_ms(AGAIN_MS)
+
+    pauses = [later - earlier for earlier, later in pairwise(asked_ms)]
+    assert pauses[0] == AGAIN_MS
+    assert pauses == sorted(pauses)
+    assert max(pauses) <= DRAIN_MS_MAX
+    assert len(pauses) < SLOW_MS / DRAIN_MS_MAX + 30
 
 
 def test_an_answer_of_an_earlier_revocation_lets_nothing_go() -> None:

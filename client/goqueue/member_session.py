@@ -108,7 +108,7 @@ class MemberSession:
         self._opening: set[TopicPartition] = set()
         """Got, but `on_assign` has not returned."""
         self._leaving: set[TopicPartition] = set()
-        """`on_revoke` is told, and, where they stay after all, `on_assign` has not returned."""
+        """`on_revoke` is told of them, and has not returned."""
         self._handing: set[TopicPartition] = set()
         """There is a task that lets go of them."""
         self._listening = asyncio.Lock()
@@ -205,7 +205,7 @@ class MemberSession:
         """`on_revoke` for all that is left, as the consumer closes; it gets nothing any more."""
         self._is_ending = True
         self._last = self._holdings.leaving
-        if places := self._holdings.lose():
+        if places := [place for place in self._holdings.lose() if place not in self._leaving]:
             await self._tell(self._listeners.on_revoke, places)
 
     async def rest(self) -> None:
@@ -351,13 +351,14 @@ class MemberSession:
         self._leaving.update(places)
         try:
             await self._tell(self._listeners.on_revoke, places)
-            if [place for place in places if holdings.release(place)]:
-                self._urgent.set()
-            if stayed := [place for place in places if holdings.state(place) is State.ACTIVE]:
-                await self._tell(self._listeners.on_assign, stayed)
         finally:
             self._leaving.difference_update(places)
             self._changed()
+        if [place for place in places if holdings.release(place)]:
+            self._urgent.set()
+        if stayed := [place for place in places if holdings.state(place) is State.ACTIVE]:
+            self._opening.update(stayed)
+            await self._assign(stayed)
 
     async def _tell(self, listener: Listener | None, places: list[TopicPartition]) -> None:
         if listener is None:

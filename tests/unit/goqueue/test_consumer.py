@@ -453,6 +453,29 @@ async def test_nothing_comes_of_a_partition_that_stays_after_all_before_its_call
         assert told == ["assigned", "revoked", "let go", "assigned", "handled"]
 
 
+async def test_one_that_closes_while_its_callback_is_told_tells_it_of_nothing_twice(
+    client: AsyncClient,
+) -> None:
+    going, revoked = asyncio.Event(), []
+
+    async def on_revoke(places: list[TopicPartition]) -> None:
+        revoked.extend(places)
+        await going.wait()
+
+    one = AsyncConsumer(client, "billing", "orders", rebalance_on_revoke=on_revoke)
+    await one.start()
+    await eventually(lambda: len(one.assignment) == 4)
+    await client.join_group("billing", ["orders"], client_id="two", wait=0.0)
+    await eventually(lambda: len(revoked) == 2)
+
+    closing = asyncio.create_task(one.close())
+    await eventually(lambda: one.assignment == [])
+    going.set()
+    await closing
+
+    assert sorted(revoked) == places(0, 1, 2, 3)
+
+
 @pytest.mark.parametrize("instance_id", [None, "a"])
 async def test_one_that_closes_while_it_lets_go_says_so_once_and_holds_up_nobody(
     client: AsyncClient, instance_id: str | None

@@ -113,6 +113,9 @@ class QueueSide:
         if dispatcher is None or not self._replica.raft.is_ready_leader:
             self._refuse(ask, NotLeader(self._replica.raft.leader))
             return
+        if not self._replica.raft.has_quorum:
+            self._refuse(ask, NotLeader(None))
+            return
         if ask.want is not None:
             dispatcher.receive(ask.want, ask, wait=ask.wait_s > 0)
             if ask.wait_s > 0:

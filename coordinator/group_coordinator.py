@@ -9,7 +9,7 @@ all of it may happen twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TypeVar
@@ -126,7 +126,10 @@ class GroupCoordinator:
             rows = self._handed.setdefault(naming.group, {})
             known = rows.get(partition)
             if known is None or known.generation <= owner[1]:
-                rows[partition] = Handed(partition, *owner)
+                ended = owner[2]
+                if known is not None and known.generation < owner[1]:
+                    ended += known.ended
+                rows[partition] = Handed(partition, owner[0], owner[1], ended)
 
     def drained(self, drain: Drain, in_flight: int | None, now_ms: int) -> None:
         """How much a member has in flight in a partition; None where it is not known."""
@@ -147,7 +150,7 @@ class GroupCoordinator:
                 self._add_wake(wakes, (group, id), ends_ms)
             for held in membership.moving():
                 self._add_moving_wakes(wakes, group, membership, held, now_ms)
-            if self._handed.get(group):
+            if any(self._news(group, membership)):
                 self._add_wake(wakes, (group, HandOver), now_ms)
         return max(min(wakes), now_ms) if wakes else None
 
@@ -184,10 +187,19 @@ class GroupCoordinator:
 
     def _add_handed(self, work: Work, group: int, membership: Membership, now_ms: int) -> None:
         waiting = self._handed.get(group, {})
-        for partition in [p for p, row in waiting.items() if not _is_news(membership, row)]:
+        moving = membership.holdings.moving
+        handing = {short(p) for p in moving if moving[p].state == HANDING} if waiting else ()
+        for partition in [p for p in waiting if p not in handing]:
             del waiting[partition]
-        if waiting and self._begin((group, HandOver), now_ms):
-            work.commands.append(HandOver(group, list(islice(waiting.values(), ROWS_MAX))))
+        news = list(islice(self._news(group, membership), ROWS_MAX))
+        if news and self._begin((group, HandOver), now_ms):
+            work.commands.append(HandOver(group, news))
+
+    def _news(self, group: int, membership: Membership) -> Iterator[Handed]:
+        """Those that the group's state waits for. What was redirected meanwhile is kept for what it
+        ended: that counts for the owner who is named next."""
+        rows = self._handed.get(group, {})
+        return (row for row in rows.values() if _is_news(membership, row))
 
     def _add_moving_wakes(
         self, wakes: list[int], group: int, membership: Membership, held: Holding, now_ms: int

@@ -386,6 +386,26 @@ def test_who_has_nothing_in_flight_has_let_go() -> None:
     assert leader.look().drains == drains[1:]
 
 
+def test_a_receipt_counts_what_ended_also_where_its_partition_was_redirected_on_its_way() -> None:
+    leader = Leader("a", partitions=1)
+    leader.group.join("b")
+    leader.group.join("c")
+    leader.group.expire("a")
+    (to_b,) = leader.look().namings
+    leader.name(to_b, ended=5)
+
+    leader.group.leave("b")
+    (to_c,) = leader.look().namings
+    assert leader.look().commands == []
+    assert (leader.wake_in_ms() or 0) > AGAIN_MS
+    leader.name(to_c)
+    leader.do(leader.look())
+
+    (move,) = leader.group.receipts[-1].moves
+    assert (move.former, move.member, move.in_flight, move.fenced) == ("a", "c", 5, True)
+    assert not leader.core._handed.get(leader.id)
+
+
 def test_who_works_on_for_long_is_asked_about_more_and_more_seldom() -> None:
     """A member that keeps a message of each of its partitions costs their leaders little."""
     leader = Leader("a", lets_go=False)

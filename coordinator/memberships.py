@@ -87,7 +87,7 @@ class Memberships:
     def join(self, time_ms: int, command: JoinGroup) -> MemberResult:
         """Raises UnknownGroup, BadConfig, ClusterFull. That the topics exist is judged before."""
         group = self._group(command.group_id, command.group)
-        _check(command)
+        check_join(command)
         topics = self._topics()
         membership = self.of(group)
         if command.member not in membership.members:
@@ -177,7 +177,8 @@ def _last_ms(rebalances: Rebalances) -> int:
     return rebalances.known[-1].started_ms if rebalances.known else 0
 
 
-def _check(command: JoinGroup) -> None:
+def check_join(command: JoinGroup) -> None:
+    """Whether it may be proposed at all. Raises BadConfig with every problem."""
     problems = []
     if not is_name(command.member):
         problems.append(f"member: bad name {command.member[:64]!r}")

@@ -15,6 +15,7 @@ from coordinator.groups import Group
 from coordinator.holdings import REVOKING, short
 from coordinator.member_commands import JoinGroup, LeaveGroup, LetGo, Partition
 from coordinator.membership import Membership
+from coordinator.memberships import check_join
 from goqueue.wire.errors import GoQueueError, Unavailable, UnknownMember
 from goqueue.wire.ids import NAME_CHARACTERS_MAX
 from node.cluster import ClusterHost
@@ -61,14 +62,16 @@ class GroupMembers:
     async def join(self, group: str, request: JoinRequest, *, wait_s: float) -> Assignment:
         for topic in request.topics:
             await self._finder.find(topic)
+        id = request.member or self._new_id(request.client_id)
+        check_join(_join_command(group, 0, id, request))
         if request.member:
             found = await self.find(group, request.member)
         else:
             found = await self._groups.ensure_group(group, request.settings)
-        id = request.member or self._new_id(request.client_id)
+        command = _join_command(found.name, found.id, id, request)
         joined = False
         try:
-            await self._cluster.command(_join_command(found, id, request), COMMAND_DEADLINE_S)
+            await self._cluster.command(command, COMMAND_DEADLINE_S)
             joined = True
             await self.find(group, id)
             if request.member:
@@ -245,10 +248,10 @@ class GroupMembers:
         return views
 
 
-def _join_command(group: Group, id: str, request: JoinRequest) -> JoinGroup:
+def _join_command(group: str, group_id: int, id: str, request: JoinRequest) -> JoinGroup:
     return JoinGroup(
-        group.name,
-        group.id,
+        group,
+        group_id,
         id,
         request.client_id,
         request.instance_id,

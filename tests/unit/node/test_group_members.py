@@ -228,6 +228,25 @@ async def test_nobody_knows_a_group_or_member_that_never_was(broker: NodeBroker)
         await join(broker, session_timeout_ms=1)
 
 
+async def test_a_join_that_asks_for_too_much_is_no_entry_and_makes_no_group(
+    broker: NodeBroker,
+) -> None:
+    before = broker.cluster_view().version
+
+    for wanted in (
+        {"client": "x" * 100_000},
+        {"instance_id": "x" * 100_000},
+        {"patterns": ["x" * 100_000]},
+        {"session_timeout_ms": 1},
+    ):
+        with pytest.raises(BadConfig):
+            await join(broker, **wanted)  # type: ignore[arg-type]
+
+    assert broker.cluster_view().version == before
+    with pytest.raises(UnknownGroup):
+        await broker.membership("g")
+
+
 async def test_a_membership_tells_members_and_what_rebalances_moved(broker: NodeBroker) -> None:
     first = await join(broker, instance_id="i-1", host="10.0.0.1")
     behaving = asyncio.ensure_future(consume_assignment(broker, first))

@@ -116,6 +116,9 @@ class FakeGroup:
         if self.config.ordering == "key":
             firsts: dict[bytes, int] = {}
             for record in self._unsettled():
+                if record.key is not None and record.offset in self.leases:
+                    firsts[record.key] = record.offset
+            for record in self._unsettled():
                 due = record.deliver_at_ms is None or record.deliver_at_ms <= self._clock_ms()
                 if record.key is not None and due:
                     firsts.setdefault(record.key, record.offset)

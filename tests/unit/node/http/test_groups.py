@@ -268,6 +268,18 @@ async def test_a_parked_key_waits_while_others_flow_until_it_is_released(client,
     assert after == ["1"]
 
 
+async def test_what_becomes_due_waits_for_its_keys_message_in_flight(client, clock, put, take):
+    await client("PUT", GROUP, {"ordering": "key"})
+    await put(b"late", b"now", keys=[b"k", b"k"], deliver_at=[clock.now_ms + 1000, None])
+
+    now = [message["value"] for message in await take()]
+    clock.now_ms += 1000
+    meanwhile = await take()
+
+    assert now == ["now"]
+    assert meanwhile == []
+
+
 async def test_keys_are_parked_only_where_they_are_kept_in_order(client, orders):
     await client("PUT", GROUP)
     body = {"topic": "orders", "key": "k"}

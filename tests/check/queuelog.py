@@ -15,13 +15,13 @@ from typing import Any
 
 from delivery import ops
 from delivery.config import QueueConfig
+from delivery.lanes import LOOKED_AT_MAX
 from tests.check.queuemodel import DEAD, DONE, LEASED, READY, WAITING, Group, Message
 from tests.check.queueowners import Claiming, is_overtaken, judge_claim, judge_receipt, take_over
 from tests.check.queuerules import TIMED_OUT
 
 STORE_STEP_MS = 1000
 """A group takes messages to have waited for up to this longer than they have."""
-
 AT_ONCE = 60
 """Messages that were chosen with one of them, before it had waited too long."""
 BEHIND = 1 << 60
@@ -171,9 +171,8 @@ class QueueLog:
         group = self._group(op, result)
         if isinstance(result, ops.StaleResult):
             self._spoken_for.update(op.offsets)
-        if group is None or not self._is_claimed(group, op, result):
-            return
-        if isinstance(result, ops.StaleResult):
+        is_claimed = group is not None and self._is_claimed(group, op, result)
+        if group is None or not is_claimed or isinstance(result, ops.StaleResult):
             return
         if not isinstance(result, ops.Granted):
             self._broken("Q1", f"a delivery resulted in {result}")
@@ -267,7 +266,10 @@ class QueueLog:
     def _is_late(self, group: Group, lane: int, ready: set[int]) -> bool:
         """Whether anything of the lane had waited too long when messages were chosen."""
         late_ms = self.time_ms + STORE_STEP_MS - group.config.lane_max_wait_ms
-        waits = [self._since_ms(group, o) for o in ready if self.messages[o].lane == lane]
+        rows = [o for o in ready if self.messages[o].lane == lane]
+        waits = [self._since_ms(group, o) for o in rows]
+        if len(rows) > LOOKED_AT_MAX:  # beyond these a group goes by when they were stored
+            waits += [self.messages[o].time_ms for o in rows]
         given = group.passed[self._passed_before.get(group.id, 0) :]
         waits += [since for _, since, other, _ in given if other == lane]
         return min(waits) <= late_ms
@@ -387,8 +389,7 @@ class QueueLog:
         if group is not None:
             known = take_over(group, op, self.messages, self._index, self.time_ms)
             if result != known:
-                told = f"{op} resulted in {result}, not {known}"
-                self._broken("G1", f"entry {self._index} {group.name}: {told}")
+                self._broken("G1", f"entry {self._index}: {op} is {result}, not {known}")
 
     def _is_claimed(self, group: Group, op: Claiming, result: ops.Result) -> bool:
         rule = judge_claim(group, op, result)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from log.config import StorageConfig
 from raft.config import RaftConfig
 
-MEMBERS_SHARE = 0.2
+MEMBERS_SHARE = 0.15
 """How many runs have groups with members."""
 
 

@@ -270,7 +270,7 @@ async def test_a_parked_key_waits_while_others_flow_until_it_is_released(client,
 
 async def test_what_becomes_due_waits_for_its_keys_message_in_flight(client, clock, put, take):
     await client("PUT", GROUP, {"ordering": "key"})
-    await put(b"late", b"now", keys=[b"k", b"k"], deliver_at=[clock.now_ms + 1000, None])
+    await put(b"late", b"now", keys=[b"k", b"k"], deliver_at_ms=[clock.now_ms + 1000, None])
 
     now = [message["value"] for message in await take()]
     clock.now_ms += 1000

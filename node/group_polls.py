@@ -100,22 +100,23 @@ class GroupPolls:
                     return found
 
     def _share(self, poll: Poll) -> _Share:
-        """Raises UnknownMember, StaleGeneration where all that the member has is newer."""
+        """Raises UnknownMember, StaleGeneration where all that the member has is newer: then it
+        has to learn of it. Who knows a part gets all, lest the rest waits for ever."""
         group, member = poll.group, poll.member
         membership = self._members.membership_of(group, member)
         current = self._cluster.state.group_of(group.id) or group
         if current.settings.mode == SHARED:
             return _Share(self._members.assignment(group, member).assigned, Claim(member))
         held = [held for held in membership.holdings.of(member) if held.state == OWNED]
-        old = [h for h in held if poll.generation is None or h.generation <= poll.generation]
-        if held and not old:
+        known = poll.generation
+        if held and known is not None and all(h.generation > known for h in held):
             raise StaleGeneration(
                 f"what {member} has of group {group.name} it got after generation "
                 f"{poll.generation}",
                 generation=membership.generation,
                 partitions=[f"{h.topic}:{h.partition.partition}" for h in held],
             )
-        places = sorted((h.topic, h.partition.partition) for h in old)
+        places = sorted((h.topic, h.partition.partition) for h in held)
         return _Share(places, Claim(member, membership.generation))
 
     async def _from(

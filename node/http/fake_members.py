@@ -284,14 +284,13 @@ class FakeMembers(FakeLags):
             for one in membership.holdings.values()
             if one.state == OWNED and one.member == member
         ]
-        known = [one for one in held if generation is None or one.generation <= generation]
-        if held and not known:
+        if held and generation is not None and all(h.generation > generation for h in held):
             raise StaleGeneration(
                 f"member {member} has its partitions since generation {held[0].generation}",
                 generation=membership.generation,
                 partitions=[f"{one.topic}:{one.partition.partition}" for one in held],
             )
-        places = [(one.topic, one.partition.partition) for one in known]
+        places = [(one.topic, one.partition.partition) for one in held]
         return sorted(places), Claim(member, membership.generation)
 
     def _membership_view(self, ref: Group) -> MembershipView:

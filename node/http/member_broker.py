@@ -226,9 +226,10 @@ class MemberBroker(Protocol):
         self, group: str, member: str, *, generation: int | None, limit: int, wait_s: float
     ) -> list[QueuedMessage]:
         """Receive from whatever the member has; a sign of life. What it has may change while it
-        waits. Of partitions that it got later than in `generation`, nothing.
+        waits.
 
-        Raises `UnknownGroup`, `UnknownMember`, `StaleGeneration` where all it has is newer.
+        Raises `UnknownGroup`, `UnknownMember`, `StaleGeneration` where all it has is newer than
+        `generation`.
         """
         ...
 

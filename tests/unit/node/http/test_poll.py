@@ -154,9 +154,7 @@ async def test_polls_are_signs_of_life_also_while_they_wait(
     assert (await client.get(GROUP)).json["state"] == "stable"
 
 
-async def test_nothing_comes_from_partitions_that_were_got_in_a_later_generation(
-    client, member, put
-):
+async def test_a_generation_before_all_that_the_member_has_is_refused(client, member, put):
     other = {"client_id": "other", "topics": ["orders"]}
     later = (await client.post(f"{GROUP}/join", other)).json
     await put(b"v", partition=later["partitions"][0])

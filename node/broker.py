@@ -108,7 +108,7 @@ class NodeBroker(MemberBrokerNode):
 
     async def create_topic(self, name: str, overrides: Mapping[str, object]) -> TopicView:
         validate_topic_name(name)
-        if name in self._cluster.state.topics:
+        if self._has(name) and await self._cluster.refresh() and self._has(name):
             raise TopicExists(name)
         wanted = {**self._defaults(), **overrides}
         try:
@@ -119,6 +119,10 @@ class NodeBroker(MemberBrokerNode):
                 raise
         await self._until_led(name)
         return await self.topic(name)
+
+    def _has(self, name: str) -> bool:
+        """As far as this node knows: others may have deleted it since."""
+        return name in self._cluster.state.topics
 
     async def alter_topic(self, name: str, changes: Mapping[str, object]) -> TopicView:
         await self._topic(name)

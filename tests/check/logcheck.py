@@ -23,22 +23,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.check.history import Event, load
+from tests.check.verdict import Findings, Violation
 
 RULES = ("L1", "L2", "L3", "L4", "L5", "L6", "L8")
-_SHOWN_MAX = 10
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Violation:
-    rule: str
-    text: str
 
 
 @dataclass
-class Verdict:
+class Verdict(Findings):
     """What was counted, and what was broken."""
 
-    violations: list[Violation]
     acked: int = 0
     lost: int = 0
     twice: int = 0
@@ -47,20 +40,9 @@ class Verdict:
     refused: int = 0
     read: int = 0
 
-    @property
-    def is_clean(self) -> bool:
-        return not self.violations
-
-    def rules(self) -> set[str]:
-        return {violation.rule for violation in self.violations}
-
     def lines(self) -> Iterator[str]:
         """At most ten violations of each rule, and how many more."""
-        for rule in RULES:
-            found = [v for v in self.violations if v.rule == rule]
-            yield from (f"{v.rule}: {v.text}" for v in found[:_SHOWN_MAX])
-            if len(found) > _SHOWN_MAX:
-                yield f"{rule}: and {len(found) - _SHOWN_MAX} more"
+        return self.lines_of(RULES)
 
 
 @dataclass(slots=True)

@@ -20,18 +20,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.check.history import Event, load
-from tests.check.logcheck import Violation
 from tests.check.queuecase import Case
 from tests.check.queuerules import RULES, Limits
-
-_SHOWN_MAX = 10
+from tests.check.verdict import Findings, Violation
 
 
 @dataclass
-class Verdict:
+class Verdict(Findings):
     """What was counted, and what was broken."""
 
-    violations: list[Violation]
     published: int = 0
     in_doubt: int = 0
     duplicates: int = 0
@@ -44,20 +41,9 @@ class Verdict:
     lateness_s: list[float] = field(default_factory=list[float])
     """Of first deliveries of delayed messages, from when they were due."""
 
-    @property
-    def is_clean(self) -> bool:
-        return not self.violations
-
-    def rules(self) -> set[str]:
-        return {violation.rule for violation in self.violations}
-
     def lines(self) -> Iterator[str]:
         """At most ten violations of each rule, and how many more."""
-        for rule in RULES:
-            found = [v for v in self.violations if v.rule == rule]
-            yield from (f"{v.rule}: {v.text}" for v in found[:_SHOWN_MAX])
-            if len(found) > _SHOWN_MAX:
-                yield f"{rule}: and {len(found) - _SHOWN_MAX} more"
+        return self.lines_of(RULES)
 
     def counts(self) -> Iterator[str]:
         """What was done, a line at a time."""

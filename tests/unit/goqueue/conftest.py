@@ -1,4 +1,4 @@
-"""Clients over a server in memory."""
+"""Clients over servers in memory."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from goqueue import AsyncClient, RetryPolicy
+from tests.unit.goqueue.queue_server import ScriptedServer
 from tests.unit.goqueue.server import FakeCluster
 
 QUICK = RetryPolicy(attempts_max=4, backoff_s=0.001, backoff_max_s=0.005)
@@ -27,3 +28,15 @@ async def url(cluster: FakeCluster) -> AsyncIterator[str]:
 async def client(url: str) -> AsyncIterator[AsyncClient]:
     async with AsyncClient(url, retry=QUICK, attempt_timeout_s=2.0) as client:
         yield client
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[tuple[ScriptedServer, str]]:
+    scripted = ScriptedServer()
+    async with scripted.serve() as url:
+        yield scripted, url
+
+
+@pytest.fixture
+async def scripted(server: tuple[ScriptedServer, str]) -> ScriptedServer:
+    return server[0]

@@ -28,18 +28,6 @@ SETTLE = "/groups/billing/settle"
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[tuple[ScriptedServer, str]]:
-    scripted = ScriptedServer()
-    async with scripted.serve() as url:
-        yield scripted, url
-
-
-@pytest.fixture
-async def scripted(server: tuple[ScriptedServer, str]) -> ScriptedServer:
-    return server[0]
-
-
-@pytest.fixture
 async def client(server: tuple[ScriptedServer, str]) -> AsyncIterator[AsyncClient]:
     async with AsyncClient(server[1], retry=QUICK, attempt_timeout_s=2.0) as client:
         yield client

@@ -34,6 +34,14 @@ class Owner:
     since: int = 0
     ended: int = 0
 
+    def admits(self, member: str, generation: int) -> bool:
+        """Whether this member may act in this generation; who is none says `UNCLAIMED`."""
+        if generation == FORCED:
+            return True
+        if not self.member:
+            return generation == UNCLAIMED
+        return member == self.member and generation >= self.generation
+
 
 class Stored(Protocol):
     """What a group looks at in its partition."""
@@ -146,12 +154,7 @@ class GroupMessages:
 
     def is_owned_by(self, member: str, generation: int) -> bool:
         """Whether this member may act here in this generation; who is none says `UNCLAIMED`."""
-        owner = self.owner
-        if generation == FORCED:
-            return True
-        if not owner.member:
-            return generation == UNCLAIMED
-        return member == owner.member and generation >= owner.generation
+        return self.owner.admits(member, generation)
 
     @property
     def is_full(self) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from node.cluster import ClusterHost
 from node.group_members import GroupMembers
 from node.group_polls import GroupPolls
+from node.group_positions import GroupPositions
 from node.group_signs import SignsOfLife
 from node.http.member_broker import (
     Assignment,
@@ -24,23 +24,6 @@ from node.queue_broker import QueueBrokerNode, QueueParts
 from node.topic_finder import TopicFinder
 
 
-class Positions(Protocol):
-    """How far groups have come, as `MemberBroker` names it."""
-
-    async def lag(self, group: str, topics: Sequence[str] | None = None) -> list[LagView]: ...
-
-    async def reset(
-        self,
-        group: str,
-        topic: str,
-        to: ResetTo,
-        *,
-        partitions: Sequence[int] | None,
-        dry_run: bool,
-        claim: Claim,
-    ) -> list[ResetView]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class MemberParts:
     """What the front's members stand on."""
@@ -48,7 +31,7 @@ class MemberParts:
     cluster: ClusterHost
     members: GroupMembers
     signs: SignsOfLife
-    positions: Positions
+    positions: GroupPositions
 
 
 class MemberBrokerNode(QueueBrokerNode):

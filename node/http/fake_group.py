@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from delivery.config import GroupConfig
 from delivery.group import FENCED
 from delivery.group_messages import Owner
-from delivery.ops import FORCED, UNCLAIMED, StaleResult
+from delivery.ops import StaleResult
 from goqueue.wire.batch import LANES
 from goqueue.wire.errors import NotInFlight, ReceiptExpired, StaleGeneration
 from goqueue.wire.types import Offset
@@ -96,12 +96,7 @@ class FakeGroup:
         return len(ended)
 
     def is_owned_by(self, claim: Claim) -> bool:
-        owner = self.owner
-        if claim.generation == FORCED:
-            return True
-        if not owner.member:
-            return claim.generation == UNCLAIMED
-        return claim.member == owner.member and claim.generation >= owner.generation
+        return self.owner.admits(claim.member, claim.generation)
 
     def stale(self) -> StaleGeneration:
         """Why somebody else may not act here."""

@@ -8,11 +8,16 @@ import msgspec
 
 from coordinator.errors import CommandUnreadable
 from coordinator.member_commands import MemberCommand, MemberResult
+from coordinator.placement_commands import PlacementCommand, PlacementResult
 from coordinator.queue_commands import QueueCommand, QueueResult
 
 
 class RegisterBroker(msgspec.Struct, frozen=True, tag="register_broker", omit_defaults=True):
-    """A broker tells who and where it is; again whenever that changes."""
+    """A broker tells who and where it is; again whenever that changes.
+
+    One that `replaces` has lost its data directory, and begins anew with this one: its replicas are
+    to be rebuilt here. Without that, another directory than the known one is refused.
+    """
 
     node: str
     incarnation: int
@@ -21,6 +26,7 @@ class RegisterBroker(msgspec.Struct, frozen=True, tag="register_broker", omit_de
     zone: str = ""
     version: str = ""
     labels: dict[str, str] = {}
+    replaces: bool = False
 
 
 class CreateTopic(msgspec.Struct, frozen=True, tag="create_topic", omit_defaults=True):
@@ -66,14 +72,16 @@ Command = (
     | AllocateProducer
     | QueueCommand
     | MemberCommand
+    | PlacementCommand
 )
 
 
 class BrokerRegistered(msgspec.Struct, frozen=True, tag="broker_registered"):
-    """The broker is known; `changed` if that is news."""
+    """The broker is known; `changed` if that is news; `replaced`: with a new data directory."""
 
     node: str
     changed: bool
+    replaced: bool = False
 
 
 class TopicResult(msgspec.Struct, frozen=True, tag="topic"):
@@ -92,7 +100,14 @@ class ProducerAllocated(msgspec.Struct, frozen=True, tag="producer"):
     epoch: int
 
 
-Result = BrokerRegistered | TopicResult | ProducerAllocated | QueueResult | MemberResult
+Result = (
+    BrokerRegistered
+    | TopicResult
+    | ProducerAllocated
+    | QueueResult
+    | MemberResult
+    | PlacementResult
+)
 
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
 _commands: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)

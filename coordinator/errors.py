@@ -15,7 +15,7 @@ class BadConfig(BadRequest):
 
 
 class TooFewBrokers(BadRequest):
-    """More replicas are asked for than brokers are registered."""
+    """More replicas are asked for than there are brokers that may hold some."""
 
     code = "too_few_brokers"
 
@@ -25,6 +25,42 @@ class BrokerWiped(GoQueueError):
 
     code, http_status = "broker_wiped", 409
     text = "the broker's data directory is not the one the cluster knows"
+
+
+class BrokerGone(GoQueueError):
+    """The broker was removed from the cluster: this data directory is not let in again."""
+
+    code, http_status = "broker_gone", 409
+
+    def __init__(self, node: str) -> None:
+        super().__init__(
+            f"{node} was removed from the cluster: it can join with an empty data directory",
+            node=node,
+        )
+
+
+class UnknownBroker(NotFound):
+    """There is no broker of this name."""
+
+    code = "unknown_broker"
+
+    def __init__(self, node: str) -> None:
+        super().__init__(f"broker not found: {node}", node=node)
+
+
+class BrokerNotEmpty(Conflict):
+    """The broker holds replicas, or may be given some: it must be drained first."""
+
+    code, text = "broker_not_empty", "the broker is not drained"
+
+
+class UnknownReassignment(NotFound):
+    """There is no such reassignment, or it is forgotten."""
+
+    code = "unknown_reassignment"
+
+    def __init__(self, id: int) -> None:
+        super().__init__(f"reassignment not found: {id}", reassignment=id)
 
 
 class ClusterFull(Busy):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from coordinator.brokers import Broker
 from coordinator.commands import (
     AllocateProducer,
     AlterTopic,
@@ -21,8 +21,9 @@ from coordinator.commands import (
     Result,
     TopicResult,
 )
-from coordinator.errors import BrokerWiped, ClusterFull, SnapshotUnreadable
+from coordinator.errors import ClusterFull, SnapshotUnreadable
 from coordinator.groups import Group, Groups
+from coordinator.layout import Layout, LayoutRecord, check_factor
 from coordinator.member_commands import (
     ExpireMembers,
     HandOver,
@@ -33,7 +34,19 @@ from coordinator.member_commands import (
 )
 from coordinator.membership import MembershipRecord, Topics
 from coordinator.memberships import Memberships
-from coordinator.placement import Candidate, place
+from coordinator.partition_count import check_growth, grow
+from coordinator.partitions import PartitionPlacement, Topic
+from coordinator.placement_commands import (
+    AddPartitions,
+    CancelReassignment,
+    DrainBroker,
+    PartitionsAdded,
+    Reassign,
+    RemoveBroker,
+    ReplicasChanged,
+    SetReplicationFactor,
+    UndrainBroker,
+)
 from coordinator.producers import ProducerIds, ProducerIdsRecord
 from coordinator.queue_commands import (
     BeginRun,
@@ -51,13 +64,13 @@ from coordinator.queue_commands import (
     StartRedrive,
     StopRedrive,
 )
-from coordinator.rebalances import TOPIC
+from coordinator.rebalances import PARTITIONS, TOPIC
 from coordinator.redrives import Redrive, Redrives
 from coordinator.schedules import Schedule, Schedules
-from coordinator.topics import TopicConfig, alter_config, config_warnings, create_config
-from goqueue.wire.errors import BadName, GoQueueError, TopicExists, UnknownGroup, UnknownTopic
-from goqueue.wire.ids import is_name, validate_topic_name
-from goqueue.wire.types import GroupId, Incarnation, Index, NodeId, TopicId, Voter
+from coordinator.topics import TopicConfig, alter_config, create_config
+from goqueue.wire.errors import GoQueueError, TopicExists, UnknownGroup, UnknownTopic
+from goqueue.wire.ids import validate_topic_name
+from goqueue.wire.types import GroupId, Index, NodeId, TopicId
 
 __all__ = [
     "Broker",
@@ -67,62 +80,15 @@ __all__ = [
     "TopicConfig",
 ]
 
-SNAPSHOT_VERSION = 2
-SNAPSHOTS_READ = (1, 2)
-"""Version 1 knew no groups, schedules and redrive jobs."""
+SNAPSHOT_VERSION = 3
+SNAPSHOTS_READ = (1, 2, 3)
+"""Version 1 knew no groups, schedules and redrive jobs, version 2 no moves of replicas."""
 TOPICS_MAX = 10_000
 PARTITIONS_TOTAL_MAX = 20_000
 """Over all topics: every one is a Raft group."""
-BROKERS_MAX = 256
 TOMBSTONES_MAX = 10_000
 """Ids of deleted topics that are remembered by name. No safety hangs on the bound: an id is alive
 or deleted for ever once the state has passed its index (`is_deleted`)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Broker:
-    """A registered node, with the data directory it registered from."""
-
-    node: NodeId
-    incarnation: Incarnation
-    peer_address: str
-    http_url: str
-    zone: str
-    version: str
-    labels: dict[str, str]
-    joined_at_ms: int
-
-    @property
-    def voter(self) -> Voter:
-        return Voter(self.node, self.incarnation)
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionPlacement:
-    """The replicas of one partition, the preferred leader first."""
-
-    replicas: tuple[Voter, ...]
-
-    @property
-    def preferred(self) -> NodeId:
-        """Who should lead when all is well."""
-        return self.replicas[0].node
-
-
-@dataclass(frozen=True, slots=True)
-class Topic:
-    """A topic with its id, which no other topic ever had or will have."""
-
-    name: str
-    id: TopicId
-    config: TopicConfig
-    partitions: tuple[PartitionPlacement, ...]
-    created_ms: int
-    """Log time of the creating command: the creation time of its Raft groups, too."""
-
-    @property
-    def warnings(self) -> list[str]:
-        return config_warnings(self.config)
 
 
 class _Snapshot(msgspec.Struct, array_like=True, frozen=True):
@@ -137,6 +103,7 @@ class _Snapshot(msgspec.Struct, array_like=True, frozen=True):
     schedules: list[Schedule] = []
     redrives: list[Redrive] = []
     memberships: list[MembershipRecord] = []
+    layout: LayoutRecord | None = None
 
 
 class ClusterState:
@@ -145,11 +112,12 @@ class ClusterState:
     def __init__(self, cluster_id: int = 0) -> None:
         self.cluster_id = cluster_id
         self.applied_index = Index(0)
-        self.brokers: dict[NodeId, Broker] = {}
         self.topics: dict[str, Topic] = {}
         self.deleted: dict[TopicId, str] = {}
         """The newest deleted ids, with the names they had."""
         self._by_id: dict[TopicId, Topic] = {}
+        self.layout = Layout(self._keep)
+        """Brokers and replicas. Not to be changed but by commands."""
         self._producers = ProducerIds()
         self._groups = Groups()
         self._schedules = Schedules()
@@ -169,6 +137,11 @@ class ClusterState:
             return error
 
     # looking up
+
+    @property
+    def brokers(self) -> dict[NodeId, Broker]:
+        """All brokers by name."""
+        return self.layout.brokers.by_name
 
     @property
     def groups(self) -> Mapping[str, Group]:
@@ -196,10 +169,7 @@ class ClusterState:
 
     def placement(self, group: GroupId) -> PartitionPlacement | None:
         """Where a partition's replicas are; None for a topic that is not alive."""
-        topic = self._by_id.get(group.topic)
-        if topic is None or group.partition >= len(topic.partitions):
-            return None
-        return topic.partitions[group.partition]
+        return self.layout.placement(group)
 
     def topic_of(self, id: TopicId) -> Topic | None:
         """The living topic with this id."""
@@ -220,90 +190,85 @@ class ClusterState:
     # commands
 
     def _register(self, _index: Index, time_ms: int, command: RegisterBroker) -> BrokerRegistered:
-        if not is_name(command.node):
-            raise BadName(f"bad broker name {command.node[:64]!r}", name=command.node[:64])
-        node = NodeId(command.node)
-        known = self.brokers.get(node)
-        if known is not None and known.incarnation != command.incarnation:
-            raise BrokerWiped(
-                f"{node} is known with another data directory: it was wiped or replaced",
-                node=node,
-                known=f"{known.incarnation:016x}",
-                told=f"{command.incarnation:016x}",
-            )
-        if known is None and len(self.brokers) >= BROKERS_MAX:
-            raise ClusterFull(f"there are {BROKERS_MAX} brokers already")
-        broker = Broker(
-            node,
-            Incarnation(command.incarnation),
-            command.peer_address,
-            command.http_url,
-            command.zone,
-            command.version,
-            dict(command.labels),
-            time_ms if known is None else known.joined_at_ms,
-        )
-        self.brokers[node] = broker
-        return BrokerRegistered(node, broker != known)
+        return self.layout.register(time_ms, command)
+
+    def _drain(self, _index: Index, time_ms: int, command: DrainBroker) -> Result:
+        return self.layout.drain(time_ms, command)
+
+    def _undrain(self, _index: Index, time_ms: int, command: UndrainBroker) -> Result:
+        return self.layout.undrain(time_ms, command)
+
+    def _remove(self, _index: Index, _time_ms: int, command: RemoveBroker) -> Result:
+        return self.layout.remove(command)
+
+    def _reassign(self, index: Index, time_ms: int, command: Reassign) -> Result:
+        return self.layout.reassign(index, time_ms, command)
+
+    def _cancel(self, _index: Index, time_ms: int, command: CancelReassignment) -> Result:
+        return self.layout.cancel(time_ms, command.id)
+
+    def _reported(self, _index: Index, time_ms: int, command: ReplicasChanged) -> Result:
+        return self.layout.reported(time_ms, command)
 
     def _create(self, index: Index, time_ms: int, command: CreateTopic) -> TopicResult:
         assert self.cluster_id, "the cluster's id is set before its first command"
         validate_topic_name(command.name)
         if command.name in self.topics:
             raise TopicExists(command.name)
-        config = create_config(command.config, len(self.brokers))
-        total = sum(len(topic.partitions) for topic in self.topics.values()) + config.partitions
-        if len(self.topics) >= TOPICS_MAX or total > PARTITIONS_TOTAL_MAX:
-            raise ClusterFull(
-                f"at most {TOPICS_MAX} topics and {PARTITIONS_TOTAL_MAX} partitions in all"
-            )
+        config = create_config(command.config, self.layout.takers)
+        self._check_room(config.partitions, is_new=True)
         self._members.check_topic(command.name, config.partitions)
         topic = Topic(
             command.name,
             TopicId(self.cluster_id, index),
             config,
-            self._place(config, command.avoid),
+            tuple(
+                PartitionPlacement(replicas)
+                for replicas in self.layout.place(
+                    config.partitions, config.replication_factor, command.avoid
+                )
+            ),
             time_ms,
         )
-        result = self._put(topic)
+        result = self._put(topic, time_ms)
         self._members.topics_changed(TOPIC, time_ms)
         return result
 
-    def _place(self, config: TopicConfig, avoid: list[str]) -> tuple[PartitionPlacement, ...]:
-        candidates = self._candidates()
-        wanted = [broker for broker in candidates if broker.node not in avoid]
-        if len(wanted) < config.replication_factor:
-            wanted = candidates
-        placed = place(wanted, config.partitions, config.replication_factor)
-        return tuple(
-            PartitionPlacement(tuple(self.brokers[node].voter for node in nodes))
-            for nodes in placed
-        )
+    def _check_room(self, partitions: int, *, is_new: bool) -> None:
+        total = sum(len(topic.partitions) for topic in self.topics.values()) + partitions
+        if len(self.topics) + is_new > TOPICS_MAX or total > PARTITIONS_TOTAL_MAX:
+            raise ClusterFull(
+                f"at most {TOPICS_MAX} topics and {PARTITIONS_TOTAL_MAX} partitions in all"
+            )
 
-    def _candidates(self) -> list[Candidate]:
-        replicas = dict.fromkeys(self.brokers, 0)
-        leaders = dict.fromkeys(self.brokers, 0)
-        for topic in self.topics.values():
-            for partition in topic.partitions:
-                leaders[partition.preferred] += 1
-                for voter in partition.replicas:
-                    replicas[voter.node] += 1
-        return [
-            Candidate(node, broker.zone, replicas[node], leaders[node])
-            for node, broker in self.brokers.items()
-        ]
+    def _add_partitions(self, index: Index, time_ms: int, command: AddPartitions) -> Result:
+        topic = self._meant(command.name, command.id)
+        before = len(topic.partitions)
+        check_growth(topic, command)
+        self._check_room(command.count - before, is_new=False)
+        self._members.check_topic(command.name, command.count - before)
+        grown = grow(self.layout, topic, index, time_ms, command)
+        self._put(grown, time_ms)
+        self._members.topics_changed(PARTITIONS, time_ms)
+        return PartitionsAdded(topic.name, str(topic.id), before, command.count)
 
-    def _alter(self, _index: Index, _time_ms: int, command: AlterTopic) -> TopicResult:
+    def _set_factor(self, _index: Index, time_ms: int, command: SetReplicationFactor) -> Result:
+        topic = self._meant(command.name, command.id)
+        if command.factor != topic.config.replication_factor:
+            check_factor(command.factor, self.layout.takers)
+        config = dataclasses.replace(topic.config, replication_factor=command.factor)
+        return self._put(dataclasses.replace(topic, config=config), time_ms)
+
+    def _alter(self, _index: Index, time_ms: int, command: AlterTopic) -> TopicResult:
         topic = self._named(command.name)
         config = alter_config(topic.config, command.changes)
-        return self._put(dataclasses.replace(topic, config=config))
+        return self._put(dataclasses.replace(topic, config=config), time_ms)
 
     def _delete(self, _index: Index, time_ms: int, command: DeleteTopic) -> TopicResult:
-        topic = self._named(command.name)
-        if command.id not in ("", str(topic.id)):
-            raise UnknownTopic(command.name)
+        topic = self._meant(command.name, command.id)
         del self.topics[topic.name]
         del self._by_id[topic.id]
+        self.layout.drop(topic, time_ms)
         self._counts = None
         self.deleted[topic.id] = topic.name
         while len(self.deleted) > TOMBSTONES_MAX:
@@ -406,8 +371,19 @@ class ClusterState:
             raise UnknownTopic(name[:249])
         return topic
 
-    def _put(self, topic: Topic) -> TopicResult:
+    def _meant(self, name: str, id: str) -> Topic:
+        """The topic of this name, if it is the one with this id, where one is given."""
+        topic = self._named(name)
+        if id not in ("", str(topic.id)):
+            raise UnknownTopic(name)
+        return topic
+
+    def _keep(self, topic: Topic) -> None:
         self.topics[topic.name] = self._by_id[topic.id] = topic
+
+    def _put(self, topic: Topic, time_ms: int) -> TopicResult:
+        self._keep(topic)
+        self.layout.put(topic, time_ms)
         self._counts = None
         return TopicResult(topic.name, str(topic.id), len(topic.partitions), topic.warnings)
 
@@ -427,6 +403,7 @@ class ClusterState:
             list(self.schedules.values()),
             list(self.redrives.values()),
             self._members.dump(),
+            self.layout.dump(),
         )
         return msgspec.msgpack.encode(snapshot, order="deterministic")
 
@@ -442,10 +419,12 @@ class ClusterState:
             raise SnapshotUnreadable(f"not a cluster snapshot: {error}") from error
         restored = cls(found.cluster_id)
         restored.applied_index = Index(found.applied_index)
-        restored.brokers = {broker.node: broker for broker in found.brokers}
+        restored.layout = Layout(restored._keep, found.brokers, found.layout)
         restored.topics = {topic.name: topic for topic in found.topics}
         restored.deleted = dict(found.deleted)
         restored._by_id = {topic.id: topic for topic in found.topics}
+        for topic in found.topics:
+            restored.layout.put(topic, 0)
         restored._producers.load(found.producers)
         restored._groups = Groups(found.groups)
         restored._schedules = Schedules(found.schedules)
@@ -456,6 +435,14 @@ class ClusterState:
 
 _APPLY: Mapping[type, Callable[[ClusterState, Index, int, Any], Result]] = {
     RegisterBroker: ClusterState._register,
+    DrainBroker: ClusterState._drain,
+    UndrainBroker: ClusterState._undrain,
+    RemoveBroker: ClusterState._remove,
+    Reassign: ClusterState._reassign,
+    CancelReassignment: ClusterState._cancel,
+    ReplicasChanged: ClusterState._reported,
+    AddPartitions: ClusterState._add_partitions,
+    SetReplicationFactor: ClusterState._set_factor,
     CreateTopic: ClusterState._create,
     AlterTopic: ClusterState._alter,
     DeleteTopic: ClusterState._delete,

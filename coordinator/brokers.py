@@ -1,0 +1,123 @@
+"""The brokers of the cluster: which may hold replicas, and which data directory each has."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from coordinator.commands import BrokerRegistered, RegisterBroker
+from coordinator.errors import BrokerGone, BrokerWiped, ClusterFull, UnknownBroker
+from goqueue.wire.errors import BadName
+from goqueue.wire.ids import is_name
+from goqueue.wire.types import Incarnation, NodeId, Voter
+
+BROKERS_MAX = 256
+FORMER_MAX = 16
+"""Data directories of a broker that are remembered as lost."""
+GONE_MAX = 256
+"""Removed brokers that are not let in again; the oldest are forgotten."""
+ACTIVE, DRAINING, DRAINED = "active", "draining", "drained"
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A registered node, with the data directory it registered from."""
+
+    node: NodeId
+    incarnation: Incarnation
+    peer_address: str
+    http_url: str
+    zone: str
+    version: str
+    labels: dict[str, str]
+    joined_at_ms: int
+    state: str = ACTIVE
+    """`active`; `draining`: its replicas move to others; `drained`: it has none and gets none."""
+    former: tuple[Incarnation, ...] = ()
+    """Its data directories that were lost, the newest last: none of them is let in again."""
+    drain_ms: int = 0
+    """Since when it is drained."""
+    drain_replicas: int = 0
+    """How many replicas it had then."""
+
+    @property
+    def voter(self) -> Voter:
+        return Voter(self.node, self.incarnation)
+
+    @property
+    def takes(self) -> bool:
+        """Whether it may be given replicas."""
+        return self.state == ACTIVE
+
+
+class Brokers:
+    """By name; and the data directories of those that were removed."""
+
+    def __init__(self, brokers: Iterable[Broker] = (), gone: Iterable[Voter] = ()) -> None:
+        self.by_name = {broker.node: broker for broker in brokers}
+        self.gone = dict.fromkeys(gone)
+
+    def named(self, node: str) -> Broker:
+        """Raises UnknownBroker."""
+        broker = self.by_name.get(NodeId(node))
+        if broker is None:
+            raise UnknownBroker(node[:64])
+        return broker
+
+    def register(self, time_ms: int, command: RegisterBroker) -> BrokerRegistered:
+        """Raises BadName, BrokerWiped, BrokerGone, ClusterFull."""
+        if not is_name(command.node):
+            raise BadName(f"bad broker name {command.node[:64]!r}", name=command.node[:64])
+        node, incarnation = NodeId(command.node), Incarnation(command.incarnation)
+        known = self.by_name.get(node)
+        self._check(known, Voter(node, incarnation), replaces=command.replaces)
+        if known is None and len(self.by_name) >= BROKERS_MAX:
+            raise ClusterFull(f"there are {BROKERS_MAX} brokers already")
+        replaced = known is not None and known.incarnation != incarnation
+        former = () if known is None else known.former
+        if known is not None and replaced:
+            former = (*former, known.incarnation)[-FORMER_MAX:]
+        broker = Broker(
+            node,
+            incarnation,
+            command.peer_address,
+            command.http_url,
+            command.zone,
+            command.version,
+            dict(command.labels),
+            time_ms if known is None else known.joined_at_ms,
+            ACTIVE if known is None else known.state,
+            former,
+            0 if known is None else known.drain_ms,
+            0 if known is None else known.drain_replicas,
+        )
+        self.by_name[node] = broker
+        return BrokerRegistered(node, broker != known, replaced)
+
+    def put(self, broker: Broker, **changes: object) -> Broker:
+        """The broker with these changes, kept."""
+        changed = dataclasses.replace(broker, **changes)  # type: ignore[arg-type]
+        self.by_name[broker.node] = changed
+        return changed
+
+    def remove(self, broker: Broker) -> None:
+        """Its data directory is not let in again, by any name it could register."""
+        del self.by_name[broker.node]
+        for incarnation in (*broker.former, broker.incarnation):
+            self.gone[Voter(broker.node, incarnation)] = None
+        while len(self.gone) > GONE_MAX:
+            del self.gone[next(iter(self.gone))]
+
+    def _check(self, known: Broker | None, told: Voter, *, replaces: bool) -> None:
+        if told in self.gone:
+            raise BrokerGone(told.node)
+        if known is None or known.incarnation == told.incarnation:
+            return
+        if told.incarnation in known.former or not replaces:
+            raise BrokerWiped(
+                f"{told.node} is known with another data directory: it was wiped or replaced",
+                node=told.node,
+                known=f"{known.incarnation:016x}",
+                told=f"{told.incarnation:016x}",
+            )

@@ -1,0 +1,449 @@
+"""Which broker should hold which partitions, which do, and what is on its way between the two.
+
+Placement is desire: a command changes it at once. The truth is the configuration in a partition's
+own log, of which its leader tells (`ReplicasChanged`). Whatever differs is `moving`, until truth
+has followed desire, step by step (see `steps`). All of this is part of the cluster's state.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from coordinator.brokers import ACTIVE, DRAINED, DRAINING, Broker, Brokers
+from coordinator.commands import BrokerRegistered, RegisterBroker
+from coordinator.errors import BadConfig, BrokerNotEmpty, Overtaken, TooFewBrokers
+from coordinator.holdings import short
+from coordinator.member_commands import Partition
+from coordinator.partitions import Configuration, PartitionPlacement, Topic
+from coordinator.placement import Candidate, place
+from coordinator.placement_commands import (
+    ROWS_MAX,
+    BrokerResult,
+    DrainBroker,
+    Reassign,
+    ReassignResult,
+    RemoveBroker,
+    ReplicasChanged,
+    ReplicasNoted,
+    Row,
+    UndrainBroker,
+)
+from coordinator.planner import Picture, Site
+from coordinator.reassignments import (
+    CANCELLED,
+    CANCELLING,
+    DELETED,
+    DRAIN,
+    FACTOR,
+    MOVING,
+    RETURNING,
+    Move,
+    Reassignment,
+    Reassignments,
+    result_of,
+)
+from coordinator.topics import REPLICAS_MAX
+from goqueue.wire.errors import Conflict, UnknownPartition, UnknownTopic
+from goqueue.wire.types import CLUSTER_GROUP, GroupId, Index, NodeId, Voter
+
+CAUSE_CHARACTERS_MAX = 64
+PROBLEMS_MAX = 20
+"""Named in one refusal."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutRecord:
+    """A layout in a snapshot; desire is in the topics."""
+
+    configurations: list[tuple[GroupId, Configuration]] = field(
+        default_factory=list[tuple[GroupId, Configuration]]
+    )
+    reassignments: list[Reassignment] = field(default_factory=list[Reassignment])
+    gone: list[Voter] = field(default_factory=list[Voter])
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A partition as it was counted last."""
+
+    desired: tuple[NodeId, ...]
+    holders: frozenset[NodeId]
+
+
+class Layout:
+    """The brokers, and the replicas of all partitions. `keep` is told of topics that it changes."""
+
+    def __init__(
+        self,
+        keep: Callable[[Topic], object],
+        brokers: Iterable[Broker] = (),
+        record: LayoutRecord | None = None,
+    ) -> None:
+        record = record or LayoutRecord()
+        self._keep = keep
+        self.brokers = Brokers(brokers, record.gone)
+        self.reassignments = Reassignments(record.reassignments)
+        self.moving: dict[GroupId, None] = {}
+        """Partitions whose truth is not what is desired."""
+        self.unequal: dict[GroupId, None] = {}
+        """Partitions that should have another number of replicas than they are to have."""
+        self.replicas: Counter[NodeId] = Counter()
+        """How many each broker should hold."""
+        self.leaders: Counter[NodeId] = Counter()
+        """How many each broker should lead."""
+        self.held: Counter[NodeId] = Counter()
+        """How many each broker should hold or still does."""
+        self._topics: dict[int, Topic] = {}
+        self._known = dict(record.configurations)
+        self._looks: dict[GroupId, _Look] = {}
+
+    def dump(self) -> LayoutRecord:
+        """Equal wherever the same commands were applied."""
+        return LayoutRecord(
+            sorted(self._known.items(), key=lambda known: known[0]),
+            list(self.reassignments.by_id.values()),
+            list(self.brokers.gone),
+        )
+
+    # -- what is asked
+
+    def topic(self, index: int) -> Topic | None:
+        """The living topic with this index in its id."""
+        return self._topics.get(index)
+
+    def group(self, partition: Partition) -> GroupId | None:
+        """The full name of a living partition."""
+        topic = self._topics.get(partition[0])
+        if topic is None or not 0 <= partition[1] < len(topic.partitions):
+            return None
+        return GroupId(topic.id, partition[1])
+
+    def placement(self, group: GroupId) -> PartitionPlacement | None:
+        """Where a partition's replicas should be; None for one that is not alive."""
+        topic = self._topics.get(group.topic.index)
+        if topic is None or topic.id != group.topic or group.partition >= len(topic.partitions):
+            return None
+        return topic.partitions[group.partition]
+
+    def configuration(self, group: GroupId) -> Configuration | None:
+        """Who takes part in a partition as far as its leader has told; at first its creators."""
+        known = self._known.get(group)
+        placement = self.placement(group)
+        if known is None and placement is not None:
+            return Configuration(Index(1), placement.creators)
+        return known
+
+    def holders(self, group: GroupId) -> tuple[Voter, ...]:
+        """Who should run a replica: those that should have one, and those that still take part."""
+        placement, configuration = self.placement(group), self.configuration(group)
+        desired = () if placement is None else placement.replicas
+        actual = () if configuration is None else configuration.everyone
+        return tuple(dict.fromkeys((*desired, *actual)))
+
+    @property
+    def takers(self) -> int:
+        """How many brokers may be given replicas."""
+        return sum(broker.takes for broker in self.brokers.by_name.values())
+
+    def picture(self) -> Picture:
+        """What planners look at; a copy."""
+        sites = {
+            node: Site(broker.zone, broker.takes) for node, broker in self.brokers.by_name.items()
+        }
+        desired = {short(group): look.desired for group, look in self._looks.items()}
+        factors = {index: t.config.replication_factor for index, t in self._topics.items()}
+        return Picture(sites, desired, factors)
+
+    def place(
+        self, partitions: int, factor: int, avoid: Iterable[str]
+    ) -> tuple[tuple[Voter, ...], ...]:
+        """Replicas for new partitions. Raises TooFewBrokers."""
+        shunned = set(avoid)
+        candidates = [
+            Candidate(node, broker.zone, self.replicas[node], self.leaders[node])
+            for node, broker in self.brokers.by_name.items()
+            if broker.takes
+        ]
+        wanted = [candidate for candidate in candidates if candidate.node not in shunned]
+        if len(wanted) < factor:
+            wanted = candidates
+        return tuple(map(self.voters, place(wanted, partitions, factor)))
+
+    def voters(self, nodes: Iterable[str]) -> tuple[Voter, ...]:
+        """Brokers with the data directories they have now."""
+        return tuple(self.brokers.by_name[NodeId(node)].voter for node in nodes)
+
+    # -- topics
+
+    def put(self, topic: Topic, time_ms: int) -> None:
+        """A topic was created or changed."""
+        self._topics[topic.id.index] = topic
+        for number in range(len(topic.partitions)):
+            self._look(GroupId(topic.id, number), time_ms)
+
+    def drop(self, topic: Topic, time_ms: int) -> None:
+        """A topic was deleted."""
+        del self._topics[topic.id.index]
+        for number in range(len(topic.partitions)):
+            group = GroupId(topic.id, number)
+            self._known.pop(group, None)
+            self.reassignments.ended(short(group), time_ms, DELETED)
+            self._look(group, time_ms)
+
+    # -- brokers
+
+    def register(self, time_ms: int, command: RegisterBroker) -> BrokerRegistered:
+        """A broker with a new data directory gets its replicas anew.
+
+        Raises BadName, BrokerWiped, BrokerGone, ClusterFull.
+        """
+        registered = self.brokers.register(time_ms, command)
+        if registered.replaced:
+            node = NodeId(command.node)
+            holding = [group for group, look in self._looks.items() if node in look.desired]
+            self._move({group: self._looks[group].desired for group in holding}, time_ms)
+        return registered
+
+    def drain(self, time_ms: int, command: DrainBroker) -> BrokerResult:
+        """Raises UnknownBroker, TooFewBrokers."""
+        broker = self.brokers.named(command.node)
+        if broker.takes:
+            self._check_drain(broker)
+            count = self.held[broker.node]
+            self.brokers.put(broker, state=DRAINING, drain_ms=time_ms, drain_replicas=count)
+            self._check_drained([broker.node])
+        return self._told(broker.node)
+
+    def undrain(self, time_ms: int, command: UndrainBroker) -> BrokerResult:
+        """Raises UnknownBroker."""
+        broker = self.brokers.named(command.node)
+        if not broker.takes:
+            self.brokers.put(broker, state=ACTIVE, drain_ms=0, drain_replicas=0)
+            for one in self.reassignments.running():
+                if one.cause == DRAIN and broker.node in one.brokers:
+                    self._roll_back(one, time_ms)
+        return self._told(broker.node)
+
+    def remove(self, command: RemoveBroker) -> BrokerResult:
+        """Raises UnknownBroker, BrokerNotEmpty."""
+        broker = self.brokers.named(command.node)
+        if broker.state != DRAINED:
+            raise BrokerNotEmpty(
+                f"{broker.node} is {broker.state} and has {self.held[broker.node]} replicas: "
+                "drain it first",
+                node=broker.node,
+                state=broker.state,
+                replicas=self.held[broker.node],
+            )
+        self.brokers.remove(broker)
+        return BrokerResult(broker.node, "gone")
+
+    # -- replicas
+
+    def reassign(self, index: Index, time_ms: int, command: Reassign) -> ReassignResult:
+        """Raises BadConfig, Overtaken, UnknownTopic, UnknownPartition, Busy."""
+        known = self.reassignments.requested(command.request)
+        if known is not None:
+            return result_of(known)
+        self._check_plan(command)
+        self.reassignments.check_room()
+        wanted = {self._checked(row): row for row in command.rows}
+        moves = [
+            Move(row.topic, row.partition, list(self._looks[group].desired), row.replicas)
+            for group, row in wanted.items()
+        ]
+        begun = self.reassignments.begin(index, time_ms, command, moves)
+        self._move({group: row.replicas for group, row in wanted.items()}, time_ms)
+        return result_of(begun)
+
+    def cancel(self, time_ms: int, id: int) -> ReassignResult:
+        """Raises UnknownReassignment, Conflict where something would plan the same again."""
+        one = self.reassignments.numbered(id)
+        if one.is_running and one.cause in (DRAIN, FACTOR):
+            other = "undrain the broker" if one.cause == DRAIN else "set the former factor"
+            raise Conflict(f"reassignment {id} follows from a {one.cause}: {other} instead")
+        self._roll_back(one, time_ms)
+        return result_of(one)
+
+    def reported(self, time_ms: int, command: ReplicasChanged) -> ReplicasNoted:
+        """Older tidings, and those of partitions that are gone, are left out."""
+        changed = 0
+        for row in command.rows:
+            group = CLUSTER_GROUP if row.topic == 0 else self.group((row.topic, row.partition))
+            known = None if group is None else self.configuration(group)
+            if group is None or (known is not None and row.index <= known.index):
+                continue
+            self._known[group] = Configuration(Index(row.index), row.voters, row.learners)
+            changed += 1
+            if group == CLUSTER_GROUP:
+                self._check_drained(self.brokers.by_name)
+            else:
+                self._look(group, time_ms)
+        return ReplicasNoted(changed)
+
+    # -- private
+
+    def _check_drain(self, broker: Broker) -> None:
+        others = self.takers - 1
+        factor = max(
+            (
+                topic.config.replication_factor
+                for topic in self._topics.values()
+                if any(broker.node in placement.nodes for placement in topic.partitions)
+            ),
+            default=0,
+        )
+        if factor > others:
+            raise TooFewBrokers(
+                f"{others} brokers would be left for {factor} replicas of a partition",
+                replication_factor=factor,
+                brokers=others,
+            )
+
+    def _check_plan(self, command: Reassign) -> None:
+        problems: list[str] = []
+        if not command.rows or len(command.rows) > ROWS_MAX:
+            problems.append(f"{len(command.rows)} partitions, not 1 to {ROWS_MAX}")
+        if len({(row.topic, row.partition) for row in command.rows}) < len(command.rows):
+            problems.append("a partition is named twice")
+        if len(command.cause) > CAUSE_CHARACTERS_MAX or len(command.brokers) > len(
+            self.brokers.by_name
+        ):
+            problems.append("cause or brokers: too long")
+        if command.throttle_bytes_s < 0:
+            problems.append(f"throttle_bytes_s: {command.throttle_bytes_s} is negative")
+        for row in command.rows:
+            problems += self._problems(row) if len(problems) < PROBLEMS_MAX else ()
+        if problems:
+            raise BadConfig(problems)
+
+    def _problems(self, row: Row) -> list[str]:
+        topic = self._topics.get(row.topic)
+        if topic is None:
+            raise UnknownTopic(f"{row.topic:x}")
+        name = f"{topic.name}:{row.partition}"
+        factor = topic.config.replication_factor
+        if len(row.replicas) != factor or len(set(row.replicas)) != factor:
+            return [f"{name}: not {factor} different brokers"]
+        group = self.group((row.topic, row.partition))
+        now = () if group is None else self.holders(group)
+        held = {voter.node for voter in now}
+        problems = []
+        for node in map(NodeId, row.replicas):
+            broker = self.brokers.by_name.get(node)
+            if broker is None:
+                problems.append(f"{name}: unknown broker {node[:64]}")
+            elif not broker.takes and node not in held:
+                problems.append(f"{name}: broker {node} is {broker.state}")
+        return problems
+
+    def _checked(self, row: Row) -> GroupId:
+        group = self.group((row.topic, row.partition))
+        if group is None:
+            raise UnknownPartition(self._topics[row.topic].name, row.partition)
+        if row.before and tuple(row.before) != self._looks[group].desired:
+            raise Overtaken("partitions have moved since this was planned")
+        return group
+
+    def _roll_back(self, one: Reassignment, time_ms: int) -> None:
+        """What can't go back, because a broker that had it may have none any more, goes on."""
+        if not one.is_running:
+            return
+        one.state = CANCELLING
+        back: dict[GroupId, Sequence[str]] = {}
+        for move in one.moves:
+            group = self.group((move.topic, move.partition))
+            if move.state == MOVING and group is not None and self._may_return(group, move):
+                move.state = RETURNING
+                back[group] = move.before
+        self._move(back, time_ms)
+        if not one.left:
+            one.state = CANCELLED
+
+    def _may_return(self, group: GroupId, move: Move) -> bool:
+        held = {voter.node for voter in self.holders(group)}
+        brokers = map(self.brokers.by_name.get, map(NodeId, move.before))
+        return all(
+            broker is not None and (broker.takes or broker.node in held) for broker in brokers
+        )
+
+    def _move(self, wanted: Mapping[GroupId, Sequence[str]], time_ms: int) -> None:
+        by_topic: dict[int, dict[int, tuple[Voter, ...]]] = {}
+        for group, nodes in wanted.items():
+            by_topic.setdefault(group.topic.index, {})[group.partition] = self.voters(nodes)
+        for index, changes in by_topic.items():
+            topic = self._topics[index]
+            partitions = list(topic.partitions)
+            for number, replicas in changes.items():
+                partitions[number] = partitions[number].moved(replicas)
+            moved = with_partitions(topic, partitions)
+            self._topics[index] = moved
+            self._keep(moved)
+            for number in changes:
+                self._look(GroupId(topic.id, number), time_ms)
+
+    def _look(self, group: GroupId, time_ms: int) -> None:
+        """Count a partition anew."""
+        before = self._looks.pop(group, None)
+        if before is not None:
+            self._count(before, -1)
+        placement, configuration = self.placement(group), self.configuration(group)
+        self.moving.pop(group, None)
+        self.unequal.pop(group, None)
+        if placement is not None and configuration is not None:
+            holders = frozenset(voter.node for voter in self.holders(group))
+            self._looks[group] = _Look(placement.nodes, holders)
+            self._count(self._looks[group], 1)
+            if len(placement.replicas) != self._topics[group.topic.index].config.replication_factor:
+                self.unequal[group] = None
+            if is_settled(placement.replicas, configuration):
+                self.reassignments.settled(short(group), time_ms)
+            else:
+                self.moving[group] = None
+        if before is not None:
+            self._check_drained(sorted(before.holders))
+
+    def _count(self, look: _Look, by: int) -> None:
+        self.leaders[look.desired[0]] += by
+        for node in look.desired:
+            self.replicas[node] += by
+        for node in look.holders:
+            self.held[node] += by
+
+    def _check_drained(self, nodes: Iterable[str]) -> None:
+        cluster = self._known.get(CLUSTER_GROUP)
+        busy = () if cluster is None else [voter.node for voter in cluster.voters]
+        for node in list(map(NodeId, nodes)):
+            broker = self.brokers.by_name.get(node)
+            if broker is None or broker.state != DRAINING:
+                continue
+            if not self.held[node] and node not in busy:
+                self.brokers.put(broker, state=DRAINED)
+
+    def _told(self, node: NodeId) -> BrokerResult:
+        return BrokerResult(node, self.brokers.by_name[node].state, self.held[node])
+
+
+def is_settled(replicas: Sequence[Voter], configuration: Configuration) -> bool:
+    """Whether exactly these vote, and nobody is learning."""
+    return not configuration.learners and set(replicas) == set(configuration.voters)
+
+
+def with_partitions(topic: Topic, partitions: Sequence[PartitionPlacement]) -> Topic:
+    """The topic with these placements."""
+    return dataclasses.replace(topic, partitions=tuple(partitions))
+
+
+def check_factor(factor: int, takers: int) -> None:
+    """Raises BadConfig, TooFewBrokers."""
+    if not 1 <= factor <= REPLICAS_MAX:
+        raise BadConfig([f"replication_factor: {factor} is out of range, 1 to {REPLICAS_MAX}"])
+    if factor > takers:
+        raise TooFewBrokers(
+            f"replication factor {factor} with {takers} brokers",
+            replication_factor=factor,
+            brokers=takers,
+        )

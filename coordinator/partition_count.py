@@ -1,0 +1,60 @@
+"""Raising a topic's number of partitions.
+
+The partitions that are there stay as they are, with all their messages; keys are spread over more
+of them from then on, so a key's later messages may go to another partition than its earlier ones,
+which stay where they were (`Topic.key_counts`). Groups that exist begin with the first message of a
+new partition, so nothing is missed between its creation and the day that they learn of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from coordinator.errors import BadConfig
+from coordinator.layout import Layout
+from coordinator.partitions import PartitionPlacement, Topic
+from coordinator.placement_commands import AddPartitions
+from coordinator.topics import PARTITIONS_MAX
+from goqueue.wire.types import Index, NodeId, Voter
+
+
+def check_growth(topic: Topic, command: AddPartitions) -> None:
+    """Raises BadConfig. The present number is fine: the command was done before."""
+    now = len(topic.partitions)
+    if not now <= command.count <= PARTITIONS_MAX:
+        raise BadConfig(
+            [f"count: {command.count} is out of range, which is {now} to {PARTITIONS_MAX}"]
+        )
+    if command.assignments and len(command.assignments) != command.count - now:
+        raise BadConfig(
+            [f"replica_assignments: {len(command.assignments)}, for {command.count - now} new ones"]
+        )
+
+
+def grow(layout: Layout, topic: Topic, index: Index, time_ms: int, command: AddPartitions) -> Topic:
+    """The topic with its new partitions. Raises BadConfig, TooFewBrokers."""
+    now, factor = len(topic.partitions), topic.config.replication_factor
+    if command.count == now:
+        return topic
+    if command.assignments:
+        placed = _assigned(layout, command, factor)
+    else:
+        placed = layout.place(command.count - now, factor, command.avoid)
+    new = [PartitionPlacement(replicas, created=index, created_ms=time_ms) for replicas in placed]
+    return dataclasses.replace(
+        topic,
+        config=dataclasses.replace(topic.config, partitions=command.count),
+        partitions=(*topic.partitions, *new),
+        raised=(*topic.raised, (now, time_ms)),
+    )
+
+
+def _assigned(layout: Layout, command: AddPartitions, factor: int) -> tuple[tuple[Voter, ...], ...]:
+    brokers = layout.brokers.by_name
+    for nodes in command.assignments:
+        takers = {n for n in nodes if NodeId(n) in brokers and brokers[NodeId(n)].takes}
+        if len(nodes) != factor or len(takers) != factor:
+            raise BadConfig(
+                [f"replica_assignments: {nodes[:8]} are not {factor} brokers that take replicas"]
+            )
+    return tuple(map(layout.voters, command.assignments))

@@ -12,6 +12,7 @@ from log.config import StorageConfig
 from log.descriptors import Descriptors
 from log.errors import EntryDamaged
 from log.group import GroupLog
+from log.install import InstallRefused
 from log.segment import Segment
 from log.space import Space
 from log.spill import SpillDone
@@ -138,7 +139,7 @@ class Checkpoints:
         items = []
         for group, index in sorted(job.indexes.items()):
             log = groups.get(group)
-            if log is not None and log.created_lsn <= job.lsn:
+            if log is not None and max(log.created_lsn, log.installed_lsn) <= job.lsn:
                 lowered = min(index, log.lowest_truncation(job.lsn) - 1)
                 items.append(CheckpointItem(group, index, lowered))
         return items
@@ -164,6 +165,18 @@ class Checkpoints:
                     continue  # a quarantined group keeps its files, and holds up no other
                 log.disk_segments.remove_below(log.first_index)
                 self._doomed.append((lsn, removed))
+
+    def disown(self, log: GroupLog) -> None:
+        """Segments of this log that were to be dropped are another's from now on, by name.
+
+        Raises InstallRefused while a job may be dropping them: it will be over soon.
+        """
+        dropped = self.job.dropped_segments if self.job is not None else []
+        if any(log.disk_segments.owns(segment) for segment in dropped):
+            raise InstallRefused(f"group {log.id}: its trimmed segments are being deleted")
+        for at, (lsn, segments) in enumerate(self._doomed):
+            others = [segment for segment in segments if not log.disk_segments.owns(segment)]
+            self._doomed[at] = (lsn, others)
 
     def _old_files(self) -> list[WalFile]:
         files = self.writer.files

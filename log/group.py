@@ -7,18 +7,17 @@ the store's flush has passed its LSN. The newest entries are in RAM, older ones 
 from __future__ import annotations
 
 import logging
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from operator import attrgetter
-from typing import Protocol
 
 from goqueue.wire.types import GroupId, Index, Lsn, Offset, Term
 from log.disk import Disk
 from log.entry import Entry
 from log.errors import Damaged, EntryDamaged, EntryMissing
+from log.export import Export
+from log.install import Install, entries_beyond
+from log.journal import HardState, Journal, SearchCall
 from log.segments import GroupSegments, SegmentInfo
-from log.snapshot import SnapshotJob, read_snapshot, snapshot_indexes
+from log.snapshot import SnapshotJob, newest_snapshot, snapshot_indexes
 from log.tail import Runs, Tail
 from log.wal import (
     GroupMeta,
@@ -29,44 +28,6 @@ from log.wal import (
 )
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class HardState:
-    """What a Raft voter must never forget: its term, and whom it voted for in it."""
-
-    term: Term
-    vote: str | None
-
-
-class Journal(Protocol):
-    """What a group asks of its store."""
-
-    durable_lsn: Lsn
-    written_lsn: Lsn
-    spilled_lsn: Lsn
-    damaged_entries: int
-    read_only: bool
-    failed: Exception | None
-
-    def record(
-        self,
-        kind: int,
-        group: GroupLog | None,
-        parts: Sequence[bytes],
-        length: int,
-        flags: int = 0,
-    ) -> Lsn:
-        """Appends a record to the pending block; the LSN after it."""
-        ...
-
-    def spill_later(self, group: GroupLog, step: Sequence[Entry] | int | None) -> None:
-        """Queues entries, a truncation, or the end (None) for the group's segments."""
-        ...
-
-    def dirty(self) -> None:
-        """Called after each change, once the group's own state agrees with what it logged."""
-        ...
 
 
 class GroupLog:
@@ -92,7 +53,7 @@ class GroupLog:
         self.suspect = False
         self.first_index = Index(1)
         self.trim_index = Index(1)
-        self.created_lsn = Lsn(0)
+        self.created_lsn = self.installed_lsn = Lsn(0)
         self.damaged: tuple[Index, Index] | None = None
         self.disk_segments = segments
         self._relaxed = False
@@ -106,6 +67,7 @@ class GroupLog:
         self._base_term = 0
         self._cut_at_damage = False
         self._truncations: list[tuple[Lsn, int]] = []
+        self._pins: dict[Export, int] = {}
         self._tail = Tail(1)
         self._undurable = Runs(0)
         self._unspilled = Runs(0)
@@ -204,8 +166,8 @@ class GroupLog:
         self._undurable.add(index, lsn)
         self._unspilled.add(index, lsn)
         self._store.spill_later(self, entries)
-        if self.damaged is not None and self.damaged[1] <= index:
-            self._heal()
+        if self.damaged is not None and self.damaged[1] <= index and self._cut_at_damage:
+            self.lift_quarantine()  # the damaged entries were cut off and came again
         self._store.dirty()
         return lsn
 
@@ -238,6 +200,12 @@ class GroupLog:
         """The log holds again whatever it may have lost: durable not before what it now holds."""
         if self.suspect:
             self.suspect = False
+            self._record_durability()
+
+    def doubt(self) -> None:
+        """The log may lack what its group's replica here once acknowledged: it was begun anew."""
+        if not self.suspect:
+            self.suspect = True
             self._record_durability()
 
     def lift_quarantine(self) -> None:
@@ -315,21 +283,18 @@ class GroupLog:
 
         Raises EntryDamaged where an unreadable entry hides the answer.
         """
-        records = self._tail.records
-        at = bisect_right(records, offset, key=attrgetter("base_offset"))
-        if at:
-            return records[at - 1].index
-        if self._tail.first == self.first_index:
-            return None
+        newest = self._tail.locate_offset(offset)
+        if newest is not None or self._tail.first == self.first_index:
+            return newest
         return self._guarded(
             lambda: self.disk_segments.locate_offset(offset, self.first_index, self._tail.first - 1)
         )
 
     def locate_time(self, time_ms: int) -> Index | None:
         """The first entry with this log time or a later one. Raises EntryDamaged."""
-        entries = self._tail.entries
-        at = bisect_left(entries, time_ms, key=attrgetter("time_ms"))
-        if at == 0 and self._tail.first > self.first_index:
+        at = self._tail.locate_time(time_ms)
+        older = at == self._tail.first or not self._tail.entries
+        if older and self._tail.first > self.first_index:
             below = self._guarded(
                 lambda: self.disk_segments.locate_time(
                     time_ms, self.first_index, self._tail.first - 1
@@ -337,7 +302,7 @@ class GroupLog:
             )
             if below is not None:
                 return below
-        return entries[at].index if at < len(entries) else None
+        return at
 
     def identity(self, index: Index) -> tuple[Term, int] | None:
         """(term, CRC) of an entry, readable or not: any replica that has it can supply it."""
@@ -382,15 +347,11 @@ class GroupLog:
         None where the log no longer begins at 1 means that the group needs a transfer: it is then
         quarantined.
         """
-        for index in reversed(snapshot_indexes(self._disk, self._snapshots)):
-            if not self.first_index - 1 <= index <= self.last_index:
-                continue
-            try:
-                state = read_snapshot(self._disk, self._snapshots, self.id, self.created_lsn, index)
-                return Index(index), state
-            except Damaged as error:
-                self._store.damaged_entries += 1
-                _log.error("snapshot_damaged %s", error)
+        within = self.first_index - 1, self.last_index
+        place = self._disk, self._snapshots, self.id, self.created_lsn
+        found = newest_snapshot(*place, within, self._snapshot_damaged)
+        if found is not None:
+            return Index(found[0]), found[1]
         if self.first_index > 1:
             self.quarantine(1, self.first_index - 1, "no snapshot to begin from")
         return None
@@ -398,7 +359,53 @@ class GroupLog:
     def removable_below(self) -> int:
         """Entries below this index are trimmed, and every snapshot kept has passed them."""
         kept = [index for index in self._snapshot_indexes if index <= self.last_index]
-        return min(self.trim_index, kept[0] + 1) if kept else self.first_index
+        passed = kept[0] + 1 if kept else self.first_index
+        return min(self.trim_index, passed, *self._pins.values())
+
+    # -- whole replicas
+
+    def export(self, committed: Index) -> Export:
+        """This replica up to a committed entry, for another node to copy.
+
+        Until `release`, the log keeps the entries it begins with. Raises EntryDamaged on a log that
+        is damaged itself.
+        """
+        if self.damaged is not None:
+            raise EntryDamaged(str(self.id), *self.damaged, "not to be copied")
+        export = Export(self, self._disk, committed)
+        self._pins[export] = self.first_index
+        return export
+
+    def release(self, export: Export) -> None:
+        """The copy is made, or given up: entries may go again. Safe to call twice."""
+        self._pins.pop(export, None)
+
+    def install(self, install: Install) -> Lsn:
+        """Makes staged files the whole log; they are in place once `spilled_index` has passed them.
+
+        For a log that nobody uses: no group may run on it, nor anybody read from it meanwhile.
+        Entries beyond the staged ones stay where the log agrees with them. What was acknowledged
+        beyond and is damaged stays so. Raises InstallRefused: nothing has changed then.
+        """
+        beyond = entries_beyond(self, install)
+        self._store.disown_trimmed(self)
+        payload = install.pack()
+        lsn = self._store.record(RecordKind.INSTALL, self, (payload,), len(payload))
+        self.first_index = self.trim_index = install.first_index
+        self._base_term = install.base_term
+        self._tail = Tail(install.last_index + 1)
+        run = install.last_index, lsn
+        self._undurable, self._unspilled = Runs(0, run), Runs(0, run)
+        self._truncations, self.installed_lsn = [], lsn
+        kept = {index for index in self._snapshot_indexes if index >= install.first_index - 1}
+        self._snapshot_indexes = sorted(kept | {install.snapshot_index} - {0})
+        self.damaged = install.damage_left(self.damaged)
+        self._cut_at_damage = self.damaged is not None
+        self._store.spill_later(self, install)
+        self._store.dirty()
+        if beyond:
+            self.append(beyond)
+        return lsn
 
     # -- for the store
 
@@ -471,12 +478,6 @@ class GroupLog:
         if not self.first_index <= index <= self.last_index:
             raise EntryMissing(str(self.id), index, self.first_index, self.last_index)
 
-    def _heal(self) -> None:
-        """Ends the quarantine where the damaged entries were cut off and came again."""
-        assert self.damaged is not None
-        if self._cut_at_damage:
-            self.lift_quarantine()
-
     def _record_damage(self, first: int, last: int) -> None:
         if not self._store.read_only and self._store.failed is None:
             payload = pair_payload(first, last)
@@ -489,11 +490,9 @@ class GroupLog:
             self._store.record(RecordKind.DURABILITY, self, (), 0, flags)
             self._store.dirty()
 
+    def _snapshot_damaged(self, error: Damaged) -> None:
+        self._store.damaged_entries += 1
+        _log.error("snapshot_damaged %s", error)
+
     def _saved(self, indexes: list[int]) -> None:
         self._snapshot_indexes = indexes
-
-
-class SearchCall(Protocol):
-    """A search in segments, put off."""
-
-    def __call__(self) -> Index | None: ...

@@ -150,6 +150,8 @@ class Opening:
 
     def _open_group(self, opened: Opened, group: GroupId, meta: GroupMeta, replay: Replay) -> None:
         segments = self._segments(group)
+        if (install := replay.installed(group)) is not None and self._files.write:
+            segments.move_in(install)
         checkpoint = meta.checkpoint_index
         sound, first, last = segments.open(meta.first_index, checkpoint)
         entries, problem = replay.tail(group)

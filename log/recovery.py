@@ -13,10 +13,11 @@ from goqueue.wire.types import GroupId
 from log.disk import Disk
 from log.entry import Entry, decode_frames
 from log.errors import WalDamaged
+from log.install import Install
 from log.wal import FileHeader, Record, RecordKind, WalState, checkpoint_items
 from log.wal_reader import WalImage, read_wal
 
-_TAIL_KINDS = (RecordKind.APPEND, RecordKind.TRUNCATE)
+_TAIL_KINDS = (RecordKind.APPEND, RecordKind.TRUNCATE, RecordKind.INSTALL)
 
 
 @dataclass(slots=True)
@@ -45,6 +46,8 @@ class Replay:
             tail = self._tails.get(key)
             if tail is None:
                 tail = self._tails[key] = deque()
+            if kind == RecordKind.INSTALL:
+                tail.clear()  # whatever was logged before went with the log that was
             tail.append(record)
         elif kind == RecordKind.CHECKPOINT:
             for item in checkpoint_items(record.payload):
@@ -53,6 +56,13 @@ class Replay:
         elif kind in (RecordKind.CREATE, RecordKind.REMOVE):
             self._tails.pop(key, None)
             self._bases[GroupId.unpack(key)] = 0
+
+    def installed(self, group: GroupId) -> Install | None:
+        """The copy that took the log's place past the checkpoint: its files may be on their way."""
+        tail = self._tails.get(group.pack())
+        if not tail or tail[0].kind != RecordKind.INSTALL:
+            return None
+        return Install.unpack(tail[0].payload)
 
     def tail(self, group: GroupId) -> tuple[list[Entry], str]:
         """Entries past the checkpoint, and what is wrong with them, if anything."""
@@ -64,6 +74,9 @@ class Replay:
                 kept = int.from_bytes(record.payload, "little") - 1
                 base = min(base, kept)
                 del entries[kept - base :]
+                continue
+            if record.kind == RecordKind.INSTALL:
+                base = Install.unpack(record.payload).last_index
                 continue
             for entry in decode_frames(record.payload, name=name):
                 if not base < entry.index <= base + len(entries) + 1:

@@ -35,8 +35,16 @@ _MAGICS = {
     TERMS_SUFFIX: b"GQ-TRM\r\n",
     OFFSETS_SUFFIX: b"GQ-OFS\r\n",
 }
-_TERM = struct.Struct("<IIQ")
+TERM = struct.Struct("<IIQ")
+"""Of the term index: position, CRC, term."""
+TERM_BYTES = TERM.size
 _SCAN_BYTES = 1 << 20
+
+
+def file_header(suffix: str, first_index: int, group: GroupId) -> bytes:
+    """What one of a segment's files begins with."""
+    rest = struct.pack("<HHQ20sI", FORMAT, 0, first_index, group.pack(), 0)
+    return _MAGICS[suffix] + struct.pack("<I", crc32c(rest)) + rest
 
 
 class Segment:
@@ -100,7 +108,7 @@ class Segment:
         position = self.end
         terms = []
         for entry in entries:
-            terms.append(_TERM.pack(position, entry.crc, entry.term))
+            terms.append(TERM.pack(position, entry.crc, entry.term))
             position += len(entry.frame)
         disk = self._files.disk
         with self._files.borrow(self.path(SEGMENT_SUFFIX)) as handle:
@@ -117,8 +125,7 @@ class Segment:
 
     def truncate(self, last_index: int) -> None:
         """Drops entries past this one, which the segment holds, from all three files."""
-        position, crc, _term = self._term(last_index)
-        self.end = position + len(self._confirmed(last_index, position, crc).frame)
+        self.end = self.end_of(last_index)
         self.count = last_index - self.first_index + 1
         kept = FILE_HEADER_BYTES + self.index().truncate(last_index)
         self._index_end = min(self._index_end, kept)
@@ -141,6 +148,11 @@ class Segment:
 
     # -- opening
 
+    def end_of(self, index: int) -> int:
+        """Where in the file the entry ends. Raises Damaged."""
+        position, crc, _term = self._term(index)
+        return position + len(self._confirmed(index, position, crc).frame)
+
     def adopt(self, last_index: int) -> None:
         """Takes the files as holding entries up to this one, checking ends and headers only.
 
@@ -148,8 +160,7 @@ class Segment:
         """
         self.check_header(SEGMENT_SUFFIX)
         self.check_header(TERMS_SUFFIX)
-        position, crc, _term = self._term(last_index)
-        self.end = position + len(self._confirmed(last_index, position, crc).frame)
+        self.end = self.end_of(last_index)
         head = next(self._frames(self.first_index, FILE_HEADER_BYTES, HEADER_BYTES), None)
         if head is None:
             raise Damaged(self.path(), FILE_HEADER_BYTES, "the first entry is unreadable")
@@ -170,7 +181,7 @@ class Segment:
                 break
             if not self.count:
                 self.first_time_ms = entry.time_ms
-            terms.append(_TERM.pack(self.end, entry.crc, entry.term))
+            terms.append(TERM.pack(self.end, entry.crc, entry.term))
             self.end += len(entry.frame)
             self.count += 1
         if self._files.write and (cut or self.last_index == last_index):
@@ -289,23 +300,22 @@ class Segment:
                 self._files.disk.pwritev(handle, [self._header(OFFSETS_SUFFIX)], 0)
 
     def _header(self, suffix: str) -> bytes:
-        rest = struct.pack("<HHQ20sI", FORMAT, 0, self.first_index, self._group.pack(), 0)
-        return _MAGICS[suffix] + struct.pack("<I", crc32c(rest)) + rest
+        return file_header(suffix, self.first_index, self._group)
 
     def _term_at(self, number: int) -> int:
-        return FILE_HEADER_BYTES + number * _TERM.size
+        return FILE_HEADER_BYTES + number * TERM.size
 
     def _term(self, index: int) -> tuple[int, int, int]:
         path = self.path(TERMS_SUFFIX)
         at = self._term_at(index - self.first_index)
         try:
             with self._files.borrow(path) as handle:
-                data = self._files.disk.pread(handle, _TERM.size, at)
+                data = self._files.disk.pread(handle, TERM.size, at)
         except FileNotFoundError:
             raise Damaged(path, 0, "the file is missing") from None
-        if len(data) < _TERM.size:
+        if len(data) < TERM.size:
             raise Damaged(path, at, f"no term of entry {index}")
-        position, crc, term = _TERM.unpack(data)
+        position, crc, term = TERM.unpack(data)
         return position, crc, term
 
     def _claimed(self, index: int) -> tuple[int, int]:

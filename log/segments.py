@@ -18,6 +18,7 @@ from log.config import StorageConfig
 from log.descriptors import Descriptors
 from log.entry import Entry
 from log.errors import Damaged
+from log.install import Install, move_in
 from log.segment import SEGMENT_SUFFIX, Segment
 from log.segment_index import OffsetIndex
 
@@ -57,6 +58,10 @@ class GroupSegments:
     def last_index(self) -> int:
         """The last entry that segments hold, 0 where they hold none."""
         return self.chain[-1].last_index if self.chain else 0
+
+    def owns(self, segment: Segment) -> bool:
+        """Whether the segment's files are of this group."""
+        return segment.path().startswith(self.directory + "/")
 
     @property
     def size_bytes(self) -> int:
@@ -105,6 +110,31 @@ class GroupSegments:
         if self.chain and self.chain[-1].last_index >= index:
             self.chain[-1].truncate(index - 1)
             self._touch(self.chain[-1])
+
+    def move_in(self, install: Install) -> None:
+        """Lets the files of a copy take the place of what is here; `open` or `install` reads them.
+
+        Unsynced, and repeatable.
+        """
+        move_in(self._files.disk, self.directory, install, self._files.forget)
+        self.touched.add(self.directory + "/")
+
+    def install(self, install: Install) -> None:
+        """As `move_in`, in a chain that is in use. Raises OSError, also where a file is damaged."""
+        self.touched = set()
+        self.move_in(install)
+        chain = [self._segment(first) for first in install.segments]
+        lasts = [*(first - 1 for first in install.segments[1:]), install.last_index]
+        try:
+            for segment, last in zip(chain, lasts, strict=True):
+                segment.adopt(last)
+        except Damaged as error:
+            raise OSError(errno.EIO, str(error)) from error
+        with self._chain_change:
+            self.chain = tuple(chain)
+        chain[-1].index()
+        chain[-1].cut_files()
+        self._touch(chain[-1])
 
     def removable(self, index: int) -> list[Segment]:
         """Sealed segments that hold only entries below this index."""
@@ -247,6 +277,14 @@ class GroupSegments:
                 if entry.time_ms >= time_ms:
                     return entry.index
         return None
+
+    def read_file(self, first_index: int, suffix: str, length: int, offset: int) -> bytes:
+        """Bytes of a file of the segment that begins at this index. Raises Damaged, OSError."""
+        segment = self._holding(first_index)
+        if segment.first_index != first_index:
+            raise Damaged(self.directory, 0, f"no segment begins at {first_index}")
+        with self._files.borrow(segment.path(suffix)) as handle:
+            return self._files.disk.pread(handle, length, offset)
 
     def infos(self) -> list[SegmentInfo]:
         chain = self.chain

@@ -8,7 +8,7 @@ the directory synced.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from crc32c import crc32c
@@ -23,7 +23,7 @@ _MAGIC = b"GQ-SNP\r\n"
 _TEMPORARY = ".tmp"
 _PREFIX = struct.Struct("<8sI")
 _REST = struct.Struct("<HHQQ20sQ")
-_HEADER_BYTES = _PREFIX.size + _REST.size
+HEADER_BYTES = _PREFIX.size + _REST.size
 
 
 @dataclass(slots=True)
@@ -50,11 +50,8 @@ class SnapshotJob:
         handle = disk.open(path + _TEMPORARY, write=True, create=True)
         try:
             disk.truncate(handle, 0)
-            disk.pwritev(
-                handle,
-                (_header(self.group, self.created_lsn, self.index, state), state),
-                0,
-            )
+            header = snapshot_header(self.group, self.created_lsn, self.index, len(state), (state,))
+            disk.pwritev(handle, (header, state), 0)
             disk.fdatasync(handle)
         finally:
             disk.close(handle)
@@ -66,8 +63,12 @@ class SnapshotJob:
         self.on_saved(indexes[-self.kept :])
 
 
+def snapshot_name(index: int) -> str:
+    return f"{index:016x}{SUFFIX}"
+
+
 def snapshot_path(directory: str, index: int) -> str:
-    return f"{directory}/{index:016x}{SUFFIX}"
+    return f"{directory}/{snapshot_name(index)}"
 
 
 def snapshot_indexes(disk: Disk, directory: str) -> list[int]:
@@ -88,6 +89,26 @@ def read_snapshot(
     if stated != (index, created_lsn, group.pack()):
         raise Damaged(path, 0, "holds another snapshot")
     return state
+
+
+def newest_snapshot(
+    disk: Disk,
+    directory: str,
+    group: GroupId,
+    created_lsn: int,
+    within: tuple[int, int],
+    on_damaged: Callable[[Damaged], None],
+) -> tuple[int, bytes] | None:
+    """The newest sound snapshot of an entry in this range, and its state."""
+    first, last = within
+    for index in reversed(snapshot_indexes(disk, directory)):
+        if not first <= index <= last:
+            continue
+        try:
+            return index, read_snapshot(disk, directory, group, created_lsn, index)
+        except Damaged as error:
+            on_damaged(error)
+    return None
 
 
 def newest_creation(disk: Disk, directory: str) -> int:
@@ -129,6 +150,17 @@ def remove_snapshots_beyond(disk: Disk, directory: str, first_index: int, last_i
     disk.sync_directory(directory)
 
 
+def snapshot_header(
+    group: GroupId, created_lsn: int, index: int, length: int, state: Iterable[bytes]
+) -> bytes:
+    """What stands before the state, given in blocks, in its file."""
+    rest = _REST.pack(FORMAT, 0, index, created_lsn, group.pack(), length)
+    crc = crc32c(rest)
+    for block in state:
+        crc = crc32c(block, crc)
+    return _PREFIX.pack(_MAGIC, crc) + rest
+
+
 def _load(disk: Disk, path: str) -> tuple[tuple[int, int, bytes], bytes]:
     """(index, creation LSN, packed group id) as stated, and the state."""
     handle = disk.open(path)
@@ -136,7 +168,7 @@ def _load(disk: Disk, path: str) -> tuple[tuple[int, int, bytes], bytes]:
         data = disk.pread(handle, disk.size(path), 0)
     finally:
         disk.close(handle)
-    if len(data) < _HEADER_BYTES:
+    if len(data) < HEADER_BYTES:
         raise Damaged(path, 0, "cut short")
     magic, crc = _PREFIX.unpack_from(data)
     version, _zero, index, created_lsn, group, length = _REST.unpack_from(data, _PREFIX.size)
@@ -144,11 +176,6 @@ def _load(disk: Disk, path: str) -> tuple[tuple[int, int, bytes], bytes]:
         raise Damaged(path, 0, "checksum mismatch")
     if version > FORMAT:
         raise NewerFormat(path, version, FORMAT)
-    if length != len(data) - _HEADER_BYTES:
+    if length != len(data) - HEADER_BYTES:
         raise Damaged(path, 0, "of another length")
-    return (index, created_lsn, group), data[_HEADER_BYTES:]
-
-
-def _header(group: GroupId, created_lsn: int, index: int, state: bytes) -> bytes:
-    rest = _REST.pack(FORMAT, 0, index, created_lsn, group.pack(), len(state))
-    return _PREFIX.pack(_MAGIC, crc32c(state, crc32c(rest))) + rest
+    return (index, created_lsn, group), data[HEADER_BYTES:]

@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 
 from goqueue.wire.types import GroupId, Lsn
 from log.entry import Entry
+from log.install import Install
 from log.segments import GroupSegments
 from log.space import Space
 
-Step = Sequence[Entry] | int | None
-"""Entries to append, the index to truncate from, or None: delete the group's files."""
+Step = Sequence[Entry] | int | Install | None
+"""Entries to append, the index to truncate from, a copy to put in place, or None: delete the
+group's files."""
 
 
 @dataclass(slots=True)
@@ -32,7 +34,7 @@ class SpillBatch:
 
     def add(self, group: GroupId, segments: GroupSegments, step: Step) -> None:
         """Queues a step behind this group's earlier ones; appends in a row become one."""
-        if isinstance(step, int) or step is None:
+        if isinstance(step, int | Install) or step is None:
             self._runs.pop(segments, None)
             self.steps.append((segments, step))
         elif (run := self._runs.get(segments)) is not None:
@@ -99,6 +101,8 @@ class Spiller:
                 segments.remove_all()
             elif isinstance(step, int):
                 segments.truncate(step)
+            elif isinstance(step, Install):
+                segments.install(step)
             else:
                 segments.append(step)
             del steps[0]

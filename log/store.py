@@ -10,14 +10,13 @@ from log.checkpoint import CheckpointJob, Checkpoints
 from log.config import StorageConfig
 from log.descriptors import Descriptors
 from log.disk import Disk
-from log.entry import Entry
 from log.errors import ReadOnly, StoreFailed
 from log.flush import FlushJob
 from log.group import GroupLog
 from log.opening import Opened, Opening
 from log.segments import GroupSegments
 from log.space import Space, SpaceState
-from log.spill import SpillBatch, Spiller
+from log.spill import SpillBatch, Spiller, Step
 from log.wal import (
     BLOCK_BYTES,
     RECORD,
@@ -220,7 +219,15 @@ class Store:
             self._pending[self._pending_at] = header
             self._pending_group = None
 
-    def spill_later(self, group: GroupLog, step: Sequence[Entry] | int | None) -> None:
+    def disown_trimmed(self, group: GroupLog) -> None:
+        """Segments of this group that are still to be deleted no longer are: see `install`.
+
+        Raises InstallRefused while they are being deleted.
+        """
+        if self._checkpoints is not None:
+            self._checkpoints.disown(group)
+
+    def spill_later(self, group: GroupLog, step: Step) -> None:
         """Queues a step for the group's segments, to follow the pending block."""
         self._pending_spill.add(group.id, group.disk_segments, step)
 

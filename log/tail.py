@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Sequence
 from operator import attrgetter
 
-from goqueue.wire.types import Lsn
+from goqueue.wire.types import Index, Lsn
 from log.entry import Entry
 
 _INDEX = attrgetter("index")
@@ -44,6 +44,16 @@ class Tail:
                 return entries[:number]
         return entries
 
+    def locate_offset(self, offset: int) -> Index | None:
+        """The last entry with records whose base offset is at or below this one."""
+        at = bisect_right(self.records, offset, key=attrgetter("base_offset"))
+        return self.records[at - 1].index if at else None
+
+    def locate_time(self, time_ms: int) -> Index | None:
+        """The first entry with this log time or a later one."""
+        at = bisect_left(self.entries, time_ms, key=attrgetter("time_ms"))
+        return self.entries[at].index if at < len(self.entries) else None
+
     def extend(self, entries: Sequence[Entry], size: int) -> None:
         """Adds entries that follow, of this many frame bytes together."""
         self.entries += entries
@@ -77,10 +87,10 @@ class Tail:
 class Runs:
     """Entries appended together share an LSN: each index has the LSN of its current append."""
 
-    def __init__(self, base: int) -> None:
+    def __init__(self, base: int, *waiting: tuple[int, Lsn]) -> None:
         self.base = base
         """All entries up to this index are done."""
-        self._waiting: deque[tuple[int, Lsn]] = deque()
+        self._waiting = deque(waiting)
 
     def add(self, last: int, lsn: Lsn) -> None:
         self._waiting.append((last, lsn))

@@ -16,8 +16,9 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from goqueue.wire.types import GROUP_ID_BYTES, GroupId, Lsn
+from goqueue.wire.types import GROUP_ID_BYTES, GroupId, Index, Lsn
 from log.errors import NewerFormat, WalDamaged
+from log.install import Install
 
 FORMAT = 1
 FILE_MAGIC = b"GQ-WAL\r\n"
@@ -51,6 +52,7 @@ class RecordKind(IntEnum):
     DAMAGED = 8
     DURABILITY = 9
     CLOSED = 10
+    INSTALL = 11
 
 
 RELAXED = 1
@@ -78,6 +80,13 @@ class GroupMeta:
     created_lsn: int = 0
     relaxed: bool = False
     suspect: bool = False
+
+    def install(self, install: Install) -> None:
+        """The group's log is another one from now on, in files that were synced before."""
+        self.first_index, self.base_term = install.first_index, install.base_term
+        self.checkpoint_index = install.last_index
+        known = (Index(self.damaged_first), Index(self.damaged_last))
+        self.damaged_first, self.damaged_last = install.damage_left(known) or (0, 0)
 
 
 @dataclass(slots=True)
@@ -129,6 +138,8 @@ class WalState:
             elif kind == RecordKind.START:
                 first, term = _PAIR.unpack(payload)
                 meta.first_index, meta.base_term = first, term
+            elif kind == RecordKind.INSTALL:
+                meta.install(Install.unpack(payload))
             elif kind == RecordKind.DAMAGED:
                 meta.damaged_first, meta.damaged_last = _PAIR.unpack(payload)
             elif kind == RecordKind.DURABILITY:

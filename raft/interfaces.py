@@ -11,7 +11,7 @@ from typing import Protocol
 
 from goqueue.wire.types import GroupId, Index, Lsn, NodeId, Term
 from log.entry import Entry
-from log.group import HardState
+from log.journal import HardState
 
 
 class Handle(Protocol):
@@ -105,6 +105,8 @@ class Log(Protocol):
 
     def trust(self) -> None: ...
 
+    def doubt(self) -> None: ...
+
     def save_hard_state(self, term: Term, vote: str | None) -> Lsn: ...
 
     def append(self, entries: Sequence[Entry]) -> Lsn: ...
@@ -133,6 +135,8 @@ class LogStore(Protocol):
 
     def create_group(self, group: GroupId) -> Log: ...
 
+    def remove_group(self, group: GroupId) -> None: ...
+
 
 class GroupHost(Protocol):
     """What a group asks of the host that carries it beside the node's other groups."""
@@ -160,6 +164,10 @@ class GroupHost(Protocol):
         ...
 
     def release(self, node: NodeId, size: int) -> None: ...
+
+    def configured(self) -> None:
+        """Another configuration is in force, or the one in force is known to be committed."""
+        ...
 
     def failed(self, error: Exception) -> None:
         """The replica has stopped itself because going on would not be safe."""

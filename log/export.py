@@ -1,0 +1,122 @@
+"""A replica as others copy it: its segments and newest snapshot, kept for as long as that takes."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from crc32c import crc32c
+
+from goqueue.wire.types import Index, Term
+from log.disk import Disk
+from log.errors import Damaged, EntryMissing
+from log.manifest import SUFFIX_OF, FileKind, Manifest, SegmentParts
+from log.segment import OFFSETS_SUFFIX
+from log.snapshot import HEADER_BYTES, newest_snapshot, snapshot_path
+
+if TYPE_CHECKING:
+    from log.group import GroupLog
+
+
+class Export:
+    """Made by `GroupLog.export` on the loop's thread, which pins the log's beginning; `open`,
+    `read` and `close` may run on any other, one at a time. Compared by identity."""
+
+    def __init__(self, log: GroupLog, disk: Disk, committed: Index) -> None:
+        self.group = log.id
+        self._disk = disk
+        self._segments = log.disk_segments
+        self._created_lsn = log.created_lsn
+        self._first, self._trim = log.first_index, log.trim_index
+        self._base_term = log.term_at(Index(log.first_index - 1)) or 0
+        self._last = min(committed, log.spilled_index)
+        self._manifest: Manifest | None = None
+        self._parts: dict[tuple[FileKind, int], int] = {}
+        self._state = -1
+        self._closing = threading.Lock()
+
+    def open(self) -> Manifest:
+        """Looks up what there is to copy; again, the same.
+
+        Raises EntryMissing where too little is in segments yet, Damaged, OSError.
+        """
+        if self._manifest is None:
+            self._manifest = manifest = self._look()
+            self._parts = {(part.kind, part.first): part.size_bytes for part in manifest.parts()}
+        return self._manifest
+
+    def read(self, kind: FileKind, first: int, offset: int, length: int) -> bytes:
+        """Bytes of a part, not beyond its end. Raises EntryMissing for one that is none of the
+        manifest's, Damaged where the file is shorter than it was, OSError."""
+        size = self._parts.get((kind, first))
+        if size is None or not 0 <= offset <= size:
+            raise EntryMissing(str(self.group), first, self._first, self._last)
+        length = min(length, size - offset)
+        if kind == FileKind.STATE:
+            data = self._disk.pread(self._state, length, HEADER_BYTES + offset)
+        else:
+            data = self._segments.read_file(first, SUFFIX_OF[kind], length, offset)
+        if len(data) != length:
+            raise Damaged(f"{kind.name} {first} of {self.group}", offset, "cut short")
+        return data
+
+    def close(self) -> None:
+        """Lets go of files; safe to call twice."""
+        with self._closing:
+            state, self._state = self._state, -1
+            self._parts = {}
+        if state >= 0:
+            self._disk.close(state)
+
+    # -- private
+
+    def _look(self) -> Manifest:
+        found = newest_snapshot(
+            self._disk,
+            self._segments.directory,
+            self.group,
+            self._created_lsn,
+            (self._first - 1, self._last),
+            _ignore,
+        )
+        index, state = found or (0, b"")
+        if self._last < self._first or (found is None and self._first > 1):
+            raise EntryMissing(str(self.group), self._last, self._first, self._last)
+        if index:
+            # The file stays readable through its handle when newer snapshots push it out.
+            self._state = self._disk.open(snapshot_path(self._segments.directory, index))
+        segments = self._copied(min(self._trim, index + 1))
+        first = segments[0].first_index
+        base = self._base_term if first == self._first else self._segments.identity(first - 1)[0]
+        return Manifest(
+            self.group,
+            first,
+            base,
+            Index(self._last),
+            Term(self._segments.identity(self._last)[0]),
+            index,
+            len(state),
+            crc32c(state),
+            tuple(segments),
+        )
+
+    def _copied(self, needed: int) -> list[SegmentParts]:
+        """The segments that hold entries from `needed` on, up to the last."""
+        found: list[SegmentParts] = []
+        for segment in self._segments.chain:
+            last = min(segment.last_index, self._last)
+            if last < max(self._first, segment.first_index) or segment.first_index > self._last:
+                continue
+            if segment.last_index < needed and last != self._last:
+                continue
+            path = segment.path(OFFSETS_SUFFIX)
+            offsets = self._disk.size(path) if self._disk.exists(path) else 0
+            end = segment.end_of(last)
+            found.append(SegmentParts(segment.first_index, Index(last), end, offsets))
+        if not found or found[-1].last_index != self._last:
+            raise EntryMissing(str(self.group), self._last, self._first, self._last)
+        return found
+
+
+def _ignore(_error: Damaged) -> None:
+    """An older snapshot serves as well; the damaged one is told when it is needed here."""

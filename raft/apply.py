@@ -9,7 +9,8 @@ from typing import Any, TypeVarTuple
 from goqueue.wire.types import Index, NodeId, Term
 from log.entry import EntryKind, make_entry
 from log.errors import LogError
-from raft.engine import Engine
+from raft.configuration import pack_snapshot, unpack_snapshot
+from raft.configured import Configured
 from raft.errors import ApplyFailed, NotLeader, Outcome, Unsafe
 from raft.interfaces import SnapshotWork
 from raft.syncobj import FOLLOWER, LEADER
@@ -23,7 +24,7 @@ Proposed = Callable[[Outcome, Any, Index], None]
 _OWN_KINDS = (EntryKind.NOOP, EntryKind.VOTERS)
 
 
-class Applying(Engine):
+class Applying(Configured):
     """Proposals and the apply loop. PySyncObj's `__commandsWaitingCommit` holds the proposers."""
 
     _applying = False
@@ -165,6 +166,8 @@ class Applying(Engine):
                     self._apply_failed(entry.index, error)
                     return False
             self._SyncObj__raftLastApplied = entry.index
+            if entry.kind == EntryKind.VOTERS:
+                self._configuration_applied(entry.index)
             for term, callback in waiting.pop(entry.index, ()):
                 if term == entry.term:
                     self._answer(callback, Outcome.APPLIED, result, entry.index)
@@ -261,7 +264,8 @@ class Applying(Engine):
         if self._halted or applied <= self._snapshot_index or applied > self._log.durable_index:
             return None
         self._snapshot_index = applied
-        return self._log.save_snapshot(applied, self._state.snapshot())
+        as_of = next(one for one in reversed(self._configurations) if one.index <= applied)
+        return self._log.save_snapshot(applied, pack_snapshot(as_of, self._state.snapshot()))
 
     def _restore_snapshot(self) -> None:
         """Begins where the newest local snapshot ends; all before it was committed.
@@ -271,7 +275,10 @@ class Applying(Engine):
         """
         found = self._log.latest_snapshot()
         if found is not None and (found[0] <= self._log.last_index or self._log.first_index > 1):
-            index, state = found
+            index, content = found
+            configuration, state = unpack_snapshot(content)
+            if configuration is not None:
+                self._configurations = [configuration]
             self._state.restore(index, state)
             self._snapshot_index = self._SyncObj__raftLastApplied = index
             self._SyncObj__raftCommitIndex = index

@@ -51,7 +51,7 @@ class Elections(Voting):
     @property
     def has_quorum(self) -> bool:
         """Whether a majority of the voters can be reached: a leader's by answers, else by links."""
-        if not self._self_peer.voter:
+        if not self._may_vote:
             return self._SyncObj__raftLeader is not None
         since = self._scheduler.now() - self._config.quorum_s
         leads = self._SyncObj__raftState == LEADER
@@ -60,7 +60,7 @@ class Elections(Voting):
             for peer in self._peers.values()
             if peer.voter and peer.connected and (not leads or peer.heard_at > since)
         )
-        return reached + 1 >= self._quorum
+        return reached + self._self_peer.voter >= self._quorum
 
     # -- following and leading
 
@@ -157,7 +157,7 @@ class Elections(Voting):
 
     def peer_disconnected(self, node: NodeId) -> None:
         """A link is closed. If it led to the leader, that is evidence: a pre-vote at once."""
-        peer = self._peers.get(node)
+        peer = self._peers.get(node) or self._strangers.pop(node, None)
         if peer is None or not peer.connected:
             return
         peer.connected = False

@@ -11,9 +11,10 @@ import random
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from goqueue.wire.types import GroupId, NodeId
+from goqueue.wire.types import GroupId, Incarnation, NodeId, Voter
 from log.entry import Entry, EntryKind, make_entry
 from raft.config import RaftConfig
+from raft.configuration import Configuration
 from raft.errors import Refused
 from raft.interfaces import GroupHost, Log, Network, Scheduler, StateMachine
 from raft.journal import Journal
@@ -44,8 +45,9 @@ class Engine(SyncObj):
         *,
         id: GroupId,
         node: NodeId,
-        voters: Sequence[NodeId],
-        learners: Sequence[NodeId],
+        incarnation: Incarnation,
+        configuration: Configuration,
+        readers: Sequence[NodeId],
         log: Log,
         network: Network,
         scheduler: Scheduler,
@@ -68,11 +70,16 @@ class Engine(SyncObj):
         self._time_ms = 0
         self._config = config
         self._host = host
-        self._voters = tuple(sorted(voters))
-        self._quorum = len(self._voters) // 2 + 1
-        others = sorted({*voters, *learners} - {node})
-        self._peers = {other: Peer(other, voter=other in voters) for other in others}
-        self._self_peer = Peer(node, voter=node in voters)
+        self.incarnation = incarnation
+        self._me = Voter(node, incarnation)
+        self._configurations = [configuration]
+        self._readers = set(readers)
+        self._strangers: dict[NodeId, Peer] = {}
+        self._voters: tuple[NodeId, ...] = ()
+        self._quorum = 1
+        self._incarnations: dict[NodeId, Incarnation] = {}
+        self._peers: dict[NodeId, Peer] = {}
+        self._self_peer = Peer(node, voter=False)
         conf = SyncObjConf(
             autoTick=False,
             journalFile=None,
@@ -86,7 +93,7 @@ class Engine(SyncObj):
         SyncObj.__init__(
             self,
             self._self_peer,
-            [peer for peer in self._peers.values() if peer.voter],
+            [],
             conf,
             transport=GroupTransport(self),
         )
@@ -107,11 +114,6 @@ class Engine(SyncObj):
         self._SyncObj__raftCommitIndex = 0
         self._SyncObj__leaderCommitIndex = None
         self._SyncObj__raftLastApplied = 0
-        for peer in self._peers.values():
-            if not peer.voter:
-                self._SyncObj__readonlyNodes.add(peer)
-            self._SyncObj__raftNextIndex[peer] = self._log.last_index + 1
-            self._SyncObj__raftMatchIndex[peer] = 0
 
     def _make_noop(self, index: int, term: int) -> Entry:
         return make_entry(

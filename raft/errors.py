@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from goqueue.wire.errors import GoQueueError, NotLeader
+from goqueue.wire.errors import Busy, GoQueueError, NotLeader
 
 
 class Outcome(Enum):
@@ -44,6 +44,27 @@ class ConfigurationMismatch(RaftError):
     code = "configuration_mismatch"
 
 
+class ChangeUnderWay(Busy):
+    """A change of the configuration has not committed yet: one at a time."""
+
+    code = "change_under_way"
+    text = "another change of this group's replicas has not committed yet"
+
+
+class ChangeRefused(RaftError):
+    """The configuration can't be changed that way; nothing was appended."""
+
+    code = "change_refused"
+    http_status = 409
+
+
+class NotCaughtUp(ChangeRefused):
+    """A learner does not vote before it has caught up."""
+
+    code = "not_caught_up"
+    retriable = True
+
+
 class Refused(RaftError):
     """A way into PySyncObj that would unpickle, or change membership unsafely, is closed."""
 
@@ -58,8 +79,11 @@ class FrameMalformed(RaftError):
 
 __all__ = [
     "ApplyFailed",
+    "ChangeRefused",
+    "ChangeUnderWay",
     "ConfigurationMismatch",
     "FrameMalformed",
+    "NotCaughtUp",
     "NotLeader",
     "Outcome",
     "RaftError",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from goqueue.wire.types import Index
-from log.entry import Entry, decode_frame, frame_length
+from log.entry import Entry, EntryKind, decode_frame, frame_length
 from raft import frames
 from raft.apply import Applying
 from raft.errors import FrameMalformed, Unsafe
@@ -66,7 +66,7 @@ class Following(Applying):
         last = self._log.last_index
         for at, entry in enumerate(entries):
             if entry.index > last:
-                self._log.append(entries[at:] if at else entries)
+                self._append(entries[at:] if at else entries)
                 return True
             if not self._differs(entry):
                 continue
@@ -79,9 +79,15 @@ class Following(Applying):
                 )
                 return False
             self._truncate(entry.index)
-            self._log.append(entries[at:])
+            self._append(entries[at:])
             return True
         return True
+
+    def _append(self, entries: list[Entry]) -> None:
+        self._log.append(entries)
+        for entry in entries:
+            if entry.kind == EntryKind.VOTERS:
+                self._configure(self._read(entry))
 
     # -- after a power cut
 
@@ -133,6 +139,7 @@ class Following(Applying):
         self._log.truncate_from(index)
         self._acked = min(self._acked, index - 1)
         self._ack_due = min(self._ack_due, index - 1)
+        self._unconfigure(index)
 
     def _send_ack(self, leader: Peer) -> None:
         """Acknowledges what is durable of what is due; the rest after the next sync."""

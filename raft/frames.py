@@ -7,7 +7,8 @@ APPEND       prev_index u64, prev_term u64, commit u64, count u32, then `count` 
              they are stored
 ACK          match u64                            flags: none
   rejected   prev_index u64, hint_index u64, hint_term u64
-VOTE         last_index u64, last_term u64        flags: pre-vote, transfer, everyone
+VOTE         last_index u64, last_term u64, incarnation u64: of the voter that is asked, as the
+             candidate's configuration names it; 0 unstated    flags: pre-vote, transfer, everyone
 VOTE_REPLY   asked_term u64                       flags: pre-vote, granted, suspect
 TIMEOUT_NOW
 BEAT         commit u64, round u64, last_index u64      flags: answer (wanted)
@@ -34,7 +35,7 @@ HEAD_BYTES = HEAD.size
 _APPEND = struct.Struct("<BBHQQQQI")
 APPEND_BYTES = _APPEND.size
 _ACK = struct.Struct("<BBHQQQQ")
-_VOTE = struct.Struct("<BBHQQQ")
+_VOTE = struct.Struct("<BBHQQQQ")
 _VOTE_REPLY = struct.Struct("<BBHQQ")
 _BEAT = struct.Struct("<BBHQQQQ")
 _END = struct.Struct("<BBHQQQ")
@@ -99,14 +100,14 @@ def parse_ack(frame: memoryview) -> tuple[int, int, int, int, int]:
     return flags, term, index, hint_index, hint_term
 
 
-def vote(term: int, last_index: int, last_term: int, flags: int) -> bytes:
-    return _VOTE.pack(_VOTE_KIND, flags, 0, term, last_index, last_term)
+def vote(term: int, last_index: int, last_term: int, flags: int, incarnation: int = 0) -> bytes:
+    return _VOTE.pack(_VOTE_KIND, flags, 0, term, last_index, last_term, incarnation)
 
 
-def parse_vote(frame: memoryview) -> tuple[int, int, int, int]:
-    """Flags, term, last_index, last_term."""
-    _kind, flags, _zero, term, last_index, last_term = _VOTE.unpack_from(frame)
-    return flags, term, last_index, last_term
+def parse_vote(frame: memoryview) -> tuple[int, int, int, int, int]:
+    """Flags, term, last_index, last_term, the asked voter's incarnation."""
+    _kind, flags, _zero, term, last_index, last_term, incarnation = _VOTE.unpack_from(frame)
+    return flags, term, last_index, last_term, incarnation
 
 
 def vote_reply(term: int, asked_term: int, flags: int) -> bytes:

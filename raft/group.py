@@ -8,11 +8,12 @@ import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from goqueue.wire.types import GroupId, Index, NodeId, Voter
+from goqueue.wire.types import GroupId, Incarnation, Index, NodeId, Voter
 from log.entry import EntryKind
 from log.errors import FrameDamaged
+from raft.changes import Changes
 from raft.config import RaftConfig
-from raft.election import Elections
+from raft.configuration import Configuration
 from raft.errors import ConfigurationMismatch, FrameMalformed
 from raft.frames import FrameKind
 from raft.interfaces import GroupHost, Log, Network, Scheduler, StateMachine
@@ -25,10 +26,11 @@ from raft.voting import NEVER
 logger = logging.getLogger("raft")
 
 _FROM_LEADER = frozenset((FrameKind.APPEND, FrameKind.BEAT, FrameKind.TIMEOUT_NOW, FrameKind.END))
-_FROM_VOTER = _FROM_LEADER | {FrameKind.VOTE, FrameKind.VOTE_REPLY}
+_FROM_STRANGERS = _FROM_LEADER | {FrameKind.VOTE}
+"""Who leads or campaigns may do so by a configuration that is newer than the one known here."""
 
 
-class RaftGroup(Elections):
+class RaftGroup(Changes):
     """A replica: leader, follower or learner. Loop thread only; it never blocks, and owns no timer.
 
     Everything that tells a term, a vote or an acknowledgement leaves after it is durable. A replica
@@ -40,7 +42,7 @@ class RaftGroup(Elections):
         *,
         id: GroupId,
         node: NodeId,
-        incarnation: int,
+        incarnation: Incarnation,
         voters: Sequence[Voter],
         learners: Sequence[NodeId] = (),
         log: Log,
@@ -54,24 +56,23 @@ class RaftGroup(Elections):
         peers_clock_offset_ms: Callable[[], float | None] | None = None,
         preferred: NodeId | None = None,
     ) -> None:
-        names = [voter.node for voter in voters]
-        if len(set(names)) != len(names) or not names:
-            raise ConfigurationMismatch(f"group {id}: voters {names}")
+        founders = Configuration(tuple(voters))
+        if not founders.is_sound():
+            raise ConfigurationMismatch(f"group {id}: voters {founders.voters}")
         self._untold = []
         self._votes = set()
         self._suspects = set()
         self._reads = []
         self._rounds = deque()
         self._confirmed = deque()
-        self.voters = tuple(sorted(voters))
-        self.refused = node in names and Voter(node, incarnation) not in self.voters  # type: ignore[arg-type]
-        self._may_vote = Voter(node, incarnation) in self.voters  # type: ignore[arg-type]
+        self._founders = founders
         self._start_delay_s = config.evidence_spread_s * (preferred not in (None, node))
         super().__init__(
             id=id,
             node=node,
-            voters=names,
-            learners=learners,
+            incarnation=incarnation,
+            configuration=founders,
+            readers=learners,
             log=log,
             network=network,
             scheduler=scheduler,
@@ -95,28 +96,30 @@ class RaftGroup(Elections):
 
     def start(self) -> None:
         """Restores the local state snapshot and waits for a leader, or for none."""
-        self._check_configuration()
+        self._check_founders()
         self._restore_snapshot()
-        if self._log.suspect:
+        self._load_configurations()
+        if self._log.suspect and self._log.last_index:
             logger.warning(
-                "group %s: power was lost, and %s may have lost what it acknowledged: it votes only"
-                " with all others until it has caught up",
+                "group %s: %s may lack what it acknowledged: it votes only with all others until"
+                " it has caught up",
                 self.id,
                 self.node,
             )
-        if self._quorum == 1 and self._may_campaign():
+        if self._quorum == 1 and self._self_peer.voter and self._may_campaign():
             self._set_deadline(self._scheduler.now())
         else:
             self._rest()
 
-    def _check_configuration(self) -> None:
-        first = self._log.first_index
-        if first != 1 or self._log.last_index < 1:
+    def _check_founders(self) -> None:
+        if self._log.first_index != 1 or self._log.last_index < 1 or not self._founders.voters:
             return
         entry = self._log.entries(Index(1), max_count=1)[0]
-        if entry.kind == EntryKind.VOTERS and bytes(entry.body) != encode_voters(self.voters):
+        if entry.kind == EntryKind.VOTERS and bytes(entry.body) != encode_voters(
+            self._founders.voters
+        ):
             raise ConfigurationMismatch(
-                f"group {self.id} was created with other voters than {list(self.voters)}"
+                f"group {self.id} was created with other voters than {self._founders.voters}"
             )
 
     def fail(self, error: Exception) -> None:
@@ -127,15 +130,18 @@ class RaftGroup(Elections):
 
     def receive(self, node: NodeId, frame: memoryview) -> None:
         """A frame from another replica; one that is malformed is dropped whole, and logged."""
-        peer = self._peers.get(node)
-        if peer is None or self._halted or self.refused:
+        if self._halted:
             return
         try:
             kind = frame[0]
             receiver = self._receivers.get(kind)
-            if receiver is None or (kind in _FROM_VOTER and not peer.voter):
+            if receiver is None:
                 raise FrameMalformed(f"kind {kind}")
-            receiver(peer, frame)
+            peer = self._peers.get(node)
+            if peer is None and kind in _FROM_STRANGERS:
+                peer = self._speaker(node)
+            if peer is not None:
+                receiver(peer, frame)
         except (struct.error, IndexError, FrameDamaged, FrameMalformed) as error:
             logger.warning("group %s: bad frame from %s dropped: %s", self.id, node, error)
 
@@ -143,10 +149,8 @@ class RaftGroup(Elections):
         self, node: NodeId, term: int, commit: int, round_: int
     ) -> tuple[int, int, int] | None:
         """An item of the host's heartbeats; what to answer, if anything."""
-        peer = self._peers.get(node)
-        if peer is None or not peer.voter or self.refused:
-            return None
-        return self.take_beat(peer, term, commit, round_)
+        peer = self._speaker(node)
+        return None if peer is None else self.take_beat(peer, term, commit, round_)
 
     def receive_beat_answer(self, node: NodeId, term: int, round_: int, last_index: int) -> None:
         """An item of the answers to the host's heartbeats."""
@@ -162,6 +166,7 @@ class RaftGroup(Elections):
         if leads:
             self._advance_commit()
         self._SyncObj__applyLogEntries()
+        self._leave_when_removed()
         if leads and not self._halted:
             self._flush_reads()
             self._SyncObj__sendAppendEntries()
@@ -193,19 +198,6 @@ class RaftGroup(Elections):
         floor = min(self.matches().values()) if self.is_leader else 0
         return Index(min(floor, self.applied_index))
 
-    def add_learner(self, node: NodeId) -> None:
-        """From now on this node receives entries, too; it never votes. Idempotent."""
-        if node in self._peers or node == self.node:
-            return
-        peer = Peer(node, voter=False)
-        self._peers[node] = peer
-        self._peers = dict(sorted(self._peers.items()))
-        self._SyncObj__readonlyNodes.add(peer)
-        self._SyncObj__raftNextIndex[peer] = self._log.last_index + 1
-        self._SyncObj__raftMatchIndex[peer] = 0
-        if self._host.is_connected(node):
-            self.peer_connected(node)
-
     def status(self) -> dict[str, object]:
         """Facts for statistics and debugging, as JSON values."""
         return {
@@ -219,6 +211,12 @@ class RaftGroup(Elections):
             "last_index": self._log.last_index,
             "durable_index": self._log.durable_index,
             "has_quorum": self.has_quorum,
+            "configuration": {
+                "index": self.configuration.index,
+                "committed": self.configuration_committed,
+                "voters": [voter.node for voter in self.configuration.voters],
+                "learners": [learner.node for learner in self.configuration.learners],
+            },
             "matches": dict(self.matches()),
             "behind": [peer.node for peer in self._peers.values() if peer.behind],
             "failed": None if self.failed is None else str(self.failed),

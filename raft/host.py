@@ -28,8 +28,9 @@ class RaftHost:
     """The groups of a node, in the loop's thread. Takes `store.on_durable` for itself.
 
     `on_failed(group, error)` is called when a replica has stopped itself; `on_snapshot_due(group)`
-    when enough was applied that `group.take_snapshot()` is worth running. `peers_clock_offset_ms`
-    is what `raft.log_time.majority_offset_ms` says of the clocks that are heard.
+    when enough was applied that `group.take_snapshot()` is worth running; `on_configured(group)`
+    when another configuration is in force, or the one in force has committed.
+    `peers_clock_offset_ms` is what `raft.log_time.majority_offset_ms` says of the clocks heard.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class RaftHost:
         self.config = config or RaftConfig()
         self.on_failed: Callable[[RaftGroup, Exception], None] | None = None
         self.on_snapshot_due: Callable[[RaftGroup], None] | None = None
+        self.on_configured: Callable[[RaftGroup], None] | None = None
         self._store = store
         self._network = network
         self._scheduler = scheduler
@@ -87,17 +89,23 @@ class RaftHost:
     ) -> RaftGroup:
         """Starts this node's replica of a group, from what its log and snapshot hold.
 
-        `bootstrap`: the group is being created; if this very data directory is named in `voters`
-        and its log is empty, it writes the creating entry, with `created_ms`, which must be the
-        same on all nodes. `preferred` wins the first election if it is there. Raises ValueError if
-        the group runs already, ConfigurationMismatch, Unsafe.
+        `voters` are those of the creating entry, or none: then the replica learns from its log and
+        from leaders who belongs to the group. `bootstrap`: the group is being created; if this very
+        data directory is named in `voters` and its log is empty and was never retired, it writes
+        the creating entry, with `created_ms`, which must be the same on all nodes. Every other
+        empty replica joins: it neither votes nor campaigns until it is a voter that has caught up.
+        `learners` receive entries beside the configuration. `preferred` wins the first election if
+        it is there. Raises ValueError if the group runs already, ConfigurationMismatch, Unsafe.
         """
         if id in self._seats or id == HEARTBEAT_GROUP:
             raise ValueError(f"group {id} runs already, or is not a group")
         log = self._store.group(id) if id in self._store.groups() else self._store.create_group(id)
         empty = log.last_index == 0 and not log.quarantined
-        if bootstrap and empty and Voter(self.node, self.incarnation) in voters:
+        founds = bootstrap and not log.suspect and Voter(self.node, self.incarnation) in voters
+        if empty and founds:
             log.append([creating_entry(voters, created_ms)])
+        elif empty:
+            log.doubt()
         key = id.pack()
         seat = Seat(self, key, self._windows)
         seat.group = group = self._group_type(
@@ -133,6 +141,23 @@ class RaftHost:
         if seat is not None:
             seat.group.stop()
             self._forget(id)
+
+    def retire_group(self, id: GroupId) -> None:
+        """Drops this replica's entries for good, once its removal has committed.
+
+        Its term and vote stay, and that it may have acknowledged what it no longer holds: should
+        this data directory join the group again, no promise is forgotten. Deleting the group from
+        the store is for groups that are deleted everywhere.
+        """
+        self.stop_group(id)
+        if id not in self._store.groups():
+            return
+        log = self._store.group(id)
+        hard, newest = log.hard_state, log.last_term
+        self._store.remove_group(id)
+        log = self._store.create_group(id)
+        log.save_hard_state(max(hard.term, newest), hard.vote if hard.term >= newest else None)
+        log.doubt()
 
     def _forget(self, id: GroupId) -> None:
         seat = self._seats.pop(id)

@@ -13,7 +13,8 @@ class Peer(Node):
 
     Compared by identity: a group keeps one `Peer` per other replica. While `probing`, one frame is
     out at a time and `paused` until it is answered; otherwise frames are pipelined up to a window
-    of bytes, and `inflight` holds (last index, bytes) of each.
+    of bytes, and `inflight` holds (last index, bytes) of each. `goal` is what a learner is to reach
+    in the present round of catching up.
     """
 
     __setattr__ = object.__setattr__
@@ -35,6 +36,9 @@ class Peer(Node):
         self.heard_at = float("-inf")
         self.round = 0
         self.commit_told = 0
+        self.goal: int | None = None
+        self.goal_since = 0.0
+        self.caught_up = False
 
     def __repr__(self) -> str:
         return f"Peer({self.node!r})"
@@ -47,6 +51,8 @@ class Peer(Node):
         self.paused = False
         self.behind = False
         self.commit_told = 0
+        self.goal = None
+        self.caught_up = False
         return freed
 
     def acknowledged(self, match: int) -> int:

@@ -73,7 +73,8 @@ class Reads(Replication):
 
     def _confirm_rounds(self) -> None:
         rounds = [peer.round for peer in self._peers.values() if peer.voter]
-        rounds.append(self._round)
+        if self._self_peer.voter:
+            rounds.append(self._round)
         rounds.sort(reverse=True)
         confirmed = rounds[self._quorum - 1]
         while self._rounds and self._rounds[0].number <= confirmed:
@@ -139,6 +140,11 @@ class Reads(Replication):
             peer.round = round_
             if peer.voter and self._rounds:
                 self._confirm_rounds()
+        if peer.behind and last_index >= self._log.first_index - 1:
+            # Its log was replaced by a copy: it goes on where that ends.
+            self._host.release(peer.node, peer.reset())
+            self._SyncObj__raftNextIndex[peer] = min(last_index, self._log.last_index) + 1
+            self._host.wake()
         matched = self._SyncObj__raftMatchIndex[peer]
         stale = self._scheduler.now() - peer.sent_at >= self._config.heartbeat_s / 2
         if matched < self._log.last_index and stale and peer.connected:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from goqueue.wire.types import Index
+from goqueue.wire.types import Index, NodeId
 from log.entry import Entry
 from raft import frames
 from raft.following import Following
@@ -133,7 +133,36 @@ class Replication(Following):
             self._host.release(peer.node, peer.reset())
             peer.probing = False
             self._SyncObj__raftNextIndex[peer] = matched[peer] + 1
+        if not peer.voter:
+            self._measure(peer, match)
         self._host.wake()
+
+    def _measure(self, peer: Peer, match: int) -> None:
+        """Rounds (dissertation, 4.2.1): each brings all that the log held when it began.
+
+        Whoever needs less than an election's time for one has caught up.
+        """
+        now, last = self._scheduler.now(), self._log.last_index
+        if peer.goal is None:
+            peer.goal, peer.goal_since = last, now
+        if match >= peer.goal:
+            peer.caught_up = now - peer.goal_since <= self._config.election_min_s
+            peer.goal, peer.goal_since = (None if match >= last else last), now
+
+    def caught_up(self, node: NodeId) -> bool:
+        """Whether this leader knows that this replica keeps up, so that it may be promoted."""
+        if self._SyncObj__raftState != LEADER:
+            return False
+        peer = self._peers.get(node)
+        if peer is None:
+            return node == self.node
+        now = self._scheduler.now()
+        if not peer.connected or peer.probing or peer.heard_at < now - self._config.quorum_s:
+            return False
+        if peer.voter:
+            return self._SyncObj__raftMatchIndex[peer] >= self._SyncObj__raftCommitIndex
+        waits = peer.goal is not None and now - peer.goal_since > self._config.election_min_s
+        return peer.caught_up and not waits
 
     def _on_rejection(self, peer: Peer, rejected: int, hint_index: int, hint_term: int) -> None:
         """The follower does not have `rejected`: back off, by whole terms, to where it may agree.
@@ -157,7 +186,8 @@ class Replication(Following):
         """Commits what a majority holds durably, if it is of this term (Raft 5.4.2)."""
         match = self._SyncObj__raftMatchIndex
         held = [match[peer] for peer in self._peers.values() if peer.voter]
-        held.append(self._own_match())
+        if self._self_peer.voter:
+            held.append(self._own_match())
         held.sort(reverse=True)
         index = held[self._quorum - 1]
         if index > self._SyncObj__raftCommitIndex and self._may_commit(index):

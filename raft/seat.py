@@ -76,6 +76,10 @@ class Seat:
     def release(self, node: NodeId, size: int) -> None:
         self._windows.give_back(node, size)
 
+    def configured(self) -> None:
+        if self._host.on_configured is not None:
+            self._host.on_configured(self.group)
+
     def failed(self, error: Exception) -> None:
         if self._host.on_failed is not None:
             self._host.on_failed(self.group, error)

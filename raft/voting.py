@@ -18,7 +18,6 @@ NEVER = float("inf")
 class Voting(Transfers):
     """Granting, counting and becoming leader are PySyncObj's; who is asked, and when, is ours."""
 
-    _may_vote = True
     _prevotes: set[Peer] | None = None
     _suspects: set[Peer]
     """Those among `_prevotes` that vote only together with everyone."""
@@ -30,6 +29,22 @@ class Voting(Transfers):
 
     def _may_campaign(self) -> bool:
         return self._may_vote and self._log.last_index > 0 and not self._log.quarantined
+
+    def _may_grant(self, incarnation: int) -> bool:
+        """Whether a candidate asks this very replica.
+
+        The candidate's configuration counts: it may be newer, and need the vote of somebody who
+        does not know yet that he has one.
+        """
+        asked = incarnation == self.incarnation if incarnation else self._may_vote
+        return asked and self._log.last_index > 0 and not self._log.quarantined
+
+    def _vote_changed(self) -> None:
+        if self._SyncObj__raftState != LEADER:
+            self._prevotes = None
+            self._rest()
+            if not self._may_campaign():
+                self._timeout_s = 0.0
 
     def _hears_leader(self) -> bool:
         """Whether a leader is alive as far as this node can know."""
@@ -49,7 +64,7 @@ class Voting(Transfers):
 
     def _heard_voters(self, since: float) -> int:
         heard = sum(1 for peer in self._peers.values() if peer.voter and peer.heard_at > since)
-        return heard + 1
+        return heard + self._self_peer.voter
 
     def _rest(self) -> None:
         """Waits a full random timeout before the next suspicion."""
@@ -68,7 +83,7 @@ class Voting(Transfers):
         """Asks whether others would vote, changing nobody's term (dissertation, 9.6)."""
         self._set_leader(None)
         self._retry_later(now)
-        self._prevotes = {self._self_peer}
+        self._prevotes = {self._self_peer} if self._self_peer.voter else set()
         self._suspects = {self._self_peer} if self._log.suspect else set()
         self._ask_voters(frames.PRE, self._SyncObj__raftCurrentTerm + 1)
         self._count_prevotes(self._prevotes)
@@ -81,9 +96,11 @@ class Voting(Transfers):
             self._campaign(frames.EVERYONE)
 
     def _ask_voters(self, flags: int, term: int) -> None:
-        frame = frames.vote(term, self._log.last_index, self._log.last_term, flags)
+        last_index, last_term = self._log.last_index, self._log.last_term
         for peer in self._peers.values():
             if peer.voter and peer.connected:
+                incarnation = self._incarnations[peer.node]
+                frame = frames.vote(term, last_index, last_term, flags, incarnation)
                 self._network.send(peer.node, self.id, [frame])
 
     def _campaign(self, flags: int = 0) -> None:
@@ -112,17 +129,19 @@ class Voting(Transfers):
     def _count_vote(self, voter: Peer) -> None:
         """PySyncObj counts it, and leads from the majority on; each voter only once.
 
-        Where everyone must vote, PySyncObj is told of the votes when the last one is there.
+        Where everyone must vote, or this replica has no vote itself as PySyncObj believes it has,
+        PySyncObj is told that there are enough when the last one is there.
         """
-        if voter in self._votes:
+        if voter in self._votes or not voter.voter:
             return
         self._votes.add(voter)
         everyone = bool(self._campaign_flags & frames.EVERYONE)
-        if everyone and len(self._votes) < len(self._voters):
-            return
+        if everyone or not self._self_peer.voter:
+            if len(self._votes) < (len(self._voters) if everyone else self._quorum):
+                return
+            self._SyncObj__votesCount = len(self._voters)
         message = {"type": "response_vote", "term": self._SyncObj__raftCurrentTerm}
-        for _ in self._votes if everyone else (voter,):
-            SyncObj._SyncObj__onMessageReceived(self, voter, message)
+        SyncObj._SyncObj__onMessageReceived(self, voter, message)
 
     def _SyncObj__onMessageReceived(self, node: object, message: object) -> None:
         """PySyncObj's dispatcher takes no message from the network; ours asks it by name."""
@@ -131,8 +150,8 @@ class Voting(Transfers):
     # -- voting
 
     def _on_vote(self, peer: Peer, frame: memoryview) -> None:
-        flags, term, last_index, last_term = frames.parse_vote(frame)
-        if not self._may_campaign():
+        flags, term, last_index, last_term, incarnation = frames.parse_vote(frame)
+        if not self._may_grant(incarnation):
             return
         mine = self._SyncObj__raftCurrentTerm
         heard = not flags & frames.TRANSFER and self._hears_leader()
@@ -179,7 +198,7 @@ class Voting(Transfers):
         mine = self._SyncObj__raftCurrentTerm
         if term > mine:
             self._newer_term(term)
-        elif not flags & frames.GRANTED:
+        elif not flags & frames.GRANTED or not peer.voter:
             return
         elif flags & frames.PRE:
             if self._prevotes is not None and asked == mine + 1:

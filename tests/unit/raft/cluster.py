@@ -17,6 +17,7 @@ from log.memory_disk import MemoryDisk
 from log.store import Store
 from raft import frames
 from raft.config import RaftConfig
+from raft.configuration import Change
 from raft.errors import Outcome
 from raft.frames import FrameKind
 from raft.group import RaftGroup
@@ -289,6 +290,7 @@ class Cluster:
         size: int = 3,
         *,
         learners: int = 0,
+        spares: int = 0,
         seed: int = 1,
         config: RaftConfig | None = None,
         group_type: type[RaftGroup] = RaftGroup,
@@ -302,6 +304,7 @@ class Cluster:
         self.group_type = group_type
         self.net = Net(self)
         names = [chr(ord("a") + at) for at in range(size + learners)]
+        self.joined: set[str] = set()
         self.nodes = {name: ClusterNode(self, name) for name in names}
         self.voter_names = names[:size]
         self.learner_names = names[size:]
@@ -316,6 +319,9 @@ class Cluster:
             for name in names:
                 self.start_group(name, bootstrap=True)
             self.connect_all()
+        for at in range(spares):
+            name = chr(ord("a") + size + learners + at)
+            self.nodes[name] = ClusterNode(self, name)
 
     def name_voters(self) -> None:
         self.voters = [
@@ -332,12 +338,24 @@ class Cluster:
             log.relaxed = True
         return node.host.start_group(
             GROUP,
-            self.voters,
+            () if name in self.joined else self.voters,
             node.machine,
             [NodeId(learner) for learner in self.learner_names],
             bootstrap,
             created_ms=EPOCH_MS,
         )
+
+    def join(self, name: str) -> Voter:
+        """Starts a replica that knows nothing of the group; what it is to be named as."""
+        self.joined.add(name)
+        node = self.nodes[name]
+        if node.host is None:
+            node.open()
+        self.start_group(name)
+        for other in self.nodes:
+            if other != name:
+                self.net.connect(name, other)
+        return Voter(NodeId(name), node.store.incarnation)
 
     def connect_all(self) -> None:
         for one, other in self.pairs():
@@ -381,6 +399,21 @@ class Cluster:
 
         return group.propose(EntryKind.COMMAND, body, callback=answer)
 
+    def change(self, change: Change, on: str | None = None) -> Index:
+        """Appends a change on the leader; `settle` lets it commit."""
+
+        def answer(outcome: Outcome, result: object, index: Index) -> None:
+            self.answers.append((repr(change).encode(), outcome, result, index))
+
+        return self.group(on or self.elect()).change(change, answer)
+
+    def voting(self, name: str) -> str:
+        """The voters of the configuration in force on this node, in one word."""
+        return "".join(voter.node for voter in self.group(name).configuration.voters)
+
+    def learning(self, name: str) -> str:
+        return "".join(one.node for one in self.group(name).configuration.learners)
+
     def outcomes(self, body: bytes) -> list[Outcome]:
         return [outcome for text, outcome, _result, _index in self.answers if text == body]
 
@@ -413,6 +446,11 @@ class Cluster:
         for other in self.nodes:
             if other != name:
                 self.net.connect(name, other)
+
+    def wipe(self, name: str) -> None:
+        """The process dies, and its data directory is lost."""
+        self.kill(name)
+        self.nodes[name].disk = MemoryDisk()
 
     def isolate(self, name: str) -> None:
         for other in self.nodes:

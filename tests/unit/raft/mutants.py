@@ -7,6 +7,7 @@ from collections.abc import Callable
 from goqueue.wire.types import Index, NodeId
 from log.entry import Entry
 from raft import frames
+from raft.configuration import Configuration
 from raft.errors import Outcome
 from raft.group import RaftGroup
 from raft.peer import Peer
@@ -229,12 +230,82 @@ class WipedDiskVotes(RaftGroup):
     """A voter is its name, whatever became of its disk."""
 
     def start(self) -> None:
-        self.refused = False
-        self._may_vote = self._self_peer.voter
         super().start()
+        self._log.trust()
+
+    def _judge_vote(self) -> None:
+        self._may_vote = self._self_peer.voter = self.node in self._voters
 
     def _may_campaign(self) -> bool:
         return self._may_vote
+
+    def _may_grant(self, incarnation: int) -> bool:
+        return self._may_vote
+
+
+class ChangesAtOnce(RaftGroup):
+    """Takes a change of the configuration while another one is under way, as PySyncObj does."""
+
+    def _may_change(self) -> bool:
+        return True
+
+
+class LearnersCount(RaftGroup):
+    """What a learner holds counts towards a majority."""
+
+    def _seat_peers(self) -> None:
+        super()._seat_peers()
+        for peer in self._peers.values():
+            peer.voter = True
+
+
+class RemovedLeaderCounts(RaftGroup):
+    """A leader that removes itself counts itself for the entry that says so."""
+
+    def _seat_peers(self) -> None:
+        super()._seat_peers()
+        self._self_peer.voter = True
+
+
+class RemovalOutlivesTruncation(RaftGroup):
+    """A configuration stays in force though its entry was truncated."""
+
+    def _unconfigure(self, index: int) -> None:
+        return None
+
+
+class ConfigurationAwaitsCommit(RaftGroup):
+    """Only a committed configuration is in force, so that majorities need not meet."""
+
+    def _configure(self, configuration: Configuration) -> None:
+        self._configurations.append(configuration)
+
+    def _configuration_applied(self, index: int) -> None:
+        super()._configuration_applied(index)
+        self._come_into_force()
+
+
+class JoinersTrusted(RaftGroup):
+    """A replica that began anew votes by whatever configuration it has come to so far."""
+
+    def start(self) -> None:
+        self._log.trust()
+        super().start()
+
+
+class OnlyOwnConfigurationVotes(RaftGroup):
+    """Votes only where its own configuration gives it a vote, whatever the candidate knows."""
+
+    def _may_grant(self, incarnation: int) -> bool:
+        return self._may_campaign()
+
+
+class RemovedGiveUp(RaftGroup):
+    """Who is being removed does not campaign, though nobody else may be able to win."""
+
+    def _judge_vote(self) -> None:
+        super()._judge_vote()
+        self._may_vote = self._self_peer.voter
 
 
 class SuspectsTrusted(RaftGroup):

@@ -1,0 +1,473 @@
+"""A group grows and shrinks one replica at a time, whoever dies meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+
+from goqueue.wire.types import NodeId
+from raft import frames
+from raft.config import RaftConfig
+from raft.configuration import AddLearner, Promote, Remove, unpack_snapshot
+from raft.errors import ChangeUnderWay, NotCaughtUp, NotLeader, Outcome
+from raft.frames import FrameKind
+from raft.group import RaftGroup
+from tests.unit.raft.cluster import GROUP, Cluster, Lone, Sent, fails_under
+from tests.unit.raft.mutants import (
+    ChangesAtOnce,
+    ConfigurationAwaitsCommit,
+    JoinersTrusted,
+    LearnersCount,
+    OnlyOwnConfigurationVotes,
+    RemovalOutlivesTruncation,
+    RemovedGiveUp,
+    RemovedLeaderCounts,
+)
+
+
+def grow(cluster: Cluster, name: str) -> None:
+    """This node joins, catches up and gets a vote."""
+    cluster.change(AddLearner(cluster.join(name)))
+    cluster.settle()
+    cluster.change(Promote(NodeId(name)))
+    cluster.settle()
+
+
+def drop(cluster: Cluster, name: str) -> None:
+    cluster.change(Remove(NodeId(name)))
+    cluster.settle()
+
+
+def no_appends_from(leader: str, *targets: str) -> object:
+    """Entries of this node reach none of these; heartbeats and votes do."""
+
+    def passes(sent: Sent) -> bool:
+        append = sent.group == GROUP and sent.kind == FrameKind.APPEND
+        return not (append and sent.source == leader and (not targets or sent.target in targets))
+
+    return passes
+
+
+# -- growing and shrinking
+
+
+def test_group_grows_to_five_and_shrinks_to_three_under_proposals() -> None:
+    cluster = Cluster(3, spares=2)
+    sent = []
+    for name in "de":
+        sent.append(b"before " + name.encode())
+        cluster.propose(sent[-1])
+        grow(cluster, name)
+    assert {cluster.voting(name) for name in cluster.nodes} == {"abcde"}
+
+    for name in "ab":
+        sent.append(b"without " + name.encode())
+        cluster.propose(sent[-1])
+        drop(cluster, name)
+        cluster.settle(2)
+        cluster.kill(name)
+    cluster.propose(b"end")
+    cluster.settle(2)
+
+    assert {cluster.voting(name) for name in "cde"} == {"cde"}
+    assert {tuple(cluster.bodies(name)) for name in "cde"} == {(*sent, b"end")}
+    assert all(cluster.outcomes(body) == [Outcome.APPLIED] for body in sent)
+
+
+def test_replica_that_starts_empty_learns_its_configuration_and_keeps_it() -> None:
+    cluster = Cluster(3, spares=1)
+    cluster.propose(b"x")
+    joiner = cluster.join("d")
+    cluster.settle(3)
+    assert cluster.group("d").configuration.members == ()
+    assert cluster.group("d").term == 0
+
+    cluster.change(AddLearner(joiner))
+    cluster.settle()
+    assert (cluster.voting("d"), cluster.learning("d")) == ("abc", "d")
+    assert cluster.group("d").is_learner
+    assert cluster.bodies("d") == [b"x"]
+
+    cluster.kill("d", power=True)
+    cluster.restart("d")
+    cluster.settle()
+    assert (cluster.voting("d"), cluster.learning("d")) == ("abc", "d")
+
+
+@fails_under(LearnersCount)
+def test_entry_that_only_a_learner_holds_is_not_committed(group_type: type[RaftGroup]) -> None:
+    cluster = Cluster(3, spares=1, group_type=group_type)
+    leader = cluster.elect()
+    cluster.change(AddLearner(cluster.join("d")))
+    cluster.settle()
+
+    for name in cluster.followers():
+        cluster.mute(name)
+    cluster.net.silent = {link for link in cluster.net.silent if "d" not in link}
+    cluster.propose(b"lonely", on=leader)
+    cluster.settle(0.3)
+
+    assert cluster.outcomes(b"lonely") == []
+
+
+def test_learner_neither_campaigns_nor_votes_for_who_does_not_name_it() -> None:
+    cluster = Cluster(3, spares=1)
+    leader = cluster.elect()
+    cluster.change(AddLearner(cluster.join("d")))
+    cluster.settle()
+
+    for name in cluster.followers():
+        cluster.kill(name)
+    cluster.settle(6)
+
+    assert cluster.leader() is None
+    assert not cluster.group("d").is_leader
+    votes = [sent for sent in cluster.net.log if sent.kind == FrameKind.VOTE]
+    assert not any(sent.source == "d" or sent.target == "d" for sent in votes)
+    assert cluster.group(leader).term == cluster.group("d").term
+
+
+def test_learner_is_promoted_only_once_it_has_caught_up() -> None:
+    cluster = Cluster(3, spares=1)
+    leader = cluster.elect()
+    cluster.net.filter = no_appends_from(leader, "d")  # type: ignore[assignment]
+    cluster.change(AddLearner(cluster.join("d")))
+    cluster.settle()
+
+    assert not cluster.group(leader).caught_up(NodeId("d"))
+    with pytest.raises(NotCaughtUp):
+        cluster.change(Promote(NodeId("d")))
+
+    cluster.net.filter = None
+    cluster.settle()
+    assert cluster.group(leader).caught_up(NodeId("d"))
+    cluster.settle(20)
+    cluster.propose(b"after a long silence")
+    cluster.settle(0.1)
+    assert cluster.group(leader).caught_up(NodeId("d"))
+    cluster.change(Promote(NodeId("d")))
+    cluster.settle()
+    assert not cluster.group("d").is_learner
+
+
+# -- one at a time
+
+
+@fails_under(ChangesAtOnce)
+def test_second_change_waits_for_the_first_to_commit(group_type: type[RaftGroup]) -> None:
+    cluster = Cluster(3, spares=2, group_type=group_type)
+    leader = cluster.elect()
+    joiners = [cluster.join(name) for name in "de"]
+    last = cluster.change(AddLearner(joiners[0]))
+
+    refused = False
+    try:
+        cluster.change(AddLearner(joiners[1]), on=leader)
+    except ChangeUnderWay as error:
+        refused = error.retriable
+    assert refused
+    assert cluster.nodes[leader].store.group(GROUP).last_index == last
+
+    cluster.settle()
+    cluster.change(AddLearner(joiners[1]))
+    cluster.settle()
+    assert cluster.learning(leader) == "de"
+
+
+def test_no_change_before_the_leaders_own_noop_has_committed() -> None:
+    lone = Lone()
+    lone.lead()
+
+    with pytest.raises(NotLeader):
+        lone.change(Remove(NodeId("c")), on="a")
+    lone.ack_all()
+    lone.change(Remove(NodeId("c")), on="a")
+    assert lone.voting("a") == "ab"
+
+
+# -- interrupted
+
+
+@fails_under(RemovalOutlivesTruncation)
+def test_change_that_nobody_else_has_is_rolled_back(group_type: type[RaftGroup]) -> None:
+    cluster = Cluster(3, group_type=group_type)
+    leader = cluster.elect()
+    cluster.settle()
+    other = cluster.followers()[0]
+    cluster.net.filter = no_appends_from(leader)  # type: ignore[assignment]
+    cluster.change(Remove(NodeId(other)))
+    assert other not in cluster.voting(leader)
+
+    cluster.isolate(leader)
+    cluster.net.filter = None
+    cluster.settle(3)
+    cluster.propose(b"meanwhile")
+    cluster.settle()
+    cluster.connect_all()
+    cluster.settle(3)
+
+    assert {cluster.voting(name) for name in "abc"} == {"abc"}
+    assert all(cluster.bodies(name) == [b"meanwhile"] for name in "abc")
+    peers = cluster.group(leader)._SyncObj__otherNodes
+    assert {peer.node for peer in peers} == set("abc") - {leader}
+
+
+def test_change_that_one_follower_has_survives_its_leader() -> None:
+    cluster = Cluster(3, spares=1)
+    leader = cluster.elect()
+    cluster.settle()
+    holder, other = cluster.followers()
+    joiner = cluster.join("d")
+    cluster.net.filter = no_appends_from(leader, other, "d")  # type: ignore[assignment]
+    cluster.change(AddLearner(joiner))
+    cluster.time.run(0.02, lambda: cluster.learning(holder) == "d")
+    cluster.kill(leader)
+    cluster.net.filter = None
+    cluster.settle(3)
+
+    assert cluster.leader() == holder
+    assert {cluster.learning(name) for name in (holder, other, "d")} == {"d"}
+    assert cluster.group(holder).configuration_committed
+    cluster.change(Promote(NodeId("d")))
+    cluster.settle()
+    cluster.restart(leader)
+    cluster.settle()
+    assert {cluster.voting(name) for name in cluster.nodes} == {"abcd"}
+
+
+@fails_under(ConfigurationAwaitsCommit)
+def test_configuration_is_in_force_before_it_commits(group_type: type[RaftGroup]) -> None:
+    """Four voters need three: two that do not know of the fourth must not decide alone."""
+    cluster = Cluster(3, spares=1, group_type=group_type)
+    leader = cluster.elect()
+    cluster.change(AddLearner(cluster.join("d")))
+    cluster.settle()
+    cluster.net.filter = no_appends_from(leader, "d", cluster.followers()[0])  # type: ignore[assignment]
+    cluster.change(Promote(NodeId("d")))
+    cluster.settle(0.3)
+
+    assert cluster.outcomes(repr(Promote(NodeId("d"))).encode()) == []
+
+
+@fails_under(OnlyOwnConfigurationVotes)
+def test_learner_votes_for_a_candidate_that_knows_of_its_promotion(
+    group_type: type[RaftGroup],
+) -> None:
+    """Else one dead leader would be enough to stop four voters for ever."""
+    cluster = Cluster(3, spares=1, group_type=group_type)
+    leader = cluster.elect()
+    cluster.change(AddLearner(cluster.join("d")))
+    cluster.settle()
+    cluster.net.filter = no_appends_from(leader, "d")  # type: ignore[assignment]
+    cluster.change(Promote(NodeId("d")))
+    cluster.settle(0.3)
+    assert cluster.group("d").is_learner
+
+    cluster.kill(leader)
+    cluster.net.filter = None
+    cluster.settle(5)
+
+    assert cluster.leader() is not None
+    assert cluster.voting("d") == "abcd"
+
+
+# -- removal
+
+
+@fails_under(RemovedLeaderCounts)
+def test_leader_does_not_count_itself_for_its_own_removal(group_type: type[RaftGroup]) -> None:
+    cluster = Cluster(3, group_type=group_type)
+    leader = cluster.elect()
+    cluster.settle()
+    cluster.mute(cluster.followers()[0])
+    index = cluster.change(Remove(NodeId(leader)))
+    cluster.settle(0.5)
+
+    assert cluster.group(leader).commit_index < index
+
+
+def test_leader_that_removes_itself_hands_over_and_never_comes_back() -> None:
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    cluster.propose(b"x")
+    cluster.settle()
+    started = cluster.time.now()
+    cluster.change(Remove(NodeId(leader)))
+    assert cluster.time.run(1.0, lambda: cluster.leader() not in (None, leader))
+    assert cluster.time.now() - started < 0.2
+
+    after = cluster.leader()
+    term = cluster.group(after or "").term
+    cluster.settle(10)
+    assert cluster.leader() == after
+    assert cluster.group(after or "").term == term
+    assert not cluster.group(leader).is_leader
+    assert leader not in cluster.voting(leader)
+    cluster.propose(b"y")
+    cluster.settle()
+    assert cluster.bodies(after or "") == [b"x", b"y"]
+
+
+@fails_under(RemovedGiveUp)
+def test_leader_whose_removal_only_it_holds_may_still_win(group_type: type[RaftGroup]) -> None:
+    """Of two voters the one that is being removed holds the newer log: only it can go on."""
+    cluster = Cluster(2, group_type=group_type)
+    leader = cluster.elect()
+    cluster.settle()
+    other = cluster.followers()[0]
+    cluster.net.filter = no_appends_from(leader)  # type: ignore[assignment]
+    cluster.change(Remove(NodeId(leader)))
+    cluster.settle(0.1)
+    for name in "ab":
+        cluster.kill(name)
+    cluster.net.filter = None
+    for name in "ab":
+        cluster.restart(name)
+
+    assert cluster.time.run(10.0, lambda: cluster.leader() == other)
+    assert cluster.voting(other) == other
+
+
+def test_dead_voter_is_removed_and_no_longer_missed() -> None:
+    cluster = Cluster(4)
+    cluster.settle(3)
+    leader = cluster.elect()
+    first, second = cluster.followers()[:2]
+    cluster.kill(first)
+    drop(cluster, first)
+    assert cluster.group(leader).configuration_committed
+
+    cluster.kill(second)
+    cluster.settle(3)
+    cluster.propose(b"two of three")
+    cluster.settle(2)
+    assert cluster.outcomes(b"two of three") == [Outcome.APPLIED]
+
+
+def test_removed_replica_that_does_not_know_it_disturbs_nobody() -> None:
+    cluster = Cluster(4)
+    leader = cluster.elect()
+    cluster.settle()
+    gone = cluster.followers()[0]
+    cluster.isolate(gone)
+    drop(cluster, gone)
+    term = cluster.group(leader).term
+
+    for name in cluster.nodes:
+        if name != gone:
+            cluster.net.connect(gone, name)
+    cluster.settle(20)
+
+    assert (cluster.leader(), cluster.group(leader).term) == (leader, term)
+    assert gone in cluster.voting(gone)
+    asked = [sent for sent in cluster.net.log if sent.source == gone]
+    assert any(sent.kind == FrameKind.VOTE for sent in asked)
+
+
+# -- coming back
+
+
+def test_wiped_node_comes_back_as_learner_with_its_new_incarnation() -> None:
+    cluster = Cluster(3)
+    cluster.propose(b"x")
+    cluster.settle()
+    wiped = cluster.followers()[0]
+    cluster.wipe(wiped)
+    again = cluster.join(wiped)
+    assert again not in cluster.voters
+    cluster.settle(3)
+    assert cluster.group(wiped).refused
+
+    drop(cluster, wiped)
+    cluster.change(AddLearner(again))
+    cluster.settle()
+    assert cluster.group(wiped).is_learner
+    assert not cluster.group(wiped).refused
+    cluster.change(Promote(NodeId(wiped)))
+    cluster.settle()
+
+    cluster.kill(cluster.elect())
+    cluster.elect()
+    cluster.propose(b"y")
+    cluster.settle()
+    assert cluster.bodies(wiped) == [b"x", b"y"]
+
+
+@fails_under(JoinersTrusted)
+def test_replica_that_joins_again_forgets_no_promise(group_type: type[RaftGroup]) -> None:
+    """Two that were removed and come back hold the first configuration, and not the later ones:
+    with a third that knows no later one either, they must not be a majority of it."""
+    cluster = Cluster(5, group_type=group_type, config=RaftConfig(append_entries=1))
+    cluster.elect()
+    cluster.settle()
+    late, first, second = cluster.followers()[:3]
+    cluster.isolate(late)
+    for name in (first, second):
+        drop(cluster, name)
+    cluster.propose(b"committed")
+    cluster.settle()
+
+    def only_the_beginning(sent: Sent) -> bool:
+        if sent.target not in (first, second) or sent.kind != FrameKind.APPEND:
+            return True
+        _term, prev, _prev_term, _commit, count = frames.parse_append(memoryview(sent.frame))
+        return prev < 1 or not count
+
+    cluster.net.filter = only_the_beginning
+    for name in (first, second):
+        host = cluster.nodes[name].host
+        assert host is not None
+        host.retire_group(GROUP)
+        cluster.change(AddLearner(cluster.join(name)))
+        cluster.settle()
+        assert (cluster.voting(name), cluster.group(name).commit_index) == ("abcde", 1)
+    for name in set(cluster.nodes) - {late, first, second}:
+        cluster.isolate(name)
+    cluster.settle(10)
+
+    assert not any(cluster.group(name).is_leader for name in (late, first, second))
+
+
+def test_retired_replica_keeps_its_term_and_vote_and_never_founds_the_group_again() -> None:
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    cluster.settle()
+    gone = cluster.followers()[0]
+    drop(cluster, gone)
+    node = cluster.nodes[gone]
+    before = node.store.group(GROUP).hard_state
+    assert node.host is not None
+    node.host.retire_group(GROUP)
+    cluster.settle()
+
+    cluster.kill(gone, power=True)
+    node.open()
+    log = node.store.group(GROUP)
+    assert (log.hard_state, log.last_index, log.suspect) == (before, 0, True)
+    cluster.start_group(gone, bootstrap=True)
+    cluster.settle(3)
+    assert log.last_index == 0
+    assert cluster.leader() == leader
+
+
+# -- snapshots
+
+
+def test_snapshot_carries_the_configuration_that_was_applied() -> None:
+    cluster = Cluster(3, spares=1)
+    leader = cluster.elect()
+    grow(cluster, "d")
+    cluster.propose(b"x")
+    cluster.settle()
+    expected = cluster.group(leader).configuration
+    work = cluster.group("d").take_snapshot()
+    assert work is not None
+    work.run()
+
+    found = cluster.nodes["d"].store.group(GROUP).latest_snapshot()
+    assert found is not None
+    assert unpack_snapshot(found[1])[0] == expected
+    cluster.kill("d")
+    cluster.restart("d")
+    assert cluster.group("d")._configurations == [expected]
+    cluster.settle()
+    assert cluster.bodies("d")[-1:] == [b"restored"]

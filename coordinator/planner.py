@@ -98,6 +98,7 @@ class _Plan:
 
     def __init__(self, picture: Picture, shunned: Collection[NodeId] = ()) -> None:
         self._before = picture.desired
+        self._factors = picture.factors
         self._zone = {node: site.zone for node, site in picture.sites.items()}
         self.takers = sorted(
             node for node, site in picture.sites.items() if site.takes and node not in shunned
@@ -106,6 +107,7 @@ class _Plan:
             p: picture.desired[p] for p in sorted(picture.desired)
         }
         self.changed: dict[Partition, None] = {}
+        self._has_moved = False
         self._new: dict[tuple[Partition, NodeId], None] = {}
         """Replicas that this plan has placed: to place them elsewhere instead moves no more."""
         self.load: Counter[NodeId] = Counter(dict.fromkeys(self._zone, 0))
@@ -117,11 +119,20 @@ class _Plan:
 
     def rows(self, rows_max: int) -> list[Row]:
         """What is another than it was, at most so many."""
-        changed = [p for p in sorted(self.changed) if self.desired[p] != self._before[p]]
+        changed = [
+            partition
+            for partition in sorted(self.changed)
+            if self.desired[partition] != self._before[partition] and self._is_whole(partition)
+        ]
         return [
             Row(*partition, list(self._before[partition]), list(self.desired[partition]))
             for partition in changed[:rows_max]
         ]
+
+    def _is_whole(self, partition: Partition) -> bool:
+        """Whether it has as many replicas as it should: others wait for their own plan."""
+        count = len(self.desired[partition])
+        return self._factors.get(partition[0], count) == count
 
     # -- single replicas
 
@@ -237,39 +248,61 @@ class _Plan:
 
     def even_out(self, rows_max: int) -> None:
         """Move replicas along chains of brokers until none has two more than another could."""
-        while len(self.changed) < rows_max:
-            chain = self._chain(only_new=False)
-            if chain is None:
-                return
-            for partition, node, to in chain:
-                self._move(partition, node, to)
+        self._even_out(rows_max, only_new=False)
 
     def even_out_new(self) -> None:
         """The same with nothing but replicas that this plan has placed: it moves no more."""
-        while (chain := self._chain(only_new=True)) is not None:
-            for partition, node, to in chain:
-                self._move(partition, node, to)
+        self._even_out(len(self._before) + 1, only_new=True)
 
-    def _chain(self, *, only_new: bool) -> list[tuple[Partition, NodeId, NodeId]] | None:
-        """Moves that bring one replica from a broker to one that has at least two fewer."""
+    def _even_out(self, rows_max: int, *, only_new: bool) -> None:
+        blocked: set[NodeId] = set()
+        while len(self.changed) < rows_max:
+            chain = self._chain(blocked, only_new=only_new)
+            if chain is not None:
+                for partition, node, to in chain:
+                    self._move(partition, node, to)
+                self._has_moved = True
+            elif self._has_moved and blocked:
+                self._has_moved = False
+                blocked.clear()  # what was moved since may have opened a way
+            else:
+                return
+
+    def _chain(
+        self, blocked: set[NodeId], *, only_new: bool
+    ) -> list[tuple[Partition, NodeId, NodeId]] | None:
+        """Moves that bring one replica from a broker to one that has at least two fewer; brokers
+        from which there are none are `blocked`."""
+        least = min((self.load[node] for node in self.takers), default=0)
         for start in sorted(self.takers, key=lambda node: (-self.load[node], node)):
-            came: dict[NodeId, tuple[NodeId, Partition] | None] = {start: None}
-            queue = deque([start])
-            while queue:
-                node = queue.popleft()
-                for to in sorted(self.takers, key=lambda one: (self.load[one], one)):
-                    if to in came:
-                        continue
-                    used = _used(came, node)
-                    partition = self._pick(node, to, used, only_new=only_new)
-                    if partition is None:
-                        continue
-                    came[to] = (node, partition)
-                    if self.load[start] - self.load[to] >= 2:
-                        return _walk_back(came, to)
-                    queue.append(to)
-            if self.load[start] - min(self.load[node] for node in self.takers) < 2:
+            if self.load[start] - least < 2:
                 return None
+            if start not in blocked:
+                chain = self._chain_from(start, only_new=only_new)
+                if chain is not None:
+                    return chain
+                blocked.add(start)
+        return None
+
+    def _chain_from(
+        self, start: NodeId, *, only_new: bool
+    ) -> list[tuple[Partition, NodeId, NodeId]] | None:
+        came: dict[NodeId, tuple[NodeId, Partition] | None] = {start: None}
+        queue = deque([start])
+        order = sorted(self.takers, key=lambda node: (self.load[node], node))
+        while queue:
+            node = queue.popleft()
+            used = _used(came, node)
+            for to in order:
+                if to in came:
+                    continue
+                partition = self._pick(node, to, used, only_new=only_new)
+                if partition is None:
+                    continue
+                came[to] = (node, partition)
+                if self.load[start] - self.load[to] >= 2:
+                    return _walk_back(came, to)
+                queue.append(to)
         return None
 
     def _pick(

@@ -55,5 +55,9 @@ def content(found: ClusterState) -> bytes:
     return copy.snapshot()
 
 
-def broker(name: str, incarnation: int = 7, **more: str) -> RegisterBroker:
-    return RegisterBroker(name, incarnation, f"{name}:7000", f"http://{name}:8080", **more)
+def broker(
+    name: str, incarnation: int = 7, *, zone: str = "", replaces: bool = False
+) -> RegisterBroker:
+    return RegisterBroker(
+        name, incarnation, f"{name}:7000", f"http://{name}:8080", zone, replaces=replaces
+    )

@@ -1,0 +1,109 @@
+"""A leader judges each step anew: what was right when it was sent may be wrong when it comes."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.partitions import Configuration
+from coordinator.steps import (
+    ADD_LEARNER,
+    PROMOTE,
+    REMOVE,
+    TRANSFER,
+    Seen,
+    Step,
+    Waiting,
+    next_step,
+    refusal,
+)
+from goqueue.wire.types import GroupId, Incarnation, Index, NodeId, TopicId, Voter
+
+GROUP = GroupId(TopicId(1, 2), 0)
+
+
+def voter(name: str) -> Voter:
+    """`b2` is broker b with its second data directory."""
+    return Voter(NodeId(name[0]), Incarnation(int(name[1:] or 1)))
+
+
+def seen(
+    voters: str, learners: str = "", *, down: str = "", ready: str = "", busy: bool = False
+) -> Seen:
+    configuration = Configuration(
+        Index(10), tuple(map(voter, voters.split())), tuple(map(voter, learners.split()))
+    )
+    alive = [one.node for one in configuration.voters if one.node not in down]
+    return Seen(configuration, alive[0], frozenset(alive), frozenset(map(NodeId, ready)), busy)
+
+
+def told(wanted: str, now: Seen) -> str:
+    found = next_step(GROUP, [voter(name) for name in wanted.split()], now)
+    if isinstance(found, Step):
+        assert refusal(found, now) is None
+        return f"{found.kind} {found.voter.node}{found.voter.incarnation}"
+    return found.reason if isinstance(found, Waiting) else ""
+
+
+@pytest.mark.parametrize(
+    ("wanted", "now", "expected"),
+    [
+        ("a b c", seen("a b c"), ""),
+        ("c b a", seen("a b c"), ""),
+        ("a b d", seen("a b c"), "add_learner d1"),
+        ("a b d", seen("a b c", "d"), "d is catching up"),
+        ("a b d", seen("a b c", "d", ready="d"), "promote d1"),
+        ("a b d", seen("a b c d"), "remove c1"),
+        ("b c d", seen("a b c d"), "transfer b1"),
+        ("b c d", seen("b c d a"), "remove a1"),
+        ("a b d", seen("a b c d", down="c"), "remove c1"),
+        ("a b d", seen("a b c d", down="d"), "waiting for d to be in sync"),
+        ("a b c", seen("a b c", "d"), "remove d1"),
+        ("a b e", seen("a b c", "d"), "remove d1"),
+        ("a b2 c", seen("a b c", down="b"), "remove b1"),
+        ("a b2 c", seen("a c"), "add_learner b2"),
+        ("a b2 c", seen("a c", "b"), "remove b1"),
+        ("d e f", seen("a b c"), "add_learner d1"),
+        ("d e f", seen("a b c d"), "remove b1"),
+        ("a b c", seen("a b"), "add_learner c1"),
+        ("a", seen("a b c"), "remove b1"),
+        ("b", seen("a"), "add_learner b1"),
+        ("b", seen("a b"), "transfer b1"),
+        ("a b d", seen("a b c", busy=True), "another change is under way"),
+    ],
+)
+def test_the_next_step(wanted: str, now: Seen, expected: str) -> None:
+    assert told(wanted, now) == expected
+
+
+def test_a_lost_directory_is_removed_though_its_broker_is_in_sync_by_name() -> None:
+    now = seen("a b c")  # its leader still takes the new process for the old one
+
+    assert told("a b2 c", now) == "remove b1"
+
+
+@pytest.mark.parametrize(
+    ("step", "now", "expected"),
+    [
+        (Step(GROUP, REMOVE, voter("c"), Index(9), 3), seen("a b c d"), "entry 10, not 9"),
+        (Step(GROUP, REMOVE, voter("c"), Index(10), 3), seen("a b c d", down="d"), "waiting for d"),
+        (Step(GROUP, REMOVE, voter("c"), Index(10), 1), seen("a b c", down="b"), "only 1 of the 2"),
+        (Step(GROUP, REMOVE, voter("c"), Index(10), 3), seen("a b c"), "only 2 others of 3"),
+        (Step(GROUP, REMOVE, voter("e"), Index(10), 3), seen("a b c"), "e does not vote"),
+        (Step(GROUP, REMOVE, voter("c2"), Index(10), 3), seen("a b c"), "c does not vote"),
+        (Step(GROUP, PROMOTE, voter("d"), Index(10), 3), seen("a b c", "d"), "not caught up"),
+        (
+            Step(GROUP, PROMOTE, voter("d2"), Index(10), 3),
+            seen("a b c", "d", ready="d"),
+            "not caught",
+        ),
+        (Step(GROUP, ADD_LEARNER, voter("c2"), Index(10), 3), seen("a b c"), "takes part already"),
+        (Step(GROUP, TRANSFER, voter("c"), Index(10), 3), seen("a b c", down="c"), "can't lead"),
+        (
+            Step(GROUP, ADD_LEARNER, voter("d"), Index(10), 3),
+            seen("a b c", busy=True),
+            "another change",
+        ),
+    ],
+)
+def test_a_step_that_is_wrong_by_now_is_refused(step: Step, now: Seen, expected: str) -> None:
+    assert expected in (refusal(step, now) or "")

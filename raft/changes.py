@@ -53,6 +53,10 @@ class Changes(Elections):
         if self._transfer is None:
             self.transfer_leadership(callback=self._left)
 
+    def on_tick(self, now: float) -> None:
+        super().on_tick(now)
+        self._leave_when_removed()
+
     def _left(self, _moved: bool) -> None:
         if self._SyncObj__raftState == LEADER:
             self._step_down()

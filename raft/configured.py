@@ -63,11 +63,15 @@ class Configured(Engine):
     # -- changes of it
 
     def _load_configurations(self) -> None:
-        """Reads what the log holds after the snapshot. Damage ends it: such a replica never votes.
+        """Reads what the log holds after the snapshot, or all where that carries no configuration.
 
-        Raises msgspec.DecodeError, Unsafe.
+        Damage ends it: such a replica neither votes nor campaigns. Raises msgspec.DecodeError,
+        Unsafe.
         """
-        at = max(self._log.first_index, self._SyncObj__raftLastApplied + 1)
+        applied = self._SyncObj__raftLastApplied
+        at = self._log.first_index
+        if self.configuration.index:
+            at = max(at, applied + 1)
         try:
             while at <= self._log.last_index:
                 entries = self._log.entries(Index(at), max_bytes=_SCAN_BYTES)
@@ -77,7 +81,9 @@ class Configured(Engine):
                 at = entries[-1].index + 1
         except EntryDamaged as error:
             logger.error("group %s: configurations after %d not read: %s", self.id, at, error)
-        self._come_into_force()
+        self._forget_before(applied)
+        self._seat_peers()
+        self._judge_vote()
 
     def _read(self, entry: Entry) -> Configuration:
         configuration = read_configuration(entry)
@@ -100,11 +106,14 @@ class Configured(Engine):
 
     def _configuration_applied(self, index: int) -> None:
         """All configurations up to this entry are committed: the ones before it are history."""
-        known = self._configurations
-        while len(known) > 1 and known[1].index <= index:
-            known.pop(0)
+        self._forget_before(index)
         self._judge_vote()
         self._host.configured()
+
+    def _forget_before(self, applied: int) -> None:
+        known = self._configurations
+        while len(known) > 1 and known[1].index <= applied:
+            known.pop(0)
 
     def _come_into_force(self) -> None:
         self._seat_peers()

@@ -53,11 +53,6 @@ class Transfers(Reads):
             able = [peer for peer in able if peer.node == to]
         return max(able, key=lambda peer: match[peer], default=None)
 
-    def _unseat(self, peer: Peer) -> None:
-        super()._unseat(peer)
-        if self._transfer is not None and self._transfer.peer is peer:
-            self._end_transfer(False)
-
     def _drive_transfer(self) -> None:
         """Tells the target to campaign once it holds the whole log."""
         transfer = self._transfer

@@ -27,11 +27,17 @@ class Chaos:
         config: RaftConfig = ONE_ENTRY,
         keep: float = 0.3,
         relaxed: bool = False,
+        spares: int = 0,
     ) -> None:
         self.rng = random.Random(seed)
         self.keep = keep
         self.cluster = Cluster(
-            size, seed=seed, group_type=group_type, config=config, relaxed=relaxed
+            size,
+            spares=spares,
+            seed=seed,
+            group_type=group_type,
+            config=config,
+            relaxed=relaxed,
         )
         self.committed: dict[int, bytes] = {}
         self.leaders: dict[int, str] = {}
@@ -154,12 +160,16 @@ class Chaos:
         self._judge()
         return self.wrong
 
+    def _members(self) -> list[str]:
+        """Who must have everything in the end."""
+        return list(self.cluster.nodes)
+
     def _judge(self) -> None:
         cluster = self.cluster
         if cluster.leader() is None:
             self.wrong.append("nobody leads in the end")
             return
-        applied = {name: cluster.nodes[name].machine.applied for name in cluster.nodes}
+        applied = {name: cluster.nodes[name].machine.applied for name in self._members()}
         longest = max(applied.values(), key=len)
         for name, entries in applied.items():
             if entries != longest:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from goqueue.wire.types import NodeId
@@ -37,7 +39,7 @@ def drop(cluster: Cluster, name: str) -> None:
     cluster.settle()
 
 
-def no_appends_from(leader: str, *targets: str) -> object:
+def no_appends_from(leader: str, *targets: str) -> Callable[[Sent], bool]:
     """Entries of this node reach none of these; heartbeats and votes do."""
 
     def passes(sent: Sent) -> bool:
@@ -129,7 +131,7 @@ def test_learner_neither_campaigns_nor_votes_for_who_does_not_name_it() -> None:
 def test_learner_is_promoted_only_once_it_has_caught_up() -> None:
     cluster = Cluster(3, spares=1)
     leader = cluster.elect()
-    cluster.net.filter = no_appends_from(leader, "d")  # type: ignore[assignment]
+    cluster.net.filter = no_appends_from(leader, "d")
     cluster.change(AddLearner(cluster.join("d")))
     cluster.settle()
 
@@ -193,7 +195,7 @@ def test_change_that_nobody_else_has_is_rolled_back(group_type: type[RaftGroup])
     leader = cluster.elect()
     cluster.settle()
     other = cluster.followers()[0]
-    cluster.net.filter = no_appends_from(leader)  # type: ignore[assignment]
+    cluster.net.filter = no_appends_from(leader)
     cluster.change(Remove(NodeId(other)))
     assert other not in cluster.voting(leader)
 
@@ -217,7 +219,7 @@ def test_change_that_one_follower_has_survives_its_leader() -> None:
     cluster.settle()
     holder, other = cluster.followers()
     joiner = cluster.join("d")
-    cluster.net.filter = no_appends_from(leader, other, "d")  # type: ignore[assignment]
+    cluster.net.filter = no_appends_from(leader, other, "d")
     cluster.change(AddLearner(joiner))
     cluster.time.run(0.02, lambda: cluster.learning(holder) == "d")
     cluster.kill(leader)
@@ -241,7 +243,7 @@ def test_configuration_is_in_force_before_it_commits(group_type: type[RaftGroup]
     leader = cluster.elect()
     cluster.change(AddLearner(cluster.join("d")))
     cluster.settle()
-    cluster.net.filter = no_appends_from(leader, "d", cluster.followers()[0])  # type: ignore[assignment]
+    cluster.net.filter = no_appends_from(leader, "d", cluster.followers()[0])
     cluster.change(Promote(NodeId("d")))
     cluster.settle(0.3)
 
@@ -257,7 +259,7 @@ def test_learner_votes_for_a_candidate_that_knows_of_its_promotion(
     leader = cluster.elect()
     cluster.change(AddLearner(cluster.join("d")))
     cluster.settle()
-    cluster.net.filter = no_appends_from(leader, "d")  # type: ignore[assignment]
+    cluster.net.filter = no_appends_from(leader, "d")
     cluster.change(Promote(NodeId("d")))
     cluster.settle(0.3)
     assert cluster.group("d").is_learner
@@ -314,7 +316,7 @@ def test_leader_whose_removal_only_it_holds_may_still_win(group_type: type[RaftG
     leader = cluster.elect()
     cluster.settle()
     other = cluster.followers()[0]
-    cluster.net.filter = no_appends_from(leader)  # type: ignore[assignment]
+    cluster.net.filter = no_appends_from(leader)
     cluster.change(Remove(NodeId(leader)))
     cluster.settle(0.1)
     for name in "ab":
@@ -447,6 +449,40 @@ def test_retired_replica_keeps_its_term_and_vote_and_never_founds_the_group_agai
     cluster.settle(3)
     assert log.last_index == 0
     assert cluster.leader() == leader
+
+
+# -- what the leader sends to whom
+
+
+def test_learner_that_is_removed_receives_nothing_more() -> None:
+    cluster = Cluster(3, spares=1)
+    leader = cluster.elect()
+    cluster.change(AddLearner(cluster.join("d")))
+    cluster.settle()
+    drop(cluster, "d")
+    cluster.net.log.clear()
+    cluster.propose(b"x")
+    cluster.settle()
+
+    assert cluster.bodies("d") == []
+    assert NodeId("d") not in cluster.group(leader).peers
+    assert not any(sent.target == "d" for sent in cluster.net.log if sent.group == GROUP)
+
+
+def test_follower_whose_log_was_replaced_by_a_copy_goes_on_where_that_ends() -> None:
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    cluster.propose(b"x")
+    cluster.settle()
+    group = cluster.group(leader)
+    peer = group.peers[NodeId(cluster.followers()[0])]
+    group._SyncObj__raftNextIndex[peer] = 0
+    peer.behind = peer.probing = True
+    cluster.propose(b"y")
+    cluster.settle()
+
+    assert not peer.behind
+    assert cluster.bodies(peer.node) == [b"x", b"y"]
 
 
 # -- snapshots

@@ -128,7 +128,8 @@ def _replicated(host: PartitionHost, entry: Entry) -> Event:
     while index <= last:
         later = host.log.entries(index, max_bytes=1 << 20, max_count=LATER_ENTRIES_MAX)
         for frame in later:
-            if frame.index > last or len(frame.matches) != len(voters):
+            other_voters = frame.index <= host.group.configuration.index
+            if frame.index > last or other_voters or len(frame.matches) != len(voters):
                 continue
             nodes: list[str] = [
                 node

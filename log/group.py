@@ -14,7 +14,7 @@ from log.disk import Disk
 from log.entry import Entry
 from log.errors import Damaged, EntryDamaged, EntryMissing
 from log.export import Export
-from log.install import Install, entries_beyond
+from log.install import UNKNOWN_END, Install, entries_beyond
 from log.journal import HardState, Journal, SearchCall
 from log.segments import GroupSegments, SegmentInfo
 from log.snapshot import SnapshotJob, newest_snapshot, snapshot_indexes
@@ -389,6 +389,8 @@ class GroupLog:
         """
         beyond = entries_beyond(self, install)
         self._store.disown_trimmed(self)
+        if self.damaged is not None and self.damaged[1] == UNKNOWN_END:
+            self.doubt()
         payload = install.pack()
         lsn = self._store.record(RecordKind.INSTALL, self, (payload,), len(payload))
         self.first_index = self.trim_index = install.first_index

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from log.group import GroupLog
 
 INCOMING = ".incoming"
+UNKNOWN_END = (1 << 63) - 1
+"""A damaged range's end where nobody knows how far the log went."""
 BEYOND_BYTES_MAX = 16 << 20
 """Entries beyond the copied ones that are kept; with more, a newer copy is needed."""
 _FIXED = struct.Struct("<QQQQQQ")
@@ -77,8 +79,11 @@ class Install:
         return [*names, snapshot_name(self.snapshot_index)] if self.snapshot_index else names
 
     def damage_left(self, damaged: tuple[Index, Index] | None) -> tuple[Index, Index] | None:
-        """What of a damaged range lies beyond the copy: it was acknowledged, and is not back."""
-        if damaged is None or damaged[1] <= self.last_index:
+        """What of a damaged range lies beyond the copy: it was acknowledged, and is not back.
+
+        Where nobody knows how far it goes, the log is suspect instead.
+        """
+        if damaged is None or damaged[1] <= self.last_index or damaged[1] == UNKNOWN_END:
             return None
         return Index(max(damaged[0], self.last_index + 1)), damaged[1]
 

@@ -19,6 +19,7 @@ from log.descriptors import Descriptors
 from log.disk import Disk
 from log.entry import Entry
 from log.errors import Damaged, WalDamaged
+from log.install import UNKNOWN_END
 from log.recovery import Replay, replay_wal
 from log.segments import GroupSegments
 from log.snapshot import newest_creation, remove_foreign_snapshots, remove_snapshots_beyond
@@ -30,8 +31,6 @@ LOCK = "LOCK"
 WAL = "wal"
 WAL_DAMAGED = "wal.damaged"
 GROUPS = "groups"
-UNKNOWN_END = (1 << 63) - 1
-"""The damaged range's end where nobody knows how far the log went."""
 
 _log = logging.getLogger(__name__)
 

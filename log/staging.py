@@ -130,6 +130,14 @@ class Staging:
             tuple(segment.first_index for segment in manifest.segments),
         )
 
+    def remove(self) -> int:
+        """Deletes what this and other copies have left; how many files that was."""
+        names = self._disk.list_directory(self._directory)
+        left = [name for name in names if incoming_id(name) is not None]
+        for name in left:
+            self._disk.unlink(f"{self._directory}/{name}")
+        return len(left)
+
     def drop(self, segment: SegmentParts) -> None:
         """Deletes what was copied of a segment."""
         for kind in SUFFIX_OF:
@@ -234,11 +242,3 @@ class _Verifier:
         stated = _HEAD.unpack_from(frame) if len(frame) == length else None
         if stated != (length, crc, index, term) or crc32c(frame[8:]) != crc:
             raise Damaged(self._path, position, f"entry {index} is damaged")
-
-
-def remove_incoming(disk: Disk, directory: str) -> int:
-    """Deletes what copies have left in a group's directory; how many files that was."""
-    names = [name for name in disk.list_directory(directory) if incoming_id(name) is not None]
-    for name in names:
-        disk.unlink(f"{directory}/{name}")
-    return len(names)

@@ -17,6 +17,7 @@ from log.opening import Opened, Opening
 from log.segments import GroupSegments
 from log.space import Space, SpaceState
 from log.spill import SpillBatch, Spiller, Step
+from log.staging import Staging
 from log.wal import (
     BLOCK_BYTES,
     RECORD,
@@ -171,6 +172,13 @@ class Store:
         del self._groups[group]
         self.spill_later(log, None)
         self.dirty()
+
+    def staging(self, group: GroupId, new_id: int) -> Staging:
+        """Where a copy of another replica gathers its files, for `install` of that group's log. It
+        goes on with what an earlier copy left, else takes this id. Raises KeyError."""
+        log = self._groups[group]
+        directory = log.disk_segments.directory
+        return Staging(self._disk, directory, group, log.created_lsn, new_id)
 
     # -- appending
 

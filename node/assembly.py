@@ -16,6 +16,7 @@ from node.broker import NodeBroker
 from node.clock import SystemClock, system_random
 from node.cluster import ClusterHost
 from node.config import NodeConfig
+from node.copies import Copies
 from node.ends import EndsCollector
 from node.errands import Errands
 from node.flusher import Flusher
@@ -201,7 +202,35 @@ class _Groups:
         )
         base.raft.on_snapshot_due = self.upkeep.snapshot_due
         self.healer = Healer(base.store, base.flusher, base.link, on_healed=self._healed)
+        self.copies = Copies(
+            base.store,
+            base.flusher,
+            base.link,
+            base.raft,
+            self,
+            metrics=base.metrics,
+            rng=base.rng,
+            bytes_per_s=config.raft.copy_bytes_per_s,
+        )
         self._base = base
+
+    # what a copy of a whole replica asks for
+
+    def hold(self, group: GroupId) -> bool:
+        return self.replicas.hold(group)
+
+    def release(self, group: GroupId) -> None:
+        self.replicas.release(group)
+        self._healed(group)
+
+    def sources(self, group: GroupId) -> list[NodeId]:
+        """Who has a replica of the group, as far as is known; its leader first."""
+        host = self.replicas.find(group)
+        placement = self.cluster.state.placement(group)
+        nodes = set() if placement is None else {voter.node for voter in placement.replicas}
+        leader = None if host is None else host.group.leader
+        others = (nodes | ({leader} if leader is not None else set())) - {self._base.me.node}
+        return sorted(others, key=lambda node: (node != leader, node))
 
     def _healed(self, group: GroupId) -> None:
         self.replicas.healed(group)
@@ -262,6 +291,7 @@ def assemble(
             ("replicas", groups.reconciler),
             ("cluster", base.membership),
             ("healer", groups.healer),
+            ("copies", groups.copies),
             ("upkeep", groups.upkeep),
             ("errands", errands),
             ("group_sessions", sessions),

@@ -203,6 +203,14 @@ class RaftOptions:
         low=100,
         why="how often leadership drifts back to a partition's first replica; one step a time",
     )
+    copy_bytes_per_s: int = option(
+        100 * MIB,
+        key="raft.copyRate",
+        parse=size_bytes,
+        unit="bytes a second",
+        low=0,
+        why="what a node copies of whole replicas, so that publishes go on; 0 is no limit",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ class Flusher:
         self._in_flight = 0
         self._syncs_wanted: list[asyncio.Future[None]] = []
         self._syncs_out: list[asyncio.Future[None]] = []
+        self._spills_wanted: list[asyncio.Future[None]] = []
         self._idle = asyncio.Event()
         self._failed = False
         self._stopping = False
@@ -107,6 +108,18 @@ class Flusher:
         self._syncs_wanted.append(waiter)
         self._take()
         await waiter
+
+    async def spilled(self) -> None:
+        """Return once everything appended before the call is synced, and in segments. Raises
+        `StoreFailed`."""
+        await self.sync()
+        lsn = self._store.durable_lsn
+        while self._store.spilled_lsn < lsn:
+            if self._failed:
+                raise StoreFailed(f"storage failed: {self._store.failed}")
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._spills_wanted.append(waiter)
+            await waiter
 
     # the loop's side
 
@@ -175,6 +188,13 @@ class Flusher:
         if self._store.checkpoint_due:
             self._start_checkpoint()
         self._idle.set()
+        self._wake_spills()
+
+    def _wake_spills(self) -> None:
+        waiting, self._spills_wanted = self._spills_wanted, []
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
 
     def _plan_sync(self) -> None:
         """Relaxed appends are synced within their interval, also when nothing follows them."""
@@ -216,6 +236,7 @@ class Flusher:
             self._store.failed = self._store.failed or error
             self._idle.set()
             self._end_syncs()
+            self._wake_spills()
             _log.critical("disk_failed", error=repr(error))
             self._on_failure(error)
 

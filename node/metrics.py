@@ -106,6 +106,7 @@ class Metrics:
 
         self._declare_queue()
         self._declare_groups()
+        self._declare_copies()
         self._declare_http()
         self._before_render: list[Callable[[], None]] = []
 
@@ -156,6 +157,24 @@ class Metrics:
         )
         self.waiting_receives = Gauge(
             "goqueue_waiting_receives", "Long polls that wait on this node", registry=registry
+        )
+
+    def _declare_copies(self) -> None:
+        """Whole replicas copied between nodes."""
+        registry = self.registry
+        self.transferred_bytes = Counter(
+            "goqueue_transferred_bytes",
+            "Bytes of whole replicas copied to or from here",
+            ("direction",),
+            registry=registry,
+        )
+        self.transfers = Gauge(
+            "goqueue_transfers", "Replicas being copied to this node", registry=registry
+        )
+        self.damaged_chunks = Counter(
+            "goqueue_damaged_chunks",
+            "Chunks of copied replicas that did not arrive as they were sent",
+            registry=registry,
         )
 
     def _declare_groups(self) -> None:

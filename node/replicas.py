@@ -45,6 +45,7 @@ class Replicas:
         self._settings = settings
         self._parts = parts
         self._hosts: dict[GroupId, PartitionHost] = {}
+        self._held: set[GroupId] = set()
         self.refused: dict[GroupId, str] = {}
         """Replicas that can't be started from what their directories hold, and why."""
 
@@ -95,7 +96,7 @@ class Replicas:
             if host is not None:
                 host.topic_changed(topic.config)
                 continue
-            if group in self.refused:
+            if group in self.refused or group in self._held:
                 continue
             try:
                 self._start(group, topic, placement)
@@ -115,6 +116,21 @@ class Replicas:
         host = self._hosts.get(group)
         if host is not None and not host.is_leader:
             self._stop(group)
+
+    def hold(self, group: GroupId) -> bool:
+        """Stop the replica, if it runs, and don't start it before `release`: its log is going to
+        be another one. False for the cluster's own group, which is not kept here."""
+        if group == CLUSTER_GROUP:
+            return False
+        self._held.add(group)
+        if group in self._hosts:
+            self._stop(group)
+        return True
+
+    def release(self, group: GroupId) -> None:
+        """The replica may start again, with the next `reconcile`."""
+        self._held.discard(group)
+        self.refused.pop(group, None)
 
     def stop_all(self) -> None:
         for group in list(self._hosts):

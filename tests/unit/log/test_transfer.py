@@ -15,7 +15,7 @@ from log.group import GroupLog
 from log.install import Install, InstallRefused
 from log.manifest import FileKind, Manifest
 from log.memory_disk import MemoryDisk
-from log.staging import Staging, remove_incoming
+from log.staging import Staging
 from log.store import Store
 from tests.unit.log.stores import (
     GROUP,
@@ -585,7 +585,7 @@ def test_leftovers_of_a_copy_are_never_taken_for_the_log() -> None:
     log = reopened.group(GROUP)
     assert frames(everything(log)) == before
     assert log.latest_snapshot() is None
-    assert remove_incoming(disk, DIRECTORY) > 3
+    assert staging_of(disk, log).remove() > 3
     assert not [path for path in disk.paths() if path.endswith(".incoming")]
     assert frames(everything(log)) == before
 

@@ -1,0 +1,76 @@
+"""Both ends of copying whole replicas, as one part of a node: what it serves, and what it makes."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+from goqueue.wire.types import GroupId, NodeId
+from log.store import Store
+from node.flusher import Flusher
+from node.metrics import Metrics
+from node.peer_link import PeerLink
+from node.pull import PullParts
+from node.throttle import Throttle
+from node.transfer import ReplicaControl, Transfers
+from node.transfer_source import TransferSource, behind_here, committed_here
+from raft.host import RaftHost
+
+
+class CopyControl(ReplicaControl, Protocol):
+    """What stops and starts replicas, and knows where others are."""
+
+    def sources(self, group: GroupId) -> list[NodeId]: ...
+
+
+class RandomU64(Protocol):
+    """A generator of random bits."""
+
+    def getrandbits(self, k: int, /) -> int: ...
+
+
+class Copies:
+    """A service: a `TransferSource` and a `Transfers` that share one thread for files."""
+
+    def __init__(
+        self,
+        store: Store,
+        flusher: Flusher,
+        link: PeerLink,
+        raft: RaftHost,
+        control: CopyControl,
+        *,
+        metrics: Metrics,
+        rng: RandomU64,
+        bytes_per_s: int,
+    ) -> None:
+        self._workers = ThreadPoolExecutor(1, thread_name_prefix="goqueue-copies")
+        self.throttle = Throttle(bytes_per_s, time.monotonic)
+        self.source = TransferSource(
+            store,
+            link,
+            committed=lambda group: committed_here(raft, group),
+            behind=lambda: behind_here(raft),
+            metrics=metrics,
+            workers=self._workers,
+            now_s=time.monotonic,
+            random_u64=lambda: rng.getrandbits(64),
+        )
+        self.transfers = Transfers(
+            store,
+            flusher,
+            PullParts(link, self._workers, self.throttle, metrics, time.monotonic),
+            control,
+            sources=control.sources,
+            random_u64=lambda: rng.getrandbits(64),
+        )
+
+    async def start(self) -> None:
+        await self.source.start()
+        await self.transfers.start()
+
+    async def stop(self) -> None:
+        await self.transfers.stop()
+        await self.source.stop()
+        self._workers.shutdown(wait=False)

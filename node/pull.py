@@ -1,0 +1,267 @@
+"""One replica copied from another node, chunk by chunk, until it can be installed.
+
+A window of chunks is on its way at a time; each has its checksum, each segment is verified entry by
+entry when it is there. What was copied stays over a change of the source, and over a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Executor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import structlog
+
+from goqueue.wire.errors import GoQueueError, Timeout
+from goqueue.wire.types import GroupId, NodeId
+from log.errors import Damaged
+from log.install import Install
+from log.manifest import Manifest, Part, SegmentParts
+from log.staging import Staging
+from node import rpc, transfer_rpc
+from node.metrics import Metrics
+from node.peer_link import PeerLink
+from node.throttle import Throttle
+from node.transfer_rpc import ChunkDamaged, ChunkRequest
+from raft.link import RemoteError
+
+CHUNK_BYTES = 256 << 10
+WINDOW_CHUNKS = 8
+CHUNK_TRIES = 3
+CHUNK_TIMEOUT_S = 10.0
+OPEN_TIMEOUT_S = 60.0
+"""The source reads its newest snapshot in full before it answers."""
+CLOSE_TIMEOUT_S = 5.0
+FAILURES_MAX = 20
+"""Sources that failed in a row, none of which brought a byte: then it is given up."""
+PAUSE_FIRST_S = 0.2
+PAUSE_MAX_S = 5.0
+
+T = TypeVar("T")
+
+_log = structlog.get_logger("transfer")
+
+
+class TransferFailed(GoQueueError):
+    """No source could be copied; what was copied so far stays for the next attempt."""
+
+    code = "transfer_failed"
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a copy is. `done_bytes` are in place, `reused_bytes` of them from an attempt before;
+    `total_bytes` is 0 until a source has answered."""
+
+    group: GroupId
+    began_s: float
+    source: NodeId | None = None
+    total_bytes: int = 0
+    done_bytes: int = 0
+    reused_bytes: int = 0
+    damaged_chunks: int = 0
+    sources_failed: int = 0
+    stage: str = "asking"
+    """asking, copying, installing."""
+
+    def rate_bytes_per_s(self, now_s: float) -> float:
+        """Bytes copied a second, on average since it began."""
+        return (self.done_bytes - self.reused_bytes) / max(now_s - self.began_s, 0.001)
+
+    def left_s(self, now_s: float) -> float | None:
+        """Seconds until it is copied, at that rate; None where nobody can say."""
+        rate = self.rate_bytes_per_s(now_s)
+        return (self.total_bytes - self.done_bytes) / rate if rate > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class PullParts:
+    """What all copies of a node share."""
+
+    link: PeerLink
+    workers: Executor
+    """One thread: it reads and writes files, and verifies them."""
+    throttle: Throttle
+    metrics: Metrics
+    now_s: Callable[[], float]
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+
+
+@dataclass(slots=True)
+class Copied:
+    """A copy that is there in full, and where it came from."""
+
+    install: Install
+    source: NodeId
+    session: int
+
+
+@dataclass(slots=True)
+class Pull:
+    """One attempt to copy a group's replica. `sources` tells who may have one, best first;
+    `is_needed` whether a manifest has anything that this node's log lacks."""
+
+    group: GroupId
+    staging: Staging
+    parts: PullParts
+    sources: Callable[[], Sequence[NodeId]]
+    is_needed: Callable[[Manifest], bool]
+    progress: Progress
+    _distrusted: set[NodeId] = field(default_factory=set)
+
+    async def run(self) -> Copied | None:
+        """The copy; None where there is nothing to copy. Raises TransferFailed, OSError."""
+        pause_s = PAUSE_FIRST_S
+        failures = 0
+        while failures < FAILURES_MAX:
+            for source in self._ordered():
+                before = self.progress.done_bytes
+                try:
+                    return await self._copy(source)
+                except (GoQueueError, RemoteError) as error:
+                    self._failed(source, error)
+                if self.progress.done_bytes > before:
+                    pause_s, failures = PAUSE_FIRST_S, 0
+                failures += 1
+            failures += 1
+            await self.parts.sleep(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_MAX_S)
+        raise TransferFailed(f"group {self.group}: no other node's replica could be copied")
+
+    async def close(self, copied: Copied) -> None:
+        """Tells the source that all is there."""
+        await self._close(copied.source, copied.session)
+
+    # -- private
+
+    def _ordered(self) -> list[NodeId]:
+        """Who gave damaged bytes comes last."""
+        return sorted(self.sources(), key=lambda node: node in self._distrusted)
+
+    def _failed(self, source: NodeId, error: Exception) -> None:
+        self.progress.sources_failed += 1
+        self.progress.stage = "asking"
+        _log.warning(
+            "copy_interrupted",
+            group=str(self.group),
+            source=source,
+            done_bytes=self.progress.done_bytes,
+            total_bytes=self.progress.total_bytes,
+            problem=str(error),
+        )
+
+    async def _copy(self, source: NodeId) -> Copied | None:
+        request = rpc.encode(transfer_rpc.TransferRequest(self.group.pack()))
+        answer = await self._ask(source, transfer_rpc.OPEN, request, OPEN_TIMEOUT_S)
+        session, manifest = transfer_rpc.decode_manifest(answer, self.group)
+        if not self.is_needed(manifest):
+            await self._close(source, session)
+            return None
+        progress = self.progress
+        progress.source, progress.total_bytes = source, manifest.size_bytes
+        progress.stage, progress.done_bytes = "copying", 0
+        await self._off_loop(lambda: self.staging.open(manifest))
+        for segment in manifest.segments:
+            await self._copy_segment(source, session, segment)
+        if manifest.snapshot_index:
+            await self._copy_part(source, session, manifest.state_part())
+            await self._checked(source, lambda: self.staging.check_state(manifest))
+        install = await self._off_loop(lambda: self.staging.finish(manifest))
+        return Copied(install, source, session)
+
+    async def _copy_segment(self, source: NodeId, session: int, segment: SegmentParts) -> None:
+        """What an earlier attempt left may be torn: then it is copied once more, from the start."""
+        held = 0
+        before = self.progress.done_bytes
+        for part in segment.parts():
+            held += await self._copy_part(source, session, part)
+        if held:
+            try:
+                await self._off_loop(lambda: self.staging.check_segment(segment))
+            except Damaged as error:
+                _log.info("copied_file_torn", group=str(self.group), problem=str(error))
+                self.progress.done_bytes = before
+                self.progress.reused_bytes -= held
+                await self._copy_segment(source, session, segment)
+            return
+        await self._checked(source, lambda: self.staging.check_segment(segment))
+
+    async def _checked(self, source: NodeId, check: Callable[[], None]) -> None:
+        """What came whole and is damaged was damaged there."""
+        try:
+            await self._off_loop(check)
+        except Damaged:
+            self._distrusted.add(source)
+            raise
+
+    async def _copy_part(self, source: NodeId, session: int, part: Part) -> int:
+        """Copies what is missing of a file, in order; the bytes that were there before."""
+        held = await self._off_loop(lambda: self.staging.held(part))
+        self.progress.done_bytes += held
+        self.progress.reused_bytes += held
+        following = held
+        under_way: deque[tuple[int, asyncio.Task[bytes]]] = deque()
+        try:
+            while following < part.size_bytes or under_way:
+                while following < part.size_bytes and len(under_way) < WINDOW_CHUNKS:
+                    length = min(CHUNK_BYTES, part.size_bytes - following)
+                    await self.parts.throttle.take(length)
+                    request = ChunkRequest(session, part.kind, part.first, following, length)
+                    task = asyncio.ensure_future(self._chunk(source, request))
+                    under_way.append((following, task))
+                    following += length
+                offset, task = under_way[0]
+                data = await task
+                under_way.popleft()
+                await self._write(part, offset, data)
+        finally:
+            await _end([task for _offset, task in under_way])
+        return held
+
+    async def _write(self, part: Part, offset: int, data: bytes) -> None:
+        await self._off_loop(lambda: self.staging.write(part, offset, data))
+        self.progress.done_bytes += len(data)
+        self.parts.metrics.transferred_bytes.labels("received").inc(len(data))
+
+    async def _chunk(self, source: NodeId, request: ChunkRequest) -> bytes:
+        """A chunk as it was sent, asked for again where it did not arrive so."""
+        payload = request.pack()
+        for last in (False,) * (CHUNK_TRIES - 1) + (True,):
+            try:
+                answer = await self._ask(source, transfer_rpc.READ, payload, CHUNK_TIMEOUT_S)
+            except Timeout:
+                if last:
+                    raise
+                continue
+            data = transfer_rpc.decode_chunk(payload, answer, request.length)
+            if data is not None:
+                return data
+            self.progress.damaged_chunks += 1
+            self.parts.metrics.damaged_chunks.inc()
+        self._distrusted.add(source)
+        raise ChunkDamaged(f"a chunk from {source} was damaged {CHUNK_TRIES} times")
+
+    async def _close(self, source: NodeId, session: int) -> None:
+        payload = transfer_rpc.encode_session(session)
+        with suppress(GoQueueError, RemoteError):  # the source ends a silent session by itself
+            await self._ask(source, transfer_rpc.CLOSE, payload, CLOSE_TIMEOUT_S)
+
+    async def _ask(self, node: NodeId, method: str, payload: bytes, timeout_s: float) -> bytes:
+        return await self.parts.link.request(node, method, payload, timeout_s)
+
+    async def _off_loop(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self.parts.workers, work)
+
+
+async def _end(tasks: list[asyncio.Task[bytes]]) -> None:
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
+        for task in tasks:
+            if not task.cancelled():
+                task.exception()  # seen: the first failure is the one that is told

@@ -1,0 +1,259 @@
+"""Replicas of this node that are copied whole: new ones, and those that lag or are damaged beyond
+what their leaders can send.
+
+A copy is made beside a replica that goes on serving. Then the replica is stopped, its log replaced,
+and it starts anew from what the log now holds, as after a restart: there is one way to begin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+import structlog
+
+from goqueue.wire.errors import NotFound
+from goqueue.wire.types import GroupId, Index, NodeId
+from log.errors import EntryDamaged
+from log.group import GroupLog
+from log.install import InstallRefused
+from log.manifest import Manifest
+from log.store import Store
+from node import rpc, transfer_rpc
+from node.flusher import Flusher
+from node.pull import Progress, Pull, PullParts, TransferFailed
+
+PULLS_MAX = 2
+"""Copies made at a time; others wait."""
+WAITING_MAX = 4096
+WATCH_INTERVAL_S = 2.0
+DAMAGED_PATIENCE_S = 10.0
+"""How long single entries are asked of other replicas before the whole log is copied."""
+LEFTOVERS_S = 600.0
+"""After the start, how long files of an interrupted copy wait for somebody to go on with it."""
+REST_S = 5.0
+"""After a copy, made or not, before another one of the group is begun."""
+INSTALL_TRIES = 20
+INSTALL_PAUSE_S = 0.25
+"""A checkpoint may be deleting files of the log."""
+
+_log = structlog.get_logger("transfer")
+
+
+class ReplicaControl(Protocol):
+    """What starts and stops the replicas of a node."""
+
+    def hold(self, group: GroupId) -> bool:
+        """Stops the replica, and starts it no more until `release`; False where that can't be."""
+        ...
+
+    def release(self, group: GroupId) -> None:
+        """Starts the replica from what its log holds."""
+        ...
+
+
+class Transfers:
+    """A service. `sources` tells who may have a replica of a group, the best first; `replicas` is
+    asked to let go of one while its log is replaced."""
+
+    def __init__(
+        self,
+        store: Store,
+        flusher: Flusher,
+        parts: PullParts,
+        replicas: ReplicaControl,
+        *,
+        sources: Callable[[GroupId], Sequence[NodeId]],
+        random_u64: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._flusher = flusher
+        self._parts = parts
+        self._replicas = replicas
+        self._sources = sources
+        self._random_u64 = random_u64
+        self._waiting: dict[GroupId, NodeId | None] = {}
+        self._running: dict[GroupId, asyncio.Task[None]] = {}
+        self._progress: dict[GroupId, Progress] = {}
+        self._damaged_since_s: dict[GroupId, float] = {}
+        self._rests_until_s: dict[GroupId, float] = {}
+        self._started_s: float | None = None
+        self._watching: asyncio.Task[None] | None = None
+        parts.link.handle(transfer_rpc.OFFER, self._offered)
+
+    async def start(self) -> None:
+        self._started_s = self._parts.now_s()
+        self._watching = asyncio.create_task(self._watch(), name="transfers")
+
+    async def stop(self) -> None:
+        """What was copied so far is gone on with after the next start."""
+        self._waiting.clear()
+        tasks = [task for task in (self._watching, *self._running.values()) if task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        self._watching = None
+        self._running.clear()
+
+    def want(self, group: GroupId, source: NodeId | None = None) -> None:
+        """Have the group's log replaced by a copy, of this node's replica if it has one. Asked
+        again while that is under way, nothing more happens."""
+        rests = self._parts.now_s() < self._rests_until_s.get(group, 0.0)
+        if rests or group in self._running or len(self._waiting) >= WAITING_MAX:
+            return
+        self._waiting[group] = source
+        self._begin()
+
+    def progress(self) -> list[Progress]:
+        """The copies being made."""
+        return list(self._progress.values())
+
+    def watch(self) -> None:
+        """One round: replicas damaged beyond repair by entries are copied; leftovers go."""
+        now = self._parts.now_s()
+        damaged = {
+            group: self._damaged_since_s.get(group, now)
+            for group in self._store.groups()
+            if self._store.group(group).damaged is not None
+        }
+        self._damaged_since_s = damaged
+        resting = {group: at for group, at in self._rests_until_s.items() if at > now}
+        self._rests_until_s = resting
+        for group, since_s in damaged.items():
+            if now - since_s >= DAMAGED_PATIENCE_S:
+                self.want(group)
+        if self._started_s is not None and now - self._started_s >= LEFTOVERS_S:
+            self._started_s = None
+            self._remove_leftovers()
+
+    # -- private
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(WATCH_INTERVAL_S)
+            try:
+                self.watch()
+            except Exception:  # noqa: BLE001 - the task's outermost loop
+                _log.exception("transfers_not_watched")
+
+    async def _offered(self, peer: NodeId, payload: bytes) -> bytes:
+        request = rpc.decode_request(payload, transfer_rpc.TransferRequest)
+        group = GroupId.unpack(request.group)
+        if group not in self._store.groups():
+            raise NotFound(f"no replica of {group} is wanted here")
+        self.want(group, peer)
+        return b""
+
+    def _begin(self) -> None:
+        while self._waiting and len(self._running) < PULLS_MAX:
+            group = next(iter(self._waiting))
+            source = self._waiting.pop(group)
+            task = asyncio.ensure_future(self._run(group, source))
+            self._running[group] = task
+            task.add_done_callback(functools.partial(self._ended, group))
+
+    def _ended(self, group: GroupId, _done: object) -> None:
+        self._running.pop(group, None)
+        self._progress.pop(group, None)
+        self._rests_until_s[group] = self._parts.now_s() + REST_S
+        self._parts.metrics.transfers.set(len(self._running))
+        self._begin()
+
+    async def _run(self, group: GroupId, source: NodeId | None) -> None:
+        self._parts.metrics.transfers.set(len(self._running))
+        try:
+            await self._transfer(group, source)
+        except TransferFailed as error:
+            _log.warning("replica_not_copied", group=str(group), problem=str(error))
+        except InstallRefused as error:
+            _log.warning("copy_not_installed", group=str(group), problem=str(error))
+            await self._drop(group)
+        except Exception:  # noqa: BLE001 - the task's outermost guard
+            _log.exception("replica_not_copied", group=str(group))
+
+    async def _transfer(self, group: GroupId, source: NodeId | None) -> None:
+        log = self._store.group(group)
+        progress = Progress(group, self._parts.now_s())
+        self._progress[group] = progress
+        staging = self._store.staging(group, self._random_u64() or 1)
+        pull = Pull(
+            group,
+            staging,
+            self._parts,
+            sources=lambda: self._ordered(group, source),
+            is_needed=lambda manifest: _lacks(log, manifest),
+            progress=progress,
+        )
+        copied = await pull.run()
+        if copied is None or not self._is_still(group, log):
+            return
+        progress.stage = "installing"
+        if not self._replicas.hold(group):
+            raise InstallRefused(f"group {group}: its replica can't be stopped")
+        try:
+            await self._install(log, lambda: log.install(copied.install))
+        finally:
+            self._replicas.release(group)
+        await pull.close(copied)
+        _log.info(
+            "replica_copied",
+            group=str(group),
+            source=copied.source,
+            bytes=progress.total_bytes,
+            reused_bytes=progress.reused_bytes,
+            seconds=round(self._parts.now_s() - progress.began_s, 1),
+        )
+
+    async def _install(self, log: GroupLog, install: Callable[[], object]) -> None:
+        for last in (False,) * (INSTALL_TRIES - 1) + (True,):
+            try:
+                install()
+                break
+            except InstallRefused:
+                if last:
+                    raise
+            await self._parts.sleep(INSTALL_PAUSE_S)
+        await self._flusher.spilled()
+
+    async def _drop(self, group: GroupId) -> None:
+        """What was copied is of no use: the log has gone its own way."""
+        remove = self._store.staging(group, 0).remove
+        await asyncio.get_running_loop().run_in_executor(self._parts.workers, remove)
+
+    def _is_still(self, group: GroupId, log: GroupLog) -> bool:
+        """Whether the group was not removed meanwhile, nor made anew."""
+        return group in self._store.groups() and self._store.group(group) is log
+
+    def _ordered(self, group: GroupId, first: NodeId | None) -> list[NodeId]:
+        there = self._parts.link.connected()
+        nodes = [node for node in self._sources(group) if node in there]
+        if first is not None and first in there and first not in nodes:
+            nodes.append(first)
+        return sorted(nodes, key=lambda node: node != first)
+
+    def _remove_leftovers(self) -> None:
+        for group in self._store.groups():
+            if group in self._running or group in self._waiting:
+                continue
+            with suppress(OSError):
+                if removed := self._store.staging(group, 0).remove():
+                    _log.info("copy_given_up", group=str(group), files=removed)
+
+
+def _lacks(log: GroupLog, manifest: Manifest) -> bool:
+    """Whether the log can't become what it should be without the copy: entries are damaged that the
+    copy has, or nothing here joins the copy's beginning, so that no leader can go on from it."""
+    before = Index(manifest.first_index - 1)
+    if log.damaged is not None and log.damaged[0] <= min(log.last_index, manifest.last_index):
+        return True
+    if log.last_index < before or before < log.first_index - 1:
+        return log.last_index < before
+    try:
+        known = log.term_at(before)
+    except EntryDamaged:
+        return True
+    return bool(known and manifest.base_term) and known != manifest.base_term

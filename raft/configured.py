@@ -69,7 +69,7 @@ class Configured(Engine):
         Unsafe.
         """
         applied = self._SyncObj__raftLastApplied
-        at = self._log.first_index
+        at = int(self._log.first_index)
         if self.configuration.index:
             at = max(at, applied + 1)
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.wire.types import Incarnation, NodeId, Voter
+from goqueue.wire.types import Incarnation, Index, NodeId, Voter
 from raft.configuration import (
     REPLICAS_MAX,
     AddLearner,
@@ -30,13 +30,13 @@ THREE = Configuration((replica("c"), replica("a"), replica("b")), (replica("d", 
 
 def test_a_configuration_is_read_as_it_was_written() -> None:
     assert decode_configuration(encode_configuration(THREE), 7) == Configuration(
-        (replica("a"), replica("b"), replica("c")), (replica("d", 4),), index=7
+        (replica("a"), replica("b"), replica("c")), (replica("d", 4),), index=Index(7)
     )
 
 
 def test_the_creating_entry_is_a_configuration_of_voters() -> None:
     assert decode_configuration(encode_voters(THREE.voters), 1) == Configuration(
-        THREE.voters, (), index=1
+        THREE.voters, (), index=Index(1)
     )
 
 

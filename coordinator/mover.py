@@ -123,9 +123,14 @@ class Mover:
         return work
 
     def seen(self, group: GroupId, seen: Seen | None, now_ms: int) -> None:
-        """What a partition's leader tells, asked or not; None where nobody answers."""
+        """What a partition's leader answers; None where nobody does."""
         self._busy.discard(group)
         self._note(group, seen, now_ms)
+
+    def told(self, group: GroupId, seen: Seen) -> None:
+        """What a partition's leader tells unasked, where its configuration is not the one that the
+        cluster knows: a step came late, or nobody heard how it ended."""
+        self._keep_news(group, seen)
 
     def stepped(self, step: Step, seen: Seen | None, now_ms: int) -> None:
         """How a partition is after a step, taken or refused; None where that is not known."""
@@ -250,9 +255,7 @@ class Mover:
     def _note(self, group: GroupId, seen: Seen | None, now_ms: int) -> None:
         active = self._active.get(group)
         if seen is not None:
-            known = self._news.get(group)
-            if known is None or known.configuration.index <= seen.configuration.index:
-                self._news[group] = seen
+            self._keep_news(group, seen)
         if active is None:
             return
         if seen is None:
@@ -269,6 +272,11 @@ class Mover:
         self._again_ms.pop(group, None)
 
     # -- tidings
+
+    def _keep_news(self, group: GroupId, seen: Seen) -> None:
+        known = self._news.get(group)
+        if known is None or known.configuration.index <= seen.configuration.index:
+            self._news[group] = seen
 
     def _fresh(self, layout: Layout) -> list[GroupId]:
         """Partitions whose leader told what the state does not know."""

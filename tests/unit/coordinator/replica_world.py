@@ -214,6 +214,19 @@ class World:
             mover.answered(command, self.now_ms, applied=applied)
         return bool(work.asks or work.steps or work.commands)
 
+    def audit(self) -> bool:
+        """Leaders tell unasked where the cluster knows another configuration: whether any did."""
+        news = False
+        for group, one in self.partitions.items():
+            known = self.cluster.state.layout.configuration(group)
+            if known is None or known.index == one.configuration.index:
+                continue
+            seen = self.look(group)
+            if seen is not None:
+                self.mover.told(group, seen)
+                news = True
+        return news
+
     def late_arrive(self) -> None:
         """What dead movers sent comes now."""
         late, self.late = self.late, []
@@ -224,7 +237,7 @@ class World:
         """Go on until everything is where it should be."""
         for _ in range(turns_max):
             self.turn()
-            if self.is_settled():
+            if not self.audit() and self.is_settled():
                 return
         raise AssertionError(f"not settled: {self.mover.waiting} {self.mover.problems}")
 

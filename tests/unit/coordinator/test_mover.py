@@ -240,6 +240,24 @@ def test_a_voter_that_is_in_sync_stays_until_as_many_others_are() -> None:
     w.check()
 
 
+def test_a_step_nobody_heard_of_is_undone_after_the_plan_was_cancelled() -> None:
+    w = world(4)
+    w.do(CreateTopic("orders", {"partitions": 1}, avoid=["n3"]))
+    topic = w.cluster.topic("orders")
+    before = topic.partitions[0].nodes
+    begun = w.do(Reassign([Row(topic.id.index, 0, list(before), [*before[:2], "n3"])]))
+    w.turn()
+    (step,) = w.mover.collect(w.now_ms).steps
+    w.take(step)
+    w.do(CancelReassignment(begun.id))  # type: ignore[attr-defined]
+    assert w.is_settled()
+
+    w.new_mover()
+    w.settle()
+
+    w.check()
+
+
 # any interruption
 
 ACTIONS = st.lists(

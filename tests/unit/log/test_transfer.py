@@ -12,7 +12,7 @@ from goqueue.wire.types import Index, Term
 from log.errors import Damaged, EntryDamaged, EntryMissing
 from log.export import Export
 from log.group import GroupLog
-from log.install import Install, InstallRefused
+from log.install import UNKNOWN_END, Install, InstallRefused
 from log.manifest import FileKind, Manifest
 from log.memory_disk import MemoryDisk
 from log.staging import Staging
@@ -472,6 +472,22 @@ def test_a_log_cut_at_damage_stays_quarantined_until_all_it_acknowledged_is_back
         assert again.quarantined
         append(again, 1, 3)
         assert not again.quarantined
+
+
+def test_a_log_of_which_nobody_knows_how_much_is_lost_is_suspect_behind_the_copy() -> None:
+    origin, disk = source(), MemoryDisk()
+    target = old_log(disk, 12)
+    log = target.group(GROUP)
+    log.quarantine(Index(13), Index(UNKNOWN_END), "the write-ahead log was set aside")
+
+    log.install(pull(origin, target, disk))
+    flush(target)
+
+    for store in (target, open_store(disk.crash(random.Random(1), keep=0.0), seed=2)):
+        found = store.group(GROUP)
+        assert not found.quarantined
+        assert found.suspect
+        assert found.last_index == 90
 
 
 def bits(data: bytes) -> Iterator[bytes]:

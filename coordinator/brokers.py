@@ -40,6 +40,8 @@ class Broker:
     """Since when it is drained."""
     drain_replicas: int = 0
     """How many replicas it had then."""
+    drain_bytes_s: int = 0
+    """What each of them may be sent a second; 0 leaves that to the nodes."""
 
     @property
     def voter(self) -> Voter:
@@ -91,6 +93,7 @@ class Brokers:
             former,
             0 if known is None else known.drain_ms,
             0 if known is None else known.drain_replicas,
+            0 if known is None else known.drain_bytes_s,
         )
         self.by_name[node] = broker
         return BrokerRegistered(node, broker != known, replaced)

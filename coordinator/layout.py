@@ -143,6 +143,14 @@ class Layout:
         actual = () if configuration is None else configuration.everyone
         return tuple(dict.fromkeys((*desired, *actual)))
 
+    def held_by(self, voter: Voter) -> list[GroupId]:
+        """The partitions of which this one is a holder."""
+        return [
+            group
+            for group, look in self._looks.items()
+            if voter.node in look.holders and voter in self.holders(group)
+        ]
+
     @property
     def takers(self) -> int:
         """How many brokers may be given replicas."""
@@ -211,17 +219,40 @@ class Layout:
         """Raises UnknownBroker, TooFewBrokers."""
         broker = self.brokers.named(command.node)
         if broker.takes:
-            self._check_drain(broker)
-            count = self.held[broker.node]
-            self.brokers.put(broker, state=DRAINING, drain_ms=time_ms, drain_replicas=count)
+            self.check_drain(broker)
+            self.brokers.put(
+                broker,
+                state=DRAINING,
+                drain_ms=time_ms,
+                drain_replicas=self.held[broker.node],
+                drain_bytes_s=command.throttle_bytes_s,
+            )
             self._check_drained([broker.node])
         return self._told(broker.node)
+
+    def check_drain(self, broker: Broker) -> None:
+        """Raises TooFewBrokers where the others could not hold all replicas of a partition."""
+        others = self.takers - 1
+        factor = max(
+            (
+                topic.config.replication_factor
+                for topic in self._topics.values()
+                if any(broker.node in placement.nodes for placement in topic.partitions)
+            ),
+            default=0,
+        )
+        if factor > others:
+            raise TooFewBrokers(
+                f"{others} brokers would be left for {factor} replicas of a partition",
+                replication_factor=factor,
+                brokers=others,
+            )
 
     def undrain(self, time_ms: int, command: UndrainBroker) -> BrokerResult:
         """Raises UnknownBroker."""
         broker = self.brokers.named(command.node)
         if not broker.takes:
-            self.brokers.put(broker, state=ACTIVE, drain_ms=0, drain_replicas=0)
+            self.brokers.put(broker, state=ACTIVE, drain_ms=0, drain_replicas=0, drain_bytes_s=0)
             for one in self.reassignments.running():
                 if one.cause == DRAIN and broker.node in one.brokers:
                     self._roll_back(one, time_ms)
@@ -248,9 +279,7 @@ class Layout:
         known = self.reassignments.requested(command.request)
         if known is not None:
             return result_of(known)
-        self._check_plan(command)
-        self.reassignments.check_room()
-        wanted = {self._checked(row): row for row in command.rows}
+        wanted = self.check_reassign(command)
         moves = [
             Move(row.topic, row.partition, list(self._looks[group].desired), row.replicas)
             for group, row in wanted.items()
@@ -258,6 +287,12 @@ class Layout:
         begun = self.reassignments.begin(index, time_ms, command, moves)
         self._move({group: row.replicas for group, row in wanted.items()}, time_ms)
         return result_of(begun)
+
+    def check_reassign(self, command: Reassign) -> dict[GroupId, Row]:
+        """The partitions that this would move. Raises what `reassign` would raise."""
+        self._check_plan(command)
+        self.reassignments.check_room()
+        return {self._checked(row): row for row in command.rows}
 
     def cancel(self, time_ms: int, id: int) -> ReassignResult:
         """Raises UnknownReassignment, Conflict where something would plan the same again."""
@@ -285,23 +320,6 @@ class Layout:
         return ReplicasNoted(changed)
 
     # -- private
-
-    def _check_drain(self, broker: Broker) -> None:
-        others = self.takers - 1
-        factor = max(
-            (
-                topic.config.replication_factor
-                for topic in self._topics.values()
-                if any(broker.node in placement.nodes for placement in topic.partitions)
-            ),
-            default=0,
-        )
-        if factor > others:
-            raise TooFewBrokers(
-                f"{others} brokers would be left for {factor} replicas of a partition",
-                replication_factor=factor,
-                brokers=others,
-            )
 
     def _check_plan(self, command: Reassign) -> None:
         problems: list[str] = []

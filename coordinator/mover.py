@@ -196,13 +196,19 @@ class Mover:
             self.problems.pop(cause, None)
         if not rows:
             self._again_ms[cause] = now_ms + PLAN_MS
-        self._propose(work, cause, leaving, rows)
+        throttles = [layout.brokers.by_name[node].drain_bytes_s for node in leaving]
+        self._propose(work, cause, leaving, rows, min(filter(None, throttles), default=0))
 
     def _propose(
-        self, work: MoveWork, cause: str, leaving: Iterable[NodeId], rows: list[Row]
+        self,
+        work: MoveWork,
+        cause: str,
+        leaving: Iterable[NodeId],
+        rows: list[Row],
+        throttle_bytes_s: int = 0,
     ) -> None:
         if rows:
-            work.commands.append(Reassign(rows, cause, list(leaving)))
+            work.commands.append(Reassign(rows, cause, list(leaving), throttle_bytes_s))
         else:
             self._busy.discard(cause)
 

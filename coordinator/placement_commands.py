@@ -46,10 +46,12 @@ class CancelReassignment(msgspec.Struct, frozen=True, tag="cancel_reassignment")
     id: int
 
 
-class DrainBroker(msgspec.Struct, frozen=True, tag="drain_broker"):
-    """The broker gets no more replicas, and those it has move to others."""
+class DrainBroker(msgspec.Struct, frozen=True, tag="drain_broker", omit_defaults=True):
+    """The broker gets no more replicas, and those it has move to others, as fast as
+    `throttle_bytes_s` allows (see `Reassign`)."""
 
     node: str
+    throttle_bytes_s: int = 0
 
 
 class UndrainBroker(msgspec.Struct, frozen=True, tag="undrain_broker"):

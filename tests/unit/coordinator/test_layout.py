@@ -229,6 +229,20 @@ def test_a_plan_that_is_overtaken_or_makes_no_sense_changes_nothing() -> None:
     cluster.refuses(CancelReassignment(999), UnknownReassignment)
 
 
+def test_a_plan_is_checked_without_being_made() -> None:
+    cluster = Cluster(4)
+    cluster.do(CreateTopic("orders", {"partitions": 1, "replication_factor": 1}))
+    layout = cluster.state.layout
+
+    fine = Reassign([row(cluster, "orders", 0, "n3")])
+    assert list(layout.check_reassign(fine)) == [GroupId(cluster.topic("orders").id, 0)]
+    with pytest.raises(BadConfig):
+        layout.check_reassign(Reassign([row(cluster, "orders", 0, "n9")]))
+
+    assert not layout.moving
+    assert not layout.reassignments.by_id
+
+
 def test_a_plan_gives_nothing_to_a_broker_that_is_drained() -> None:
     cluster = Cluster(5)
     cluster.do(CreateTopic("orders", {"partitions": 1}, avoid=["n3", "n4"]))

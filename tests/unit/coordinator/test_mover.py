@@ -78,6 +78,16 @@ def test_a_drained_broker_ends_empty_and_can_be_removed() -> None:
     assert NodeId("n1") not in w.cluster.state.brokers
 
 
+def test_a_drain_is_planned_with_its_throttle() -> None:
+    w = world(4)
+    w.do(CreateTopic("orders", {"partitions": 12}))
+    w.do(DrainBroker("n1", throttle_bytes_s=1 << 20))
+    w.settle()
+
+    plans = w.cluster.state.layout.reassignments.by_id.values()
+    assert {one.throttle_bytes_s for one in plans if one.cause == "drain"} == {1 << 20}
+
+
 def test_a_wiped_broker_gets_its_replicas_anew() -> None:
     w = world(3)
     w.do(CreateTopic("orders", {"partitions": 4}))

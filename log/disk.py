@@ -52,6 +52,11 @@ class Disk(Protocol):
         """
         ...
 
+    def uncache(self, path: str) -> None:
+        """Lets the file be read from the medium next, as far as it is synced and the system obeys:
+        damage at rest hides behind pages that are still in memory. Raises FileNotFoundError."""
+        ...
+
     def size(self, path: str) -> int:
         """The file's length. Raises FileNotFoundError."""
         ...
@@ -146,6 +151,14 @@ class OsDisk:
             for at in range(0, length, len(_ZEROS)):
                 self.pwritev(handle, [_ZEROS[: length - at]], at)
         os.ftruncate(handle, length)
+
+    def uncache(self, path: str) -> None:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if hasattr(os, "posix_fadvise"):
+                os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(handle)
 
     def size(self, path: str) -> int:
         return os.stat(path).st_size

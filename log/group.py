@@ -17,7 +17,8 @@ from log.export import Export
 from log.install import UNKNOWN_END, Install, entries_beyond
 from log.journal import HardState, Journal, SearchCall
 from log.segments import GroupSegments, SegmentInfo
-from log.snapshot import SnapshotJob, newest_snapshot, snapshot_indexes
+from log.snapshot import SnapshotJob
+from log.snapshots import Snapshots
 from log.tail import Runs, Tail
 from log.wal import (
     GroupMeta,
@@ -59,9 +60,7 @@ class GroupLog:
         self._relaxed = False
         self._store = store
         self._disk = disk
-        self._snapshots = segments.directory
-        self._snapshots_kept = snapshots_kept
-        self._snapshot_indexes: list[int] = []
+        self.snapshots = Snapshots(disk, segments.directory, group, snapshots_kept)
         self._hard_state = HardState(Term(0), None)
         self._hard_state_lsn = Lsn(0)
         self._base_term = 0
@@ -88,6 +87,12 @@ class GroupLog:
     def quarantined(self) -> bool:
         """Whether entries that were acknowledged are damaged: do not vote or lead."""
         return self.damaged is not None
+
+    @property
+    def untrusted(self) -> bool:
+        """Whether nothing here may be believed, and all of it is to be copied anew."""
+        damaged = self.damaged
+        return damaged is not None and damaged[0] <= self.first_index and damaged[1] == UNKNOWN_END
 
     @property
     def relaxed(self) -> bool:
@@ -201,6 +206,8 @@ class GroupLog:
         if self.suspect:
             self.suspect = False
             self._record_durability()
+        if self.damaged is not None and self._cut_at_damage and self.damaged[1] != UNKNOWN_END:
+            self.lift_quarantine()  # of what was cut off, the rest had never been committed
 
     def doubt(self) -> None:
         """The log may lack what its group's replica here once acknowledged: it was begun anew."""
@@ -223,15 +230,20 @@ class GroupLog:
         if self.damaged is None or entry.index >= self._tail.first:
             return False
         try:
-            if not self.disk_segments.repair(entry):
+            if not self.disk_segments.repair((entry,)):
                 return False
+            self.check_repaired()
+            self.lift_quarantine()
+        except Damaged:
+            pass
+        return True
+
+    def check_repaired(self) -> None:
+        """Reads the damaged range, from any thread. Raises Damaged where it can't be read yet."""
+        if self.damaged is not None:
             first, last = self.damaged
             while first <= last:
                 first = Index(self.cold_entries(first)[-1].index + 1)
-        except Damaged:
-            return True
-        self.lift_quarantine()
-        return True
 
     # -- reads
 
@@ -272,10 +284,7 @@ class GroupLog:
     def cold_entries(
         self, first: Index, *, max_bytes: int = 1 << 20, max_count: int = 1 << 30
     ) -> list[Entry]:
-        """As `entries`, for a cold `first`, from any thread.
-
-        Raises Damaged without quarantining: read by `entries`, on the loop's thread, to have that.
-        """
+        """As `entries`, for a cold `first`, on any thread. Raises Damaged, quarantines nothing."""
         return self.disk_segments.read(first, self.last_index, max_bytes, max_count)
 
     def locate_offset(self, offset: Offset) -> Index | None:
@@ -330,16 +339,7 @@ class GroupLog:
 
         It counts for `trim_to` and `latest_snapshot` only while the log holds that entry.
         """
-        return SnapshotJob(
-            self._disk,
-            self._snapshots,
-            self.id,
-            self.created_lsn,
-            index,
-            state,
-            self._snapshots_kept,
-            self._saved,
-        )
+        return self.snapshots.save(self.created_lsn, index, state)
 
     def latest_snapshot(self) -> tuple[Index, bytes] | None:
         """The newest sound snapshot that the log continues, else an older one, else None.
@@ -348,8 +348,7 @@ class GroupLog:
         quarantined.
         """
         within = self.first_index - 1, self.last_index
-        place = self._disk, self._snapshots, self.id, self.created_lsn
-        found = newest_snapshot(*place, within, self._snapshot_damaged)
+        found = self.snapshots.newest(self.created_lsn, within, self._snapshot_damaged)
         if found is not None:
             return Index(found[0]), found[1]
         if self.first_index > 1:
@@ -358,8 +357,7 @@ class GroupLog:
 
     def removable_below(self) -> int:
         """Entries below this index are trimmed, and every snapshot kept has passed them."""
-        kept = [index for index in self._snapshot_indexes if index <= self.last_index]
-        passed = kept[0] + 1 if kept else self.first_index
+        passed = self.snapshots.passed(self.last_index) or self.first_index
         return min(self.trim_index, passed, *self._pins.values())
 
     # -- whole replicas
@@ -399,8 +397,7 @@ class GroupLog:
         run = install.last_index, lsn
         self._undurable, self._unspilled = Runs(0, run), Runs(0, run)
         self._truncations, self.installed_lsn = [], lsn
-        kept = {index for index in self._snapshot_indexes if index >= install.first_index - 1}
-        self._snapshot_indexes = sorted(kept | {install.snapshot_index} - {0})
+        self.snapshots.installed(install)
         self.damaged = install.damage_left(self.damaged)
         self._cut_at_damage = self.damaged is not None
         self._store.spill_later(self, install)
@@ -440,10 +437,14 @@ class GroupLog:
         self._tail.extend(entries, sum(len(entry.frame) for entry in entries))
         self._undurable = Runs(last)
         self._unspilled = Runs(last)
-        self._snapshot_indexes = snapshot_indexes(self._disk, self._snapshots)
+        self.snapshots.look()
         if meta.damaged_last:
             self.damaged = (Index(meta.damaged_first), Index(meta.damaged_last))
             self._cut_at_damage = last < meta.damaged_first
+
+    def distrust(self, reason: str) -> None:
+        """The log differs from what the group has agreed on: it is to be copied anew."""
+        self.quarantine(self.first_index, UNKNOWN_END, reason)
 
     def quarantine(self, first: int, last: int, reason: str) -> None:
         """Notes damage to entries that were acknowledged; durable with the next flush."""
@@ -452,10 +453,10 @@ class GroupLog:
         before = self.damaged
         if before is not None:
             first, last = min(first, before[0]), max(last, before[1])
-        if before == (first, last):
-            return
-        self.damaged = (Index(first), Index(last))
-        self._record_damage(first, last)
+        if before != (first, last):
+            self.damaged = (Index(first), Index(last))
+            self._record_damage(first, last)
+        self._store.on_damaged(self.id)
 
     # -- private
 
@@ -495,6 +496,4 @@ class GroupLog:
     def _snapshot_damaged(self, error: Damaged) -> None:
         self._store.damaged_entries += 1
         _log.error("snapshot_damaged %s", error)
-
-    def _saved(self, indexes: list[int]) -> None:
-        self._snapshot_indexes = indexes
+        self._store.on_damaged(self.id)

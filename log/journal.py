@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from goqueue.wire.types import Index, Lsn, Term
+from goqueue.wire.types import GroupId, Index, Lsn, Term
 from log.entry import Entry
 from log.install import Install
 
@@ -31,6 +31,8 @@ class Journal(Protocol):
     damaged_entries: int
     read_only: bool
     failed: Exception | None
+    on_damaged: Callable[[GroupId], None]
+    """Called with a group whose log, or a snapshot of whose state, was found damaged."""
 
     def record(
         self,

@@ -115,6 +115,9 @@ class MemoryDisk:
     def preallocate(self, handle: int, length: int, *, zero: bool = True) -> None:
         self.truncate(handle, length)
 
+    def uncache(self, path: str) -> None:
+        self.size(path)  # nothing is cached: damage shows at once
+
     def size(self, path: str) -> int:
         number = self._live.get(path)
         if number is None:

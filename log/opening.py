@@ -22,6 +22,7 @@ from log.errors import Damaged, WalDamaged
 from log.install import UNKNOWN_END
 from log.recovery import Replay, replay_wal
 from log.segments import GroupSegments
+from log.set_aside import SetAside
 from log.snapshot import newest_creation, remove_foreign_snapshots, remove_snapshots_beyond
 from log.space import Space
 from log.wal import GroupMeta, WalState
@@ -79,29 +80,32 @@ class Opening:
         holder = f"pid {os.getpid()}, node {self._config.node or 'unnamed'}"
         return self._disk.lock(f"{self._root}/{LOCK}", holder)
 
-    def recover(self, *, read_only: bool, accept_damage: bool) -> Opened:
+    def recover(self, *, read_only: bool, accept_damage: bool, set_aside: bool) -> Opened:
         """Raises WalDamaged, NewerFormat, OSError; a full disk only without a reserve."""
         if read_only:
             return self._read(self._replay())
         for directory in (WAL, GROUPS):
             self._disk.make_directories(f"{self._root}/{directory}")
         try:
-            return self._write(accept_damage)
+            return self._write(accept_damage, set_aside)
         except OSError as error:
             space = Space(self._disk, self._root, self._config)
             if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not space.release():
                 raise
-        return self._write(accept_damage)
+        return self._write(accept_damage, set_aside)
 
-    def _write(self, accept_damage: bool) -> Opened:
+    def _write(self, accept_damage: bool, set_aside: bool) -> Opened:
         self._sweep_wal()
         try:
             opened = self._read(self._replay())
         except WalDamaged as error:
-            if not accept_damage:
+            if set_aside:
+                opened = self._begin_anew(error)
+            elif accept_damage:
+                _log.error("write_ahead_log_set_aside %s", error)
+                opened = self._salvage()
+            else:
                 raise
-            _log.error("write_ahead_log_set_aside %s", error)
-            opened = self._salvage()
         self._sync_last_file(opened)
         for group, segments in opened.segments.items():
             segments.append(opened.tails[group])
@@ -157,6 +161,7 @@ class Opening:
         newest = entries[-1].index if entries else checkpoint
         if sound < checkpoint:
             entries, last, newest = [], max(last, newest), sound
+            meta.suspect = True  # what was cut off may never have been committed, and not come back
         elif problem:
             first, last, newest = first or checkpoint + 1, UNKNOWN_END, checkpoint
         if first:
@@ -166,6 +171,12 @@ class Opening:
         opened.tails[group] = entries
         opened.lasts[group] = newest
         _judge_damage(meta, segments, newest, first, last)
+
+    def _begin_anew(self, error: WalDamaged) -> Opened:
+        """An empty directory of another incarnation; what was here is kept aside."""
+        where = SetAside(self._disk, self._root).move()
+        _log.error("data_set_aside where=%s %s", where, error)
+        return self._read(self._replay())
 
     def _salvage(self) -> Opened:
         """A new incarnation of what the segments prove, without the write-ahead log."""
@@ -250,6 +261,8 @@ def _judge_damage(
         meta.damaged_first = min(first, meta.damaged_first) if known else first
         meta.damaged_last = max(last, meta.damaged_last)
         return
+    if meta.damaged_last == UNKNOWN_END:
+        return  # only a copy can tell what it should hold
     if not meta.damaged_last:
         return
     start = max(meta.first_index, meta.damaged_first)

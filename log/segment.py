@@ -197,21 +197,29 @@ class Segment:
         if self._files.disk.exists(self.path()):
             self.end = self._files.disk.size(self.path())
 
-    def repair(self, entry: Entry) -> bool:
-        """Puts a replica's copy in place of a damaged entry, synced; whether it is that entry."""
-        position, crc, term = self._term(entry.index)
-        if (crc, term) != (entry.crc, entry.term):
-            return False
-        if entry.index < self.last_index:
-            following = self._term(entry.index + 1)[0]
-            if following != position + len(entry.frame):
-                return False
-        with self._files.borrow(self.path(), create=True) as handle:
-            self._files.disk.pwritev(handle, [entry.frame], position)
-            self._files.disk.pwritev(handle, [self._header(SEGMENT_SUFFIX)], 0)
-            self._files.disk.fdatasync(handle)
-        self.end = max(self.end, position + len(entry.frame))
-        return True
+    def repair(self, entries: Sequence[Entry]) -> int:
+        """Puts a replica's copies in place of entries in a row, synced; how many, from the first
+        on, are the very entries that were there. Raises Damaged where nobody can say."""
+        first = entries[0].index
+        start = self._term(first)[0]
+        position, number = start, 0
+        for entry in entries[: self.last_index - first + 1]:
+            at, crc, term = self._term(entry.index)
+            if (at, crc, term) != (position, entry.crc, entry.term):
+                break
+            following = position + len(entry.frame)
+            if entry.index < self.last_index and self._term(entry.index + 1)[0] != following:
+                break
+            position, number = following, number + 1
+        if number:
+            with self._files.borrow(self.path(), create=True) as handle:
+                frames = [entry.frame for entry in entries[:number]]
+                self._files.disk.pwritev(handle, frames, start)
+                self._files.disk.pwritev(handle, [self._header(SEGMENT_SUFFIX)], 0)
+                self._files.disk.fdatasync(handle)
+            if position > self.end:
+                self.end = position
+        return number
 
     def check_header(self, suffix: str) -> None:
         """Raises Damaged or NewerFormat where the file is not this segment's."""

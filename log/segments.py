@@ -105,11 +105,11 @@ class GroupSegments:
             with self._chain_change:
                 removed = self.chain[-1]
                 self.chain = self.chain[:-1]
-            removed.remove()
             self.touched.add(self.directory + "/")
+            removed.remove()
         if self.chain and self.chain[-1].last_index >= index:
-            self.chain[-1].truncate(index - 1)
             self._touch(self.chain[-1])
+            self.chain[-1].truncate(index - 1)
 
     def move_in(self, install: Install) -> None:
         """Lets the files of a copy take the place of what is here; `open` or `install` reads them.
@@ -238,9 +238,10 @@ class GroupSegments:
         segment = self._holding(first)
         return segment.read(first, min(last, segment.last_index), max_bytes, max_count)
 
-    def repair(self, entry: Entry) -> bool:
-        """Replaces a damaged entry; whether the copy is the entry that was there."""
-        return self._holding(entry.index).repair(entry)
+    def repair(self, entries: Sequence[Entry]) -> int:
+        """Replaces damaged entries of one segment; how many, from the first on, are the entries
+        that were there. Raises Damaged, OSError."""
+        return self._holding(entries[0].index).repair(entries)
 
     def identity(self, index: int) -> tuple[int, int]:
         """(term, CRC) of an entry by the term index, by which any replica can supply it."""
@@ -312,16 +313,16 @@ class GroupSegments:
 
     def _write(self, run: list[Entry]) -> None:
         if run:
+            self._touch(self.chain[-1])  # first: an append that fails may have been made in part
             self.chain[-1].append(run)
-            self._touch(self.chain[-1])
 
     def _begin(self, index: int) -> None:
         self._files.disk.make_directories(self.directory)
         segment = self._segment(index)
+        self.touched.add(self.directory + "/")
         segment.begin()
         with self._chain_change:
             self.chain = (*self.chain, segment)
-        self.touched.add(self.directory + "/")
 
     def _touch(self, segment: Segment) -> None:
         self.touched.update(segment.paths()[:2])

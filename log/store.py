@@ -15,6 +15,7 @@ from log.flush import FlushJob
 from log.group import GroupLog
 from log.opening import Opened, Opening
 from log.segments import GroupSegments
+from log.set_aside import SetAside
 from log.space import Space, SpaceState
 from log.spill import SpillBatch, Spiller, Step
 from log.staging import Staging
@@ -41,6 +42,10 @@ def _nothing_durable(_lsn: Lsn) -> None:
     return None
 
 
+def _nothing_damaged(_group: GroupId) -> None:
+    return None
+
+
 def _random_u64() -> int:
     return secrets.randbits(64)
 
@@ -57,6 +62,8 @@ class Store:
         self.root = root
         self.read_only = read_only
         self.failed: Exception | None = None
+        self.stalled: OSError | None = None
+        """Why nothing can be made durable now, though nothing is lost: the disk is full."""
         self.incarnation = Incarnation(0)
         self.durable_lsn = Lsn(0)
         self.written_lsn = Lsn(0)
@@ -67,6 +74,8 @@ class Store:
         """Damage met since the store was opened: entries, searches and snapshots."""
         self.on_dirty: Callable[[], None] = _nothing
         self.on_durable: Callable[[Lsn], None] = _nothing_durable
+        self.on_damaged: Callable[[GroupId], None] = _nothing_damaged
+        self.set_aside = SetAside(disk, root)
         self._disk = disk
         self._files = Descriptors(disk, config.descriptors_max, write=not read_only)
         self._space = Space(disk, root, config)
@@ -101,20 +110,24 @@ class Store:
         random_u64: Callable[[], int] = _random_u64,
         read_only: bool = False,
         accept_damage: bool = False,
+        set_aside: bool = False,
     ) -> Store:
         """Locks the directory, creating it and its parents, and recovers what it holds.
 
-        Read-only, nothing is written, not even a lock. With `accept_damage` a damaged write-ahead
-        log is set aside: the incarnation changes, and every group is opened quarantined with what
-        its segments prove. Raises DirectoryLocked, WalDamaged, NewerFormat, OSError; after an
-        error the lock is free again.
+        Read-only, nothing is written, not even a lock. A damaged write-ahead log is refused, except
+        that with `set_aside` all data are moved aside, and the store is empty, of another
+        incarnation; with `accept_damage` only the log is: the incarnation changes, and every group
+        is opened quarantined with what its segments prove. Raises DirectoryLocked, WalDamaged,
+        NewerFormat, OSError; after an error the lock is free again.
         """
         store = cls(disk, root, config, read_only=read_only)
         opening = Opening(disk, root, config, store._files, random_u64)
         if not read_only:
             store._lock = opening.lock()
         try:
-            opened = opening.recover(read_only=read_only, accept_damage=accept_damage)
+            opened = opening.recover(
+                read_only=read_only, accept_damage=accept_damage, set_aside=set_aside
+            )
         except BaseException:
             store._files.close()
             if store._lock >= 0:
@@ -287,6 +300,12 @@ class Store:
         self._sealed_lsn = job.end_lsn
         return job
 
+    @property
+    def spill_waits(self) -> bool:
+        """Whether segments lack what is in the write-ahead log, because the disk is full: see
+        `take_respill`."""
+        return self._spiller.full
+
     def take_respill(self) -> FlushJob | None:
         """After a spill met a full disk: a job that writes nothing, and tries the spill again."""
         if self._job is not None or self._pending or self.failed is not None:
@@ -298,10 +317,16 @@ class Store:
         since = self._unsynced_since_ms
         return None if since is None else since + self.config.relaxed_sync_ms
 
+    def stall_flush(self, job: FlushJob, error: OSError) -> None:
+        """The job's `sync` met a full disk, and is going to be run again; what is appended
+        meanwhile waits in memory: whoever appends should look at `stalled`."""
+        assert job is self._job, "not the job in flight"
+        self.stalled = error
+
     def complete_flush(self, job: FlushJob, error: Exception | None = None) -> None:
         """Ends the job; an error fails the store for good, and nothing later is ever durable."""
         assert job is self._job, "not the job in flight"
-        self._job = None
+        self._job = self.stalled = None
         if error is not None:
             self.failed = self.failed or error
         if self.failed is not None:

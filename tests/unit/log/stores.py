@@ -60,6 +60,7 @@ def open_store(
     root: str = ROOT,
     read_only: bool = False,
     accept_damage: bool = False,
+    set_aside: bool = False,
     seed: int = 1,
 ) -> Store:
     return Store.open(
@@ -69,6 +70,7 @@ def open_store(
         random_u64=numbers(seed),
         read_only=read_only,
         accept_damage=accept_damage,
+        set_aside=set_aside,
     )
 
 

@@ -41,16 +41,27 @@ SETTINGS = {"visibility_timeout": "10m", "max_attempts": 10}
 
 
 def play(text: str, story: str, cluster: Cluster) -> str:
-    """The transcript as its commands come out now; comments and blank lines stay."""
+    """The transcript as its commands come out now; comments and blank lines stay.
+
+    Raises AssertionError, with the transcript so far, where a command can't be carried out.
+    """
     lines: list[str] = []
     with Pulse(cluster) as pulse:
         player = Player(cluster, story, pulse)
         for line in text.splitlines():
             if line.startswith("> "):
-                lines += [line, *player.run(line[2:])]
+                lines += [line, *_run(player, line[2:], lines)]
             elif line.startswith("#") or not line.strip():
                 lines.append(line)
     return "\n".join(lines) + "\n"
+
+
+def _run(player: Player, command: str, before: Sequence[str]) -> list[str]:
+    try:
+        return player.run(command)
+    except Exception as error:
+        told = "\n".join([*before, f"> {command}"])
+        raise AssertionError(f"{error!r} after\n{told}") from error
 
 
 class Player:

@@ -212,13 +212,27 @@ class ClusterHost:
             deadline_s=deadline_s,
         )
         index, result = answer
-        await self._until_applied(index)
+        await self.until_applied(index, APPLY_WAIT_S)
         return result
 
     async def command_here(self, command: Command, deadline_s: float) -> Result:
         """As `command`, where this node leads the cluster group. Raises `NotLeader` elsewhere."""
         _index, result = await self._propose(encode_command(command), deadline_s)
         return result
+
+    async def until_applied(self, index: Index, timeout_s: float) -> None:
+        """Return once this node has applied what was applied elsewhere, or it lags for too long."""
+        if self.applied >= index:
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters[waiter] = index
+        try:
+            async with asyncio.timeout(timeout_s):
+                await waiter
+        except TimeoutError:
+            return  # it is done; only this node lags
+        finally:
+            self._waiters.pop(waiter, None)
 
     async def refresh(self) -> bool:
         """Whether this node has applied all that was committed before the call: not where no
@@ -307,19 +321,6 @@ class ClusterHost:
             raise BadRequest(str(error)) from error
         index, result = await self._propose(payload, rpc.COMMAND_TIMEOUT_S)
         return _INDEX.pack(index) + encode_result(result)
-
-    async def _until_applied(self, index: Index) -> None:
-        if self.applied >= index:
-            return
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters[waiter] = index
-        try:
-            async with asyncio.timeout(APPLY_WAIT_S):
-                await waiter
-        except TimeoutError:
-            return  # it is done; only this node lags
-        finally:
-            self._waiters.pop(waiter, None)
 
     def _release_waiters(self) -> None:
         for waiter, index in self._waiters.items():

@@ -1,7 +1,8 @@
 """Members of groups as the front asks for them, from any node: joining, heartbeats, leaving.
 
 What a member is told stands in this node's own cluster state; a sign of life goes to whoever leads
-the cluster group. So news reach a waiting member as soon as they are applied here.
+the cluster group, whose answer says how far this state has to be. So news reach a waiting member
+as soon as they are applied here, and no node tells a member what another one has told is over.
 """
 
 from __future__ import annotations

@@ -23,9 +23,10 @@ class HeardRequest(GroupRequest, array_like=True, frozen=True):
 
 
 class HeardAnswer(msgspec.Struct, array_like=True, frozen=True):
-    """Those of them that are no members."""
+    """Those of them that are no members, and up to where the leader had applied by then."""
 
     gone: list[tuple[int, str]]
+    applied: int = 0
 
 
 class SilentRequest(GroupRequest, array_like=True, frozen=True):

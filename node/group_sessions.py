@@ -20,7 +20,7 @@ from coordinator.member_commands import ExpireMembers, MemberCommand
 from coordinator.membership import Membership
 from coordinator.state import ClusterState
 from goqueue.wire.errors import GoQueueError, NotLeader, Timeout, Unavailable
-from goqueue.wire.types import NodeId
+from goqueue.wire.types import Index, NodeId
 from node import group_rpc, rpc
 from node.changes import Changes
 from node.group_metrics import GroupFigures
@@ -52,6 +52,9 @@ class SessionsCluster(Protocol):
 
     @property
     def state(self) -> ClusterState: ...
+
+    @property
+    def applied(self) -> Index: ...
 
     def led_time_ms(self) -> int | None: ...
 
@@ -108,9 +111,10 @@ class GroupSessions:
         now_ms = self._now_ms()
         return self._led(now_ms).heard(group, member, now_ms)
 
-    def heard_all(self, members: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
-        """Signs of life of (group, member) each; those that are no members. Raises NotLeader."""
-        return [(group, member) for group, member in members if not self.heard(group, member)]
+    def heard_all(self, members: Sequence[tuple[int, str]]) -> HeardAnswer:
+        """Signs of life of (group, member) each. Raises NotLeader."""
+        gone = [(group, member) for group, member in members if not self.heard(group, member)]
+        return HeardAnswer(gone, self._cluster.applied)
 
     def silent_ms(self, groups: list[int]) -> dict[int, dict[str, int]]:
         """For how long each member of these groups was not heard of. Raises NotLeader."""
@@ -260,7 +264,7 @@ class GroupSessions:
 
     async def _serve_heard(self, _peer: NodeId, payload: bytes) -> bytes:
         request = rpc.decode_request(payload, HeardRequest)
-        return rpc.encode(HeardAnswer(self.heard_all(request.members)))
+        return rpc.encode(self.heard_all(request.members))
 
     async def _serve_silent(self, _peer: NodeId, payload: bytes) -> bytes:
         request = rpc.decode_request(payload, SilentRequest)

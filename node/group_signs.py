@@ -9,7 +9,7 @@ from itertools import islice
 import structlog
 
 from goqueue.wire.errors import GoQueueError, Timeout, Unavailable
-from goqueue.wire.types import CLUSTER_GROUP
+from goqueue.wire.types import CLUSTER_GROUP, Index
 from node import group_rpc, queue_rpc, rpc
 from node.cluster import ClusterHost
 from node.errands import Errands
@@ -28,6 +28,8 @@ REQUESTS_MAX = 4
 """Out at once. Where they are, members wait for the next one together."""
 
 _Session = tuple[int, str]
+_Heard = asyncio.Future[Index | None]
+"""Up to where the leader had applied as it heard of a member; None of who is none."""
 
 _log = structlog.get_logger("groups")
 
@@ -47,7 +49,7 @@ class SignsOfLife:
         self._forwarder = forwarder
         self._errands = errands
         self._told_s: dict[_Session, float] = {}
-        self._waiting: dict[_Session, asyncio.Future[bool]] = {}
+        self._waiting: dict[_Session, _Heard] = {}
         """Of members that are in no request yet."""
         self._requests: set[asyncio.Task[None]] = set()
         self._stopped = False
@@ -67,10 +69,15 @@ class SignsOfLife:
 
     async def tell(self, group: int, member: str) -> bool:
         """Whether there is such a member still. Where there isn't, this node has learnt it, too.
-        Raises `Unavailable` where no leader can be told."""
+
+        Where there is, this node has applied what the leader had as it heard of the member, unless
+        it lags for long: a follower knows that an entry is committed only once it has synced it
+        itself, and other nodes may have told of it before. Raises `Unavailable` where no leader
+        can be told.
+        """
         loop = asyncio.get_running_loop()
         end_s = loop.time() + HEARD_DEADLINE_S
-        while not await self._heard((group, member)):
+        while (applied := await self._heard((group, member))) is None:
             await self._cluster.refresh()
             known = self._cluster.state.members.by_group.get(group)
             if known is None or member not in known.members:
@@ -78,6 +85,7 @@ class SignsOfLife:
             if loop.time() > end_s:
                 raise Unavailable("the cluster group's leader does not know of this member")
             await asyncio.sleep(DISAGREE_PAUSE_S)  # who answered led no longer, or did not yet
+        await self._cluster.until_applied(applied, max(0.0, end_s - loop.time()))
         return True
 
     def tell_soon(self, group: int, member: str, session_ms: int) -> None:
@@ -120,9 +128,9 @@ class SignsOfLife:
             self._told_s.pop((group, member), None)
             raise
 
-    async def _heard(self, session: _Session) -> bool:
-        """What the leader says; members that are told of in one turn of the loop, or while enough
-        requests are out, share one."""
+    async def _heard(self, session: _Session) -> Index | None:
+        """What the leader says, see `_Heard`; members that are told of in one turn of the loop, or
+        while enough requests are out, share one."""
         if self._stopped:
             raise Unavailable("this node is stopping")
         waiting = self._waiting.get(session)
@@ -145,11 +153,12 @@ class SignsOfLife:
         self._requests.discard(request)
         self._send()
 
-    async def _request(self, told: Mapping[_Session, asyncio.Future[bool]]) -> None:
+    async def _request(self, told: Mapping[_Session, _Heard]) -> None:
         try:
-            gone = set(await self._ask(list(told)))
+            answer = await self._ask(list(told))
+            gone, applied = set(answer.gone), Index(answer.applied)
             for session, waiting in told.items():
-                waiting.set_result(session not in gone)
+                waiting.set_result(None if session in gone else applied)
         except GoQueueError as error:
             _fail(told, error)
         except Exception:  # noqa: BLE001 - the task's outermost guard
@@ -159,11 +168,11 @@ class SignsOfLife:
             for waiting in told.values():
                 waiting.cancel()
 
-    async def _ask(self, members: list[_Session]) -> list[_Session]:
-        """Those that are no members. Raises `Unavailable` where nobody can say."""
+    async def _ask(self, members: list[_Session]) -> HeardAnswer:
+        """Raises `Unavailable` where nobody can say."""
         request = HeardRequest(members)
 
-        async def here(_left_s: float) -> list[_Session]:
+        async def here(_left_s: float) -> HeardAnswer:
             return self._sessions.heard_all(members)
 
         try:
@@ -172,14 +181,14 @@ class SignsOfLife:
                 local=here,
                 method=group_rpc.HEARD,
                 payload=lambda _left_s: rpc.encode(request),
-                decode=lambda answer: queue_rpc.decode_answer(answer, HeardAnswer).gone,
+                decode=lambda answer: queue_rpc.decode_answer(answer, HeardAnswer),
                 deadline_s=HEARD_DEADLINE_S,
             )
         except Timeout as error:
             raise Unavailable(f"no leader knows of members: {error.message}") from error
 
 
-def _fail(told: Mapping[_Session, asyncio.Future[bool]], error: GoQueueError) -> None:
+def _fail(told: Mapping[_Session, _Heard], error: GoQueueError) -> None:
     """Each is told in an error of its own."""
     for waiting in told.values():
         waiting.set_exception(GoQueueError.from_body(error.to_body()))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 
 import pytest
 
 from goqueue.wire.errors import Unavailable
+from log.memory_disk import MemoryDisk
 from node.broker import NodeBroker
 from node.http.member_broker import Assignment
 from tests.unit.node.test_group_members import beat, consume_assignment, join, poll, publish, values
@@ -62,6 +64,38 @@ async def test_a_poll_brings_what_is_published_to_partitions_of_any_leader(
             found += values(await poll(nodes.broker("n3"), told, wait_s=5))
 
     assert sorted(found) == list("012345")
+
+
+async def test_a_node_that_lags_tells_a_member_nothing_older_than_others_have_told(
+    nodes: ThreeNodes,
+) -> None:
+    leader = await leader_of(nodes)
+    near, lagging = nodes.broker(leader), nodes.broker(other_than(leader))
+    first = await join(near)
+    second = await join(near, wait_s=0)
+    asked = await beat(near, first)
+    assert len((await lagging.heartbeat("g", first.member)).revoking) == 3
+
+    slow_down(nodes.disks[other_than(leader)], 0.3)
+    await near.heartbeat("g", first.member, let_go=asked.revoking)
+    told = second
+    while len(told.assigned) < 3:
+        told = await beat(near, told)
+    again = await lagging.heartbeat("g", second.member)
+
+    assert again.assigned == told.assigned
+    assert (await lagging.heartbeat("g", first.member)).revoking == []
+
+
+def slow_down(disk: MemoryDisk, sync_s: float) -> None:
+    """Each sync takes so long."""
+    sync = disk.fdatasync
+
+    def fdatasync(handle: int) -> None:
+        time.sleep(sync_s)
+        sync(handle)
+
+    disk.fdatasync = fdatasync  # type: ignore[method-assign]
 
 
 async def test_nobody_loses_partitions_when_the_leader_of_the_cluster_group_dies(

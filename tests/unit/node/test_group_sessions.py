@@ -15,7 +15,7 @@ from coordinator.membership import Membership
 from coordinator.queue_commands import PutGroup
 from coordinator.state import ClusterState
 from goqueue.wire.errors import GoQueueError, NotLeader, OutcomeUnknown, Unavailable
-from goqueue.wire.types import GroupId
+from goqueue.wire.types import GroupId, Index
 from node import group_sessions
 from node.changes import Changes
 from node.group_sessions import GroupSessions
@@ -60,6 +60,10 @@ class World:
     @property
     def state(self) -> ClusterState:
         return self.cluster.state
+
+    @property
+    def applied(self) -> Index:
+        return self.state.applied_index
 
     def led_time_ms(self) -> int | None:
         return self.cluster.now_ms if self.leads else None

@@ -9,12 +9,12 @@ from typing import Any, cast
 import pytest
 
 from goqueue.wire.errors import GoQueueError, NoQuorum, Timeout, Unavailable
-from goqueue.wire.types import GroupId
+from goqueue.wire.types import GroupId, Index
 from node import rpc
 from node.cluster import ClusterHost
 from node.errands import Errands
 from node.forwarding import Forwarder
-from node.group_rpc import HeardRequest
+from node.group_rpc import HeardAnswer, HeardRequest
 from node.group_sessions import GroupSessions
 from node.group_signs import REQUESTS_MAX, SignsOfLife
 from tests.unit.node.test_group_sessions import World, sessions_of
@@ -33,6 +33,8 @@ class Leader:
         self.errors: list[GoQueueError] = []
         self.asked: list[list[tuple[int, str]]] = []
         self.refreshes = 0
+        self.applied_here = 2**63
+        """What the node that tells has applied, of what the leader has."""
 
     async def call(
         self,
@@ -55,6 +57,10 @@ class Leader:
     async def refresh(self) -> bool:
         self.refreshes += 1
         return True
+
+    async def until_applied(self, index: Index, timeout_s: float) -> None:
+        assert timeout_s > 0
+        await eventually(lambda: self.applied_here >= index)
 
 
 class Signs:
@@ -127,12 +133,25 @@ async def test_where_no_leader_is_told_everyone_learns_it(
 
 
 async def test_who_is_known_here_but_not_to_the_leader_is_asked_about_again(signs: Signs) -> None:
-    heard_all, answers = signs.sessions.heard_all, [[(signs.world.group, "a")], []]
-    signs.sessions.heard_all = lambda members: answers.pop(0) or heard_all(members)  # type: ignore[method-assign]
+    heard_all, gone = signs.sessions.heard_all, [HeardAnswer([(signs.world.group, "a")])]
+    signs.sessions.heard_all = lambda members: gone.pop() if gone else heard_all(members)  # type: ignore[method-assign]
 
     assert await signs.tell("a") is True
 
     assert (len(signs.leader.asked), signs.leader.refreshes) == (2, 1)
+
+
+async def test_a_sign_is_told_once_this_node_knows_all_that_the_leader_knew(signs: Signs) -> None:
+    applied = signs.leader.applied_here = signs.world.cluster.state.applied_index
+    signs.world.join("c")
+
+    telling = asyncio.ensure_future(signs.tell("c"))
+    await eventually(lambda: len(signs.leader.asked) == 1)
+    await asyncio.sleep(0.05)
+    assert not telling.done()
+    signs.leader.applied_here = applied + 1
+
+    assert await telling is True
 
 
 async def test_signs_that_nobody_waits_for_are_told_a_few_times_a_session(signs: Signs) -> None:

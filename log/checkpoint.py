@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from dataclasses import dataclass, field
 from goqueue.wire.types import GroupId, Index, Lsn
 from log.config import StorageConfig
 from log.descriptors import Descriptors
+from log.disk import is_full
 from log.errors import EntryDamaged
 from log.group import GroupLog
 from log.install import InstallRefused
@@ -39,6 +39,7 @@ class CheckpointJob:
     indexes: dict[GroupId, int]
     """The last entry in segments, as of `lsn`, of each group that changed."""
     full: bool = False
+    """There was no room for what a full disk is prepared with: the next one tries again."""
 
     def run(self) -> None:
         """Raises OSError where something cannot be synced: the store then fails."""
@@ -55,13 +56,12 @@ class CheckpointJob:
         for segment in self.dropped_segments:
             segment.remove()
         for file in self.dropped_files:
-            disk.unlink(file.path)
-            disk.sync_directory(self.writer.directory)
+            self.writer.retire(file)
         try:
-            self.space.reserve()
             self.writer.prepare_spare()
+            self.space.reserve()
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if not is_full(error):
                 raise
             self.full = True
 

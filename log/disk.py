@@ -1,7 +1,8 @@
 """What the log asks of a disk, and the real one.
 
 Handles are small integers. Every method may be called from any thread; concurrent writes to
-overlapping ranges of one file are the caller's mistake. All errors are OSError.
+overlapping ranges of one file are the caller's mistake. All errors are OSError; what failed with
+one for which `is_full` holds may be tried again.
 """
 
 from __future__ import annotations
@@ -22,6 +23,20 @@ _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _ZEROS = bytes(1 << 20)
 
 
+class SyncFailed(OSError):
+    """A sync failed: what was written before may be lost, and the next sync would call it safe.
+
+    The kernel marks pages clean whose write-back has failed (Rebello et al., ATC 2020). So no sync
+    of such a file proves anything any more; only a file that holds nothing yet may be made anew.
+    """
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Whether there was no room, nothing was lost by it, and the same may be tried again."""
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return full and not isinstance(error, SyncFailed)
+
+
 class Disk(Protocol):
     """Files and directories, with durability told apart from writing."""
 
@@ -40,7 +55,10 @@ class Disk(Protocol):
         ...
 
     def fdatasync(self, handle: int) -> None:
-        """What was written to this file, and its size, survive a power cut once this returns."""
+        """What was written to this file, and its size, survive a power cut once this returns.
+
+        Raises SyncFailed.
+        """
         ...
 
     def truncate(self, handle: int, length: int) -> None: ...
@@ -72,7 +90,10 @@ class Disk(Protocol):
         ...
 
     def sync_directory(self, path: str) -> None:
-        """Creations, renames and removals in this directory survive a power cut."""
+        """Creations, renames and removals in this directory survive a power cut.
+
+        Raises SyncFailed, or FileNotFoundError.
+        """
         ...
 
     def rename(self, source: str, target: str) -> None: ...
@@ -134,10 +155,13 @@ class OsDisk:
         return total
 
     def fdatasync(self, handle: int) -> None:
-        if hasattr(os, "fdatasync"):
-            os.fdatasync(handle)
-        else:  # macOS: only F_FULLFSYNC reaches the medium
-            fcntl.fcntl(handle, getattr(fcntl, "F_FULLFSYNC", 51))
+        try:
+            if hasattr(os, "fdatasync"):
+                os.fdatasync(handle)
+            else:  # macOS: only F_FULLFSYNC reaches the medium
+                fcntl.fcntl(handle, getattr(fcntl, "F_FULLFSYNC", 51))
+        except OSError as error:
+            raise SyncFailed(*error.args) from error
 
     def truncate(self, handle: int, length: int) -> None:
         os.ftruncate(handle, length)
@@ -187,6 +211,8 @@ class OsDisk:
         handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(handle)
+        except OSError as error:
+            raise SyncFailed(error.errno, error.strerror, path) from error
         finally:
             os.close(handle)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 from dataclasses import dataclass
 
 from goqueue.wire.types import Lsn
+from log.disk import is_full
 from log.spill import SpillBatch, Spiller
 from log.wal import FileHeader
 from log.wal_writer import WalWriter
@@ -30,9 +30,14 @@ class FlushJob:
     roll: tuple[FileHeader, bytes] | None = None
 
     def sync(self) -> None:
-        """Writes the block and, if `synced`, syncs it. Raises OSError: the store then fails."""
+        """Writes the block and, if `synced`, syncs it. Raises OSError.
+
+        Where `is_full` holds for that, nothing is lost, and `sync` may be called again, which goes
+        on where it stopped. After any other error the store has failed.
+        """
         if self.roll is not None:
             self._roll(*self.roll)
+            self.roll = None
         if self.end_lsn > self.lsn:
             self.writer.write(self.lsn, self.synced_lsn, b"".join(self.parts))
         if self.synced:
@@ -46,8 +51,6 @@ class FlushJob:
         try:
             self.writer.create(header, encoded)
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            if not self.spiller.space.release():
+            if not is_full(error) or not self.spiller.space.release():
                 raise
             self.writer.create(header, encoded)

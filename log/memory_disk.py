@@ -13,11 +13,19 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from log.disk import Bytes
+from log.disk import Bytes, SyncFailed
 from log.errors import DirectoryLocked
 
 Operation = tuple[str, tuple[object, ...]]
 Fault = Callable[[str, str], OSError | None]
+
+
+class ShortWrite(OSError):
+    """A write that stops after the first `written` bytes, with this error number."""
+
+    def __init__(self, number: int, written: int) -> None:
+        super().__init__(number, os.strerror(number))
+        self.written = written
 
 
 @dataclass(slots=True)
@@ -27,6 +35,7 @@ class _File:
     live: bytearray = field(default_factory=bytearray)
     synced: bytearray = field(default_factory=bytearray)
     unsynced: list[tuple[int, bytes | None]] = field(default_factory=list)
+    is_lost: bool = False
 
     def write(self, offset: int, data: bytes) -> None:
         _write(self.live, offset, data)
@@ -37,15 +46,26 @@ class _File:
         self.unsynced.append((length, None))
 
     def sync(self) -> None:
-        self.synced[:] = self.live
+        if self.is_lost:
+            for offset, data in self.unsynced:
+                _perform(self.synced, offset, data)
+        else:
+            self.synced[:] = self.live
+        self.unsynced.clear()
+
+    def lose(self) -> None:
+        """A sync failed: what it was to write is read back as written, and never synced again."""
+        self.is_lost = True
         self.unsynced.clear()
 
 
 class MemoryDisk:
     """The shipped fake of `Disk`, with faults.
 
-    `fault(operation, path)` may return an OSError to raise instead of performing the operation;
-    `capacity` bounds the sum of file lengths (ENOSPC beyond).
+    `fault(operation, path)` may return an OSError to raise instead of performing the operation, for
+    `pwritev` also a ShortWrite; `capacity` bounds the sum of file lengths (ENOSPC beyond). A sync
+    that fails is told as SyncFailed, and loses what it should have saved: later ones only seem to
+    save that.
     """
 
     def __init__(self, *, capacity: int = 1 << 40, node: str = "") -> None:
@@ -94,15 +114,23 @@ class MemoryDisk:
 
     def pwritev(self, handle: int, parts: Sequence[Bytes], offset: int) -> int:
         number, path = self._handles[handle]
-        self._check("pwritev", path)
         data = b"".join(parts)
+        try:
+            self._check("pwritev", path)
+        except ShortWrite as error:
+            self._do("write", number, offset, data[: error.written])
+            raise
         self._grow(number, offset + len(data))
         self._do("write", number, offset, data)
         return len(data)
 
     def fdatasync(self, handle: int) -> None:
         number, path = self._handles[handle]
-        self._check("fdatasync", path)
+        try:
+            self._check("fdatasync", path)
+        except OSError as error:
+            self._files[number].lose()
+            raise SyncFailed(*error.args) from error
         self.syncs += 1
         self._do("sync", number)
 
@@ -142,10 +170,15 @@ class MemoryDisk:
         self.make_directories(parent)
         self._check("mkdir", path)
         self._do("mkdir", path)
-        self._do("sync_directory", parent)
+        self.sync_directory(parent)
 
     def sync_directory(self, path: str) -> None:
-        self._check("sync_directory", path)
+        try:
+            self._check("sync_directory", path)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise SyncFailed(*error.args) from error
         self.syncs += 1
         self._do("sync_directory", path)
 
@@ -321,6 +354,14 @@ def _write(content: bytearray, offset: int, data: bytes) -> None:
     content[offset : offset + len(data)] = data
 
 
+def _perform(content: bytearray, offset: int, data: bytes | None) -> None:
+    """A write, or without data a truncation."""
+    if data is None:
+        _truncate(content, offset)
+    else:
+        _write(content, offset, data)
+
+
 def _truncate(content: bytearray, length: int) -> None:
     if length < len(content):
         del content[length:]
@@ -333,10 +374,8 @@ def _survivors(file: _File, rng: random.Random, keep: float) -> bytearray:
     for offset, data in file.unsynced:
         if rng.random() >= keep:
             continue
-        if data is None:
-            _truncate(content, offset)
-        elif rng.random() < 0.5:
-            _write(content, offset, data)
+        if data is None or rng.random() < 0.5:
+            _perform(content, offset, data)
         else:
             _write(content, offset, data[: rng.randint(0, len(data))])
     return content

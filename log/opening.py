@@ -7,16 +7,16 @@ that the next attempt reads.
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from goqueue.wire.types import GroupId, Lsn
 from log.config import StorageConfig
 from log.descriptors import Descriptors
-from log.disk import Disk
+from log.disk import Disk, is_full
 from log.entry import Entry
 from log.errors import Damaged, WalDamaged
 from log.install import UNKNOWN_END
@@ -86,11 +86,14 @@ class Opening:
             return self._read(self._replay())
         for directory in (WAL, GROUPS):
             self._disk.make_directories(f"{self._root}/{directory}")
+        # The last process may have died after making directories, and before syncing that.
+        self._disk.sync_directory(self._root)
+        self._disk.sync_directory(f"{self._root}/{GROUPS}")
         try:
             return self._write(accept_damage, set_aside)
         except OSError as error:
             space = Space(self._disk, self._root, self._config)
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not space.release():
+            if not is_full(error) or not space.release():
                 raise
         return self._write(accept_damage, set_aside)
 
@@ -127,11 +130,11 @@ class Opening:
         older = list(writer.files)
         writer.create(*writer.plan(opened.state, opened.end_lsn, 0))
         for file in older:
-            self._disk.unlink(file.path)
-            self._disk.sync_directory(self._wal)
+            writer.retire(file)
         del writer.files[: len(older)]
         self._remove_orphans(opened)
-        Space(self._disk, self._root, self._config).reserve()
+        with suppress(OSError):  # a checkpoint tries again, once there is room
+            Space(self._disk, self._root, self._config).reserve()
         return opened
 
     def _replay(self) -> Replay:

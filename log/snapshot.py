@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from crc32c import crc32c
@@ -47,12 +48,16 @@ class SnapshotJob:
         disk.make_directories(self.directory)
         state = self.state if isinstance(self.state, bytes) else self.state()
         path = snapshot_path(self.directory, self.index)
+        header = snapshot_header(self.group, self.created_lsn, self.index, len(state), (state,))
         handle = disk.open(path + _TEMPORARY, write=True, create=True)
         try:
             disk.truncate(handle, 0)
-            header = snapshot_header(self.group, self.created_lsn, self.index, len(state), (state,))
             disk.pwritev(handle, (header, state), 0)
             disk.fdatasync(handle)
+        except OSError:
+            with suppress(OSError):  # half a snapshot is of no use, and takes room
+                disk.unlink(path + _TEMPORARY)
+            raise
         finally:
             disk.close(handle)
         disk.rename(path + _TEMPORARY, path)

@@ -17,6 +17,8 @@ class SpaceState:
     free_bytes: int
     capacity_bytes: int
     low: bool
+    room_bytes: int = 0
+    """Free above the watermark."""
 
 
 class Space:
@@ -30,10 +32,14 @@ class Space:
 
     def state(self) -> SpaceState:
         free, capacity = self._disk.space(self._root)
-        return SpaceState(free, capacity, free < self._watermark(capacity))
+        watermark = self._watermark(capacity)
+        return SpaceState(free, capacity, free < watermark, max(0, free - watermark))
 
     def reserve(self) -> None:
-        """Preallocates the reserve where there is room for it above the watermark."""
+        """Preallocates the reserve where there is room for it above the watermark.
+
+        Raises OSError, and then there is none.
+        """
         wanted = self._config.reserve_bytes
         if not wanted or self._disk.exists(self._path):
             return
@@ -43,6 +49,9 @@ class Space:
         handle = self._disk.open(self._path, write=True, create=True)
         try:
             self._disk.preallocate(handle, wanted, zero=False)
+        except OSError:
+            self.release()
+            raise
         finally:
             self._disk.close(handle)
 

@@ -6,12 +6,12 @@ by it, but write-ahead files cannot be dropped meanwhile.
 
 from __future__ import annotations
 
-import errno
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from goqueue.wire.types import GroupId, Lsn
+from log.disk import is_full
 from log.entry import Entry
 from log.install import Install
 from log.segments import GroupSegments
@@ -74,7 +74,7 @@ class Spiller:
             try:
                 self._spill(self.backlog[0])
             except OSError as error:
-                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                if not is_full(error):
                     self.error = error
                     return
                 self.full = True

@@ -31,6 +31,8 @@ _GROUP = struct.Struct("<QQQQQQQH")
 _NO_VOTE = 0xFFFF
 BLOCK = struct.Struct("<4sIQQQII")
 BLOCK_BYTES = BLOCK.size
+FILE_ID_AT = 8
+"""Where in a block's header the file's id stands."""
 RECORD = struct.Struct("<BBHI20s")
 RECORD_BYTES = RECORD.size
 _PAIR = struct.Struct("<QQ")

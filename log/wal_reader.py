@@ -15,7 +15,7 @@ from log.disk import Disk
 from log.errors import WalDamaged
 from log.wal import (
     BLOCK_BYTES,
-    BLOCK_MAGIC,
+    FILE_ID_AT,
     FileHeader,
     Record,
     decode_header,
@@ -117,10 +117,11 @@ def _refuse_damage(file: _Loaded, bad_at: int, bad_lsn: int) -> None:
     """Raises WalDamaged where a later valid block knew the bad one synced."""
     view = memoryview(file.data)
     header = file.header
-    at = bad_at + 1
-    while (at := file.data.find(BLOCK_MAGIC, at)) >= 0:
+    wanted = header.file_id.to_bytes(8, "little")  # blocks of the file's former lives have others
+    found = bad_at + FILE_ID_AT
+    while (found := file.data.find(wanted, found + 1)) >= 0:
+        at = found - FILE_ID_AT
         lsn = header.start_lsn + at - header.header_bytes
         block = read_block(view, at, header.file_id, lsn)
         if block is not None and block[1] > bad_lsn:
             raise WalDamaged(file.path, bad_at, f"LSN {bad_lsn} was synced, its block is bad")
-        at += 1

@@ -6,10 +6,11 @@ Not thread-safe: one flush job at a time writes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from goqueue.wire.types import Lsn
-from log.disk import Disk
+from log.disk import Disk, is_full
 from log.wal import (
     BLOCK_BYTES,
     PREFIX,
@@ -108,8 +109,10 @@ class WalWriter:
             disk.fdatasync(handle)
             disk.rename(new, path)
             disk.sync_directory(self.directory)
-        except BaseException:
+        except BaseException as error:
             disk.close(handle)
+            if is_full(error):
+                self._discard(new)  # half a file is of no use, and takes room
             raise
         self._handle = handle
         self._file_id = header.file_id
@@ -132,7 +135,11 @@ class WalWriter:
         self._unsynced = False
 
     def prepare_spare(self) -> None:
-        """Allocates the next file ahead of need; called off the writer's path."""
+        """Allocates the next file ahead of need; called off the writer's path.
+
+        Raises OSError, and leaves nothing then: where `is_full`, or the sync of a file that nobody
+        has used failed for want of room, it may be tried again.
+        """
         spare = f"{self.directory}/{SPARE}"
         if self._disk.exists(spare):
             return
@@ -141,9 +148,30 @@ class WalWriter:
         try:
             self._disk.preallocate(handle, self._file_bytes)
             self._disk.fdatasync(handle)
+        except OSError:
+            self._discard(temporary)
+            raise
         finally:
             self._disk.close(handle)
         self._disk.rename(temporary, spare)
+
+    def retire(self, file: WalFile) -> None:
+        """Lets an old file go, durably. Where there is no spare it becomes that: so a log that is
+        checkpointed goes round on a full disk, too. Raises OSError."""
+        disk, spare = self._disk, f"{self.directory}/{SPARE}"
+        temporary = spare + TEMPORARY
+        fits = not disk.exists(spare) and disk.size(file.path) == self._file_bytes
+        if fits:
+            disk.rename(file.path, temporary)
+        else:
+            disk.unlink(file.path)
+        disk.sync_directory(self.directory)  # before another file's header is written into it
+        if fits:
+            disk.rename(temporary, spare)
+
+    def _discard(self, path: str) -> None:
+        with suppress(OSError):
+            self._disk.unlink(path)
 
     def _claim_spare(self, new: str) -> None:
         try:

@@ -1,0 +1,236 @@
+"""Every operation on the disk fails once, in every way: what was acked is there, and nothing else.
+
+The store is driven as a node drives it: a full disk is waited for, any other error ends the
+process. A failed sync loses what it should have saved while reads still show it, as kernels do.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from goqueue.wire.types import Index, Term
+from log.disk import is_full
+from log.entry import Entry
+from log.errors import EntryDamaged, LogError
+from log.memory_disk import MemoryDisk, ShortWrite
+from log.store import Store
+from tests.unit.log.stores import GROUP, OTHER, SMALL, entry, group_of, open_store
+from tests.unit.log.test_crash import Workload
+
+CONFIG = replace(SMALL, wal_file_bytes=900, segment_bytes=300, reserve_bytes=1000)
+ROOMY = 1 << 30
+WAITS_MAX = 3
+NEVER = 1 << 60
+
+
+class Ended(Exception):
+    """The process is over: it met an error that it must not outlive."""
+
+
+class Faulty(Workload):
+    """A workload whose operation number `at` meets a fault."""
+
+    def __init__(self, at: int, kind: str) -> None:
+        self.at, self.kind = at, kind
+        self.operations: list[str] = []
+        self.waits = 0
+        self.is_quiet = False
+        self.disk = MemoryDisk(capacity=ROOMY)
+        self.disk.fault = self.fault
+        self.must = []
+        self.may = {GROUP: [[]], OTHER: [[]]}
+        self.store = self.opened(1)
+
+    def fault(self, operation: str, path: str) -> OSError | None:
+        if self.is_quiet:
+            return None
+        self.operations.append(operation)
+        if len(self.operations) - 1 != self.at:
+            return None
+        if self.kind == "full":
+            self.disk.capacity = ROOMY - self.disk.space(path)[0]
+            return None
+        number = errno.EIO if self.kind.endswith("eio") else errno.ENOSPC
+        if self.kind.startswith("short") and operation == "pwritev":
+            return ShortWrite(number, 7)
+        return OSError(number, os.strerror(number), path)
+
+    def wait(self) -> None:
+        """The disk is full: others try for a while, then there is room again."""
+        self.waits += 1
+        if self.waits >= WAITS_MAX:
+            self.disk.capacity = ROOMY
+        assert self.waits < 3 * WAITS_MAX, "waits for ever"
+
+    def opened(self, seed: int) -> Store:
+        while True:
+            try:
+                return open_store(self.disk, CONFIG, seed=seed)
+            except OSError as error:
+                if not is_full(error):
+                    raise Ended from error
+                self.wait()  # a supervisor starts the node again
+
+    def flush(self) -> None:
+        store = self.store
+        job = store.take_flush()
+        if job is None:
+            return
+        while True:
+            try:
+                job.sync()
+                break
+            except OSError as error:
+                if not is_full(error):
+                    store.complete_flush(job, error)
+                    raise Ended from error
+                store.stall_flush(job, error)
+                self.wait()
+        store.complete_flush(job)
+        assert store.stalled is None
+        self.acked()
+        self.guarded(job.spill)
+        store.complete_spill(job)
+        if store.failed is not None:
+            raise Ended
+
+    def checkpoint(self) -> None:
+        job = self.store.take_checkpoint()
+        if job is not None:
+            try:
+                job.run()
+            except OSError as error:
+                self.store.complete_checkpoint(job, error)
+                raise Ended from error
+            self.store.complete_checkpoint(job)
+            self.flush()
+
+    def respill(self) -> None:
+        while (job := self.store.take_respill()) is not None:
+            self.wait()
+            job.sync()
+            self.store.complete_flush(job)
+            job.spill()
+            self.store.complete_spill(job)
+
+    def snapshot(self, index: int) -> None:
+        try:
+            self.store.group(GROUP).save_snapshot(Index(index), b"state").run()
+        except OSError:
+            return  # it is logged; the log still has what it would have held
+
+    def reopen(self) -> None:
+        self.store.close()
+        if self.store.failed is not None:
+            raise Ended
+        self.acked()
+        self.store = self.opened(9)
+
+    def guarded(self, work: Callable[[], object]) -> None:
+        """Reads may meet a bad sector."""
+        try:
+            work()
+        except (LogError, OSError) as error:
+            raise Ended from error
+
+    def change(self, group: object, entries: list[Entry], *, truncate: int | None = None) -> None:
+        super_change = super().change
+        self.quietly(lambda: super_change(group, entries, truncate=truncate))  # type: ignore[arg-type]
+
+    def acked(self) -> None:
+        super_acked = super().acked
+        self.quietly(super_acked)
+
+    def quietly(self, work: Callable[[], object]) -> None:
+        self.is_quiet = True
+        try:
+            work()
+        finally:
+            self.is_quiet = False
+
+
+def run(work: Faulty) -> None:
+    """What a store does in its life, in small: rolls of both kinds of files, conflicts, snapshots,
+    trims, checkpoints, a restart."""
+    for group in (GROUP, OTHER):
+        group_of(work.store, group)
+    work.flush()
+    log = work.store.group(GROUP)
+    for number in range(1, 9):
+        work.change(GROUP, [entry(log.last_index + 1, 1)])
+        if number % 2 == 0:
+            work.flush()
+    log.save_hard_state(Term(2), "n3")
+    work.flush()
+    work.change(OTHER, [entry(1, 2), entry(2, 2)])
+    work.checkpoint()
+    work.change(GROUP, [entry(5, 3)], truncate=5)
+    work.flush()
+    work.checkpoint()
+    for index in range(6, 14):
+        work.change(GROUP, [entry(index, 3, size=60)])
+        work.flush()
+        if index % 4 == 0:
+            work.checkpoint()
+            work.checkpoint()
+    work.change(GROUP, [entry(13, 4, size=150)], truncate=13)
+    work.flush()
+    work.respill()
+    work.reopen()
+    work.change(OTHER, [entry(3, 5)])
+    work.flush()
+    work.checkpoint()
+    work.snapshot(8)
+    work.flush()
+
+
+def judge(work: Faulty, what: object) -> None:
+    """The next process finds all that was acked; so does one after a power cut, before or after."""
+    disk = work.disk
+    disk.fault, disk.capacity = None, ROOMY
+    cut = disk.crash(random.Random(3), keep=0.0)
+    work.check(open_store(cut, CONFIG, seed=77), NEVER, (what, "power cut"))
+    disk.process_died()
+    store = open_store(disk, CONFIG, seed=78)
+    work.check(store, NEVER, (what, "restart"))
+    later = disk.crash(random.Random(4), keep=0.0)
+    work.check(open_store(later, CONFIG, seed=79), NEVER, (what, "restart, power cut"))
+
+
+@functools.cache
+def operations() -> list[str]:
+    """What the workload does to the disk, without a fault."""
+    work = Faulty(NEVER, "none")
+    run(work)
+    judge(work, "no fault")
+    return work.operations
+
+
+@pytest.mark.parametrize("kind", ["eio", "enospc", "short eio", "short enospc", "full"])
+def test_a_fault_at_any_operation_loses_nothing_acked_and_acks_nothing_lost(kind: str) -> None:
+    ended = 0
+    found = [
+        at
+        for at, operation in enumerate(operations())
+        if operation == "pwritev" or not kind.startswith("short")
+    ]
+    assert len(found) > 50
+    for at in found:
+        try:
+            work = Faulty(at, kind)
+        except Ended:
+            continue  # a directory that was never opened holds nothing
+        try:
+            run(work)
+        except (Ended, EntryDamaged):
+            ended += 1
+        judge(work, (kind, at))
+    print(f"{kind}: {len(found)} operations, {ended} of them ended the process")
+    assert (ended > 0) == (kind != "full")

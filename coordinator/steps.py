@@ -35,6 +35,8 @@ class Seen:
     busy: bool = False
     behind_bytes: int = 0
     """What its learners have yet to get."""
+    full: frozenset[NodeId] = frozenset()
+    """Brokers that should get a replica, and have no room for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ def next_step(
             return Waiting(f"{voter.node} is catching up")
     for voter in replicas:
         if voter not in now.voters:
-            return step(ADD_LEARNER, voter)
+            return _no_room(voter, seen) or step(ADD_LEARNER, voter)
     return None
 
 
@@ -100,7 +102,10 @@ def refusal(step: Step, seen: Seen) -> str | None:
         return f"the configuration is that of entry {now.index}, not {step.index}"
     if step.kind == ADD_LEARNER:
         taken = any(voter.node == step.voter.node for voter in now.everyone)
-        return f"{step.voter.node} takes part already" if taken else None
+        if taken:
+            return f"{step.voter.node} takes part already"
+        full = _no_room(step.voter, seen)
+        return None if full is None else full.reason
     if step.kind == PROMOTE:
         ready = step.voter in now.learners and step.voter.node in seen.caught_up
         return None if ready else f"{step.voter.node} is not caught up"
@@ -139,6 +144,12 @@ def _removal(replicas: Sequence[Voter], seen: Seen) -> tuple[str, Voter] | Waiti
             heir = _heir(voter, replicas, seen)
             return (REMOVE, voter) if heir is None else (TRANSFER, heir)
     return Waiting(reason)
+
+
+def _no_room(voter: Voter, seen: Seen) -> Waiting | None:
+    if voter.node in seen.full:
+        return Waiting(f"{voter.node} has no room on its disk")
+    return None
 
 
 def _is_lost(voter: Voter, replicas: Sequence[Voter]) -> bool:

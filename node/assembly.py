@@ -16,7 +16,7 @@ from node.broker import NodeBroker
 from node.clock import SystemClock, system_random
 from node.cluster import ClusterHost
 from node.config import NodeConfig
-from node.copies import Copies
+from node.copies import Copies, is_copied
 from node.ends import EndsCollector
 from node.errands import Errands
 from node.flusher import Flusher
@@ -28,6 +28,7 @@ from node.loop_lag import LoopLag
 from node.membership import Membership
 from node.message_reader import BatchCache
 from node.metrics import Metrics
+from node.moving_partitions import MovingPartitions
 from node.partition import NodeParts, PartitionSettings
 from node.partition_service import PartitionService
 from node.peer_clocks import WALL_MS, PeerClocks
@@ -35,6 +36,7 @@ from node.peer_link import NoPeers, PeerLink
 from node.queue_assembly import QueueBase, member_parts, queue_parts
 from node.reconciler import Reconciler
 from node.redrives import RedriveRunner
+from node.replica_moves import ReplicaMoves
 from node.replicas import Replicas
 from node.scheduler import LoopScheduler
 from node.schedules import ScheduleRunner
@@ -46,6 +48,7 @@ from node.topic_finder import TopicFinder
 from node.topology import Topology
 from node.upkeep import Upkeep
 from raft.config import RaftConfig
+from raft.group import RaftGroup
 from raft.host import RaftHost
 from raft.link import PeerMesh, PeerTls
 from raft.voters import decode_voters
@@ -160,7 +163,7 @@ class _Groups:
 
     def __init__(self, base: _Base) -> None:
         config, node = base.config, base.me.node
-        self.cluster = cluster = ClusterHost(base.me, on_change=lambda: self.reconciler.changed())
+        self.cluster = cluster = ClusterHost(base.me, on_change=self._changed)
         self.replicas = Replicas(
             base.me,
             store=base.store,
@@ -201,6 +204,8 @@ class _Groups:
             flusher=base.flusher,
         )
         base.raft.on_snapshot_due = self.upkeep.snapshot_due
+        base.raft.on_configured = self._configured
+        base.raft.copies_to_learners = lambda group: is_copied(base.store, group.id)
         self.healer = Healer(base.store, base.flusher, base.link, on_healed=self._healed)
         self.copies = Copies(
             base.store,
@@ -212,7 +217,27 @@ class _Groups:
             rng=base.rng,
             bytes_per_s=config.raft.copy_bytes_per_s,
         )
+        self.partitions = PartitionService(node, self.replicas, base.link)
+        self.moves = ReplicaMoves(
+            cluster,
+            MovingPartitions(
+                cluster, self.partitions, self.forwarder, base.link, base.metrics, base.me
+            ),
+            self.replicas.led,
+            self.forwarder,
+            base.link,
+            base.metrics,
+        )
         self._base = base
+
+    def _changed(self) -> None:
+        """The cluster's state is another one."""
+        self.reconciler.changed()
+        self.moves.changed()
+
+    def _configured(self, group: RaftGroup) -> None:
+        """Other replicas take part in a group, or it is certain now that they do."""
+        self.moves.configured()
 
     # what a copy of a whole replica asks for
 
@@ -224,12 +249,11 @@ class _Groups:
         self._healed(group)
 
     def sources(self, group: GroupId) -> list[NodeId]:
-        """Who has a replica of the group, as far as is known; its leader first."""
+        """Who votes in the group, as far as is known; its leader first."""
         host = self.replicas.find(group)
-        placement = self.cluster.state.placement(group)
-        nodes = set() if placement is None else {voter.node for voter in placement.replicas}
         leader = None if host is None else host.group.leader
-        others = (nodes | ({leader} if leader is not None else set())) - {self._base.me.node}
+        others = {*self.topology.replicas(group), *([leader] if leader else [])}
+        others.discard(self._base.me.node)
         return sorted(others, key=lambda node: (node != leader, node))
 
     def _healed(self, group: GroupId) -> None:
@@ -260,7 +284,7 @@ def assemble(
         base.me, config=config, store=store, raft=base.raft, cluster=cluster
     )
     base.raft.on_failed = status.replica_failed
-    service = PartitionService(node, replicas, base.link)
+    service = groups.partitions
     finder, errands = TopicFinder(cluster), Errands()
     queue_base = _queue_base(base, groups, service, finder, errands)
     parts = queue_parts(queue_base)
@@ -272,7 +296,7 @@ def assemble(
         service=service,
         forwarder=groups.forwarder,
         ends=EndsCollector(node, groups.topology, service, base.link),
-        sync=TopicSync(node, replicas, base.flusher, base.link),
+        sync=TopicSync(node, replicas, base.flusher, base.link, voters=groups.topology.replicas),
         status=status,
         rng=base.rng,
         finder=finder,
@@ -294,6 +318,7 @@ def assemble(
             ("copies", groups.copies),
             ("upkeep", groups.upkeep),
             ("errands", errands),
+            ("replica_moves", groups.moves),
             ("group_sessions", sessions),
             ("group_signs", members.signs),
             ("redrives", RedriveRunner(cluster, parts.source)),

@@ -8,10 +8,11 @@ from contextlib import contextmanager
 
 from coordinator.commands import AlterTopic, Command, CreateTopic, DeleteTopic
 from coordinator.member_commands import ExpireMembers, HandOver, JoinGroup, LeaveGroup, LetGo
+from coordinator.placement_commands import AddPartitions
 from coordinator.queue_commands import DeleteGroup, PutGroup
 
 _OF_ONE_GROUP = (JoinGroup, LeaveGroup, ExpireMembers, LetGo, HandOver)
-_OF_ANY_GROUP = (CreateTopic, AlterTopic, DeleteTopic, PutGroup, DeleteGroup)
+_OF_ANY_GROUP = (CreateTopic, AlterTopic, DeleteTopic, AddPartitions, PutGroup, DeleteGroup)
 
 
 class Changes:

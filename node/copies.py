@@ -17,6 +17,10 @@ from node.transfer import ReplicaControl, Transfers
 from node.transfer_source import TransferSource, behind_here, committed_here
 from raft.host import RaftHost
 
+COPIED_BYTES = 64 << 20
+"""A new replica of a log this large begins with a copy, which goes faster than its entries, costs
+their leader less, and keeps to a rate."""
+
 
 class CopyControl(ReplicaControl, Protocol):
     """What stops and starts replicas, and knows where others are."""
@@ -74,3 +78,8 @@ class Copies:
         await self.transfers.stop()
         await self.source.stop()
         self._workers.shutdown(wait=False)
+
+
+def is_copied(store: Store, group: GroupId) -> bool:
+    """Whether new replicas of a group led here begin with a copy."""
+    return group in store.groups() and store.group(group).size_bytes >= COPIED_BYTES

@@ -107,6 +107,7 @@ class Metrics:
         self._declare_queue()
         self._declare_groups()
         self._declare_copies()
+        self._declare_moves()
         self._declare_http()
         self._before_render: list[Callable[[], None]] = []
 
@@ -175,6 +176,31 @@ class Metrics:
             "goqueue_damaged_chunks",
             "Chunks of copied replicas that did not arrive as they were sent",
             registry=registry,
+        )
+
+    def _declare_moves(self) -> None:
+        """Replicas on their way to where they should be: told where the cluster group is led, the
+        steps where the partitions are."""
+        registry = self.registry
+
+        def gauge(name: str, text: str) -> Gauge:
+            return Gauge(f"goqueue_{name}", text, registry=registry)
+
+        self.moving_partitions = gauge(
+            "moving_partitions", "Partitions whose replicas are not where they should be"
+        )
+        self.waiting_moves = gauge("waiting_moves", "Partitions under way that wait for something")
+        self.move_bytes_left = gauge(
+            "move_bytes_left", "Bytes that the replicas under way have yet to get"
+        )
+        self.move_steps = Counter(
+            "goqueue_move_steps",
+            "Changes of replicas made by leaders here",
+            ("step",),
+            registry=registry,
+        )
+        self.move_steps_refused = Counter(
+            "goqueue_move_steps_refused", "Changes of replicas not made here", registry=registry
         )
 
     def _declare_groups(self) -> None:

@@ -80,8 +80,12 @@ class PartitionHost:
         log: GroupLog,
         settings: PartitionSettings,
         parts: NodeParts,
+        created: int = 0,
     ) -> None:
+        """`created`: the index of the command that added the partition to a topic that was there,
+        0 for none."""
         self.id = id
+        self._created = created
         self.topic = topic
         self.config = config
         self.log = log
@@ -121,7 +125,10 @@ class PartitionHost:
         """Take the group that was started with this state machine."""
         self._group = group
         self._queue = QueueHost(
-            group=group, state=self.state, config=lambda: queue_settings(self.config)
+            group=group,
+            state=self.state,
+            config=lambda: queue_settings(self.config),
+            created=self._created,
         )
         self._appends = AppendQueue(
             topic=self.topic,
@@ -180,15 +187,14 @@ class PartitionHost:
         return next((at for applied, at in times if applied >= index), 0)
 
     def in_sync(self) -> list[str]:
-        """Replicas with a live link to here; as their leader sees it, those that lag behind what
+        """Voters with a live link to here; as their leader sees it, those that lag behind what
         is committed are left out."""
         peers = self.group.peers
+        there = {name for name, peer in peers.items() if peer.connected} | {self._parts.node}
         if self.is_leader:
             floor = self.group.commit_index - IN_SYNC_LAG_ENTRIES
-            behind = {name for name, match in self.matches().items() if match < floor}
-            there = {name for name, peer in peers.items() if peer.connected}
-            return sorted({self._parts.node, *there} - behind)
-        return sorted({self._parts.node, *(n for n, peer in peers.items() if peer.connected)})
+            there -= {name for name, match in self.matches().items() if match < floor}
+        return sorted(voter.node for voter in self.voters if voter.node in there)
 
     def topic_changed(self, config: TopicConfig) -> None:
         """The topic was altered."""

@@ -22,7 +22,6 @@ from node.partition import PartitionHost
 from node.partition_service import PartitionService
 from node.peer_link import PeerLink
 from node.position_rpc import LagAnswer, LagRequest, LagRow, ResetAnswer, ResetRequest
-from node.queue_host import begins_at
 from node.queue_rpc import GroupRef
 
 
@@ -116,7 +115,7 @@ def _open_or_begun(host: PartitionHost, ref: GroupRef, created_ms: int) -> Group
     if group is not None:
         return group
     config = structs.replace(ref.config, ordering="none")
-    opening = OpenGroup(ref.id, ref.name, ref.version, config, begins_at(host.state, config))
+    opening = OpenGroup(ref.id, ref.name, ref.version, config, host.queue.begins(ref))
     return host.state.queue.begun(opening, created_ms)
 
 

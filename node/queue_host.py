@@ -12,7 +12,7 @@ from itertools import chain
 
 import structlog
 
-from delivery.config import LANES_COUNT, GroupConfig, QueueConfig
+from delivery.config import LANES_COUNT, QueueConfig
 from delivery.dispatcher import DUE_GRACE_MS, OPS_MAX, Dispatcher, Proposal, Want
 from delivery.ops import RELEASE, Granted, Op, Result, Settled, StaleResult, encode_ops
 from delivery.partition import PartitionState
@@ -53,7 +53,9 @@ class QueueHost:
         group: RaftGroup,
         state: PartitionState,
         config: Callable[[], QueueConfig],
+        created: int = 0,
     ) -> None:
+        self._created = created
         self._group = group
         self._state = state
         self._config = config
@@ -227,13 +229,20 @@ class QueueHost:
             raise NotLeader(None)
         return self._dispatcher
 
+    def begins(self, ref: GroupRef) -> int:
+        """Where a group begins that is opened now. One that is older than this partition misses
+        nothing of it, wherever it begins elsewhere."""
+        if ref.config.start == "latest" and self._created <= ref.id:
+            return self._state.next_offset
+        return self._state.log_start_offset
+
     def _is_open(self, ref: GroupRef) -> bool:
         known = self._state.queue.groups.get(ref.id)
         return known is not None and known.version >= ref.version
 
     def _open_group(self, dispatcher: Dispatcher[Ticket], ref: GroupRef) -> None:
         if not self._is_open(ref):
-            offset = begins_at(self._state, ref.config)
+            offset = self.begins(ref)
             dispatcher.open_group(ref.id, ref.name, ref.version, ref.config, offset)
 
     def _schedule(self) -> None:
@@ -368,11 +377,6 @@ def _fail(ticket: Ticket, error: GoQueueError) -> None:
     if not ticket.done():
         ticket.set_exception(error)
         ticket.exception()  # a caller that is gone does not ask
-
-
-def begins_at(state: PartitionState, config: GroupConfig) -> int:
-    """Where a group begins that is opened now."""
-    return state.next_offset if config.start == "latest" else state.log_start_offset
 
 
 def stale_generation(found: StaleResult) -> StaleGeneration:

@@ -1,14 +1,18 @@
 """The partition replicas of this node: started and stopped as the applied cluster state says.
 
-A replica runs only because the cluster state names this node, with this data directory's
-incarnation, for that topic id. So a node that slept through delete-and-recreate starts nothing of
-the old topic, and its files go.
+A replica runs because the cluster state names this node, with this data directory's incarnation,
+among those that should have one or still take part. So a node that slept through
+delete-and-recreate starts nothing of the old topic, and its files go.
+
+What has moved away is retired: only once the state knows a configuration without this node that is
+no older than the newest one in the replica's own log. A state that is behind, as after a restart,
+takes nothing away.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection
 
 import structlog
 
@@ -23,8 +27,6 @@ STARTS_A_TURN = 16
 """Replicas started before the loop is given back: each reads its snapshot and its log's tail."""
 
 _log = structlog.get_logger("replicas")
-
-Wanted = Mapping[GroupId, tuple[Topic, PartitionPlacement]]
 
 
 class Replicas:
@@ -70,6 +72,7 @@ class Replicas:
             host
             for number in range(len(topic.partitions))
             if (host := self._hosts.get(GroupId(topic.id, number))) is not None
+            and self._me in host.group.voters
         ]
         return all(
             host.group.leader is not None and (host.group.leader != self._me.node or host.is_leader)
@@ -77,37 +80,34 @@ class Replicas:
         ) and all(
             GroupId(topic.id, number) in self._hosts
             for number, placement in enumerate(topic.partitions)
-            if self._me in placement.replicas
+            if placement.may_found(self._me)
         )
 
     async def reconcile(self, state: ClusterState) -> None:
         """Make what runs here what the state says. A replica that can't be started is named in
         `refused`, and stops no other."""
         wanted = self._wanted(state)
-        for group in [group for group in self._hosts if group not in wanted]:
+        for group in [group for group in self._hosts if state.placement(group) is None]:
             self._stop(group)
-        self.refused = {group: why for group, why in self.refused.items() if group in wanted}
         self._forget_deleted(state)
+        left = self._left(state, wanted)
+        self.refused = {g: why for g, why in self.refused.items() if g in wanted or g in left}
         started = 0
-        for group, (topic, placement) in wanted.items():
-            if state.topic_of(topic.id) is None:
+        for group in [*wanted, *left]:
+            placement, topic = state.placement(group), state.topic_of(group.topic)
+            if placement is None or topic is None:
                 continue  # deleted while others were being started
             host = self._hosts.get(group)
             if host is not None:
                 host.topic_changed(topic.config)
-                continue
-            if group in self.refused or group in self._held:
-                continue
-            try:
-                self._start(group, topic, placement)
-            except StoreFailed:
-                raise
-            except Exception as error:  # noqa: BLE001 - one replica's fault is not the others'
-                self.refused[group] = str(error)
-                _log.exception("replica_not_started", group=str(group))
-            started += 1
-            if started % STARTS_A_TURN == 0:
-                await asyncio.sleep(0)
+            elif group not in self.refused and group not in self._held:
+                self._try_to_start(group, topic, placement)
+                started += 1
+                if started % STARTS_A_TURN == 0:
+                    await asyncio.sleep(0)
+        for group in left:
+            if group not in wanted and self._is_removed(state, group):
+                self._retire(group)
 
     def healed(self, group: GroupId) -> None:
         """The group's log is whole again: its replica starts anew with the next `reconcile`, from
@@ -138,17 +138,62 @@ class Replicas:
 
     # private
 
-    def _wanted(self, state: ClusterState) -> Wanted:
-        return {
-            GroupId(topic.id, number): (topic, placement)
-            for topic in state.topics.values()
-            for number, placement in enumerate(topic.partitions)
-            if self._me in placement.replicas
-        }
+    def _wanted(self, state: ClusterState) -> dict[GroupId, None]:
+        return dict.fromkeys(state.layout.held_by(self._me))
+
+    def _left(self, state: ClusterState, wanted: Collection[GroupId]) -> list[GroupId]:
+        """Replicas that hold something here though the state as known now names none. Those that
+        don't run do so, until it is known that they were removed."""
+        return [
+            group
+            for group in self._store.groups()
+            if group not in wanted
+            and group not in self._held
+            and state.placement(group) is not None
+            and (group in self._hosts or self._is_mine(state, group))
+        ]
+
+    def _is_mine(self, state: ClusterState, group: GroupId) -> bool:
+        """Whether a log of a former life of this directory, or of none, is out of the question."""
+        others = {v.node for v in state.layout.holders(group)} == {self._me.node}
+        return self._store.group(group).last_index > 0 and not others
+
+    def _is_removed(self, state: ClusterState, group: GroupId) -> bool:
+        """Whether a configuration without this replica has committed after all that its log tells
+        of. It was asked before the state named this node: what has begun since is not known here.
+        """
+        truth = state.layout.configuration(group)
+        if truth is None or group in self._held or self._me in state.layout.holders(group):
+            return False
+        if truth.index > self._store.group(group).last_index:
+            return True
+        host = self._hosts.get(group)
+        if host is None or host.log.quarantined:
+            return False
+        return truth.index >= host.group.configuration.index
+
+    def _retire(self, group: GroupId) -> None:
+        if group in self._hosts:
+            self._stop(group)
+        self._raft.retire_group(group)
+        self.refused.pop(group, None)
+        _log.info("replica_moved_away", group=str(group))
+
+    def _try_to_start(self, group: GroupId, topic: Topic, placement: PartitionPlacement) -> None:
+        try:
+            self._start(group, topic, placement)
+        except StoreFailed:
+            raise
+        except Exception as error:  # noqa: BLE001 - one replica's fault is not the others'
+            self.refused[group] = str(error)
+            _log.exception("replica_not_started", group=str(group))
 
     def _start(self, group: GroupId, topic: Topic, placement: PartitionPlacement) -> None:
+        """One that was named after the partition was created, and holds nothing yet, learns from
+        its leader who takes part."""
         exists = group in self._store.groups()
         log = self._store.group(group) if exists else self._store.create_group(group)
+        founds = placement.may_found(self._me)
         host = PartitionHost(
             id=group,
             topic=topic.name,
@@ -156,13 +201,14 @@ class Replicas:
             log=log,
             settings=self._settings,
             parts=self._parts,
+            created=placement.created,
         )
         raft_group = self._raft.start_group(
             group,
-            placement.replicas,
+            placement.creators if founds or log.last_index else (),
             host,
-            bootstrap=True,
-            created_ms=topic.created_ms,
+            bootstrap=founds,
+            created_ms=topic.founded_ms(group.partition),
             preferred=placement.preferred,
         )
         host.attach(raft_group)

@@ -24,6 +24,8 @@ SYNC = "sync"
 COMMAND = "command"
 ENTRY = "entry"
 CLUSTER_INDEX = "cluster_index"
+MOVE_PROGRESS = "move_progress"
+"""How far the partitions are that are being moved, of who leads the cluster group."""
 COMMAND_TIMEOUT_S = 15.0
 """What a peer's command may take here; its own deadline is its own."""
 

@@ -15,6 +15,8 @@ from node.metrics import Metrics
 INTERVAL_S = 1.0
 DISK_LOW = "disk_low"
 """The name under which peers are told."""
+ROOM_BYTES = "room_bytes"
+"""Likewise: what replicas may come here, without publishes being refused for it."""
 
 _log = structlog.get_logger("space")
 
@@ -36,6 +38,7 @@ class SpaceWatch:
         self._task: asyncio.Task[None] | None = None
         self.is_low = False
         self.free_bytes = 0
+        self.room_bytes = 0
 
     async def start(self) -> None:
         self._look()
@@ -64,7 +67,7 @@ class SpaceWatch:
 
     def _look(self) -> None:
         state = self._store.space()
-        self.free_bytes = state.free_bytes
+        self.free_bytes, self.room_bytes = state.free_bytes, state.room_bytes
         self._metrics.disk_free_bytes.set(state.free_bytes)
         if state.low != self.is_low:
             self.is_low = state.low

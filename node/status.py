@@ -32,7 +32,7 @@ from node.loop_lag import LoopLag
 from node.metrics import Metrics
 from node.queue_metrics import set_queue_gauges
 from node.replicas import Replicas
-from node.space_watch import DISK_LOW, SpaceWatch
+from node.space_watch import DISK_LOW, ROOM_BYTES, SpaceWatch
 from node.topology import Topology
 from node.version import VERSION
 from raft.group import RaftGroup
@@ -84,6 +84,7 @@ class NodeStatus:
         """What peers are told of this node's work."""
         return {
             DISK_LOW: self._space.is_low,
+            ROOM_BYTES: self._space.room_bytes,
             "leaders": len(self._replicas.led()),
             "replicas": len(self._replicas.all()),
             UNDER_REPLICATED: self._under_replicated(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 
 from coordinator.state import Topic
 from goqueue.wire.errors import GoQueueError, NoQuorum
@@ -22,7 +23,16 @@ PAUSE_S = 0.1
 class TopicSync:
     """Asks the replicas of relaxed partitions to sync, and counts majorities."""
 
-    def __init__(self, node: NodeId, replicas: Replicas, flusher: Flusher, link: PeerLink) -> None:
+    def __init__(
+        self,
+        node: NodeId,
+        replicas: Replicas,
+        flusher: Flusher,
+        link: PeerLink,
+        *,
+        voters: Callable[[GroupId], Sequence[NodeId]],
+    ) -> None:
+        self._voters = voters
         self._node = node
         self._replicas = replicas
         self._flusher = flusher
@@ -35,8 +45,9 @@ class TopicSync:
         if topic.config.durability != "relaxed":
             return
         waiting = {
-            GroupId(topic.id, number): frozenset(voter.node for voter in placement.replicas)
-            for number, placement in enumerate(topic.partitions)
+            group: frozenset(self._voters(group))
+            for number in range(len(topic.partitions))
+            for group in (GroupId(topic.id, number),)
         }
         nodes = sorted(frozenset[NodeId]().union(*waiting.values()))
         targets: dict[GroupId, int] = {}

@@ -15,7 +15,8 @@ HINTS_MAX = 10_000
 
 
 class Topology:
-    """Answers from local groups where there are any, else from what leaders said last.
+    """Answers from local groups where there are any, else from what leaders said last. A replica
+    that does not vote, as it was just added or is removed, is not asked.
 
     Implements `node.forwarding.Leadership`.
     """
@@ -45,16 +46,18 @@ class Topology:
                 return _ready(cluster, self._node)
             return None
         host = self._find(group)
-        if host is not None:
-            return _ready(host.group, self._node)
+        known = None if host is None else _ready(host.group, self._node)
+        if known is not None or (host is not None and not host.group.is_learner):
+            return known
         hint = self._hints.get(group)
         if hint is not None and self._is_present(hint):
             return hint
         return next((node for node in self.replicas(group) if self._is_present(node)), None)
 
     def learn(self, group: GroupId, leader: NodeId) -> None:
-        """A node said who leads; remembered for partitions that have no replica here."""
-        if self._find(group) is not None:
+        """A node said who leads; remembered for partitions that have no voting replica here."""
+        host = self._find(group)
+        if host is not None and not host.group.is_learner:
             return
         if len(self._hints) >= HINTS_MAX:
             self._hints.clear()
@@ -63,8 +66,15 @@ class Topology:
     def replicas(self, group: GroupId) -> tuple[NodeId, ...]:
         if group == CLUSTER_GROUP:
             return self._cluster_voters()
-        placement = self._state().placement(group)
-        return () if placement is None else tuple(voter.node for voter in placement.replicas)
+        layout = self._state().layout
+        if layout.placement(group) is None:
+            return ()
+        known, host = layout.configuration(group), self._find(group)
+        voters = () if known is None else known.voters
+        if host is not None and known is not None:
+            newer = host.group.configuration
+            voters = newer.voters if newer.index > known.index else voters
+        return tuple(voter.node for voter in voters)
 
     def reachable(self, group: GroupId) -> int:
         return sum(map(self._is_present, self.replicas(group)))

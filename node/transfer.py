@@ -248,6 +248,8 @@ def _lacks(log: GroupLog, manifest: Manifest) -> bool:
     """Whether the log can't become what it should be without the copy: entries are damaged that the
     copy has, or nothing here joins the copy's beginning, so that no leader can go on from it."""
     before = Index(manifest.first_index - 1)
+    if log.last_index == 0:
+        return manifest.last_index > 0
     if log.damaged is not None and log.damaged[0] <= min(log.last_index, manifest.last_index):
         return True
     if log.last_index < before or before < log.first_index - 1:

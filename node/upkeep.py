@@ -11,6 +11,7 @@ from goqueue.wire.types import NodeId
 from node.cluster import ClusterHost
 from node.config import NodeConfig
 from node.flusher import Flusher
+from node.moving_partitions import transferred
 from node.partition import PartitionHost
 from node.queue_groups import group_ref
 from node.replicas import Replicas
@@ -82,9 +83,10 @@ class Upkeep:
         cluster = self._cluster.group
         if cluster is not None and cluster.is_ready_leader:
             groups.append(cluster)
-        if not groups or len(self._cluster.voters) <= 1:
+        groups = [group for group in groups if len(group.voters) > 1]
+        if not groups:
             return
-        done = asyncio.gather(*(_transferred(group, None) for group in groups))
+        done = asyncio.gather(*(transferred(group, None) for group in groups))
         try:
             async with asyncio.timeout(timeout_s):
                 await done
@@ -147,7 +149,7 @@ class Upkeep:
                 continue
             matches = host.matches()
             if matches.get(preferred, 0) >= host.group.commit_index:
-                if await _transferred(host.group, preferred):
+                if await transferred(host.group, preferred):
                     _log.info("leadership_moved", group=str(host.id), to=preferred)
                 moved += 1
             if moved == MOVES_A_ROUND:
@@ -156,14 +158,3 @@ class Upkeep:
     def _preferred(self, host: PartitionHost) -> NodeId | None:
         placement = self._cluster.state.placement(host.id)
         return None if placement is None else placement.preferred
-
-
-async def _transferred(group: RaftGroup, to: NodeId | None) -> bool:
-    done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-
-    def ended(ok: bool) -> None:
-        if not done.done():
-            done.set_result(ok)
-
-    group.transfer_leadership(to, ended)
-    return await done

@@ -40,6 +40,11 @@ class Configured(Engine):
         return self._configurations[-1]
 
     @property
+    def configuration_before(self) -> Configuration:
+        """The newest one that is known here to be committed."""
+        return self._configurations[0]
+
+    @property
     def configuration_committed(self) -> bool:
         """Whether the one in force is known here to be committed: it will stay."""
         return self.configuration.index <= self._SyncObj__raftLastApplied

@@ -192,6 +192,13 @@ class RaftGroup(Changes):
             name: Index(match) for name, match in zip(self._voters, self._matched(), strict=True)
         }
 
+    def match_of(self, node: NodeId) -> Index:
+        """On a leader, what a replica is known to hold durably, voter or not."""
+        peer = self._peers.get(node)
+        if peer is None:
+            return self._log.durable_index if node == self.node else Index(0)
+        return Index(self._SyncObj__raftMatchIndex[peer])
+
     @property
     def trim_limit(self) -> Index:
         """The newest index that every voter has and has applied here: trim no further."""

@@ -30,6 +30,8 @@ class RaftHost:
     `on_failed(group, error)` is called when a replica has stopped itself; `on_snapshot_due(group)`
     when enough was applied that `group.take_snapshot()` is worth running; `on_configured(group)`
     when another configuration is in force, or the one in force has committed.
+    `copies_to_learners(group)` says whether learners that hold nothing begin with a copy that the
+    node makes; they are `behind` until they have it, and are sent what follows.
     `peers_clock_offset_ms` is what `raft.log_time.majority_offset_ms` says of the clocks heard.
     """
 
@@ -53,6 +55,7 @@ class RaftHost:
         self.on_failed: Callable[[RaftGroup, Exception], None] | None = None
         self.on_snapshot_due: Callable[[RaftGroup], None] | None = None
         self.on_configured: Callable[[RaftGroup], None] | None = None
+        self.copies_to_learners: Callable[[RaftGroup], bool] | None = None
         self._store = store
         self._network = network
         self._scheduler = scheduler

@@ -169,6 +169,10 @@ class GroupHost(Protocol):
         """Another configuration is in force, or the one in force is known to be committed."""
         ...
 
+    def copies_to_learners(self) -> bool:
+        """Whether learners that hold nothing get a copy of a replica first, made beside Raft."""
+        ...
+
     def failed(self, error: Exception) -> None:
         """The replica has stopped itself because going on would not be safe."""
         ...

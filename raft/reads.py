@@ -140,7 +140,7 @@ class Reads(Replication):
             peer.round = round_
             if peer.voter and self._rounds:
                 self._confirm_rounds()
-        if peer.behind and last_index >= self._log.first_index - 1:
+        if peer.behind and last_index >= max(1, self._log.first_index - 1):
             # Its log was replaced by a copy: it goes on where that ends.
             self._host.release(peer.node, peer.reset())
             self._SyncObj__raftNextIndex[peer] = min(last_index, self._log.last_index) + 1

@@ -51,7 +51,7 @@ class Replication(Following):
         config = self._config
         following = self._SyncObj__raftNextIndex[peer]
         prev_term = self._log.term_at(Index(following - 1))
-        if following < self._log.first_index or prev_term is None:
+        if following < self._log.first_index or prev_term is None or self._is_copied(peer):
             self._mark_behind(peer, following)
             return False
         entries: list[Entry] = []
@@ -84,10 +84,15 @@ class Replication(Following):
             self._SyncObj__raftNextIndex[peer] = sent + 1
         return True
 
+    def _is_copied(self, peer: Peer) -> bool:
+        """Whether this learner holds nothing and is to begin with a copy of another replica."""
+        holds_nothing = self._SyncObj__raftNextIndex[peer] == 1 and not peer.voter
+        return holds_nothing and self._host.copies_to_learners()
+
     def _mark_behind(self, peer: Peer, following: int) -> None:
         if not peer.behind:
             peer.behind = True
-            logger.error(
+            logger.warning(
                 "group %s: %s needs entry %d, but the log begins at %d",
                 self.id,
                 peer.node,
@@ -163,6 +168,18 @@ class Replication(Following):
             return self._SyncObj__raftMatchIndex[peer] >= self._SyncObj__raftCommitIndex
         waits = peer.goal is not None and now - peer.goal_since > self._config.election_min_s
         return peer.caught_up and not waits
+
+    def in_step(self, node: NodeId) -> bool:
+        """Whether this leader has sent this replica all there is, and is answered: what it may
+        lack is on its way."""
+        if self._SyncObj__raftState != LEADER:
+            return False
+        peer = self._peers.get(node)
+        if peer is None:
+            return node == self.node
+        heard = peer.heard_at >= self._scheduler.now() - self._config.quorum_s
+        sent = self._SyncObj__raftNextIndex[peer] > self._log.last_index
+        return peer.connected and heard and sent and not peer.probing
 
     def _on_rejection(self, peer: Peer, rejected: int, hint_index: int, hint_term: int) -> None:
         """The follower does not have `rejected`: back off, by whole terms, to where it may agree.

@@ -80,6 +80,10 @@ class Seat:
         if self._host.on_configured is not None:
             self._host.on_configured(self.group)
 
+    def copies_to_learners(self) -> bool:
+        copies = self._host.copies_to_learners
+        return copies is not None and copies(self.group)
+
     def failed(self, error: Exception) -> None:
         if self._host.on_failed is not None:
             self._host.on_failed(self.group, error)

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from coordinator.commands import CreateTopic, RegisterBroker
+from coordinator.commands import CreateTopic, DeleteTopic, RegisterBroker
 from coordinator.state import ClusterState
 from goqueue.wire.types import GroupId, Incarnation, Index, NodeId, Voter
 from log.config import StorageConfig
@@ -103,7 +103,7 @@ async def test_a_replica_that_cannot_be_started_keeps_no_other_from_starting() -
     assert len(node.replicas.all()) == 5
     assert node.raft.attempts.count(bad) == 1
 
-    del node.state.topics["t"]
+    node.state.apply(Index(5), 0, DeleteTopic("t", str(bad.topic)))
     await node.replicas.reconcile(node.state)
     assert node.replicas.refused == {}
 

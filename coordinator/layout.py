@@ -263,8 +263,7 @@ class Layout:
         broker = self.brokers.named(command.node)
         if broker.state != DRAINED:
             raise BrokerNotEmpty(
-                f"{broker.node} is {broker.state} and has {self.held[broker.node]} replicas: "
-                "drain it first",
+                _not_empty(broker, self.held[broker.node]),
                 node=broker.node,
                 state=broker.state,
                 replicas=self.held[broker.node],
@@ -453,6 +452,14 @@ def is_settled(replicas: Sequence[Voter], configuration: Configuration) -> bool:
 def with_partitions(topic: Topic, partitions: Sequence[PartitionPlacement]) -> Topic:
     """The topic with these placements."""
     return dataclasses.replace(topic, partitions=tuple(partitions))
+
+
+def _not_empty(broker: Broker, replicas: int) -> str:
+    if broker.state == ACTIVE:
+        return f"{broker.node} is active (replicas: {replicas}): drain it first"
+    if replicas:
+        return f"{broker.node} is being drained (replicas left: {replicas})"
+    return f"{broker.node} is being drained (its vote in the cluster group is left)"
 
 
 def check_factor(factor: int, takers: int) -> None:

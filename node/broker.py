@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
 from msgspec import structs
@@ -17,7 +17,7 @@ from coordinator.commands import (
     ProducerAllocated,
 )
 from coordinator.state import Topic
-from coordinator.topics import HOUR_MS
+from coordinator.topics import HOUR_MS, alter_config
 from goqueue.wire.errors import (
     GoQueueError,
     NoQuorum,
@@ -50,6 +50,8 @@ from node.http.broker import (
 from node.member_broker import MemberBrokerNode, MemberParts
 from node.partition import PartitionHost
 from node.partition_service import PartitionService
+from node.placement_broker import PlacementBrokerNode, PlacementParts
+from node.placement_views import Progress, no_progress
 from node.producer_flights import ProducersInFlight
 from node.queue_broker import QueueParts
 from node.replicas import Replicas
@@ -68,7 +70,7 @@ LED_DEADLINE_S = 10.0
 LED_POLL_S = 0.01
 
 
-class NodeBroker(MemberBrokerNode):
+class NodeBroker(MemberBrokerNode, PlacementBrokerNode):
     """Implements `node.http.broker.Broker`. Loop thread only."""
 
     def __init__(
@@ -86,8 +88,21 @@ class NodeBroker(MemberBrokerNode):
         finder: TopicFinder,
         queue: QueueParts,
         members: MemberParts,
+        progress: Callable[[], Awaitable[Progress]] = no_progress,
     ) -> None:
-        super().__init__(finder, queue, members)
+        MemberBrokerNode.__init__(self, finder, queue, members)
+        PlacementBrokerNode.__init__(
+            self,
+            PlacementParts(
+                cluster=cluster,
+                topic=finder.find,
+                nodes=lambda: status.cluster_view().nodes,
+                sizes=ends.sizes,
+                progress=progress,
+                until_led=self._until_led,
+                request_id=lambda: rng.getrandbits(63) or 1,
+            ),
+        )
         self._config = config
         self._cluster = cluster
         self._replicas = replicas
@@ -125,8 +140,13 @@ class NodeBroker(MemberBrokerNode):
         return name in self._cluster.state.topics
 
     async def alter_topic(self, name: str, changes: Mapping[str, object]) -> TopicView:
-        await self._topic(name)
-        await self._cluster.command(AlterTopic(name, dict(changes)), COMMAND_DEADLINE_S)
+        topic, settings = await self._topic(name), dict(changes)
+        factor = settings.pop("replication_factor", None)
+        alter_config(topic.config, settings)  # all of it, or nothing
+        if isinstance(factor, int) and factor != topic.config.replication_factor:
+            await self.set_replication_factor(name, factor)
+        if settings:
+            await self._cluster.command(AlterTopic(name, settings), COMMAND_DEADLINE_S)
         return await self.topic(name)
 
     async def delete_topic(self, name: str) -> None:
@@ -344,7 +364,7 @@ class NodeBroker(MemberBrokerNode):
         return {
             "partitions": defaults.partitions,
             "replication_factor": min(
-                defaults.replication_factor, max(1, len(self._cluster.state.brokers))
+                defaults.replication_factor, max(1, self._cluster.state.layout.takers)
             ),
             "retention_ms": -1 if hours < 0 else hours * HOUR_MS,
             "retention_bytes": defaults.retention_bytes,

@@ -52,6 +52,11 @@ class EndsCollector:
                 found[GroupId.unpack(ends.group)] = ends
         return {group.partition: ends for group, ends in sorted(found.items())}
 
+    async def sizes(self, groups: Sequence[GroupId]) -> dict[GroupId, int]:
+        """Bytes of one replica of each partition, of any topics, where its leader tells."""
+        found = await self._round(groups, linear=False)
+        return {GroupId.unpack(ends.group): ends.size_bytes for ends in found}
+
     async def _round(self, groups: Sequence[GroupId], *, linear: bool) -> list[rpc.PartitionEnds]:
         by_leader: dict[NodeId, list[GroupId]] = {}
         for group in groups:

@@ -13,12 +13,16 @@ from typing import Protocol
 
 from goqueue.wire.types import Offset
 from node.http.member_broker import MemberBroker
+from node.http.placement_broker import PlacementBroker
 from node.http.queue_broker import QueueBroker
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """One partition as the cluster sees it; `next` is the offset the next message will get."""
+    """One partition as the cluster sees it; `next` is the offset the next message will get.
+
+    `replicas` should hold it, `voters` and `learners` do; `isr` are the voters that are caught up.
+    """
 
     partition: int
     leader: str | None
@@ -27,6 +31,8 @@ class PartitionView:
     earliest: Offset
     next: Offset
     size_bytes: int = 0
+    voters: tuple[str, ...] = ()
+    learners: tuple[str, ...] = ()
 
     @property
     def messages(self) -> int:
@@ -155,6 +161,7 @@ class NodeView:
     joined_at_ms: int = 0
     last_heartbeat_ms: int = 0
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    state: str = "active"  # active | draining | drained
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +209,7 @@ class VersionView:
     build_time: str = ""
 
 
-class Broker(QueueBroker, MemberBroker, Protocol):
+class Broker(QueueBroker, MemberBroker, PlacementBroker, Protocol):
     """One node of the cluster. Any node serves any request, forwarding where it must.
 
     All coroutines run on the node's event loop. A call that is cancelled after it sent something

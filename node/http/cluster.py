@@ -24,6 +24,7 @@ class NodeAnswer(Struct):
     joined_at: str | None
     last_heartbeat: str | None
     labels: dict[str, str]
+    state: str
 
 
 class ClusterAnswer(Struct):
@@ -155,6 +156,7 @@ def _node(node: NodeView, view: ClusterView) -> NodeAnswer:
         joined_at=_time(node.joined_at_ms),
         last_heartbeat=_time(node.last_heartbeat_ms),
         labels=dict(node.labels),
+        state=node.state,
     )
 
 

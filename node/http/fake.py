@@ -31,8 +31,6 @@ from node.http.broker import (
     Check,
     ClusterView,
     MessageTrace,
-    NodeView,
-    PartitionView,
     Readiness,
     Slice,
     StatsView,
@@ -42,8 +40,8 @@ from node.http.broker import (
     VersionView,
     Visibility,
 )
-from node.http.fake_members import FakeMembers
 from node.http.fake_partition import FakePartition
+from node.http.fake_placement import FakePlacement
 
 PARTITIONS_MAX = 1024
 BATCHES_KEPT = 100_000
@@ -73,7 +71,7 @@ class _Topic:
     partitions: list[FakePartition]
 
 
-class FakeBroker(FakeMembers):
+class FakeBroker(FakePlacement):
     """Implements `Broker` in memory. Tests set `append_error` and `not_alive` to inject faults."""
 
     def __init__(
@@ -84,8 +82,7 @@ class FakeBroker(FakeMembers):
         batches_kept: int = BATCHES_KEPT,
         clock_ms: Callable[[], int] = lambda: int(time.time() * 1000),
     ) -> None:
-        super().__init__(clock_ms)
-        self.node_id = node_id
+        super().__init__(node_id, clock_ms)
         self.append_error: GoQueueError | None = None
         self.not_alive: str | None = None
         self.not_ready: str | None = None
@@ -109,6 +106,7 @@ class FakeBroker(FakeMembers):
         self._created += 1
         partitions = [FakePartition(self._batches_kept) for _ in range(count)]
         self._topics[name] = _Topic(f"{1:016x}-{self._created:x}", config, partitions)
+        self._put_replicas(name, count, config["replication_factor"])
         self._topics_changed()
         return await self.topic(name)
 
@@ -116,12 +114,16 @@ class FakeBroker(FakeMembers):
         topic = self._topic(name)
         if changes.get("partitions", len(topic.partitions)) != len(topic.partitions):
             raise BadRequest("the number of partitions cannot be changed")
+        factor = changes.get("replication_factor", topic.config["replication_factor"])
+        if isinstance(factor, int) and factor != topic.config["replication_factor"]:
+            await self.set_replication_factor(name, factor)
         topic.config.update(changes)
         return await self.topic(name)
 
     async def delete_topic(self, name: str) -> None:
         self._topic(name)
         del self._topics[name]
+        self._drop_replicas(name)
         self._topics_changed()
 
     def list_topics(self) -> list[str]:
@@ -129,13 +131,7 @@ class FakeBroker(FakeMembers):
 
     async def topic(self, name: str) -> TopicView:
         topic = self._topic(name)
-        node = (self.node_id,)
-        views = tuple(
-            PartitionView(
-                number, self.node_id, node, node, Offset(p.start), Offset(p.next), p.size_bytes
-            )
-            for number, p in enumerate(topic.partitions)
-        )
+        views = tuple(self._partition_view(name, n) for n in range(len(topic.partitions)))
         return TopicView(name, topic.id, dict(topic.config), views)
 
     def partition_count(self, topic: str) -> int:
@@ -262,18 +258,6 @@ class FakeBroker(FakeMembers):
 
     def cluster_view(self) -> ClusterView:
         partitions = sum(len(t.partitions) for t in self._topics.values())
-        node = NodeView(
-            node=self.node_id,
-            status="alive",
-            http_url="",
-            peer_address="",
-            zone="",
-            version="fake",
-            leaders=partitions,
-            replicas=partitions,
-            joined_at_ms=self._started_ms,
-            last_heartbeat_ms=self._clock_ms(),
-        )
         return ClusterView(
             cluster_id=f"{1:016x}",
             node=self.node_id,
@@ -281,7 +265,7 @@ class FakeBroker(FakeMembers):
             epoch=1,
             version=self._created,
             has_quorum=True,
-            nodes=(node,),
+            nodes=tuple(self._nodes()),
             topics=len(self._topics),
             partitions=partitions,
             under_replicated=0,
@@ -309,6 +293,13 @@ class FakeBroker(FakeMembers):
     def version(self) -> VersionView:
         return VersionView("fake")
 
+    def _grow(self, name: str, count: int) -> None:
+        topic = self._topic(name)
+        while len(topic.partitions) < count:
+            topic.partitions.append(FakePartition(self._batches_kept))
+        topic.config["partitions"] = count
+        self._topics_changed()
+
     def _topic(self, name: str) -> _Topic:
         topic = self._topics.get(name)
         if topic is None:
@@ -331,7 +322,9 @@ def main() -> None:
     arguments = parser.parse_args()
 
     async def serve() -> None:
-        front = HttpFront(FakeBroker(), host=arguments.host, port=arguments.port)
+        broker = FakeBroker()
+        broker.cluster.arrivals = 1
+        front = HttpFront(broker, host=arguments.host, port=arguments.port)
         await front.start()
         print(f"ready http://{arguments.host}:{front.port}", flush=True)
         await asyncio.Event().wait()

@@ -27,6 +27,8 @@ _TEXT = {
     "offset": "a message's offset",
     "job": "a redrive's number",
     "schedule": "a schedule's name",
+    "broker": "a broker's name",
+    "reassignment": "a reassignment's number",
 }
 
 
@@ -56,7 +58,7 @@ def document(routes: tuple[Route, ...], version: str) -> dict[str, Any]:
     """The whole document: every route at its path and again under `/v1`."""
     types: list[type] = [ErrorAnswer]
     for route in routes:
-        types += [t for t in (route.request, route.response) if isinstance(t, type)]
+        types += [t for t in (route.request, route.response, route.plan) if isinstance(t, type)]
     found, components = msgspec.json.schema_components(types, ref_template=_SCHEMAS)
     schemas = dict(zip(types, found, strict=True))
     paths: dict[str, dict[str, Any]] = {}
@@ -103,6 +105,7 @@ def _operation(route: Route, schemas: dict[Any, Any], suffix: str) -> dict[str, 
         "summary": route.summary,
         "responses": {
             str(route.status): {"description": "done", **_content_out(route, schemas)},
+            **_plan_out(route, schemas),
             "default": {
                 "description": "an error",
                 "content": {"application/json": {"schema": schemas[ErrorAnswer]}},
@@ -124,6 +127,13 @@ def _content_in(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
     if route.batch_in:
         content[BATCH_MEDIA_TYPE] = {"schema": {"type": "string", "format": "binary"}}
     return content
+
+
+def _plan_out(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
+    if route.plan is None:
+        return {}
+    content = {"application/json": {"schema": schemas[route.plan]}}
+    return {"200": {"description": "a dry run, or nothing to do", "content": content}}
 
 
 def _content_out(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:

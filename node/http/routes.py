@@ -14,6 +14,7 @@ from aiohttp import web
 
 from node.http import (
     batches,
+    brokers,
     cluster,
     cooperative,
     dead_letters,
@@ -33,15 +34,18 @@ from node.http import (
     publish,
     queue_stats,
     read,
+    reassignments,
     rebalances,
     receive,
     render,
+    scaling,
     schedules,
     settle,
     topics,
 )
 from node.http.call import Call
 from node.http.dead_topic import dead_or
+from node.http.plans import PlanAnswer, ReassignmentDetail
 from node.http.results import PublishAnswer
 
 Handler = Callable[[Call], Awaitable[web.Response]]
@@ -58,7 +62,10 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One operation. `request` and `response` are msgspec types, None where there is no JSON."""
+    """One operation. `request` and `response` are msgspec types, None where there is no JSON.
+
+    `plan` is what a dry run answers, with 200, where that is another type.
+    """
 
     method: str
     path: str
@@ -71,6 +78,7 @@ class Route:
     query: tuple[Query, ...] = ()
     batch_in: bool = False
     batch_out: bool = False
+    plan: Any = None
 
 
 _LIMIT = Query("limit", "integer", "messages in one answer; at most 1000, more in batches")
@@ -100,6 +108,8 @@ _DELAYED = "/topics/{topic}/delayed"
 _GROUP = "/groups/{group}"
 _DEAD = "/groups/{group}/dlq"
 _SCHEDULE = "/schedules/{schedule}"
+_REASSIGNMENT = "/admin/reassignment"
+_BROKER = "/admin/brokers/{broker}"
 _DEAD_FILTER = (
     Query("topic", "string", "of this topic; required"),
     Query("reason", "string", "a part of the reason's text"),
@@ -304,6 +314,36 @@ ROUTES: tuple[Route, ...] = (
           response=cluster.ClusterHealth),
     Route("GET", "/cluster/state", cluster.state, "getClusterState", "As GoQueue shows it",
           response=cluster.StateAnswer),
+    Route("GET", "/admin/cluster", brokers.overview, "getClusterOverview",
+          "The brokers, and what moves", response=brokers.ClusterOverview),
+    Route("GET", "/admin/brokers", brokers.list_all, "listBrokers",
+          "The brokers, and what each holds", response=brokers.BrokersAnswer),
+    Route("GET", _BROKER, brokers.describe, "describeBroker", "A broker, and how far its drain is",
+          response=brokers.BrokerAnswer),
+    Route("DELETE", _BROKER, brokers.remove, "removeBroker", "Forget a drained broker",
+          response=brokers.BrokerRemoved),
+    Route("POST", _BROKER + "/drain", brokers.drain, "drainBroker",
+          "Take all replicas off a broker, or tell which would move", brokers.DrainBody,
+          brokers.DrainStarted, 202, plan=PlanAnswer),
+    Route("DELETE", _BROKER + "/drain", brokers.undrain, "undrainBroker",
+          "Let a broker take replicas again", response=brokers.BrokerAnswer),
+    Route("POST", "/admin/cluster/rebalance", reassignments.rebalance, "rebalanceCluster",
+          "Spread replicas and leaders, or tell which would move", reassignments.RebalanceBody,
+          reassignments.ReassignmentStarted, 202, plan=PlanAnswer),
+    Route("POST", _REASSIGNMENT, reassignments.create, "reassign",
+          "Move partitions, or tell what that would do", reassignments.ReassignBody,
+          reassignments.ReassignmentStarted, 202, plan=PlanAnswer),
+    Route("GET", _REASSIGNMENT, reassignments.list_all, "listReassignments",
+          "What moves, and what has moved", response=reassignments.ReassignmentsAnswer,
+          query=(Query("running", "boolean", "only those that run"),)),
+    Route("GET", _REASSIGNMENT + "/{reassignment}", reassignments.describe,
+          "describeReassignment", "How far each partition is", response=ReassignmentDetail),
+    Route("DELETE", _REASSIGNMENT + "/{reassignment}", reassignments.cancel,
+          "cancelReassignment", "Send back what has not arrived", response=ReassignmentDetail),
+    Route("POST", "/admin/topics/{topic}/partitions", scaling.add, "addPartitions",
+          "Add partitions to a topic", scaling.AddPartitionsBody, scaling.PartitionsAddedAnswer),
+    Route("GET", "/admin/topics/{topic}/scaling-status", scaling.status, "getScalingStatus",
+          "What of a topic is on its way", response=scaling.ScalingAnswer),
     Route("GET", "/health", health.health, "health", "The process answers",
           response=health.HealthAnswer),
     Route("GET", "/healthz", health.live, "healthz", "Liveness", response=health.LiveAnswer),

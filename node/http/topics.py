@@ -102,7 +102,11 @@ class OffsetRange(Struct):
 
 
 class PartitionAnswer(Struct):
-    """One partition; `next` is the offset the next message will get."""
+    """One partition; `next` is the offset the next message will get.
+
+    `replicas` should hold it, `voters` and `learners` do by now; `isr` are the voters that are
+    caught up. They differ while it moves.
+    """
 
     partition: int
     leader: str | None
@@ -112,6 +116,8 @@ class PartitionAnswer(Struct):
     next: int
     messages: int
     size_bytes: int
+    voters: list[str]
+    learners: list[str]
 
 
 class TopicAnswer(Struct):
@@ -250,6 +256,8 @@ def _partition_answer(view: PartitionView) -> PartitionAnswer:
         view.next,
         view.messages,
         view.size_bytes,
+        list(view.voters),
+        list(view.learners),
     )
 
 

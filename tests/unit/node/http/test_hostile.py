@@ -29,6 +29,8 @@ PARAMETERS = {
     "group": "workers",
     "job": 1,
     "schedule": "nightly",
+    "broker": "node-3",
+    "reassignment": 1,
 }
 
 BAD_BODIES = {

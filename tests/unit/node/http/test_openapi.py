@@ -20,6 +20,8 @@ PARAMETERS = {
     "group": "workers",
     "job": 1,
     "schedule": "nightly",
+    "broker": "node-3",
+    "reassignment": 1,
 }
 NOW_MS = 1_736_866_800_000
 RECEIPT = "a fresh receipt"
@@ -59,6 +61,10 @@ BODIES = {
     "resume": {},
     "redrive": {"topic": "orders"},
     "purge": {"topic": "orders"},
+    "addPartitions": {"count": 4},
+    "drainBroker": {},
+    "rebalanceCluster": {},
+    "reassign": {"partitions": [{"topic": "orders", "partition": 0, "new_replicas": ["node-1"]}]},
     "createSchedule": {"name": "nightly", "topic": "orders", "cron": "0 0 3 * * *", "value": "v"},
 }
 QUERIES = {
@@ -102,6 +108,8 @@ async def test_every_answer_fits_its_schema(client, broker, orders):
     await client("PUT", "/groups/workers", {"ordering": "key"})
     delayed = encode_columns([b"v"], [b"k"], deliver_at_ms=[NOW_MS + 60_000])
     await broker.append("orders", 0, delayed, deadline_s=1)
+    broker.cluster.add_broker("node-3")
+    begun = {}
     for route in sorted(ROUTES, key=deletes_at_the_end_from_inside_out):
         if route.response is None or route.operation == "publishRecordBatches":
             continue
@@ -112,7 +120,7 @@ async def test_every_answer_fits_its_schema(client, broker, orders):
             body = json.loads(
                 json.dumps(body).replace(RECEIPT, taken.json["messages"][0]["receipt"])
             )
-        path = route.path.format(**PARAMETERS)
+        path = route.path.format(**{**PARAMETERS, **begun})
         query = QUERIES.get(route.operation, "?verbose" if route.query else "")
         if MEMBER in str(body) + query or body is TEAM:
             path = path.replace("workers", "team")
@@ -120,8 +128,16 @@ async def test_every_answer_fits_its_schema(client, broker, orders):
             query = query.replace(MEMBER, joined.json["member_id"])
             body = json.loads(json.dumps(body).replace(MEMBER, joined.json["member_id"]))
 
+        if route.operation == "rebalanceCluster":
+            broker.cluster.add_broker("node-2")
+        if route.operation == "removeBroker":
+            await client.post(path + "/drain", {})
+            broker.cluster.move(100)
+
         answer = await client(route.method, path + query, body)
 
+        if route.operation == "reassign":
+            begun = {"reassignment": answer.json["id"]}
         assert answer.status == route.status, (route.operation, answer.body)
         decoded = msgspec.json.decode(answer.body, type=route.response)
         if isinstance(decoded, msgspec.Struct):

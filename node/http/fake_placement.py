@@ -1,0 +1,221 @@
+"""Brokers and moves of the fake broker: the real state and planners, and partitions that arrive
+when they are told to. Who holds one is only told: its messages stay in the one fake broker.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count, islice
+
+from coordinator.brokers import DRAINING
+from coordinator.commands import Command, CreateTopic, DeleteTopic, RegisterBroker, Result
+from coordinator.errors import TooFewBrokers
+from coordinator.holdings import short
+from coordinator.placement_commands import Reassign, ReplicasChanged, Reported
+from coordinator.planner import plan_drain, plan_factor
+from coordinator.reassignments import DRAIN, FACTOR
+from coordinator.state import ClusterState, Topic
+from goqueue.wire.errors import GoQueueError, UnknownTopic
+from goqueue.wire.types import GroupId, Index, Offset
+from node.http.broker import NodeView, PartitionView
+from node.http.fake_members import FakeMembers
+from node.http.fake_partition import FakePartition
+from node.http.placement_broker import GrownView
+from node.placement_broker import PlacementBrokerNode, PlacementParts
+from node.placement_views import nodes_of
+
+
+@dataclass(slots=True)
+class FakeProgress:
+    """What is told of every partition that is on its way."""
+
+    waiting: str = ""
+    bytes_left: int = 0
+    rate_bytes_s: int = 0
+
+
+class FakeCluster:
+    """The cluster group in memory. Whenever its state is looked at, `arrivals` partitions arrive
+    where they should be; `down` are brokers that are not there."""
+
+    def __init__(self, clock_ms: Callable[[], int]) -> None:
+        self.state = ClusterState(1)
+        self.arrivals = 0
+        self.down: set[str] = set()
+        self.told = FakeProgress()
+        self._clock_ms = clock_ms
+
+    def add_broker(self, node: str, zone: str = "", url: str = "", peer_address: str = "") -> None:
+        """One more broker, or one that has changed."""
+        self.apply(RegisterBroker(node, sum(node.encode()), peer_address, url, zone))
+
+    async def command(self, command: Command, deadline_s: float) -> Result:
+        return self.apply(command)
+
+    async def refresh(self) -> bool:
+        self.move(self.arrivals)
+        return True
+
+    def absent(self) -> list[str]:
+        return sorted(self.down)
+
+    def not_ready(self) -> str | None:
+        return None
+
+    def apply(self, command: Command) -> Result:
+        """The command's result; raises what refused it. Plans follow at once."""
+        result = self._apply(command)
+        self._plan()
+        return result
+
+    def move(self, partitions: int) -> None:
+        """So many of the partitions that are on their way arrive."""
+        layout = self.state.layout
+        rows = []
+        for group in islice(sorted(layout.moving), partitions):
+            placement = layout.placement(group)
+            if placement is not None:
+                index = self.state.applied_index + 1
+                rows.append(Reported(*short(group), index, placement.replicas))
+        if rows:
+            self.apply(ReplicasChanged(rows))
+
+    async def progress(self) -> Mapping[GroupId, FakeProgress]:
+        return dict.fromkeys(self.state.layout.moving, self.told)
+
+    def _apply(self, command: Command) -> Result:
+        index = Index(self.state.applied_index + 1)
+        result = self.state.apply(index, self._clock_ms(), command)
+        if isinstance(result, GoQueueError):
+            raise result
+        return result
+
+    def _plan(self) -> None:
+        """What the mover plans by itself."""
+        layout = self.state.layout
+        leaving = [
+            node
+            for node, broker in sorted(layout.brokers.by_name.items())
+            if broker.state == DRAINING and layout.replicas[node]
+        ]
+        try:
+            if leaving and (rows := plan_drain(layout.picture(), leaving)):
+                self._apply(Reassign(rows, DRAIN, [*leaving]))
+            if layout.unequal and (rows := plan_factor(layout.picture())):
+                self._apply(Reassign(rows, FACTOR))
+        except TooFewBrokers:
+            return  # it is told by whoever looks
+
+
+class FakePlacement(PlacementBrokerNode, FakeMembers):
+    """The placement's part of `FakeBroker`: `cluster` is there for tests to move."""
+
+    def __init__(self, node_id: str, clock_ms: Callable[[], int]) -> None:
+        FakeMembers.__init__(self, clock_ms)
+        self.node_id = node_id
+        self.cluster = FakeCluster(clock_ms)
+        self.cluster.add_broker(node_id)
+        requests = count(1)
+        parts = PlacementParts(
+            cluster=self.cluster,
+            topic=self._known_topic,
+            nodes=self._nodes,
+            sizes=self._sizes,
+            progress=self.cluster.progress,
+            until_led=self._led,
+            request_id=lambda: next(requests),
+        )
+        PlacementBrokerNode.__init__(self, parts)
+
+    @abstractmethod
+    def _partition(self, name: str, partition: int) -> FakePartition:
+        """Raises UnknownTopic, UnknownPartition."""
+
+    @abstractmethod
+    def _grow(self, name: str, count: int) -> None:
+        """Have so many partitions in all."""
+
+    async def add_partitions(
+        self, topic: str, count: int, assignments: Sequence[Sequence[str]]
+    ) -> GrownView:
+        grown = await super().add_partitions(topic, count, assignments)
+        self._grow(topic, grown.partitions)
+        return grown
+
+    def _put_replicas(self, topic: str, partitions: int, factor: object) -> None:
+        """A topic was created. More replicas than brokers are as many as there are."""
+        takers = self.cluster.state.layout.takers
+        factor = min(factor, takers) if isinstance(factor, int) else 1
+        config = {"partitions": partitions, "replication_factor": max(1, factor)}
+        self.cluster.apply(CreateTopic(topic, config))
+
+    def _drop_replicas(self, topic: str) -> None:
+        """A topic was deleted."""
+        self.cluster.apply(DeleteTopic(topic))
+
+    def _partition_view(self, topic: str, number: int) -> PartitionView:
+        """A partition with who holds it."""
+        found = self.cluster.state.topics[topic]
+        group = GroupId(found.id, number)
+        configuration = self.cluster.state.layout.configuration(group)
+        voters = () if configuration is None else nodes_of(configuration.voters)
+        learners = () if configuration is None else nodes_of(configuration.learners)
+        up = [node for node in voters if node not in self.cluster.down]
+        stored = self._partition(topic, number)
+        return PartitionView(
+            number,
+            up[0] if up else None,
+            found.partitions[number].nodes,
+            tuple(up),
+            Offset(stored.start),
+            Offset(stored.next),
+            stored.size_bytes,
+            voters,
+            learners,
+        )
+
+    def _nodes(self) -> list[NodeView]:
+        led = [
+            self._partition_view(topic.name, number).leader
+            for topic in self.cluster.state.topics.values()
+            for number in range(len(topic.partitions))
+        ]
+        layout, now_ms = self.cluster.state.layout, self._clock_ms()
+        return [
+            NodeView(
+                node=node,
+                status="dead" if node in self.cluster.down else "alive",
+                http_url=broker.http_url,
+                peer_address=broker.peer_address,
+                zone=broker.zone,
+                version="fake",
+                leaders=led.count(node),
+                replicas=layout.held[node],
+                incarnation=broker.incarnation,
+                joined_at_ms=broker.joined_at_ms,
+                last_heartbeat_ms=now_ms,
+                state=broker.state,
+            )
+            for node, broker in sorted(layout.brokers.by_name.items())
+        ]
+
+    async def _known_topic(self, name: str) -> Topic:
+        if name not in self.cluster.state.topics:
+            raise UnknownTopic(name)
+        return self.cluster.state.topics[name]
+
+    async def _sizes(self, groups: Sequence[GroupId]) -> Mapping[GroupId, int]:
+        """Of those whose leader is there."""
+        found: dict[GroupId, int] = {}
+        for group in groups:
+            topic = self.cluster.state.topic_of(group.topic)
+            if topic is None:
+                continue
+            if topic.partitions[group.partition].preferred not in self.cluster.down:
+                found[group] = self._partition(topic.name, group.partition).size_bytes
+        return found
+
+    async def _led(self, topic: str) -> None:
+        """Everything is led at once."""

@@ -218,17 +218,17 @@ class _Groups:
             bytes_per_s=config.raft.copy_bytes_per_s,
         )
         self.partitions = PartitionService(node, self.replicas, base.link)
-        self.moves = ReplicaMoves(
-            cluster,
-            MovingPartitions(
-                cluster, self.partitions, self.forwarder, base.link, base.metrics, base.me
-            ),
-            self.replicas.led,
-            self.forwarder,
-            base.link,
-            base.metrics,
-        )
+        self.moves = self._replica_moves(base)
         self._base = base
+
+    def _replica_moves(self, base: _Base) -> ReplicaMoves:
+        """What changes the replicas of partitions, and what has that done."""
+        moving = MovingPartitions(
+            self.cluster, self.partitions, self.forwarder, base.link, base.metrics, base.me
+        )
+        return ReplicaMoves(
+            self.cluster, moving, self.replicas.led, self.forwarder, base.link, base.metrics
+        )
 
     def _changed(self) -> None:
         """The cluster's state is another one."""

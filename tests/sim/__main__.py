@@ -1,7 +1,8 @@
-"""`python -m tests.sim --seeds 0:2000 --jobs 2`: simulate seeds, and judge every one of them.
+"""`python -m tests.sim --seeds 0:2000`: simulate seeds, and judge every one of them.
 
-Exits with 1 where a seed violated something; prints the command that replays it. With `--mutant` it
-plants a bug, and exits with 1 where no seed has found it.
+Exits with 1 where a seed violated something; shrinks its plan, and prints the command that replays
+it. With `--mutant` it plants a bug, and exits with 1 where no seed has found it. A run that was
+interrupted says with which seeds to go on.
 """
 
 from __future__ import annotations
@@ -10,18 +11,23 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
-from tests.sim.mutants import MEMBER_MUTANTS, MUTANTS
+from tests.sim.faults import chosen
+from tests.sim.hunt import hunt
+from tests.sim.mutants import MUTANTS
+from tests.sim.pool import Pool
+from tests.sim.setup import Setup
+from tests.sim.shape import KINDS
 from tests.sim.shrink import shrink
-from tests.sim.world import FAULTS, Verdict, World
+from tests.sim.world import FAULTS, Verdict
 
-CHUNK = 10
-"""Seeds that a worker runs at once."""
-SHOWN_MAX = 10
+SHOWN_MAX, SHRUNK_MAX = 10, 3
+EACH_MAX = 20
+"""So few seeds are told of one by one."""
+PROGRESS_S = 15.0
 
 
 @dataclass
@@ -36,6 +42,7 @@ class Totals:
     steps: int = 0
     deliveries: int = 0
     settles: int = 0
+    trace: int = 0
     bad: list[Verdict] = field(default_factory=list[Verdict])
 
     def add(self, verdict: Verdict) -> None:
@@ -47,22 +54,18 @@ class Totals:
         self.steps += verdict.steps
         self.deliveries += verdict.deliveries
         self.settles += verdict.settles
+        self.trace = zlib.crc32(verdict.trace.encode(), self.trace)
         if verdict.violations:
             self.bad.append(verdict)
 
-
-def run_seed(
-    seed: int, *, mutant: str | None = None, faults: int = FAULTS, members: bool = False
-) -> Verdict:
-    """Simulate one seed; bugs of members are looked for where groups have members."""
-    planted = MUTANTS.get(mutant or "")
-    has_members = True if members or planted in MEMBER_MUTANTS else None
-    return World(seed, mutant=planted, faults=faults, members=has_members).run()
-
-
-def run_chunk(seeds: list[int], mutant: str | None, faults: int, members: bool) -> list[Verdict]:
-    """Simulate some seeds, in a process of its own."""
-    return [run_seed(seed, mutant=mutant, faults=faults, members=members) for seed in seeds]
+    def line(self, took_s: float) -> str:
+        return (
+            f"seeds {self.seeds}  acked {self.acks}  duplicates answered {self.duplicates}"
+            f"  faults {self.faults}  elections {self.elections}  steps {self.steps}"
+            f"  delivered {self.deliveries}  settled {self.settles}"
+            f"  violating seeds {len(self.bad)}  traces {self.trace:08x}"
+            f"  {took_s:.1f} s, {60 * self.seeds / took_s:.0f} seeds/min"
+        )
 
 
 def main() -> int:
@@ -70,115 +73,97 @@ def main() -> int:
     if os.environ.get("PYTHONHASHSEED") != "0":
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, "-m", "tests.sim", *sys.argv[1:]])
-    seeds = list(range(*options.seeds))
-    if options.trace or options.shrink:
-        return _show(seeds, options)
+    seeds = range(*options.seeds)
     if options.mutants is not None:
-        return _hunt(seeds, options)
-    began = time.monotonic()
-    totals = Totals()
-    for verdict in _verdicts(seeds, options.mutant, options):
-        totals.add(verdict)
-    took = time.monotonic() - began
-    print(
-        f"seeds {totals.seeds}  acked {totals.acks}  duplicates answered {totals.duplicates}"
-        f"  faults {totals.faults}  elections {totals.elections}  steps {totals.steps}"
-        f"  delivered {totals.deliveries}  settled {totals.settles}"
-        f"  violating seeds {len(totals.bad)}"
-        f"  {took:.1f} s, {60 * totals.seeds / took:.0f} seeds/min"
+        return hunt(options.mutants or list(MUTANTS), seeds, options.jobs)
+    setup = Setup(
+        options.mutant or "",
+        options.faults,
+        options.kind,
+        tuple(options.nemesis),
+        options.only,
     )
-    for verdict in totals.bad[:SHOWN_MAX]:
-        _tell(verdict, options)
+    if options.mutant and options.kind is None and not options.nemesis:
+        setup = Setup.hunting(options.mutant, faults=options.faults)
+    if options.trace:
+        return _trace(setup, seeds)
+    totals = _run(setup, seeds, options.jobs)
+    for number, verdict in enumerate(totals.bad[:SHOWN_MAX]):
+        _tell(setup, verdict)
+        if number < SHRUNK_MAX and setup.only is None:
+            _shrink(setup, verdict.seed)
     return int(not totals.bad) if options.mutant else int(bool(totals.bad))
 
 
-def _verdicts(
-    seeds: list[int], mutant: str | None, options: argparse.Namespace
-) -> Iterator[Verdict]:
-    """In the order of the seeds."""
-    how = {"mutant": mutant, "faults": options.faults, "members": options.members}
-    if options.jobs == 1:
-        yield from (run_seed(seed, **how) for seed in seeds)
-        return
-    chunks = [seeds[at : at + CHUNK] for at in range(0, len(seeds), CHUNK)]
-    with ProcessPoolExecutor(options.jobs) as workers:
-        for found in workers.map(partial(run_chunk, **how), chunks):
-            yield from found
+def _run(setup: Setup, seeds: Sequence[int], jobs: int) -> Totals:
+    began = told = time.monotonic()
+    totals = Totals()
+    with Pool(min(jobs, len(seeds))) as pool:
+        try:
+            for verdict in pool.verdicts(setup, seeds):
+                totals.add(verdict)
+                if len(seeds) <= EACH_MAX:
+                    _tell(setup, verdict)
+                if time.monotonic() > told + PROGRESS_S:
+                    told = time.monotonic()
+                    _progress(totals, seeds, told - began)
+        except KeyboardInterrupt:
+            print(f"to go on: --seeds {seeds[0] + totals.seeds}:{seeds[-1] + 1}", flush=True)
+    print(totals.line(max(time.monotonic() - began, 0.001)), flush=True)
+    return totals
 
 
-def _hunt(seeds: list[int], options: argparse.Namespace) -> int:
-    """For every mutant, the first seed that finds it."""
-    missed = []
-    for name in options.mutants or MUTANTS:
-        began = time.monotonic()
-        found = None
-        tried = 0
-        for verdict in _verdicts_until_bad(seeds, name, options):
-            tried += 1
-            if verdict.violations:
-                found = verdict
-        took = time.monotonic() - began
-        if found is None:
-            missed.append(name)
-            print(f"{name:26} NOT found in {tried} seeds  {took:.1f} s", flush=True)
-        else:
-            print(
-                f"{name:26} {tried:5} seeds  {took:5.1f} s  {found.violations[0][:120]}", flush=True
-            )
-    return int(bool(missed))
+def _progress(totals: Totals, seeds: Sequence[int], took_s: float) -> None:
+    bad = " ".join(str(verdict.seed) for verdict in totals.bad[:SHOWN_MAX])
+    print(
+        f"{totals.seeds} of {len(seeds)} seeds, {60 * totals.seeds / took_s:.0f} a minute,"
+        f" {len(totals.bad)} violating{': ' if bad else ''}{bad}"
+        f" (the rest: --seeds {seeds[0] + totals.seeds}:{seeds[-1] + 1})",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
-def _verdicts_until_bad(
-    seeds: list[int], mutant: str, options: argparse.Namespace
-) -> Iterator[Verdict]:
-    size = CHUNK * options.jobs
-    for at in range(0, len(seeds), size):
-        for verdict in _verdicts(seeds[at : at + size], mutant, options):
-            yield verdict
-            if verdict.violations:
-                return
-
-
-def _show(seeds: list[int], options: argparse.Namespace) -> int:
+def _trace(setup: Setup, seeds: Sequence[int]) -> int:
     bad = False
     for seed in seeds:
-        mutant = MUTANTS.get(options.mutant or "")
-        members = True if options.members or mutant in MEMBER_MUTANTS else None
-        verdict = World(
-            seed, mutant=mutant, faults=options.faults, keep_trace=options.trace, members=members
-        ).run()
+        verdict = setup.world(seed, keep_trace=True).run()
         bad = bad or bool(verdict.violations)
-        for line in verdict.lines:
-            print(line)
-        _tell(verdict, options)
-        if options.shrink and verdict.violations:
-            plan, world = shrink(seed, verdict.plan, mutant, members)
-            print("  shortest plan found:", " ".join(map(str, plan)))
-            for violation in world.violations[:5]:
-                print("   ", violation)
+        print(*verdict.lines, sep="\n")
+        _tell(setup, verdict)
     return int(bad)
 
 
-def _tell(verdict: Verdict, options: argparse.Namespace) -> None:
-    again = f"python -m tests.sim --seeds {verdict.seed}:{verdict.seed + 1} --trace"
-    if options.faults != FAULTS:
-        again += f" --faults {options.faults}"
-    if options.mutant:
-        again += f" --mutant {options.mutant}"
-    if options.members:
-        again += " --members"
-    print(f"seed {verdict.seed}  trace {verdict.trace}  acked {verdict.acks}  replay: {again}")
-    print("  plan:", " ".join(map(str, verdict.plan)))
+def _tell(setup: Setup, verdict: Verdict) -> None:
+    told = f"seed {verdict.seed}  trace {verdict.trace}  acked {verdict.acks}"
+    print(f"{told}  replay: {setup.command(verdict.seed)}")
+    print("  plan:", " ".join(f"{at}@{fault}" for at, fault in enumerate(verdict.plan)))
     for violation in verdict.violations:
         print("  VIOLATION", violation)
+
+
+def _shrink(setup: Setup, seed: int) -> None:
+    shorter, verdict = shrink(setup, seed)
+    print("  shortest plan found:", *verdict.plan)
+    print("  replay:", shorter.command(seed), "--trace")
+    for violation in verdict.violations[:3]:
+        print("   ", violation, flush=True)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
     parser.add_argument("--seeds", type=_span, default=(0, 200), metavar="A:B")
     parser.add_argument("--faults", type=int, default=FAULTS, metavar="N", help="in each run")
-    parser.add_argument("--jobs", type=int, default=1, metavar="J")
-    parser.add_argument("--mutant", choices=sorted(MUTANTS), help="plant this bug")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="J")
+    parser.add_argument("--kind", choices=KINDS, help="of cluster; else each seed draws one")
+    parser.add_argument(
+        "--nemesis",
+        type=_nemesis,
+        default=[],
+        metavar="NAME,...",
+        help="faults that strike, by their names or those of their groups",
+    )
+    parser.add_argument("--mutant", choices=sorted(MUTANTS), metavar="NAME", help="plant this bug")
     parser.add_argument(
         "--mutants",
         nargs="*",
@@ -186,15 +171,30 @@ def _options() -> argparse.Namespace:
         metavar="NAME",
         help="seeds needed to find each of these bugs, or of all",
     )
-    parser.add_argument("--members", action="store_true", help="groups have members in all seeds")
     parser.add_argument("--trace", action="store_true", help="print all that happens")
-    parser.add_argument("--shrink", action="store_true", help="delete faults that don't matter")
+    parser.add_argument(
+        "--only", type=_numbers, metavar="N,...", help="faults of the plan, by their numbers"
+    )
     return parser.parse_args()
 
 
 def _span(text: str) -> tuple[int, int]:
-    first, _, last = text.partition(":")
-    return int(first), int(last) if last else int(first) + 1
+    """`A:B`, or `B` for all from 0."""
+    first, colon, last = text.partition(":")
+    return (int(first), int(last)) if colon else (0, int(first))
+
+
+def _nemesis(text: str) -> list[str]:
+    names = [name for name in text.split(",") if name]
+    try:
+        chosen(names)
+    except KeyError as error:
+        raise argparse.ArgumentTypeError(f"no such fault or group of faults: {error}") from error
+    return names
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in text.split(",") if number)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -29,9 +29,12 @@ class Fault:
         return f"{self.at_s:.3f}:{self.kind}"
 
 
-def make_plan(rng: random.Random, count: int, until_s: float) -> list[Fault]:
+def make_plan(
+    rng: random.Random, count: int, until_s: float, nemesis: Collection[str] = ()
+) -> list[Fault]:
     """`count` faults in the order of their times; they tend to come in clusters."""
-    kinds, weights = list(FAULTS), [weight for _strike, weight in FAULTS.values()]
+    kinds = chosen(nemesis)
+    weights = [FAULTS[kind][1] for kind in kinds]
     plan: list[Fault] = []
     at = FIRST_S
     for _ in range(count):
@@ -41,6 +44,17 @@ def make_plan(rng: random.Random, count: int, until_s: float) -> list[Fault]:
             at = rng.uniform(FIRST_S, until_s)
         plan.append(Fault(min(at, until_s), rng.choices(kinds, weights)[0], rng.getrandbits(32)))
     return sorted(plan, key=lambda fault: fault.at_s)
+
+
+def chosen(nemesis: Collection[str]) -> list[str]:
+    """The faults of these names, or of the groups of these names; all, where none is named.
+
+    Raises KeyError for a name that is neither.
+    """
+    named: set[str] = set()
+    for name in nemesis:
+        named.update((name,) if name in FAULTS else NEMESES[name])
+    return [kind for kind in FAULTS if not named or kind in named]
 
 
 def strike(world: World, fault: Fault) -> None:
@@ -162,6 +176,26 @@ def _slow_link(world: World, rng: random.Random) -> None:
     world.net.slow(one, other, rng.choice((0.01, 0.06, 0.3)), rng.uniform(0.5, 3.0))
 
 
+def _lossy_link(world: World, rng: random.Random) -> None:
+    """Some frames are sent again and again until they arrive; those behind them wait."""
+    world.net.lose(_target(world, rng), rng.choice((0.05, 0.3)), rng.uniform(0.3, 2.0))
+
+
+def _duplicates(world: World, rng: random.Random) -> None:
+    """A node's links are reset, now and once more, and old frames come again on the new ones."""
+    node = _target(world, rng)
+    world.net.repeat(node)
+    for other in world.others(node):
+        for after_s in (0.0, rng.uniform(0.1, 1.0)):
+            world.loop.call_later(after_s, world.net.close, node, other)
+
+
+def _drift(world: World, rng: random.Random) -> None:
+    """A clock runs too fast or too slow, for a while: what it has gained or lost stays."""
+    rate = rng.choice((-0.3, -0.01, 0.01, 0.3))
+    world.machines.drift_clock(_target(world, rng), rate, rng.uniform(0.5, 4.0))
+
+
 def _clock(world: World, rng: random.Random) -> None:
     world.machines.step_clock(
         _target(world, rng), rng.choice((-86_400_000, -900, 700, 30_000, 86_400_000))
@@ -220,7 +254,10 @@ FAULTS: dict[str, tuple[Callable[[World, random.Random], None], int]] = {
     "pause": (_pause, 6),
     "slow-disk": (_slow_disk, 5),
     "slow-link": (_slow_link, 5),
+    "lossy-link": (_lossy_link, 4),
+    "duplicates": (_duplicates, 4),
     "clock": (_clock, 2),
+    "clock-drift": (_drift, 2),
     "transfer": (_transfer, 4),
     "kill-at-flush": (_kill_at_flush, 8),
     "kill-at-lead": (_kill_at_lead, 6),
@@ -228,3 +265,17 @@ FAULTS: dict[str, tuple[Callable[[World, random.Random], None], int]] = {
     "figure-8": (_figure_8, 4),
     "swizzle": (_swizzle, 3),
 }
+
+NEMESES: dict[str, tuple[str, ...]] = {
+    "kill": ("kill", "kill-leader", "transfer"),
+    "pause": ("pause",),
+    "power": ("power", "power-all", "power-while-syncing", "power-majority"),
+    "network": (
+        *("isolate", "partition", "partition-leader", "one-way", "reset", "slow-link"),
+        *("lossy-link", "duplicates", "swizzle"),
+    ),
+    "disk": ("slow-disk", "wipe"),
+    "clock": ("clock", "clock-drift"),
+    "targeted": ("kill-at-flush", "kill-at-lead", "restart-voters", "figure-8", "swizzle"),
+}
+"""Faults by what they hit; `targeted` ones wait for a decisive moment."""

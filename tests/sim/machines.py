@@ -26,9 +26,23 @@ class Machine:
     disk: SimDisk
     speed: DiskSpeed
     process: Process | None = None
-    clock_ahead_ms: int = 0
+    clock_ahead_ms: float = 0.0
+    """What its clock was ahead by at `clock_at_s`."""
+    clock_rate: float = 0.0
+    """What it gains in a second since, in seconds."""
+    clock_at_s: float = 0.0
     is_wiped: bool = False
     """It came back with an empty disk: no voter any more, whatever its name says."""
+
+    def ahead_ms(self, now_s: float) -> int:
+        """What its clock is ahead by now."""
+        return int(self.clock_ahead_ms + 1000 * self.clock_rate * (now_s - self.clock_at_s))
+
+    def set_clock(self, now_s: float, *, step_ms: int = 0, rate: float | None = None) -> None:
+        """It steps, or goes on at another rate."""
+        self.clock_ahead_ms = self.ahead_ms(now_s) + step_ms
+        self.clock_at_s = now_s
+        self.clock_rate = self.clock_rate if rate is None else rate
 
 
 class Machines:
@@ -55,6 +69,7 @@ class Machines:
         """All processes run, and no disk is slow."""
         for machine in self._machines.values():
             self._restore_speed(machine.speed)
+            self._right_clock(machine.node)
             self._resume(machine.node)
             self._restart(machine.node)
 
@@ -149,15 +164,28 @@ class Machines:
 
     def step_clock(self, node: NodeId, step_ms: int) -> None:
         """Only a minority's clocks are wrong: a majority that agrees is believed."""
-        if node in self._world.nodes[: (len(self._world.nodes) - 1) // 2]:
-            self._machines[node].clock_ahead_ms += step_ms
+        if self._may_be_wrong(node):
+            self._machines[node].set_clock(self._world.loop.time, step_ms=step_ms)
+
+    def drift_clock(self, node: NodeId, rate: float, seconds: float) -> None:
+        """A clock of that minority runs fast or slow for a time."""
+        if self._may_be_wrong(node):
+            self._machines[node].set_clock(self._world.loop.time, rate=rate)
+            self._world.loop.call_later(seconds, self._right_clock, node)
+
+    def _right_clock(self, node: NodeId) -> None:
+        self._machines[node].set_clock(self._world.loop.time, rate=0.0)
+
+    def _may_be_wrong(self, node: NodeId) -> bool:
+        return node in self._world.nodes[: (len(self._world.nodes) - 1) // 2]
 
     def clock_offset_ms(self, node: NodeId) -> float | None:
         """What a node makes of the clocks that its peers tell it."""
-        own = self._machines[node].clock_ahead_ms
+        now_s = self._world.loop.time
+        own = self._machines[node].ahead_ms(now_s)
         peers = [other for other in self._world.others(node) if self._world.net.is_up(node, other)]
         return majority_offset_ms(
-            [self._machines[peer].clock_ahead_ms - own for peer in peers], len(self._world.nodes)
+            [self._machines[peer].ahead_ms(now_s) - own for peer in peers], len(self._world.nodes)
         )
 
     def transfer(self, node: NodeId) -> None:

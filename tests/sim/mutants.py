@@ -23,6 +23,11 @@ class Mutant:
     """What is replaced by a faulty part."""
 
     name: str = ""
+    floor: str = ""
+    kind: str = "core"
+    """Of cluster, where it is looked for."""
+    nemesis: tuple[str, ...] = ()
+    """Faults that bring it out, where uniform ones do not."""
     group: type[RaftGroup] = RaftGroup
     appender: type[Appender] = Appender
     state: type[PartitionState] = PartitionState
@@ -75,76 +80,124 @@ class _AnswersEarly(Appender):
         return verdict
 
 
-MEMBER_MUTANTS = (
-    Mutant("given-before-released", membership=members.GivenBeforeReleased),
-    Mutant("taken-unasked", membership=members.TakenUnasked),
-    Mutant("expiry-is-handover", membership=members.ExpiryIsHandover),
-    Mutant("static-not-fenced", membership=members.StaticNotFenced),
-    Mutant("stops-the-world", membership=members.StopsTheWorld),
-    Mutant("not-sticky", membership=members.NotSticky),
-    Mutant("dead-not-fenced", membership=members.DeadNotFenced),
-    Mutant("any-owner-will-do", membership=members.AnyOwnerWillDo),
-    Mutant("sessions-not-renewed", coordinator=members.SessionsNotRenewed),
-    Mutant("heartbeats-ignored", coordinator=members.HeartbeatsIgnored),
-    Mutant("namings-given-up", coordinator=members.NamingsGivenUp),
-    Mutant("settle-unchecked", state=members.SettleUnchecked),
-    Mutant("receive-unchecked", state=members.ReceiveUnchecked, dispatcher=members.RefusesNobody),
-    Mutant("commit-unchecked", state=members.CommitUnchecked),
-    Mutant("very-generation", state=members.VeryGeneration),
-    Mutant("receives-held", dispatcher=members.HoldsWhatIsOld),
-    Mutant("older-owners", state=members.OlderOwners),
-    Mutant("owners-ignored", state=members.OwnersIgnored),
-    Mutant("owners-not-in-snapshot", state=members.OwnersNotInSnapshot),
+_ALL = (
+    Mutant("no-fsync", "log", disk_lies=True),
+    Mutant("ack-before-fsync", "raft", group=_AckBeforeFsync),
+    Mutant("truncate-always", "raft", group=groups.TruncateAlways),
+    Mutant("termless-acks", "raft", group=groups.TermlessAcks),
+    Mutant("vote-told-unsynced", "raft", nemesis=("targeted",), group=groups.VoteToldUnsynced),
+    Mutant(
+        "vote-forgotten",
+        "raft",
+        nemesis=("targeted",),
+        group=groups.VoteForgotten,
+    ),
+    Mutant("figure-8", "raft", kind="log", nemesis=("figure-8",), group=groups.OldTermCommit),
+    Mutant("ready-before-noop", "raft", group=groups.ReadyBeforeNoop),
+    Mutant("commit-index-believed", "raft", group=groups.CommitIndexBelieved),
+    Mutant(
+        "votes-counted-twice",
+        "raft",
+        kind="log",
+        nemesis=("restart-voters", "duplicates"),
+        group=groups.VotesCountedTwice,
+    ),
+    Mutant("wiped-disk-votes", "raft", group=groups.WipedDiskVotes),
+    Mutant("reads-unconfirmed", "raft", group=groups.ReadsUnconfirmed),
+    Mutant("discarded-means-applied", "raft", group=groups.DiscardedMeansApplied),
+    Mutant("dedup-forgotten", "delivery", appender=_ForgetsRequests),
+    Mutant("flights-ignored", "delivery", appender=_IgnoresFlights),
+    Mutant("duplicate-answered-early", "delivery", appender=_AnswersEarly),
+    Mutant("appender-kept", "delivery", appender_kept=True),
+    Mutant("early-delay", "delivery", kind="queue", state=queues.EarlyDelay),
+    Mutant("delay-by-wall-clock", "delivery", kind="queue", state=queues.DelayByWallClock),
+    Mutant("cancelled-and-delivered", "delivery", kind="queue", state=queues.CancelledAndDelivered),
+    Mutant("trimmed-while-delayed", "delivery", kind="queue", state=queues.TrimmedWhileDelayed),
+    Mutant("dead-twice", "delivery", kind="queue", state=queues.DeadTwice),
+    Mutant("redriven-and-dead", "delivery", kind="queue", state=queues.RedrivenAndDead),
+    Mutant("expiry-uncounted", "delivery", kind="queue", state=queues.ExpiryUncounted),
+    Mutant("expired-settles", "delivery", kind="queue", state=queues.ExpiredSettles),
+    Mutant("foreign-receipts", "delivery", kind="queue", state=queues.ForeignReceipts),
+    Mutant("leases-not-in-snapshot", "delivery", kind="queue", state=queues.LeasesNotInSnapshot),
+    Mutant(
+        "attempts-not-in-snapshot", "delivery", kind="queue", state=queues.AttemptsNotInSnapshot
+    ),
+    Mutant(
+        "leases-dropped-at-failover",
+        "delivery",
+        kind="queue",
+        dispatcher=queues.LeasesDroppedAtFailover,
+    ),
+    Mutant(
+        "settle-answered-early", "delivery", kind="queue", dispatcher=queues.SettleAnsweredEarly
+    ),
+    Mutant("ack-in-memory", "delivery", kind="queue", dispatcher=queues.AckInMemory),
+    Mutant("empty-grant-remembered", "delivery", kind="queue", state=queues.EmptyGrantRemembered),
+    Mutant("lane-skip", "delivery", kind="queue", state=queues.LaneSkip),
+    Mutant("lanes-ignored", "delivery", kind="queue", state=queues.LanesIgnored),
+    Mutant("key-goes-on", "delivery", kind="queue", state=queues.KeyGoesOn),
+    Mutant(
+        "any-version",
+        "delivery",
+        kind="queue",
+        state=queues.AnyVersion,
+        dispatcher=queues.PutsAnyVersion,
+    ),
+    Mutant(
+        "ids-forgotten-at-failover",
+        "delivery",
+        kind="queue",
+        appender=queues.IdsForgottenAtFailover,
+    ),
+    Mutant("ids-in-flight-ignored", "delivery", kind="queue", appender=queues.IdsInFlightIgnored),
+    Mutant("ids-not-in-snapshot", "delivery", kind="queue", state=queues.IdsNotInSnapshot),
+    Mutant(
+        "given-before-released",
+        "coordinator",
+        kind="members",
+        membership=members.GivenBeforeReleased,
+    ),
+    Mutant("taken-unasked", "coordinator", kind="members", membership=members.TakenUnasked),
+    Mutant(
+        "expiry-is-handover", "coordinator", kind="members", membership=members.ExpiryIsHandover
+    ),
+    Mutant("static-not-fenced", "coordinator", kind="members", membership=members.StaticNotFenced),
+    Mutant("stops-the-world", "coordinator", kind="members", membership=members.StopsTheWorld),
+    Mutant("not-sticky", "coordinator", kind="members", membership=members.NotSticky),
+    Mutant("dead-not-fenced", "coordinator", kind="members", membership=members.DeadNotFenced),
+    Mutant("any-owner-will-do", "coordinator", kind="members", membership=members.AnyOwnerWillDo),
+    Mutant(
+        "sessions-not-renewed",
+        "coordinator",
+        kind="members",
+        coordinator=members.SessionsNotRenewed,
+    ),
+    Mutant(
+        "heartbeats-ignored", "coordinator", kind="members", coordinator=members.HeartbeatsIgnored
+    ),
+    Mutant("namings-given-up", "coordinator", kind="members", coordinator=members.NamingsGivenUp),
+    Mutant("settle-unchecked", "delivery", kind="members", state=members.SettleUnchecked),
+    Mutant(
+        "receive-unchecked",
+        "delivery",
+        kind="members",
+        state=members.ReceiveUnchecked,
+        dispatcher=members.RefusesNobody,
+    ),
+    Mutant("commit-unchecked", "delivery", kind="members", state=members.CommitUnchecked),
+    Mutant("very-generation", "delivery", kind="members", state=members.VeryGeneration),
+    Mutant("receives-held", "delivery", kind="members", dispatcher=members.HoldsWhatIsOld),
+    Mutant("older-owners", "delivery", kind="members", state=members.OlderOwners),
+    Mutant("owners-ignored", "delivery", kind="members", state=members.OwnersIgnored),
+    Mutant("owners-not-in-snapshot", "delivery", kind="members", state=members.OwnersNotInSnapshot),
     Mutant(
         "former-grants-repeated",
+        "delivery",
+        kind="members",
         state=members.FormerGrantsRepeated,
         dispatcher=members.RefusesNobody,
     ),
 )
-"""Those of groups with members."""
+"""By floors, from the bottom up."""
 
-MUTANTS = {
-    mutant.name: mutant
-    for mutant in (
-        Mutant("no-fsync", disk_lies=True),
-        Mutant("ack-before-fsync", group=_AckBeforeFsync),
-        Mutant("truncate-always", group=groups.TruncateAlways),
-        Mutant("termless-acks", group=groups.TermlessAcks),
-        Mutant("vote-told-unsynced", group=groups.VoteToldUnsynced),
-        Mutant("vote-forgotten", group=groups.VoteForgotten),
-        Mutant("figure-8", group=groups.OldTermCommit),
-        Mutant("ready-before-noop", group=groups.ReadyBeforeNoop),
-        Mutant("commit-index-believed", group=groups.CommitIndexBelieved),
-        Mutant("votes-counted-twice", group=groups.VotesCountedTwice),
-        Mutant("wiped-disk-votes", group=groups.WipedDiskVotes),
-        Mutant("reads-unconfirmed", group=groups.ReadsUnconfirmed),
-        Mutant("discarded-means-applied", group=groups.DiscardedMeansApplied),
-        Mutant("dedup-forgotten", appender=_ForgetsRequests),
-        Mutant("flights-ignored", appender=_IgnoresFlights),
-        Mutant("duplicate-answered-early", appender=_AnswersEarly),
-        Mutant("appender-kept", appender_kept=True),
-        Mutant("early-delay", state=queues.EarlyDelay),
-        Mutant("delay-by-wall-clock", state=queues.DelayByWallClock),
-        Mutant("cancelled-and-delivered", state=queues.CancelledAndDelivered),
-        Mutant("trimmed-while-delayed", state=queues.TrimmedWhileDelayed),
-        Mutant("dead-twice", state=queues.DeadTwice),
-        Mutant("redriven-and-dead", state=queues.RedrivenAndDead),
-        Mutant("expiry-uncounted", state=queues.ExpiryUncounted),
-        Mutant("expired-settles", state=queues.ExpiredSettles),
-        Mutant("foreign-receipts", state=queues.ForeignReceipts),
-        Mutant("leases-not-in-snapshot", state=queues.LeasesNotInSnapshot),
-        Mutant("attempts-not-in-snapshot", state=queues.AttemptsNotInSnapshot),
-        Mutant("leases-dropped-at-failover", dispatcher=queues.LeasesDroppedAtFailover),
-        Mutant("settle-answered-early", dispatcher=queues.SettleAnsweredEarly),
-        Mutant("ack-in-memory", dispatcher=queues.AckInMemory),
-        Mutant("empty-grant-remembered", state=queues.EmptyGrantRemembered),
-        Mutant("lane-skip", state=queues.LaneSkip),
-        Mutant("lanes-ignored", state=queues.LanesIgnored),
-        Mutant("key-goes-on", state=queues.KeyGoesOn),
-        Mutant("any-version", state=queues.AnyVersion, dispatcher=queues.PutsAnyVersion),
-        Mutant("ids-forgotten-at-failover", appender=queues.IdsForgottenAtFailover),
-        Mutant("ids-in-flight-ignored", appender=queues.IdsInFlightIgnored),
-        Mutant("ids-not-in-snapshot", state=queues.IdsNotInSnapshot),
-        *MEMBER_MUTANTS,
-    )
-}
+MUTANTS = {mutant.name: mutant for mutant in _ALL}

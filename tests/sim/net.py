@@ -19,6 +19,8 @@ from tests.sim.loop import Loop
 
 GIVE_UP_S = 2.0
 """A link that lets nothing through for this long is closed by its ends."""
+RESEND_S = 0.2
+"""What is lost is sent again after this, then after twice as long, and so on."""
 KEPT_FRAMES = 8
 """Frames of a closed link that may come again: the newest, and as many of any age."""
 
@@ -77,6 +79,7 @@ class Net:
         self._slow: dict[tuple[NodeId, NodeId], float] = {}
         self._blocked: dict[tuple[NodeId, NodeId], int] = {}
         self._repeating: set[NodeId] = set()
+        self._losing: dict[NodeId, float] = {}
         self.frames = 0
 
     @staticmethod
@@ -109,10 +112,21 @@ class Net:
     def _fly(self, way: _Way, frame: Frame) -> None:
         low, high = self._delay_s
         delay = self._rng.uniform(low, high) + self._slow.get((way.source, way.target), 0.0)
+        if self._losing:
+            delay += self._lost_s(way)
         at = max(self._loop.time + delay, way.clear_at)
         way.clear_at = at
         epoch = self._epoch[self._pair(way.source, way.target)]
         self._loop.call_later(at - self._loop.time, self._arrive, way, frame, epoch)
+
+    def _lost_s(self, way: _Way) -> float:
+        """How long it takes until a frame is sent that is not lost."""
+        chance = max(self._losing.get(way.source, 0.0), self._losing.get(way.target, 0.0))
+        seconds, timeout_s = 0.0, RESEND_S
+        while chance and self._rng.random() < chance and seconds < GIVE_UP_S:
+            seconds += timeout_s
+            timeout_s *= 2
+        return seconds
 
     def _arrive(self, way: _Way, frame: Frame, epoch: int) -> None:
         if self._epoch[self._pair(way.source, way.target)] != epoch:
@@ -250,6 +264,11 @@ class Net:
             self._slow[key] = delay_s
             self._loop.call_later(seconds, self._slow.pop, key, None)
 
+    def lose(self, node: NodeId, chance: float, seconds: float) -> None:
+        """Frames of this node, and to it, are lost; so they and those behind them come later."""
+        self._losing[node] = chance
+        self._loop.call_later(seconds, self._losing.pop, node, None)
+
     def repeat(self, node: NodeId) -> None:
         """From now on, frames come again whenever this node's links are made anew."""
         self._repeating.add(node)
@@ -257,6 +276,7 @@ class Net:
     def heal(self) -> None:
         """No fault remains; links that are down come up."""
         self._slow.clear()
+        self._losing.clear()
         self._repeats = 0.0
         self._repeating.clear()
         for way in self._ways.values():

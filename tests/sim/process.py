@@ -194,7 +194,8 @@ class Process:
 
     def wall_ms(self) -> int:
         """What the machine's clock says, right or wrong."""
-        return EPOCH_MS + int(self.world.loop.time * 1000) + self.machine.clock_ahead_ms
+        now_s = self.world.loop.time
+        return EPOCH_MS + int(now_s * 1000) + self.machine.ahead_ms(now_s)
 
     def _flush_begun(self) -> None:
         self.world.traps.flush_begun(self.node)

@@ -1,4 +1,4 @@
-"""What differs between seeds besides faults: sizes, times, windows, disks."""
+"""What differs between seeds besides faults: what is done, sizes, times, windows, disks."""
 
 from __future__ import annotations
 
@@ -8,8 +8,18 @@ from dataclasses import dataclass, replace
 from log.config import StorageConfig
 from raft.config import RaftConfig
 
-MEMBERS_SHARE = 0.15
-"""How many runs have groups with members."""
+SHARES = {"core": 40, "log": 12, "topics": 14, "queue": 10, "members": 12}
+"""How many runs of a hundred or so are of each kind.
+
+core      one partition on three nodes, for half the time: the log, Raft, publishing, trims
+log       the same on three or five nodes, some with two partitions, with up to four clients
+topics    topics are made by the cluster group, and come and go
+queue     groups consume: leases, retries, delays, lanes, keys, dead letters, ids
+members   groups have members, who come and go
+"""
+KINDS = tuple(SHARES)
+FAULTY_S, CORE_FAULTY_S = 8.0, 4.0
+"""Faults strike in this time."""
 
 
 @dataclass(frozen=True)
@@ -18,8 +28,7 @@ class Shape:
 
     nodes: int
     groups: int
-    managed: bool
-    """Whether topics are made by the cluster group, and come and go, instead of `groups`."""
+    """Partitions, where the cluster group makes no topics."""
     clients: int
     relaxed: bool
     """Partitions are acked when written: processes die, and machines never lose power."""
@@ -33,21 +42,40 @@ class Shape:
     """The chance that an unsynced write outlives a power cut."""
     trim_keep: int
     """Entries that trims leave; 0 for no trims."""
-    queue: bool
-    """Whether groups consume what is published; not where topics come and go."""
     open_fails: float
     """The chance that a starting process dies while it recovers."""
-    members: bool = False
-    """Whether groups have members; their topics are made by the cluster group."""
+    kind: str = "log"
+
+    @property
+    def managed(self) -> bool:
+        """Whether topics are made by the cluster group, instead of `groups`."""
+        return self.kind in ("topics", "members")
+
+    @property
+    def queue(self) -> bool:
+        """Whether groups without members consume what is published."""
+        return self.kind == "queue"
+
+    @property
+    def members(self) -> bool:
+        """Whether groups have members."""
+        return self.kind == "members"
+
+    @property
+    def faulty_s(self) -> float:
+        return CORE_FAULTY_S if self.kind == "core" else FAULTY_S
 
 
-def make_shape(rng: random.Random, *, members: bool | None = None) -> Shape:
-    """Mostly three nodes and one group, small files, and times that let much happen."""
-    shape = _make_shape(rng)
-    drawn = rng.random() < MEMBERS_SHARE and not (shape.queue and not shape.managed)
-    if not (drawn if members is None else members):
+def make_shape(rng: random.Random, *, kind: str | None = None) -> Shape:
+    """Mostly three nodes and one group, small files, and times that let much happen. The seed says
+    of which kind, where none is given."""
+    drawn = rng.choices(KINDS, list(SHARES.values()))[0]
+    shape = replace(_make_shape(rng), kind=kind or drawn)
+    if shape.kind != "core":
         return shape
-    return replace(shape, managed=True, members=True, queue=False)
+    raft = replace(shape.raft, heartbeat_s=0.1, election_min_s=0.5, election_max_s=0.75)
+    raft = replace(raft, quorum_s=0.5)
+    return replace(shape, nodes=3, groups=1, clients=3, raft=raft)
 
 
 def _make_shape(rng: random.Random) -> Shape:
@@ -55,7 +83,6 @@ def _make_shape(rng: random.Random) -> Shape:
     return Shape(
         nodes=rng.choice((3, 3, 3, 5)),
         groups=rng.choice((1, 1, 2)),
-        managed=rng.random() < 0.25,
         clients=rng.choice((3, 4)),
         relaxed=rng.random() < 0.1,
         raft=_raft(rng, snapshots),
@@ -76,7 +103,6 @@ def _make_shape(rng: random.Random) -> Shape:
         keep=rng.choice((0.0, 0.3, 0.7)),
         trim_keep=rng.choice((0, 5, 30)) if snapshots < 1000 else 0,
         open_fails=rng.choice((0.0, 0.1)),
-        queue=rng.random() < 0.15,
     )
 
 

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from tests.sim.faults import Fault
-from tests.sim.mutants import Mutant
-from tests.sim.world import Verdict, World
+from dataclasses import replace
+
+from tests.sim.setup import Setup
+from tests.sim.world import Verdict
 
 
-def shrink(
-    seed: int, plan: list[Fault], mutant: Mutant | None, members: bool | None = None
-) -> tuple[list[Fault], Verdict]:
-    """The plan without the faults that the violation does not need, and how that run ends.
+def shrink(setup: Setup, seed: int) -> tuple[Setup, Verdict]:
+    """The setup without the faults that the violation of this seed does not need, and how that run
+    ends.
 
     Tries to leave out halves, quarters and so on, down to single faults, as long as that helps.
     """
-    verdict = World(seed, mutant=mutant, plan=plan, members=members).run()
-    size = len(plan)
+    whole = setup.only or tuple(range(len(setup.world(seed).plan)))
+    numbers, verdict = whole, setup.run(seed)
+    size = len(numbers)
     while size:
         at = 0
-        while at < len(plan):
-            fewer = plan[:at] + plan[at + size :]
-            tried = World(seed, mutant=mutant, plan=fewer, members=members).run()
+        while at < len(numbers):
+            fewer = numbers[:at] + numbers[at + size :]
+            tried = replace(setup, only=fewer).run(seed)
             if tried.violations:
-                plan, verdict = fewer, tried
+                numbers, verdict = fewer, tried
             else:
                 at += size
         size //= 2
-    return plan, verdict
+    return replace(setup, only=numbers), verdict

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from coordinator.commands import Command
@@ -28,8 +28,6 @@ from tests.sim.shape import Shape, make_shape
 from tests.sim.traps import Traps
 from tests.sim.watched import watched
 
-FAULTY_S = 8.0
-"""Faults strike in this time."""
 FORMED_S = 1.5
 """Where groups have members, the first of them join before the first fault."""
 HEALED_S = 15.0
@@ -73,13 +71,15 @@ class World:
         keep_trace: bool = False,
         shape: Shape | None = None,
         plan: list[Fault] | None = None,
-        members: bool | None = None,
+        kind: str | None = None,
+        nemesis: Collection[str] = (),
     ) -> None:
-        """`members` decides whether groups have members, which else the seed does."""
+        """`kind` of shape, which else the seed draws; `nemesis`: the faults that may strike, by
+        their names or those of their groups; all, where none is named."""
         self.seed = seed
         self._rngs: dict[str, random.Random] = {}
         self.mutant = mutant or Mutant()
-        self.shape = shape or make_shape(self.rng("shape"), members=members)
+        self.shape = shape or make_shape(self.rng("shape"), kind=kind)
         self.trace = Trace(keep=keep_trace)
         self.loop = Loop(self.trace)
         self.nodes = [NodeId(f"n{number}") for number in range(self.shape.nodes)]
@@ -92,7 +92,7 @@ class World:
         self.checks = Checks(self.loop)
         self.admin = Admin(self, self.rng("admin"))
         self.queue = None
-        if self.shape.queue and not self.shape.managed:
+        if self.shape.queue:
             self.queue = QueueWork(self, self.groups[0])
         self.members = MemberWork(self) if self.shape.members else None
         self.traps = Traps(self)
@@ -108,11 +108,12 @@ class World:
         )
         self.voters: list[Voter] = []
         if plan is None:
-            plan = make_plan(self.rng("plan"), faults, FAULTY_S)
+            plan = make_plan(self.rng("plan"), faults, self.shape.faulty_s, nemesis)
             if self.members is not None:
                 plan = self.members.thinned(plan)
         self.plan = plan
-        self.faulty_s = FAULTY_S + (FORMED_S if self.members is not None else 0.0)
+        self._formed_s = FORMED_S if self.members is not None else 0.0
+        self.faulty_s = self.shape.faulty_s + self._formed_s
         self.clients = [
             Client(self, number, self.rng(f"client {number}"))
             for number in range(self.shape.clients)
@@ -168,7 +169,7 @@ class World:
             if work is not None:
                 work.start()
         for fault in self.plan:
-            self.loop.call_later(fault.at_s + self.faulty_s - FAULTY_S, strike, self, fault)
+            self.loop.call_later(fault.at_s + self._formed_s, strike, self, fault)
         self.loop.call_later(READ_S, self._read)
         if self.shape.trim_keep:
             self.loop.call_later(TRIM_S, self._trim)

@@ -1,0 +1,53 @@
+"""Seeds over all cores: their verdicts, in the order of the seeds."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import AbstractContextManager
+from functools import partial
+
+from tests.sim.setup import Setup
+from tests.sim.world import Verdict
+
+CHUNK = 10
+"""Seeds that a worker runs at once; the garbage of so many is collected together."""
+
+
+class Pool(AbstractContextManager["Pool"]):
+    """Worker processes, or none where there is one job only."""
+
+    def __init__(self, jobs: int) -> None:
+        self.jobs = jobs
+        self._workers = ProcessPoolExecutor(jobs) if jobs > 1 else None
+
+    def __exit__(self, *_error: object) -> None:
+        if self._workers is not None:
+            self._workers.shutdown(cancel_futures=True)
+
+    def verdicts(self, setup: Setup, seeds: Sequence[int]) -> Iterator[Verdict]:
+        """Of each seed; they are run as they are asked for, and a little ahead."""
+        chunks = [seeds[at : at + CHUNK] for at in range(0, len(seeds), CHUNK)]
+        run = partial(_run, setup)
+        found = map(run, chunks) if self._workers is None else self._workers.map(run, chunks)
+        for verdicts in found:
+            yield from verdicts
+
+    def first_bad(self, setup: Setup, seeds: Sequence[int]) -> Verdict | None:
+        """The first seed that violated something; those after it are not all run."""
+        size = CHUNK * self.jobs
+        for at in range(0, len(seeds), size):
+            for verdict in self.verdicts(setup, seeds[at : at + size]):
+                if verdict.violations:
+                    return verdict
+        return None
+
+
+def _run(setup: Setup, seeds: Sequence[int]) -> list[Verdict]:
+    gc.disable()
+    try:
+        return [setup.run(seed) for seed in seeds]
+    finally:
+        gc.enable()
+        gc.collect()

@@ -1,8 +1,10 @@
 """`python -m tests.chaos --kills 100`: kill leaders under load, then judge what HTTP shows.
 
-With `--queue --minutes 2` a leader is killed every 5 s while groups consume a queue. With
-`--groups --changes 100` consumers of a group join, leave and are killed; with `--rolling` the
-brokers are restarted under such a group, one by one.
+With `--nemesis kill,pause,power` (or `all`) and `--minutes 10` faults of these kinds, see
+tests/chaos/storm; with `--each 200` until each was shown so often. With `--queue --minutes 2` a
+leader is killed every 5 s while groups consume a queue. With `--groups --changes 100` consumers
+of a group join, leave and are killed; with `--rolling` the brokers are restarted under such a
+group, one by one.
 
 Exit status: 0 good, 1 a promise was broken, 2 the cluster did not come up or did not recover,
 3 acks, or deliveries, resumed too slowly, 4 too little happened to tell.
@@ -14,6 +16,7 @@ import argparse
 import asyncio
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -24,9 +27,10 @@ from typing import Any
 from tests.chaos import group_run, queue_run, report
 from tests.chaos.cluster import Cluster, ClusterError
 from tests.chaos.http import Http, NoAnswer
-from tests.chaos.nemesis import KINDS, Nemesis
+from tests.chaos.nemesis import Nemesis
 from tests.chaos.publishers import Publisher
 from tests.chaos.readers import Reader
+from tests.chaos.storm import run as storm_run
 from tests.check.history import Event, History
 from tests.check.logcheck import check
 
@@ -44,9 +48,6 @@ def arguments() -> argparse.Namespace:
         "--seconds-between", type=float, default=0.6, help="mean pause after health"
     )
     parser.add_argument("--seconds-down", type=float, default=2.0, help="mean time a node is down")
-    parser.add_argument(
-        "--nemesis", nargs="+", choices=KINDS, default=["kill"], help="what may happen, at random"
-    )
     parser.add_argument("--queue", action="store_true", help="kill under queue work, and judge it")
     parser.add_argument("--minutes", type=float, default=2.0, help="of kills under queue work")
     parser.add_argument("--groups", action="store_true", help="members of a group come and go")
@@ -54,6 +55,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rolling", action="store_true", help="restart brokers under a group")
     parser.add_argument("--figures", type=Path, default=None, help="of --groups, written here")
     parser.add_argument("--folder", type=Path, default=None, help="keep data and history here")
+    storm_run.add_arguments(parser)
     return parser.parse_args()
 
 
@@ -64,6 +66,7 @@ async def create_topic(http: Http, cluster: Cluster, partitions: int) -> None:
         "num_partitions": partitions,
         "replication_factor": len(cluster.nodes),
     }
+    said: object = None
     for _ in range(50):
         try:
             answer = await http.ask("POST", f"{cluster.nodes[0].url}/topics", json=body)
@@ -71,8 +74,9 @@ async def create_topic(http: Http, cluster: Cluster, partitions: int) -> None:
             raise ClusterError(f"no topic could be created: {error}") from None
         if answer.status in (200, 201, 409):
             return
+        said = answer.body
         await asyncio.sleep(0.2)
-    raise ClusterError(f"no topic could be created: {answer.body}")
+    raise ClusterError(f"no topic could be created: {said}")
 
 
 async def run(options: argparse.Namespace, folder: Path) -> int:
@@ -120,11 +124,9 @@ async def strike_under_load(
         await asyncio.sleep(2)
         try:
             while kills < options.kills:
-                kind = nemesis.rng.choice(options.nemesis)
-                hit = await nemesis.strike(kind)
-                kills += kind == "kill"
-                told = progress(nemesis.history, kind)
-                print(f"{kind} ({kills} kills): {hit}, {told}", flush=True)
+                hit = await nemesis.strike()
+                kills += 1
+                print(f"kill {kills}: {hit}, {progress(nemesis.history)}", flush=True)
         except ClusterError as error:
             failure = error
         for worker in working:
@@ -134,10 +136,8 @@ async def strike_under_load(
     return kills
 
 
-def progress(history: History, kind: str) -> str:
+def progress(history: History) -> str:
     """The gaps of the last kill, and what was acked so far."""
-    if kind != "kill":
-        return f"{history.acked} acked"
     events = history.events
     at = max(n for n in range(max(0, len(events) - 50_000), len(events)) if is_kill(events[n]))
     gaps = [round(gap.seconds, 3) for gap in report.gaps(events[at:])]
@@ -173,6 +173,8 @@ def chosen(
     options: argparse.Namespace,
 ) -> Callable[[argparse.Namespace, Path], Coroutine[Any, Any, int]]:
     """What is to be run."""
+    if options.nemesis is not None or options.each:
+        return storm_run.run
     if options.rolling:
         return group_run.roll
     if options.groups:
@@ -180,12 +182,20 @@ def chosen(
     return queue_run.run if options.queue else run
 
 
+async def until_told(work: Coroutine[Any, Any, int]) -> int:
+    """SIGTERM ends it as Ctrl-C does: with all that was made taken away."""
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await work
+
+
 def main() -> int:
     options = arguments()
     folder: Path = options.folder or Path(tempfile.mkdtemp(prefix="goqueue-chaos-"))
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        code = asyncio.run(chosen(options)(options, folder))
+        code = asyncio.run(until_told(chosen(options)(options, folder)))
     except ClusterError as error:
         print(f"the cluster failed: {error}\nits logs are in {folder}", file=sys.stderr)
         return 2

@@ -26,6 +26,7 @@ from tests.check.queuerules import Limits
 
 TOPIC = "queue"
 PARTITIONS = 4
+REPLICAS_MAX = 3
 KILL_EVERY_S = 5.0
 DOWN_S = (1.0, 2.0)
 DRAIN_S = 120.0
@@ -63,22 +64,22 @@ async def run(options: argparse.Namespace, folder: Path) -> int:
         return _conclude(history, struck, [*producers, *consumers])
 
 
-async def make(http: Http, cluster: Cluster, history: QueueHistory) -> None:
+async def make(http: Http, cluster: Cluster, history: QueueHistory, name: str = TOPIC) -> None:
     """The topic and its groups."""
-    replicas = len(cluster.nodes)
-    topic = {"name": TOPIC, "num_partitions": PARTITIONS, "replication_factor": replicas}
-    await _until(http, cluster, "POST", "/topics", topic)
+    replicas = min(REPLICAS_MAX, len(cluster.nodes))
+    topic = {"name": name, "num_partitions": PARTITIONS, "replication_factor": replicas}
+    await until(http, cluster, "POST", "/topics", topic)
     for group, settings in GROUPS.items():
         body = {
             "max_attempts": settings["max_attempts"],
             "ordering": settings["ordering"],
             "visibility_timeout": settings["visibility_ms"],
         }
-        await _until(http, cluster, "PUT", f"/groups/{group}", body)
+        await until(http, cluster, "PUT", f"/groups/{group}", body)
         history.group(group, **settings)
 
 
-async def _until(http: Http, cluster: Cluster, method: str, path: str, body: object) -> Any:
+async def until(http: Http, cluster: Cluster, method: str, path: str, body: object) -> Any:
     """Ask any node until it is done."""
     said: object = None
     for number in range(150):
@@ -139,13 +140,13 @@ def _progress(history: QueueHistory) -> str:
     return f"{counts['published']} published, {counts['received']} received"
 
 
-async def drain(http: Http, cluster: Cluster) -> None:
+async def drain(http: Http, cluster: Cluster, topic: str = TOPIC) -> None:
     """Return once no group has anything left, and nothing is delayed."""
     ends = time.monotonic() + DRAIN_S
     left: object = None
     calm = 0
     while time.monotonic() < ends:
-        left = await _left(http, cluster)
+        left = await _left(http, cluster, topic)
         calm = 0 if left else calm + 1
         if calm == 3:
             return
@@ -153,15 +154,15 @@ async def drain(http: Http, cluster: Cluster) -> None:
     raise ClusterError(f"not drained within {DRAIN_S:.0f} s: {left}")
 
 
-async def _left(http: Http, cluster: Cluster) -> dict[str, Any]:
+async def _left(http: Http, cluster: Cluster, topic: str) -> dict[str, Any]:
     url = cluster.running()[0].url
     found: dict[str, Any] = {}
     try:
-        delayed = await http.ask("GET", f"{url}/topics/{TOPIC}/delayed")
+        delayed = await http.ask("GET", f"{url}/topics/{topic}/delayed")
         if delayed.status != 200 or delayed.body["total"]:
             found["delayed"] = delayed.body
         for group in GROUPS:
-            answer = await http.ask("GET", f"{url}/groups/{group}?topic={TOPIC}")
+            answer = await http.ask("GET", f"{url}/groups/{group}?topic={topic}")
             partitions = answer.body.get("partitions", [])
             busy = [p for p in partitions if p["lag"] or p["in_flight"]]
             if answer.status != 200 or len(partitions) < PARTITIONS or busy:
@@ -171,14 +172,16 @@ async def _left(http: Http, cluster: Cluster) -> dict[str, Any]:
     return found
 
 
-async def collect_dead(http: Http, cluster: Cluster, history: QueueHistory) -> None:
+async def collect_dead(
+    http: Http, cluster: Cluster, history: QueueHistory, topic: str = TOPIC
+) -> None:
     """All dead letters of every group, page by page."""
     for group in GROUPS:
         after = ""
         count = total = 0
         while True:
-            path = f"/groups/{group}/dlq?topic={TOPIC}&limit=500{after}"
-            page = await _until(http, cluster, "GET", path, None)
+            path = f"/groups/{group}/dlq?topic={topic}&limit=500{after}"
+            page = await until(http, cluster, "GET", path, None)
             for letter in page["messages"]:
                 count += 1
                 history.dead(

@@ -6,6 +6,8 @@
     info     nobody knows: it may have happened, and may still
     read     a node showed `values` (with `keys`) at `offsets`; `final` in a read of a whole log
     kill     a node was killed while it led `partitions`
+    fault    `fault` was done to `nodes` from `at` to `until`; they led `partitions`; `effect` is
+             what shows that it happened, `healthy_s` how long after `until` all was well
     note     anything else worth a line: restart, healthy
 
 `time` is monotonic seconds of the one process that writes, `wall` seconds since the epoch. An
@@ -54,7 +56,7 @@ class History:
         """The number of the operation that begins now."""
         self._next += 1
         self._partition_of[self._next] = partition
-        self._add(
+        self.add(
             "invoke",
             op=self._next,
             publisher=publisher,
@@ -66,7 +68,7 @@ class History:
 
     def ok(self, op: int, offsets: Sequence[int], *, sent: float, duplicate: bool = False) -> None:
         self.acked += len(offsets)
-        self._add(
+        self.add(
             "ok",
             op=op,
             partition=self._partition_of.pop(op),
@@ -76,10 +78,10 @@ class History:
         )
 
     def fail(self, op: int, error: str) -> None:
-        self._add("fail", op=op, error=error)
+        self.add("fail", op=op, error=error)
 
     def info(self, op: int, error: str) -> None:
-        self._add("info", op=op, error=error)
+        self.add("info", op=op, error=error)
 
     def read(
         self,
@@ -91,7 +93,7 @@ class History:
         *,
         final: bool = False,
     ) -> None:
-        self._add(
+        self.add(
             "read",
             node=node,
             partition=partition,
@@ -102,12 +104,35 @@ class History:
         )
 
     def kill(self, node: str, partitions: Sequence[int], at: float) -> None:
-        self._add("kill", node=node, partitions=list(partitions), at=at)
+        self.add("kill", node=node, partitions=list(partitions), at=at)
+
+    def fault(
+        self,
+        kind: str,
+        nodes: Sequence[str],
+        partitions: Sequence[int],
+        *,
+        at: float,
+        until: float,
+        effect: str,
+        healthy_s: float,
+    ) -> None:
+        self.add(
+            "fault",
+            fault=kind,
+            nodes=list(nodes),
+            partitions=list(partitions),
+            at=at,
+            until=until,
+            effect=effect,
+            healthy_s=healthy_s,
+        )
 
     def note(self, text: str, **fields: Any) -> None:
-        self._add("note", text=text, **fields)
+        self.add("note", text=text, **fields)
 
-    def _add(self, kind: str, **fields: Any) -> None:
+    def add(self, kind: str, **fields: Any) -> None:
+        """One event; `time` and `wall` are now."""
         event = {"type": kind, "time": time.monotonic(), "wall": time.time(), **fields}
         self.events.append(event)
         if self._file is not None:

@@ -1,0 +1,1 @@
+"""Every fault that this machine can make, on real processes, under load."""

@@ -1,0 +1,156 @@
+"""One round of work under faults: a topic that is published to and read, a queue that is consumed,
+one history, judged when the round is over."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.chaos import queue_run
+from tests.chaos.cluster import ClusterError
+from tests.chaos.http import Http
+from tests.chaos.publishers import Publisher
+from tests.chaos.queue_clients import Consumer, Producer
+from tests.chaos.readers import Reader
+from tests.chaos.storm.site import Site
+from tests.check import logcheck, queuecheck
+from tests.check.history import Event, History
+from tests.check.queuehistory import QueueHistory
+
+PARTITIONS = 6
+REPLICAS = 3
+PUBLISHERS = 4
+PRODUCERS = 2
+MEMBERS = 2
+
+
+class SharedHistory(QueueHistory):
+    """Queue work told in the lines of a history that others write to."""
+
+    def __init__(self, history: History) -> None:
+        super().__init__()
+        self.events = history.events
+        self._history = history
+
+    def add(self, kind: str, **fields: Any) -> None:
+        self._history.add(kind, **fields)
+
+
+@dataclass
+class Judgement:
+    """What both checkers found, and what was counted."""
+
+    log: logcheck.Verdict
+    queue: queuecheck.Verdict
+    errors: Counter[str]
+    events: list[Event] = field(default_factory=list[Event])
+
+    @property
+    def is_clean(self) -> bool:
+        return self.log.is_clean and self.queue.is_clean
+
+    @property
+    def acked(self) -> int:
+        return self.log.acked + self.queue.published
+
+
+class Round:
+    """Work from `begin()` to `end()`, which judges it."""
+
+    def __init__(
+        self, number: int, site: Site, http: Http, history: History, rng: random.Random
+    ) -> None:
+        self.log = f"log-{number}"
+        self.queue = f"queue-{number}"
+        self.history = history
+        self.tells = SharedHistory(history)
+        self._site = site
+        self._http = http
+        self._rng = rng
+        self._publishers: list[Publisher] = []
+        self._producers: list[Producer] = []
+        self._consumers: list[Consumer] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._reader = Reader(site, http, self.log, history, rng)
+
+    @property
+    def topics(self) -> dict[str, int]:
+        """With how many replicas each has."""
+        replicas = min(REPLICAS, len(self._site.members))
+        return {self.log: replicas, self.queue: replicas}
+
+    async def make(self) -> None:
+        """The topics and groups."""
+        topic = {"name": self.log, "num_partitions": PARTITIONS, "replication_factor": REPLICAS}
+        await queue_run.until(self._http, self._site, "POST", "/topics", topic)
+        await queue_run.make(self._http, self._site, self.tells, self.queue)
+
+    def begin(self) -> None:
+        site, http = self._site, self._http
+        self._publishers = [
+            Publisher(n, site, http, self.log, PARTITIONS, self.history, self._rng)
+            for n in range(PUBLISHERS)
+        ]
+        shared = (site, http, self.tells, self._rng)
+        self._producers = [
+            Producer(n, self.queue, queue_run.PARTITIONS, *shared) for n in range(PRODUCERS)
+        ]
+        self._consumers = [
+            Consumer(n, group, self.queue, *shared)
+            for group in queue_run.GROUPS
+            for n in range(MEMBERS)
+        ]
+        workers = [*self._publishers, self._reader, *self._producers, *self._consumers]
+        self._tasks = [asyncio.create_task(worker.run()) for worker in workers]
+
+    def check_workers(self) -> None:
+        """Raises what one of them raised."""
+        for task in self._tasks:
+            if task.done():
+                task.result()
+
+    async def end(self) -> Judgement:
+        """Nothing more is published; all that is there is consumed, read and judged.
+        Raises ClusterError."""
+        for worker in (*self._publishers, *self._producers, self._reader):
+            worker.stop()
+        for consumer in self._consumers:
+            consumer.is_calm = True
+        try:
+            await queue_run.drain(self._http, self._site, self.queue)
+        finally:
+            for consumer in self._consumers:
+                consumer.stop()
+        try:
+            async with asyncio.timeout(90):
+                await asyncio.gather(*self._tasks)
+        except TimeoutError:
+            raise ClusterError("clients do not come to an end") from None
+        await queue_run.collect_dead(self._http, self._site, self.tells, self.queue)
+        await self._reader.read_everything()
+        return self.judge()
+
+    def judge(self) -> Judgement:
+        events = self.history.events
+        errors: Counter[str] = Counter()
+        for worker in (*self._publishers, *self._producers, *self._consumers):
+            errors.update(worker.errors)
+        return Judgement(
+            logcheck.check(events), queuecheck.check(events, queue_run.LIMITS), errors, events
+        )
+
+    async def abandon(self) -> None:
+        """End the workers, whatever they do."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def delete(self) -> None:
+        """The topics of a round that was judged are of no use any more."""
+        for topic in (self.log, self.queue):
+            await self._http.ask("DELETE", f"{self._site.nodes[0].url}/topics/{topic}")
+        self.history.note("deleted", after_s=time.monotonic())

@@ -302,6 +302,7 @@ def assemble(
         finder=finder,
         queue=parts,
         members=members,
+        progress=groups.moves.ask_progress,
     )
     front = _front(config, broker, base.metrics)
     services = ServiceStack(

@@ -107,7 +107,6 @@ class Metrics:
         self._declare_queue()
         self._declare_groups()
         self._declare_copies()
-        self._declare_moves()
         self._declare_http()
         self._before_render: list[Callable[[], None]] = []
 
@@ -177,6 +176,7 @@ class Metrics:
             "Chunks of copied replicas that did not arrive as they were sent",
             registry=registry,
         )
+        self._declare_moves()
 
     def _declare_moves(self) -> None:
         """Replicas on their way to where they should be: told where the cluster group is led, the

@@ -3,11 +3,14 @@ PYTHON ?= python3
 PORT ?= 8080
 DATA ?= ./data
 SEEDS ?= 0:2000
+MINUTES ?= 10
+NEMESIS ?= all
 VENV := .venv
 BIN := $(VENV)/bin
 export PYTHONHASHSEED ?= 0
 
-.PHONY: help setup setup-dev run test test-unit test-cluster test-sim lint sim mutants chaos chaos-queue \
+.PHONY: help setup setup-dev run test test-unit test-cluster test-sim lint sim mutants chaos \
+	chaos-release chaos-kills chaos-queue \
 	chaos-groups chaos-rolling bench clean-data lock
 
 help:
@@ -61,8 +64,16 @@ sim: setup-dev
 mutants: setup-dev
 	$(BIN)/python -m tests.sim --mutants --seeds $(SEEDS)
 
-## chaos         100 kill -9 of partition leaders under load, checked over HTTP
+## chaos         MINUTES (10) of every fault that this machine can make, under load, checked
 chaos: setup-dev
+	$(BIN)/python -m tests.chaos --nemesis $(NEMESIS) --minutes $(MINUTES)
+
+## chaos-release 200 faults of each kind over 1,000,000 acked sends (hours; as root)
+chaos-release: setup-dev
+	$(BIN)/python -m tests.chaos --nemesis all --each 200 --acked 1000000 --minutes 1440
+
+## chaos-kills   100 kill -9 of partition leaders under load, checked over HTTP
+chaos-kills: setup-dev
 	$(BIN)/python -m tests.chaos --kills 100
 
 ## chaos-queue   a leader killed every 5 s for two minutes, under queue work, checked over HTTP

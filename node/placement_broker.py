@@ -29,7 +29,7 @@ from coordinator.placement_commands import (
 from coordinator.planner import Picture, plan_drain, plan_leaders, plan_rebalance
 from coordinator.reassignments import REASSIGN, REBALANCE
 from coordinator.state import ClusterState, Topic
-from goqueue.wire.errors import Unavailable, UnknownPartition
+from goqueue.wire.errors import GoQueueError, Unavailable, UnknownPartition
 from goqueue.wire.types import GroupId, NodeId
 from node.http.broker import NodeView
 from node.http.placement_broker import (
@@ -120,7 +120,7 @@ class PlacementBrokerNode:
     async def scaling(self, topic: str) -> ScalingView:
         await self._refresh()
         found = await self._placement.topic(topic)
-        return scaling_view(found, self._state.layout, await self._placement.progress())
+        return scaling_view(found, self._state.layout, await self._progress())
 
     # plans
 
@@ -162,7 +162,7 @@ class PlacementBrokerNode:
 
     async def reassignments(self, *, running_only: bool) -> list[ReassignmentView]:
         await self._refresh()
-        progress, state = await self._placement.progress(), self._state
+        progress, state = await self._progress(), self._state
         known = list(state.layout.reassignments.by_id.values())
         return [
             reassignment_view(one, state, progress)
@@ -172,7 +172,7 @@ class PlacementBrokerNode:
 
     async def reassignment(self, id: int) -> ReassignmentView:
         is_current = await self._refresh()
-        progress = await self._placement.progress()
+        progress = await self._progress()
         known = self._state.layout.reassignments.by_id.get(id)
         if known is None:
             self._check_current(is_current, f"reassignment {id}")
@@ -187,7 +187,7 @@ class PlacementBrokerNode:
 
     async def brokers(self) -> list[BrokerView]:
         await self._refresh()
-        progress = await self._placement.progress()
+        progress = await self._progress()
         nodes = {view.node: view for view in self._placement.nodes()}
         return [
             broker_view(broker, nodes.get(node), self._state, progress)
@@ -236,6 +236,13 @@ class PlacementBrokerNode:
 
     async def _refresh(self) -> bool:
         return await self._placement.cluster.refresh()
+
+    async def _progress(self) -> Progress:
+        """Nothing, where the cluster group's leader does not answer: the rest is known here."""
+        try:
+            return await self._placement.progress()
+        except GoQueueError:
+            return {}
 
     async def _known_broker(self, id: str) -> Broker:
         is_current = await self._refresh()

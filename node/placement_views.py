@@ -28,6 +28,8 @@ from node.http.placement_broker import (
 
 WAITING_MAX = 20
 """Partitions whose reason to wait is named in one view."""
+TURN = "waits for its turn"
+"""What partitions wait for while others are moved: nothing that keeps them."""
 
 
 class MoveProgress(Protocol):
@@ -218,6 +220,6 @@ def _waiting(state: ClusterState, active: Progress) -> list[str]:
     named = [
         f"{topic_name(state, group.topic.index)}:{group.partition}: {told.waiting}"
         for group, told in sorted(active.items(), key=lambda item: item[0])
-        if told.waiting
+        if told.waiting not in ("", TURN)
     ]
     return named[:WAITING_MAX]

@@ -28,6 +28,7 @@ from node.metrics import Metrics
 from node.move_rpc import PARTITIONS_TOLD_MAX, ProgressAnswer, ProgressRow, SeenRow, ToldRequest
 from node.partition import PartitionHost
 from node.peer_link import PeerLink
+from node.placement_views import TURN
 
 LOOK_S = 0.25
 """The time between two looks at most, while something moves or is told."""
@@ -143,7 +144,7 @@ class ReplicaMoves:
         """Of the partitions that are on their way. Raises NotLeader where the cluster group is not
         led here."""
         mover = self._led(self._now_ms())
-        moving = dict.fromkeys(self._cluster.state.layout.moving, "waits for its turn")
+        moving = dict.fromkeys(self._cluster.state.layout.moving, TURN)
         return {
             group: MoveProgress(
                 waiting,

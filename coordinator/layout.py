@@ -151,6 +151,11 @@ class Layout:
             if voter.node in look.holders and voter in self.holders(group)
         ]
 
+    def throttle_bytes_s(self, group: GroupId) -> int:
+        """How fast a moving partition's new replicas may get what they lack; 0: any way."""
+        moves = self.reassignments.of(short(group))
+        return 0 if moves is None else moves.throttle_bytes_s
+
     @property
     def takers(self) -> int:
         """How many brokers may be given replicas."""

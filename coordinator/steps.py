@@ -86,7 +86,7 @@ def next_step(
         if voter in now.learners:
             if voter.node in seen.caught_up:
                 return step(PROMOTE, voter)
-            return Waiting(f"{voter.node} is catching up")
+            return _no_room(voter, seen) or Waiting(f"{voter.node} is catching up")
     for voter in replicas:
         if voter not in now.voters:
             return _no_room(voter, seen) or step(ADD_LEARNER, voter)

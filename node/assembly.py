@@ -216,6 +216,8 @@ class _Groups:
             metrics=base.metrics,
             rng=base.rng,
             bytes_per_s=config.raft.copy_bytes_per_s,
+            bound_bytes_s=lambda group: cluster.state.layout.throttle_bytes_s(group),
+            room_bytes=lambda: base.space.room_bytes,
         )
         self.partitions = PartitionService(node, self.replicas, base.link)
         self.moves = self._replica_moves(base)

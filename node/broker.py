@@ -386,6 +386,8 @@ class NodeBroker(MemberBrokerNode, PlacementBrokerNode):
     async def _read_applied(self, host: PartitionHost, request: rpc.ReadRequest) -> Slice | None:
         """What this replica has applied; None where it lags behind the offset, or where what it
         holds is damaged: another one may serve it."""
+        if host.group.is_learner:
+            return None
         try:
             return await self._service.read_here(host, request)
         except (OffsetOutOfRange, LogError):

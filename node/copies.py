@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
@@ -48,7 +49,10 @@ class Copies:
         metrics: Metrics,
         rng: RandomU64,
         bytes_per_s: int,
+        bound_bytes_s: Callable[[GroupId], int] = lambda _group: 0,
+        room_bytes: Callable[[], int] = lambda: 1 << 62,
     ) -> None:
+        """`bytes_per_s` bounds all copies made here together, `bound_bytes_s` each group's."""
         self._workers = ThreadPoolExecutor(1, thread_name_prefix="goqueue-copies")
         self.throttle = Throttle(bytes_per_s, time.monotonic)
         self.source = TransferSource(
@@ -64,7 +68,15 @@ class Copies:
         self.transfers = Transfers(
             store,
             flusher,
-            PullParts(link, self._workers, self.throttle, metrics, time.monotonic),
+            PullParts(
+                link,
+                self._workers,
+                self.throttle,
+                metrics,
+                time.monotonic,
+                bound_bytes_s=bound_bytes_s,
+                room_bytes=room_bytes,
+            ),
             control,
             sources=control.sources,
             random_u64=lambda: rng.getrandbits(64),

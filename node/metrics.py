@@ -101,6 +101,11 @@ class Metrics:
         self.connected_peers = gauge("connected_peers", "Peers with a live link")
         self.stored_bytes = gauge("stored_bytes", "Bytes of all replicas' logs on this node")
         self.disk_free_bytes = gauge("disk_free_bytes", "Free space of the data directory")
+        self.disk_stuck = gauge("disk_stuck", "1 while the disk is full and confirms nothing")
+        self.disk_slow = gauge("disk_slow", "1 while the disk is slow and other nodes lead")
+        self.flush_waiting = gauge(
+            "flush_waiting_seconds", "How long the flush that is out has been waiting for the disk"
+        )
         self.wal_durable_lsn = gauge("wal_durable_lsn", "Write-ahead log position on disk")
         self.up = gauge("up", "1 while the node serves")
 
@@ -186,8 +191,8 @@ class Metrics:
         def gauge(name: str, text: str) -> Gauge:
             return Gauge(f"goqueue_{name}", text, registry=registry)
 
-        self.moving_partitions = gauge(
-            "moving_partitions", "Partitions whose replicas are not where they should be"
+        self.partitions_under_way = gauge(
+            "partitions_under_way", "Partitions whose replicas are not where they should be"
         )
         self.waiting_moves = gauge("waiting_moves", "Partitions under way that wait for something")
         self.move_bytes_left = gauge(

@@ -91,7 +91,7 @@ class MovingPartitions:
             frozenset(one.node for one in now.learners if one not in lagging),
             not (group.configuration_committed and group.is_ready_leader),
             sum(_behind_bytes(host, learner.node) for learner in lagging),
-            frozenset(self._full(host, now)),
+            frozenset(self._full(host)),
         )
 
     async def take(self, step: Step) -> Seen:
@@ -176,13 +176,16 @@ class MovingPartitions:
     def _is_caught_up(self, group: RaftGroup, learner: Voter) -> bool:
         return self._is_there(learner) and group.caught_up(learner.node)
 
-    def _full(self, host: PartitionHost, now: Configuration) -> list[NodeId]:
-        """Brokers that should get a replica which they have no room for."""
+    def _full(self, host: PartitionHost) -> list[NodeId]:
+        """Brokers that are to get a replica, and have no room for what they lack of it."""
         placement = self._cluster.state.placement(host.id)
         wanted = () if placement is None else placement.replicas
-        coming = [voter.node for voter in wanted if voter not in now.everyone]
-        size = host.log.size_bytes
-        return [node for node in coming if size > _room_bytes(self._cluster.hellos.get(node))]
+        return [
+            voter.node
+            for voter in wanted
+            if voter not in host.group.voters
+            and _behind_bytes(host, voter.node) > _room_bytes(self._cluster.hellos.get(voter.node))
+        ]
 
     # for peers
 
@@ -212,8 +215,9 @@ async def transferred(group: RaftGroup, to: NodeId | None) -> bool:
 
 def _behind_bytes(host: PartitionHost, node: NodeId) -> int:
     """About how much of the log a replica has yet to get."""
-    match = host.group.match_of(node)
-    left = 0
+    match, left = host.group.match_of(node), 0
+    if match < host.log.first_index:
+        return host.log.size_bytes
     for segment in host.log.segments():
         if segment.last_index <= match:
             continue

@@ -52,6 +52,12 @@ class TransferFailed(GoQueueError):
     code = "transfer_failed"
 
 
+class NoRoom(GoQueueError):
+    """A copy would not leave this node the room that publishes need."""
+
+    code = "no_room"
+
+
 @dataclass(slots=True)
 class Progress:
     """How far a copy is. `done_bytes` are in place, `reused_bytes` of them from an attempt before;
@@ -89,6 +95,10 @@ class PullParts:
     metrics: Metrics
     now_s: Callable[[], float]
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+    bound_bytes_s: Callable[[GroupId], int] = lambda _group: 0
+    """How fast a group may be copied; 0: as fast as all copies together."""
+    room_bytes: Callable[[], int] = lambda: 1 << 62
+    """What may be written without publishes being refused for it."""
 
 
 @dataclass(slots=True)
@@ -111,10 +121,16 @@ class Pull:
     sources: Callable[[], Sequence[NodeId]]
     is_needed: Callable[[Manifest], bool]
     progress: Progress
+    others_bytes: Callable[[], int] = lambda: 0
+    """What other copies have yet to write."""
     _distrusted: set[NodeId] = field(default_factory=set)
+    _throttle: Throttle = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._throttle = Throttle(0, self.parts.now_s, self.parts.sleep)
 
     async def run(self) -> Copied | None:
-        """The copy; None where there is nothing to copy. Raises TransferFailed, OSError."""
+        """The copy; None where there is nothing to copy. Raises TransferFailed, NoRoom, OSError."""
         pause_s = PAUSE_FIRST_S
         failures = 0
         while failures < FAILURES_MAX:
@@ -122,6 +138,8 @@ class Pull:
                 before = self.progress.done_bytes
                 try:
                     return await self._copy(source)
+                except NoRoom:
+                    raise
                 except (GoQueueError, RemoteError) as error:
                     self._failed(source, error)
                 if self.progress.done_bytes > before:
@@ -165,6 +183,7 @@ class Pull:
         progress.source, progress.total_bytes = source, manifest.size_bytes
         progress.stage, progress.done_bytes = "copying", 0
         await self._off_loop(lambda: self.staging.open(manifest))
+        await self._check_room(source, session, manifest)
         for segment in manifest.segments:
             await self._copy_segment(source, session, segment)
         if manifest.snapshot_index:
@@ -172,6 +191,21 @@ class Pull:
             await self._checked(source, lambda: self.staging.check_state(manifest))
         install = await self._off_loop(lambda: self.staging.finish(manifest))
         return Copied(install, source, session)
+
+    async def _check_room(self, source: NodeId, session: int, manifest: Manifest) -> None:
+        parts = list(manifest.parts())
+        held = await self._off_loop(lambda: sum(map(self.staging.held, parts)))
+        missing = manifest.size_bytes - held
+        room = self.parts.room_bytes() - self.others_bytes()
+        if missing > room:
+            await self._close(source, session)
+            raise NoRoom(f"group {self.group}: {missing} bytes, and room for {max(0, room)}")
+
+    async def _take(self, length: int) -> None:
+        """Return when these bytes may be asked for."""
+        self._throttle.bytes_per_s = self.parts.bound_bytes_s(self.group)
+        await self._throttle.take(length)
+        await self.parts.throttle.take(length)
 
     async def _copy_segment(self, source: NodeId, session: int, segment: SegmentParts) -> None:
         """What an earlier attempt left may be torn: then it is copied once more, from the start."""
@@ -209,7 +243,7 @@ class Pull:
             while following < part.size_bytes or under_way:
                 while following < part.size_bytes and len(under_way) < WINDOW_CHUNKS:
                     length = min(CHUNK_BYTES, part.size_bytes - following)
-                    await self.parts.throttle.take(length)
+                    await self._take(length)
                     request = ChunkRequest(session, part.kind, part.first, following, length)
                     task = asyncio.ensure_future(self._chunk(source, request))
                     under_way.append((following, task))

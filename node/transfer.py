@@ -24,7 +24,7 @@ from log.manifest import Manifest
 from log.store import Store
 from node import rpc, transfer_rpc
 from node.flusher import Flusher
-from node.pull import Progress, Pull, PullParts, TransferFailed
+from node.pull import NoRoom, Progress, Pull, PullParts, TransferFailed
 
 PULLS_MAX = 2
 """Copies made at a time; others wait."""
@@ -80,6 +80,8 @@ class Transfers:
         self._progress: dict[GroupId, Progress] = {}
         self._damaged_since_s: dict[GroupId, float] = {}
         self._rests_until_s: dict[GroupId, float] = {}
+        self._full: set[GroupId] = set()
+        """Groups with no room for a copy of them, which is said once."""
         self._started_s: float | None = None
         self._watching: asyncio.Task[None] | None = None
         parts.link.handle(transfer_rpc.OFFER, self._offered)
@@ -167,6 +169,10 @@ class Transfers:
         self._parts.metrics.transfers.set(len(self._running))
         try:
             await self._transfer(group, source)
+        except NoRoom as error:
+            if group not in self._full:
+                self._full.add(group)
+                _log.warning("replica_not_copied", group=str(group), problem=error.message)
         except TransferFailed as error:
             _log.warning("replica_not_copied", group=str(group), problem=str(error))
         except InstallRefused as error:
@@ -187,10 +193,16 @@ class Transfers:
             sources=lambda: self._ordered(group, source),
             is_needed=lambda manifest: _lacks(log, manifest),
             progress=progress,
+            others_bytes=lambda: sum(
+                one.total_bytes - one.done_bytes
+                for one in self._progress.values()
+                if one is not progress
+            ),
         )
         copied = await pull.run()
         if copied is None or not self._is_still(group, log):
             return
+        self._full.discard(group)
         progress.stage = "installing"
         if not self._replicas.hold(group):
             raise InstallRefused(f"group {group}: its replica can't be stopped")

@@ -93,7 +93,7 @@ class Replication(Following):
         if not peer.behind:
             peer.behind = True
             logger.warning(
-                "group %s: %s needs entry %d, but the log begins at %d",
+                "group %s: %s needs a copy: its next entry is %d, the log begins at %d",
                 self.id,
                 peer.node,
                 following,

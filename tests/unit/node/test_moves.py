@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -20,10 +21,12 @@ from coordinator.placement_commands import (
 )
 from coordinator.state import ClusterState, Topic
 from goqueue.wire.batch import RecordBatch
-from goqueue.wire.types import GroupId, Offset
+from goqueue.wire.types import GroupId, NodeId, Offset
+from node import copies
 from node.http.queue_broker import Claim
 from node.partition import PartitionHost
 from tests.unit.node.test_node import append, eventually
+from tests.unit.node.test_transfer_nodes import SMALL_SEGMENTS, SmallNodes
 from tests.unit.node.three_nodes import NAMES, ThreeNodes, three_nodes
 
 MOVED_S = 20.0
@@ -278,6 +281,81 @@ async def test_a_replication_factor_is_raised_and_lowered(nodes: ThreeNodes) -> 
             running = [name for name in NAMES if host(nodes, name, number) is not None]
             assert sorted(placed) == running
     assert await values(nodes, "n1") == [b"%d" % value for value in range(5)]
+
+
+async def waits_for(nodes: ThreeNodes, reason: str) -> None:
+    """Return once a partition on its way waits for this, as any node tells."""
+    async with asyncio.timeout(MOVED_S):
+        while True:
+            found = await nodes.broker("n1")._placement.progress()
+            if any(reason in one.waiting for one in found.values()):
+                return
+            await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def small_nodes() -> AsyncIterator[SmallNodes]:
+    """Nodes whose logs are in many segments soon."""
+    found = SmallNodes()
+    try:
+        for name in NAMES:
+            await found.start(name)
+        await eventually(lambda: all(broker.ready().ready for broker in found.brokers), 20)
+        yield found
+    finally:
+        for name in list(found.running):
+            await found.stop(name)
+
+
+async def filled(nodes: SmallNodes) -> tuple[str, str]:
+    """One partition with about a megabyte; who has it, and who will."""
+    await create(nodes, 1)
+    for value in range(20):
+        await append(nodes.running["n1"], f"{value}" * 25_000)
+    first = topic(nodes).partitions[0].preferred
+    log = nodes.stores[first].group(GroupId(topic(nodes).id, 0))
+    await eventually(lambda: log.size_bytes > copies.COPIED_BYTES)
+    return first, next(name for name in NAMES if name != first)
+
+
+async def test_a_new_replica_of_a_large_log_is_copied_at_the_rate_of_its_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(copies, "COPIED_BYTES", 100_000)
+    async with small_nodes() as nodes:
+        first, to = await filled(nodes)
+        began_s = asyncio.get_running_loop().time()
+        await do(nodes, Reassign([row(nodes, [to])], throttle_bytes_s=400_000))
+        await append(nodes.running["n1"], "beside")
+        await settled(nodes)
+
+        took_s = asyncio.get_running_loop().time() - began_s
+        received = nodes.transferred(to)
+        assert received > 400_000
+        assert took_s > 0.8 * received / 400_000 - 0.7  # the first chunk is not waited for
+        assert host(nodes, first) is None
+        assert len(await values(nodes, "n1")) == 21
+
+
+async def test_a_copy_that_does_not_fit_waits_until_it_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(copies, "COPIED_BYTES", 100_000)
+    async with small_nodes() as nodes:
+        first, to = await filled(nodes)
+        disk = nodes.disks[to]
+        free, capacity = disk.space("/data")
+        leaves = (SMALL_SEGMENTS.watermark_bytes + 50_000, capacity)
+        monkeypatch.setattr(disk, "space", lambda _path: leaves)
+        hellos = nodes.broker(first)._cluster.hellos
+        await eventually(lambda: hellos[NodeId(to)].get("room_bytes") == 50_000)
+        await move(nodes, [to])
+        await waits_for(nodes, "no room")
+        assert only(nodes, first).group.configuration.learners == ()
+        await append(nodes.running[to], "not endangered")
+        monkeypatch.setattr(disk, "space", lambda _path: (free, capacity))
+        await settled(nodes)
+        assert len(await values(nodes, "n1")) == 21
 
 
 async def test_groups_begin_added_partitions_with_their_first_message(nodes: ThreeNodes) -> None:

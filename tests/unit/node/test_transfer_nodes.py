@@ -52,6 +52,11 @@ class SmallNodes(ThreeNodes):
         await node.services.start()
         self.running[name] = node
 
+    def transferred(self, name: str) -> int:
+        """Bytes of replicas that this node has copied."""
+        metrics = self.running[name].status._metrics
+        return int(metrics.transferred_bytes.labels("received")._value.get())
+
     def host(self, name: str, group: GroupId) -> PartitionHost | None:
         return self.broker(name)._replicas.find(group)
 

@@ -2,7 +2,8 @@
 
 All other brokers follow it as learners with the full state. Whoever votes goes on doing so while it
 can: a voter that is drained, was wiped, or has been away for ten minutes is replaced by another
-broker, where there is one that is there.
+broker, where there is one that is there. Two that vote stay two where there is no third: one more
+disk has what was decided, and no vote is gained by taking one away.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ def electorate(
     here = [one for one in able if one.away_ms < AWAY_MS]
     votes = {one.voter.node for one in here if _votes(one, now)}
     count = min(voters_max, VOTERS_MAX, len(able))
-    count -= 1 - count % 2
+    if not count == len(votes) == 2:
+        count -= 1 - count % 2
     chosen: list[Elector] = []
     for pool in (here, able):
         while len(chosen) < count and (best := _best(pool, chosen, votes)) is not None:

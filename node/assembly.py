@@ -9,12 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from goqueue.wire.types import CLUSTER_GROUP, GroupId, Index, NodeId, Voter
+from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId, Voter
 from log.store import Store
 from node.append_queue import ByteBudget
 from node.broker import NodeBroker
 from node.clock import SystemClock, system_random
 from node.cluster import ClusterHost
+from node.cluster_members import ClusterMembers
 from node.config import NodeConfig
 from node.copies import Copies, is_copied
 from node.ends import EndsCollector
@@ -50,8 +51,8 @@ from node.upkeep import Upkeep
 from raft.config import RaftConfig
 from raft.group import RaftGroup
 from raft.host import RaftHost
-from raft.link import PeerMesh, PeerTls
-from raft.voters import decode_voters
+from raft.link import LinkLimits, PeerMesh, PeerTls
+from raft.stored import stored_configuration
 
 STOP_PART_S = 12.0
 WORKERS = 2
@@ -101,10 +102,11 @@ class _StoreService:
 class _Base:
     """What every part stands on: clocks, metrics, threads, the disk, the link, and Raft.
 
-    The link and Raft call back into parts that are made later: `membership` and `status` are set
-    before anything is started.
+    The link and Raft call back into parts that are made later: `cluster`, `membership` and `status`
+    are set before anything is started.
     """
 
+    cluster: ClusterHost
     membership: Membership
     status: NodeStatus
 
@@ -118,7 +120,7 @@ class _Base:
         self.metrics = Metrics()
         self.me = _own_voter(config, store)
         self.workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="goqueue-worker")
-        self.clocks = PeerClocks(self.clock.wall_ms, len(config.members))
+        self.clocks = PeerClocks(self.clock.wall_ms, lambda: self.cluster.nodes)
         self.flusher = Flusher(
             store,
             self.metrics,
@@ -126,7 +128,9 @@ class _Base:
             on_failure=on_failure,
         )
         self.link = _peer_link(config, self.me, self)
-        self.space = SpaceWatch(store, self.metrics, self.link.connected, len(config.members))
+        self.space = SpaceWatch(
+            store, self.metrics, self.link.connected, lambda: self.cluster.nodes
+        )
         self.raft = RaftHost(
             self.me.node,
             self.me.incarnation,
@@ -163,7 +167,12 @@ class _Groups:
 
     def __init__(self, base: _Base) -> None:
         config, node = base.config, base.me.node
-        self.cluster = cluster = ClusterHost(base.me, on_change=self._changed)
+        self.cluster = cluster = ClusterHost(
+            base.me,
+            on_change=self._changed,
+            configured=map(NodeId, config.members),
+        )
+        base.cluster = cluster
         self.replicas = Replicas(
             base.me,
             store=base.store,
@@ -236,6 +245,7 @@ class _Groups:
         """The cluster's state is another one."""
         self.reconciler.changed()
         self.moves.changed()
+        self._base.membership.cluster_changed()
 
     def _configured(self, group: RaftGroup) -> None:
         """Other replicas take part in a group, or it is certain now that they do."""
@@ -283,7 +293,7 @@ def assemble(
         metrics=base.metrics,
     )
     base.membership = Membership(
-        base.me, config=config, store=store, raft=base.raft, cluster=cluster
+        base.me, config=config, store=store, raft=base.raft, cluster=cluster, link=base.link
     )
     base.raft.on_failed = status.replica_failed
     service = groups.partitions
@@ -317,6 +327,7 @@ def assemble(
             ("link", base.link),
             ("replicas", groups.reconciler),
             ("cluster", base.membership),
+            ("cluster_members", ClusterMembers(cluster, base.clock.now_s)),
             ("healer", groups.healer),
             ("copies", groups.copies),
             ("upkeep", groups.upkeep),
@@ -360,24 +371,24 @@ def _queue_base(
 def _own_voter(config: NodeConfig, store: Store) -> Voter:
     """This node as a voter: with its data directory's incarnation.
 
-    A cluster of one goes on as the voter that founded it, also after damage gave the directory a
-    new incarnation: there is nobody who could be misled by what it has forgotten. With
+    A cluster of one goes on as the voter it was, also after damage gave the directory a new
+    incarnation: there is nobody who could be misled by what it has forgotten. With
     `storage.acceptLoss` it then serves what is left, instead of waiting for repair by a replica.
     """
     node = NodeId(config.node_id)
     if config.others or CLUSTER_GROUP not in store.groups():
         return Voter(node, store.incarnation)
-    founders = decode_voters(store.group(CLUSTER_GROUP).entry(Index(1)).body)
-    if [voter.node for voter in founders] != [node]:
+    stored = stored_configuration(store.group(CLUSTER_GROUP))
+    if [member.node for member in stored.members] != [node]:
         return Voter(node, store.incarnation)
     if config.storage.accept_loss:
         for group in store.groups():
             store.group(group).lift_quarantine()
-    return founders[0]
+    return stored.members[0]
 
 
 def _peer_link(config: NodeConfig, me: Voter, base: _Base) -> PeerLink:
-    if not config.others:
+    if not config.takes_peers:
         return NoPeers()
     tls = config.cluster.tls
     return PeerMesh(
@@ -387,6 +398,7 @@ def _peer_link(config: NodeConfig, me: Voter, base: _Base) -> PeerLink:
         peers={NodeId(name): address for name, address in config.others.items()},
         secret=config.cluster.secret.encode(),
         tls=PeerTls(tls.cert_file, tls.key_file, tls.ca_file) if tls.enabled else None,
+        limits=LinkLimits(admit_unlisted=True),
         hello=base.hello,
         on_frame=base.frame,
         on_up=base.told,

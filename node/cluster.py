@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import structlog
@@ -18,11 +18,13 @@ from coordinator.commands import (
     encode_result,
 )
 from coordinator.errors import CommandUnreadable
+from coordinator.formation import wiped_text
 from coordinator.health import Standing, standing
 from coordinator.member_commands import MemberCommand
 from coordinator.state import ClusterState, Topic
 from goqueue.wire.errors import (
     BadRequest,
+    DiskFull,
     GoQueueError,
     NotLeader,
     OutcomeUnknown,
@@ -56,33 +58,38 @@ class ClusterHost:
     """Raft's StateMachine for the cluster group; loop thread only.
 
     `on_change` is called after entries that change what should run here, and after a restored
-    snapshot.
+    snapshot. `configured` are the nodes that count as the cluster's until it is known.
     """
 
-    def __init__(self, me: Voter, *, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self, me: Voter, *, on_change: Callable[[], None], configured: Iterable[NodeId] = ()
+    ) -> None:
         self._me = me
         self._on_change = on_change
+        self._configured = frozenset({me.node, *configured})
         self.state = ClusterState()
         self.changes = Changes()
         self.leaderships = 0
         """How often this node has begun to lead the cluster group."""
         self.group: RaftGroup | None = None
-        self.voters: dict[NodeId, Incarnation] = {}
         self.hellos: dict[NodeId, Mapping[str, Any]] = {}
         self.reason_not_formed = "the cluster is not formed: waiting for all configured nodes"
         self.wiped = False
-        self.strangers: set[NodeId] = set()
+        """Whether this data directory is not the one the cluster knows, and not let in yet."""
+        self.outcast: GoQueueError | None = None
+        """Why this data directory will never be let in again."""
         self._forwarder: Forwarder | None = None
         self._waiters: dict[asyncio.Future[None], Index] = {}
         self._refreshing: asyncio.Future[bool] | None = None
         self._refresh_next: asyncio.Future[bool] | None = None
+        self.are_stuck: Callable[[Iterable[NodeId]], bool] = lambda _nodes: False
+        """Whether the disks of these voters can confirm nothing at all."""
 
     # the group
 
     def attach(self, group: RaftGroup) -> None:
         """Take the group that was started with this state machine."""
         self.group = group
-        self.voters = {voter.node: voter.incarnation for voter in group.voters}
 
     def use(self, forwarder: Forwarder, link: PeerLink) -> None:
         """Send commands by this forwarder, and serve those of peers."""
@@ -96,12 +103,28 @@ class ClusterHost:
         return self.state.applied_index
 
     @property
+    def voters(self) -> dict[NodeId, Incarnation]:
+        """Who votes in the cluster group, by the configuration in force here."""
+        voters = () if self.group is None else self.group.voters
+        return {voter.node: voter.incarnation for voter in voters}
+
+    @property
+    def nodes(self) -> frozenset[NodeId]:
+        """Who belongs to the cluster, as far as this node knows: brokers, and who takes part in
+        the cluster group; before either is known, who is configured."""
+        if self.group is None:
+            return self._configured
+        members = self.group.configuration.members
+        known = frozenset((*self.state.brokers, *(member.node for member in members)))
+        return known or self._configured
+
+    @property
     def has_quorum(self) -> bool:
         """Whether a majority of the voters can be reached from here."""
         if self.group is None:
             return False
-        reached = sum(self.is_present(node) for node in self.voters)
-        return reached * 2 > len(self.voters)
+        voters = self.group.voters
+        return sum(map(self.has_directory, voters)) * 2 > len(voters)
 
     def led_time_ms(self) -> int | None:
         """Log time now, where this node leads the cluster group and has applied all before it."""
@@ -114,18 +137,37 @@ class ClusterHost:
         """Whether this is us, or a connected peer with the data directory it is known by."""
         return self.standing(node) is Standing.UP
 
+    def has_directory(self, voter: Voter) -> bool:
+        """Whether this is us, or a connected peer, with this very data directory."""
+        if voter.node == self._me.node:
+            return voter == self._me
+        told = self.hellos.get(voter.node)
+        return told is not None and _incarnation(told) == voter.incarnation
+
     def known_incarnation(self, node: NodeId) -> Incarnation | None:
-        """The incarnation under which the cluster knows a node."""
+        """The incarnation under which the cluster knows a node: as it registered, or before it
+        has, as the cluster group names it."""
         broker = self.state.brokers.get(node)
-        return self.voters.get(node) or (broker.incarnation if broker is not None else None)
+        if broker is not None:
+            return broker.incarnation
+        member = None if self.group is None else self.group.configuration.find(node)
+        return None if member is None else member.incarnation
 
     def standing(self, node: NodeId) -> Standing:
-        """Up, down, or wiped: there, with another data directory than the cluster knows."""
+        """Up, down, or wiped: there, with another data directory than the cluster knows. What
+        was removed from the cluster, or belongs to another one, is not there."""
         if node == self._me.node:
             return Standing.WIPED if self.wiped else Standing.UP
         told = self.hellos.get(node)
-        present = None if told is None else Incarnation(int(told["incarnation"]))
-        return standing(self.known_incarnation(node), present)
+        if told is None or self._is_foreign(node, told):
+            return Standing.DOWN
+        return standing(self.known_incarnation(node), _incarnation(told))
+
+    def _is_foreign(self, node: NodeId, told: Mapping[str, Any]) -> bool:
+        ours = self.state.cluster_id
+        if ours and told.get("cluster", 0) not in (0, ours):
+            return True
+        return Voter(node, _incarnation(told)) in self.state.layout.brokers.gone
 
     def absent(self) -> list[str]:
         """Registered brokers that are not up as seen from here."""
@@ -133,16 +175,16 @@ class ClusterHost:
 
     def not_ready(self) -> str | None:
         """Why this node can't serve yet."""
+        if self.outcast is not None:
+            return self.outcast.message
         if self.wiped:
-            return (
-                f"the data directory of {self._me.node} is not the one the cluster knows: "
-                "it was wiped or replaced, and takes no part"
-            )
+            return wiped_text(self._me.node)
         if self.group is None:
             return self.reason_not_formed
         if self.group.leader is None:
             return "the cluster group has no leader"
-        if self._me.node not in self.state.brokers:
+        known = self.state.brokers.get(self._me.node)
+        if known is None or known.incarnation != self._me.incarnation:
             return "this node is not registered yet"
         return None
 
@@ -185,10 +227,16 @@ class ClusterHost:
         if self._forwarder is not None:
             self._forwarder.leader_changed(CLUSTER_GROUP, leader)
 
+    def check_outcast(self) -> None:
+        """Raises why this node may serve nothing any more, where that is so."""
+        if self.outcast is not None:
+            raise GoQueueError.from_body(self.outcast.to_body())
+
     # commands
 
     def topic(self, name: str) -> Topic:
-        """From the applied state; raises `UnknownTopic`."""
+        """From the applied state; raises `UnknownTopic`, and what made this node an outcast."""
+        self.check_outcast()
         topic = self.state.topics.get(name)
         if topic is None:
             raise UnknownTopic(name)
@@ -200,6 +248,7 @@ class ClusterHost:
         Raises what applying it raised; with `outcome` `unknown` where an earlier attempt of the
         same call may have been applied.
         """
+        self.check_outcast()
         if self._forwarder is None or self.wiped:
             raise NotLeader(None)
         encoded = encode_command(command)
@@ -293,6 +342,8 @@ class ClusterHost:
         group = self.group
         if group is None or not group.is_ready_leader:
             raise NotLeader(None if group is None else group.leader)
+        if self.are_stuck(voter.node for voter in group.voters):
+            raise DiskFull(retry_after_s=10)
         done: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
         def ended(outcome: Outcome, result: Result | GoQueueError, index: Index) -> None:
@@ -326,6 +377,10 @@ class ClusterHost:
         for waiter, index in self._waiters.items():
             if index <= self.applied and not waiter.done():
                 waiter.set_result(None)
+
+
+def _incarnation(told: Mapping[str, Any]) -> Incarnation:
+    return Incarnation(int(told["incarnation"]))
 
 
 def _decode_answer(payload: bytes) -> Answer:

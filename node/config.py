@@ -28,6 +28,7 @@ from node.config_queue import QueueDefaults
 
 MIB = 1 << 20
 LOOPBACK = "127.0.0.1"
+ANYWHERE = ("0.0.0.0", "::")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,20 +154,22 @@ class ClusterConfig:
         {},
         key="cluster.peers",
         parse=peers,
-        why="empty: this node is a cluster of its own. Same on every node; may name this one",
+        why="whom to ask for the cluster: its founders' list names all founders, that of a node"
+        " that joins any of its nodes. Empty: a cluster of its own, which others may join. May"
+        " name this node",
     )
     listen: Address = option(
         (LOOPBACK, 7000),
         key="broker.listeners.internal",
         env="GOQUEUE_LISTENERS_INTERNAL",
         parse=address,
-        why="the port peers dial; opened only when there are peers",
+        why="the port peers dial; opened only with peers, a secret or cluster TLS",
     )
     advertise: str = option(
         "",
         key="cluster.advertise",
         parse=text,
-        why="host:port that peers dial; empty: what the peers' own lists say",
+        why="host:port that peers dial; empty: what this node's own list says, or the listener",
     )
     client_advertise: str = option(
         "",
@@ -250,21 +253,26 @@ class NodeConfig:
         return tuple(sorted({self.node_id, *self.cluster.peers}))
 
     @property
+    def takes_peers(self) -> bool:
+        """Whether other nodes may prove themselves here: without a secret and TLS nobody can."""
+        return bool(self.others or self.cluster.secret or self.cluster.tls.enabled)
+
+    @property
     def http_url(self) -> str:
         """Where clients reach this node, as told to others."""
         if self.cluster.client_advertise:
             url = self.cluster.client_advertise
             return url if "://" in url else f"{self.http_scheme}://{url}"
-        host = LOOPBACK if self.http.host in ("0.0.0.0", "::") else self.http.host
+        host = LOOPBACK if self.http.host in ANYWHERE else self.http.host
         return f"{self.http_scheme}://{host}:{self.http.port}"
 
     @property
     def peer_address(self) -> str:
-        """host:port at which peers reach this node; empty for a cluster of one."""
-        if self.cluster.advertise or not self.others:
+        """host:port at which peers reach this node; empty where nobody can, or can know."""
+        if self.cluster.advertise or not self.takes_peers:
             return self.cluster.advertise
         host, port = self.cluster.peers.get(self.node_id, self.cluster.listen)
-        return f"{host}:{port}"
+        return "" if host in ANYWHERE else f"{host}:{port}"
 
     @property
     def http_scheme(self) -> str:

@@ -90,6 +90,8 @@ def load_config(
     problems += _contradictions(config)
     if problems:
         raise ConfigError(problems)
+    if config.others and not config.peer_address:
+        warnings.append("cluster.advertise is not set: nodes that join later can't dial this one")
     return dataclasses.replace(config, warnings=tuple(warnings))
 
 
@@ -206,11 +208,10 @@ def _contradictions(config: NodeConfig) -> list[str]:
         found.append("raft.electionMax must be above raft.electionMin")
     if config.raft.heartbeat_ms * 3 > config.raft.election_min_ms:
         found.append("raft.electionMin must be at least three times raft.heartbeat")
-    if config.others:
-        if not config.cluster.secret and not config.cluster.tls.enabled:
-            found.append("cluster.secret is needed with cluster.peers (or cluster.tls.enabled)")
-        if config.cluster.secret and len(config.cluster.secret) < 8:
-            found.append("cluster.secret must have at least 8 characters")
+    if config.others and not config.cluster.secret and not config.cluster.tls.enabled:
+        found.append("cluster.secret is needed with cluster.peers (or cluster.tls.enabled)")
+    if config.cluster.secret and len(config.cluster.secret) < 8:
+        found.append("cluster.secret must have at least 8 characters")
     if config.cluster.advertise:
         try:
             peers(f"{config.node_id}={config.cluster.advertise}")

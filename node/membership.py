@@ -1,9 +1,13 @@
-"""Which nodes belong to the cluster: its first formation, who is there, and who was wiped.
+"""Which nodes belong to the cluster: its first formation, who comes to it, and who is there.
 
 A cluster is formed once. Each node tells its peers the set of data directories it sees; a node
 forms the cluster when its own set names every configured node, all of them empty, and every peer
 has told the same set. Whoever forms next does so with the voters of those that have: so no two
 different clusters can come out of one start, whichever of the nodes die on the way.
+
+A node whose peers belong to a cluster that does not know its data directory asks one of them to be
+let in: then it is registered, and follows the cluster group as a learner. It asks in the name of
+its former directory only where this one is empty, or has lost its incarnation to damage.
 """
 
 from __future__ import annotations
@@ -15,8 +19,10 @@ from typing import Any
 import structlog
 
 from coordinator.commands import RegisterBroker
+from coordinator.errors import BrokerGone, BrokerWiped
 from coordinator.formation import (
     Hello,
+    Plan,
     Step,
     cluster_id,
     empty_directories,
@@ -25,16 +31,25 @@ from coordinator.formation import (
 )
 from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, Incarnation, Index, NodeId, Voter
+from log.errors import LogError
 from log.store import Store
+from node.admission import Admission
 from node.cluster import ClusterHost
 from node.config import NodeConfig
+from node.config_option import Address, address
+from node.peer_link import PeerLink
 from node.version import VERSION
 from raft.host import RaftHost
+from raft.stored import stored_configuration
 from raft.voters import decode_voters
 
 REGISTER_DEADLINE_S = 5.0
 REGISTER_PAUSE_S = 0.05
 REGISTER_CHECK_S = 1.0
+ASK_PAUSE_S = 0.5
+"""After being let in was refused, or nobody could answer."""
+LEADERLESS_S = 3.0
+"""Who hears no leader for so long asks whether it still belongs to the cluster."""
 
 _log = structlog.get_logger("cluster")
 
@@ -50,20 +65,28 @@ class Membership:
         store: Store,
         raft: RaftHost,
         cluster: ClusterHost,
+        link: PeerLink,
     ) -> None:
         self._me = me
         self._config = config
         self._store = store
         self._raft = raft
         self._cluster = cluster
+        self._link = link
+        self._admission = Admission(cluster, link)
         self._members = tuple(map(NodeId, config.members))
+        self._founders: tuple[Voter, ...] = ()
+        self._plan = Plan(Step.WAIT)
+        self._refusal = ""
         self._admitted: set[NodeId] = set()
+        self._strangers: set[NodeId] = set()
+        self._table: dict[NodeId, Address] = {}
+        self._leaderless_since_s: float | None = None
         self._registrar: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         if not self._is_new:
-            log = self._store.group(CLUSTER_GROUP)
-            self._start_group(decode_voters(log.entry(Index(1)).body), bootstrap=False)
+            self._start_group((), self._stored_cluster(), bootstrap=False)
         else:
             self._consider()
         self._registrar = asyncio.create_task(self._register_forever(), name="registrar")
@@ -78,109 +101,245 @@ class Membership:
         """What peers are told of this node's part in the cluster."""
         told = self._me_hello()
         return {
-            "voters": {voter.node: voter.incarnation for voter in told.voters},
+            "voters": _named(told.voters),
+            "members": _named(told.members),
+            "cluster": told.cluster,
             "empty": told.empty,
             "sees": told.sees,
             "http_url": self._config.http_url,
         }
 
-    # what the peer link tells
+    # what is told
 
     def peer_told(self, node: NodeId, hello: Mapping[str, Any]) -> None:
-        self._cluster.hellos[node] = hello
+        cluster = self._cluster
+        cluster.hellos[node] = hello
         self._consider()
+        if cluster.group is not None and not cluster.state.cluster_id:
+            cluster.found(_hello(node, hello).cluster)
         self._sort(node)
 
     def peer_down(self, node: NodeId) -> None:
         self._cluster.hellos.pop(node, None)
-        if node in self._admitted:
-            self._admitted.discard(node)
-            self._raft.peer_disconnected(node)
+        self._part(node)
 
     def frame(self, node: NodeId, group: GroupId, frame: memoryview) -> None:
-        """A Raft frame; those of a node with another data directory than it voted with are not
+        """A Raft frame; those of a node with another data directory than it is known by are not
         its own."""
         if node in self._admitted:
             self._raft.receive(node, group, frame)
+
+    def cluster_changed(self) -> None:
+        """The cluster's state is another one: others may belong to it, and be elsewhere."""
+        if self._cluster.group is None:
+            return
+        table = self._addresses()
+        if table != self._table:
+            self._table = table
+            self._link.set_peers(table)
+        for node in self._cluster.hellos:
+            self._sort(node)
 
     # private
 
     @property
     def _is_new(self) -> bool:
-        """Whether this data directory has never been part of a cluster."""
+        """Whether this data directory holds nothing of any cluster."""
         if CLUSTER_GROUP not in self._store.groups():
             return True
         return self._store.group(CLUSTER_GROUP).last_index < 1
+
+    @property
+    def _is_empty(self) -> bool:
+        """Whether it never held anything either, and may found."""
+        if CLUSTER_GROUP not in self._store.groups():
+            return True
+        log = self._store.group(CLUSTER_GROUP)
+        return log.last_index < 1 and not log.suspect and not log.quarantined
 
     def _sort(self, node: NodeId) -> None:
         """Let Raft talk with a peer exactly while it has the data directory it is known by."""
         if self._cluster.group is None:
             return
-        if self._cluster.is_present(node):
-            if node not in self._admitted:
-                self._admitted.add(node)
-                self._raft.peer_connected(node)
-        elif node in self._admitted:
+        if not self._cluster.is_present(node):
+            self._part(node)
+            if node not in self._strangers:
+                self._strangers.add(node)
+                _log.error("peer_with_another_data_directory", peer=node)
+        elif node not in self._admitted:
+            self._strangers.discard(node)
+            self._admitted.add(node)
+            self._raft.peer_connected(node)
+
+    def _part(self, node: NodeId) -> None:
+        if node in self._admitted:
             self._admitted.discard(node)
             self._raft.peer_disconnected(node)
-        else:
-            _warn_once(node, self._cluster)
+
+    def _addresses(self) -> dict[NodeId, Address]:
+        """Whom to dial: who belongs to the cluster, where this node's own list says, or else where
+        they say they are. Until this node is registered, also all others in its list."""
+        cluster, listed = self._cluster, self._config.others
+        nodes = cluster.nodes
+        found = {NodeId(name): at for name, at in listed.items()}
+        if self._is_registered():
+            found = {node: at for node, at in found.items() if node in nodes}
+        for node, broker in cluster.state.brokers.items():
+            if node != self._me.node and node not in found and broker.peer_address:
+                try:
+                    found[node] = address(broker.peer_address)
+                except ValueError:
+                    _log.warning("peer_address_unreadable", peer=node, said=broker.peer_address)
+        return found
 
     def _me_hello(self) -> Hello:
-        if self._cluster.group is not None:
-            founders = self._cluster.group.voters
-            return Hello(self._me.node, self._me.incarnation, False, founders)
-        me = Hello(self._me.node, self._me.incarnation, self._is_new)
-        seen = empty_directories(me, self._peer_hellos(), self._members)
-        return Hello(me.node, me.incarnation, me.empty, sees=fingerprint(seen))
+        me, cluster = self._me, self._cluster
+        if cluster.group is not None:
+            return Hello(
+                me.node,
+                me.incarnation,
+                False,
+                self._founders,
+                cluster=cluster.state.cluster_id,
+                members=cluster.group.configuration.members,
+            )
+        alone = Hello(me.node, me.incarnation, self._is_empty)
+        seen = empty_directories(alone, self._peer_hellos(), self._members)
+        return Hello(me.node, me.incarnation, alone.empty, sees=fingerprint(seen))
 
     def _peer_hellos(self) -> dict[NodeId, Hello]:
         return {node: _hello(node, told) for node, told in self._cluster.hellos.items()}
 
     def _consider(self) -> None:
-        """Form, join what has formed, or see that this is not the directory the cluster knows."""
+        """Form, begin with those that founded, or see that this node must be let in."""
         cluster = self._cluster
         if cluster.group is not None or not self._is_new:
             return
         plan = plan_formation(self._me_hello(), self._peer_hellos(), self._members)
-        cluster.reason_not_formed = plan.reason
-        if plan.step is Step.WIPED and not cluster.wiped:
-            cluster.wiped = True
+        self._plan = plan
+        cluster.reason_not_formed = plan.reason + self._refusal * (plan.step is Step.JOIN)
+        if plan.wiped and not cluster.wiped:
             _log.error("data_directory_replaced", problem=plan.reason)
-        elif plan.step is Step.FOUND:
+        cluster.wiped = plan.wiped
+        if plan.step is Step.FOUND:
             _log.info("cluster_founded", voters=[voter.node for voter in plan.voters])
-            self._start_group(plan.voters, bootstrap=True)
+            self._founders = plan.voters
+            self._start_group(plan.voters, cluster_id(plan.voters), bootstrap=True)
 
-    def _start_group(self, voters: tuple[Voter, ...], *, bootstrap: bool) -> None:
-        cluster = self._cluster
+    def _start_group(self, voters: tuple[Voter, ...], cluster: int, *, bootstrap: bool) -> None:
+        """With founders where this node is one and holds nothing; else from what its log holds."""
         known = {voter.node: voter.incarnation for voter in voters}
-        if known.get(self._me.node) not in (None, self._me.incarnation):
-            cluster.wiped = True  # the log was damaged: this directory began another life
-            return
-        cluster.found(cluster_id(voters))
+        if not known and CLUSTER_GROUP in self._store.groups():
+            stored = stored_configuration(self._store.group(CLUSTER_GROUP))
+            known = {voter.node: voter.incarnation for voter in stored.voters}
+        self._cluster.found(cluster)
         group = self._raft.start_group(
             CLUSTER_GROUP,
             voters,
-            cluster,
+            self._cluster,
             bootstrap=bootstrap,
-            preferred=min(known),
+            preferred=min(known, default=None),
         )
-        cluster.attach(group)
-        for node in cluster.hellos:
-            self._sort(node)
+        self._cluster.attach(group)
+        self._cluster.wiped = group.refused
+        self.cluster_changed()
+
+    def _stored_cluster(self) -> int:
+        """The cluster's id by its creating entry; 0 where the log goes back less far: then the
+        snapshot tells it."""
+        try:
+            entry = self._store.group(CLUSTER_GROUP).entry(Index(1))
+        except LogError:
+            return 0
+        self._founders = decode_voters(entry.body)
+        return cluster_id(self._founders)
+
+    # being registered
 
     async def _register_forever(self) -> None:
         """Keep what the cluster knows of this node true."""
-        while True:
+        while self._cluster.outcast is None:
+            pause_s = REGISTER_CHECK_S
             try:
-                if self._cluster.group is not None and not self._is_registered():
-                    await self._cluster.command(self._registration(), REGISTER_DEADLINE_S)
+                pause_s = await self._register()
             except GoQueueError as error:
-                _log.debug("not_registered_yet", problem=error.message)
-            is_settled = self._cluster.group is not None and self._is_registered()
-            await asyncio.sleep(REGISTER_CHECK_S if is_settled else REGISTER_PAUSE_S)
+                pause_s = self._refused(error)
+            await asyncio.sleep(pause_s)
 
-    def _registration(self) -> RegisterBroker:
+    async def _register(self) -> float:
+        """One attempt, if one is due; seconds until the next."""
+        cluster, plan = self._cluster, self._plan
+        if cluster.group is None:
+            if plan.step is Step.JOIN:
+                await self._ask_to_join(plan)
+            return REGISTER_PAUSE_S
+        self._look_at_state()
+        is_forsaken = self._is_forsaken()
+        if self._is_registered() and not is_forsaken:
+            cluster.wiped = False
+            return REGISTER_CHECK_S
+        known = cluster.state.brokers.get(self._me.node)
+        is_other = known is not None and known.incarnation != self._me.incarnation
+        cluster.wiped = is_other or cluster.group.refused
+        if cluster.wiped or is_forsaken:
+            await self._ask(self._registration(replaces=cluster.wiped))
+            return ASK_PAUSE_S
+        await cluster.command(self._registration(), REGISTER_DEADLINE_S)
+        return REGISTER_PAUSE_S
+
+    async def _ask_to_join(self, plan: Plan) -> None:
+        if plan.wiped:
+            return
+        await self._ask(self._registration(replaces=True))
+        if self._cluster.group is None:
+            _log.info("let_in", again=plan.wiped)
+            self._start_group((), plan.cluster, bootstrap=False)
+
+    async def _ask(self, command: RegisterBroker) -> None:
+        try:
+            await self._admission.ask(command)
+        except GoQueueError as error:
+            if error.code in (BrokerGone.code, BrokerWiped.code):
+                self._cast_out(error)
+            raise
+
+    def _look_at_state(self) -> None:
+        """Whether the cluster's state tells that this node is out for good. Raises that."""
+        me, layout = self._me, self._cluster.state.layout
+        known = layout.brokers.by_name.get(me.node)
+        error: GoQueueError | None = None
+        if me in layout.brokers.gone:
+            error = BrokerGone(me.node)
+        elif known is not None and me.incarnation in known.former:
+            error = BrokerWiped(f"another data directory of {me.node} has taken this one's place")
+        if error is not None:
+            self._cast_out(error)
+            raise error
+
+    def _cast_out(self, error: GoQueueError) -> None:
+        _log.error("cast_out", code=error.code, problem=error.message)
+        self._cluster.outcast = error
+
+    def _refused(self, error: GoQueueError) -> float:
+        _log.debug("not_registered_yet", problem=error.message)
+        self._refusal = f" ({error.message})"
+        if self._cluster.group is None or self._cluster.wiped or self._is_forsaken():
+            self._consider()
+            return ASK_PAUSE_S
+        return REGISTER_PAUSE_S
+
+    def _is_forsaken(self) -> bool:
+        """Whether no leader speaks to this node: it may have been removed, or replaced."""
+        group = self._cluster.group
+        if group is None or group.leader is not None:
+            self._leaderless_since_s = None
+            return False
+        now = asyncio.get_running_loop().time()
+        if self._leaderless_since_s is None:
+            self._leaderless_since_s = now
+        return now - self._leaderless_since_s >= LEADERLESS_S
+
+    def _registration(self, *, replaces: bool = False) -> RegisterBroker:
         broker = self._config.broker
         return RegisterBroker(
             node=self._me.node,
@@ -190,6 +349,7 @@ class Membership:
             zone=broker.zone,
             version=VERSION.version,
             labels=dict(broker.labels),
+            replaces=replaces,
         )
 
     def _is_registered(self) -> bool:
@@ -203,18 +363,21 @@ class Membership:
 
 def _hello(node: NodeId, told: Mapping[str, Any]) -> Hello:
     """A peer's hello; its incarnation is the one that the link has proven."""
-    voters = told.get("voters")
-    named = voters.items() if isinstance(voters, dict) else ()
     return Hello(
         node,
         Incarnation(int(told["incarnation"])),
         told.get("empty") is True,
-        tuple(sorted(Voter(NodeId(str(name)), Incarnation(int(n))) for name, n in named)),
+        _voters(told.get("voters")),
         str(told.get("sees", "")),
+        int(told.get("cluster", 0)),
+        _voters(told.get("members")),
     )
 
 
-def _warn_once(node: NodeId, cluster: ClusterHost) -> None:
-    if node not in cluster.strangers:
-        cluster.strangers.add(node)
-        _log.error("peer_with_another_data_directory", peer=node)
+def _named(voters: tuple[Voter, ...]) -> dict[str, int]:
+    return {voter.node: voter.incarnation for voter in voters}
+
+
+def _voters(told: object) -> tuple[Voter, ...]:
+    named = told.items() if isinstance(told, dict) else ()
+    return tuple(sorted(Voter(NodeId(str(name)), Incarnation(int(n))) for name, n in named))

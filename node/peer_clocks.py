@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from goqueue.wire.types import NodeId
@@ -13,9 +13,10 @@ WALL_MS = "wall_ms"
 
 
 class PeerClocks:
-    """Remembers each connected peer's newest difference; the link's delay is part of it."""
+    """Remembers each connected peer's newest difference; the link's delay is part of it. Only
+    those count that are among `nodes`: the cluster's, this one included."""
 
-    def __init__(self, wall_ms: Callable[[], int], nodes: int) -> None:
+    def __init__(self, wall_ms: Callable[[], int], nodes: Callable[[], Collection[NodeId]]) -> None:
         self._wall_ms = wall_ms
         self._nodes = nodes
         self._ahead_ms: dict[NodeId, float] = {}
@@ -32,4 +33,6 @@ class PeerClocks:
     def offset_ms(self) -> float | None:
         """By how much the time that a majority of all nodes agrees on is ahead of our clock; None
         where no majority is known to agree."""
-        return majority_offset_ms(self._ahead_ms.values(), self._nodes)
+        nodes = self._nodes()
+        theirs = [ahead for node, ahead in self._ahead_ms.items() if node in nodes]
+        return majority_offset_ms(theirs, len(nodes))

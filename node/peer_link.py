@@ -1,4 +1,4 @@
-"""The link to other nodes as the node's parts use it, and the link of a node that has none."""
+"""The link to other nodes as the node's parts use it, and the link of a node that takes none."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from goqueue.wire.types import GroupId, NodeId
-from raft.link import LinkDown
+from raft.link import Address, LinkDown
 
 Handler = Callable[[NodeId, bytes], Awaitable[bytes]]
 
@@ -22,6 +22,8 @@ class PeerLink(Protocol):
 
     def backlog_bytes(self, node: NodeId) -> int: ...
 
+    def set_peers(self, peers: dict[NodeId, Address]) -> None: ...
+
     def connected(self) -> Mapping[NodeId, Mapping[str, Any]]: ...
 
     def handle(self, method: str, handler: Handler) -> None: ...
@@ -32,7 +34,7 @@ class PeerLink(Protocol):
 
 
 class NoPeers:
-    """The link of a cluster of one: nobody is ever there."""
+    """The link of a node that can have no peers, as it has no secret: nobody is ever there."""
 
     async def start(self) -> None:
         return None
@@ -45,6 +47,9 @@ class NoPeers:
 
     def backlog_bytes(self, node: NodeId) -> int:
         return 0
+
+    def set_peers(self, peers: dict[NodeId, Address]) -> None:
+        return None
 
     def connected(self) -> Mapping[NodeId, Mapping[str, Any]]:
         return {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import structlog
@@ -29,7 +29,7 @@ class SpaceWatch:
         store: Store,
         metrics: Metrics,
         hellos: Callable[[], Mapping[NodeId, Mapping[str, Any]]],
-        nodes: int,
+        nodes: Callable[[], Collection[NodeId]],
     ) -> None:
         self._store = store
         self._metrics = metrics
@@ -54,8 +54,11 @@ class SpaceWatch:
         """Whether publishes are refused: this node, or a majority of all, is short of room."""
         if self.is_low:
             return True
-        short = sum(hello.get(DISK_LOW) is True for hello in self._hellos().values())
-        return short * 2 > self._nodes
+        short = [node for node, hello in self._hellos().items() if hello.get(DISK_LOW) is True]
+        if not short:
+            return False
+        nodes = self._nodes()
+        return sum(node in nodes for node in short) * 2 > len(nodes)
 
     async def _watch(self) -> None:
         while True:

@@ -145,7 +145,7 @@ class NodeStatus:
     def cluster_view(self) -> ClusterView:
         state = self._cluster.state
         group = self._cluster.group
-        nodes = tuple(self._node_view(name, state) for name in self._names(state))
+        nodes = tuple(self._node_view(name, state) for name in sorted(self._cluster.nodes))
         told = [hello.get(UNDER_REPLICATED, 0) for hello in self._cluster.hellos.values()]
         leaderless = [host for host in self._replicas.all() if host.group.leader is None]
         return ClusterView(
@@ -229,9 +229,6 @@ class NodeStatus:
     def _under_replicated(self) -> int:
         """Partitions led here with a replica that is not in sync."""
         return sum(len(host.in_sync()) < len(host.voters) for host in self._replicas.led())
-
-    def _names(self, state: ClusterState) -> list[NodeId]:
-        return sorted({*state.brokers, *map(NodeId, self._config.members)})
 
     def _node_view(self, node: NodeId, state: ClusterState) -> NodeView:
         broker = state.brokers.get(node)

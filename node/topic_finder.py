@@ -15,7 +15,8 @@ class TopicFinder:
 
     async def find(self, name: str) -> Topic:
         """Raises `UnknownTopic`, or `Unavailable` where nobody can say: a cluster that this node
-        doesn't reach may well have the topic."""
+        doesn't reach may well have the topic. Raises why this node was cast out, if it was."""
+        self._cluster.check_outcast()
         found = self._cluster.state.topics.get(name)
         if found is not None:
             return found

@@ -148,15 +148,17 @@ class PeerMesh:
     def set_peers(self, peers: dict[NodeId, Address]) -> None:
         """Replace the table of peers: new ones are dialed, missing ones cut and kept out.
 
-        A changed address counts from the next dial on.
+        Where nodes that are not in the table may connect, missing ones are only dialed no more. A
+        changed address counts from the next dial on.
         """
         self._addresses = {node: address for node, address in peers.items() if node != self.node}
         if not self._running:
             return
         for node in [n for n in self._peers if n not in self._addresses]:
-            peer = self._peers[node]
-            if peer.address is not None or not self._limits.admit_unlisted:
-                self._forget(peer)
+            if self._limits.admit_unlisted:
+                self._leave_unlisted(self._peers[node])
+            else:
+                self._forget(self._peers[node])
         for node, address in self._addresses.items():
             peer = self._peer(node)
             peer.address = address
@@ -251,6 +253,8 @@ class PeerMesh:
         peer = self._peers.get(connection.peer.node)
         if peer is not None and peer.link is connection:
             self._unlink(peer, connection.reason)
+        if peer is not None and peer.link is None and peer.address is None and self._running:
+            self._peers.pop(peer.node, None)
 
     # Accepting and dialing.
 
@@ -278,7 +282,7 @@ class PeerMesh:
         delay_s = limits.redial_first_s
         while True:
             await peer.unlinked.wait()
-            assert peer.address is not None
+            assert peer.address is not None, "who is dialed is in the table"
             dialer = Dialer(self._me, self._secret, os.urandom(NONCE_BYTES), peer.node)
             connection = Connection(self, dialer, limits, loop)
             peer.dialing = connection
@@ -419,6 +423,17 @@ class PeerMesh:
         if peer.link is not None:
             self._unlink(peer, "removed from the table of peers")
         self._peers.pop(peer.node, None)
+
+    def _leave_unlisted(self, peer: Peer) -> None:
+        """It is dialed no more, and forgotten once it has no link."""
+        if peer.dialer is not None:
+            peer.dialer.cancel()
+            peer.dialer = None
+        if peer.dialing is not None:
+            peer.dialing.cut("removed from the table of peers")
+        peer.address = None
+        if peer.link is None:
+            self._peers.pop(peer.node, None)
 
     def _spawn(self, work: Any) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)

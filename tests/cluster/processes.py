@@ -157,42 +157,61 @@ class Cluster:
     def __init__(
         self, folder: Path, size: int = 3, settings: Sequence[str] = (), auto_create: bool = True
     ) -> None:
-        ports = free_ports(2 * size)
-        self.nodes = [
+        self._folder, self._settings, self._auto_create = folder, tuple(settings), auto_create
+        folder.mkdir(parents=True, exist_ok=True)
+        self.secret = folder / "secret"
+        self.secret.write_text("the tests' cluster secret\n")
+        self.nodes: list[Node] = []
+        self.nodes = self._make(size)
+        for node in self.nodes:
+            node.command = self._command(node, self.nodes if size > 1 else [])
+
+    def add(self, count: int = 1, *, seeds: Sequence[Node] = ()) -> list[Node]:
+        """New nodes, not started, that know only the seeds, or else all nodes there are."""
+        known = list(seeds or self.nodes)
+        added = self._make(count)
+        for node in added:
+            node.command = self._command(node, known)
+        self.nodes += added
+        return added
+
+    def _make(self, count: int) -> list[Node]:
+        ports = free_ports(2 * count)
+        first = len(self.nodes) + 1
+        return [
             Node(
-                f"node-{number + 1}",
+                f"node-{first + number}",
                 ports[2 * number],
                 ports[2 * number + 1],
-                folder / f"node-{number + 1}",
+                self._folder / f"node-{first + number}",
             )
-            for number in range(size)
+            for number in range(count)
         ]
-        folder.mkdir(parents=True, exist_ok=True)
-        secret = folder / "secret"
-        secret.write_text("the tests' cluster secret\n")
-        for node in self.nodes:
-            node.command = [
-                sys.executable,
-                "-m",
-                "cli",
-                "serve",
-                "--node-id",
-                node.id,
-                "--data",
-                str(node.data),
-                "--http",
-                f"{HOST}:{node.http_port}",
-                "--peer-listen",
-                f"{HOST}:{node.peer_port}",
-            ]
-            if auto_create:
-                node.command += ["--auto-create-topics"]
-            if size > 1:
-                node.command += ["--secret-file", str(secret)]
-                for peer in self.nodes:
-                    node.command += ["--peer", f"{peer.id}={HOST}:{peer.peer_port}"]
-            for setting in settings:
-                node.command += ["--set", setting]
+
+    def _command(self, node: Node, peers: Sequence[Node]) -> list[str]:
+        command = [
+            sys.executable,
+            "-m",
+            "cli",
+            "serve",
+            "--node-id",
+            node.id,
+            "--data",
+            str(node.data),
+            "--http",
+            f"{HOST}:{node.http_port}",
+            "--peer-listen",
+            f"{HOST}:{node.peer_port}",
+        ]
+        if self._auto_create:
+            command += ["--auto-create-topics"]
+        if peers:
+            command += ["--secret-file", str(self.secret)]
+        for peer in peers:
+            command += ["--peer", f"{peer.id}={HOST}:{peer.peer_port}"]
+        for setting in self._settings:
+            command += ["--set", setting]
+        return command
 
     def __enter__(self) -> Cluster:
         return self

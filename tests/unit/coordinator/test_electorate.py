@@ -58,6 +58,13 @@ def test_two_brokers_have_one_voter_and_four_have_three() -> None:
     assert len(electorate(among(*map(elector, "abcd")), [], 5)) == 3
 
 
+def test_two_that_vote_stay_two_where_there_is_no_third() -> None:
+    brokers = among(*map(elector, "ab"))
+
+    assert names(electorate(brokers, voters(brokers, "a b"), 5)) == "a b"
+    assert names(electorate(brokers, voters(brokers, "b"), 5)) == "b"
+
+
 @given(
     st.dictionaries(
         st.sampled_from("abcdefgh"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 
 from coordinator.formation import (
@@ -31,8 +32,15 @@ def hello(
     *,
     voters: tuple[Voter, ...] = (),
     sees: tuple[Voter, ...] = ALL,
+    members: tuple[Voter, ...] = (),
+    cluster: int = 0,
 ) -> Hello:
-    return Hello(NodeId(name), Incarnation(incarnation), not voters, voters, fingerprint(sees))
+    """One of a cluster where it names founders or a cluster, else an empty one."""
+    cluster = cluster or (cluster_id(voters) if voters else 0)
+    seen = fingerprint(sees)
+    return Hello(
+        NodeId(name), Incarnation(incarnation), not cluster, voters, seen, cluster, members
+    )
 
 
 def plan(me: Hello, *peers: Hello) -> Plan:
@@ -40,7 +48,9 @@ def plan(me: Hello, *peers: Hello) -> Plan:
 
 
 def test_all_present_and_empty_found_the_cluster_with_all() -> None:
-    assert plan(hello("a"), hello("b"), hello("c")) == Plan(Step.FOUND, ALL)
+    found = plan(hello("a"), hello("b"), hello("c"))
+
+    assert found == Plan(Step.FOUND, ALL, cluster=cluster_id(ALL))
 
 
 def test_a_single_configured_node_founds_alone() -> None:
@@ -48,7 +58,7 @@ def test_a_single_configured_node_founds_alone() -> None:
 
     found = plan_formation(me, {}, [NodeId("a")])
 
-    assert found == Plan(Step.FOUND, (voter("a"),))
+    assert (found.step, found.voters) == (Step.FOUND, (voter("a"),))
 
 
 def test_a_missing_node_is_waited_for_by_name() -> None:
@@ -65,23 +75,52 @@ def test_a_peer_that_sees_other_directories_is_waited_for() -> None:
     assert "c not ready" in found.reason
 
 
-def test_a_node_named_by_a_formed_peer_joins_with_its_voters() -> None:
+def test_a_founder_that_comes_late_begins_with_the_founders() -> None:
     found = plan(hello("a"), hello("b", voters=ALL))
 
-    assert found == Plan(Step.FOUND, ALL)
+    assert found == Plan(Step.FOUND, ALL, cluster=cluster_id(ALL))
 
 
-def test_a_wiped_node_is_recognised_by_its_incarnation() -> None:
+def test_a_wiped_node_is_recognised_by_its_incarnation_and_asks_to_be_let_in() -> None:
     found = plan(hello("a", 2), hello("b", voters=ALL), hello("c", voters=ALL))
 
-    assert (found.step, found.voters) == (Step.WIPED, ALL)
+    assert (found.step, found.wiped, found.cluster) == (Step.JOIN, True, cluster_id(ALL))
     assert "a is not the one the cluster knows" in found.reason
 
 
-def test_a_node_that_the_cluster_does_not_name_stays_outside() -> None:
+def test_a_wiped_node_that_joined_later_is_known_by_the_members() -> None:
+    members = (voter("a"), voter("b"), voter("c"))
+
+    found = plan(hello("a", 2), hello("b", voters=(voter("b"),), members=members))
+
+    assert (found.step, found.wiped) == (Step.JOIN, True)
+
+
+def test_a_new_node_asks_the_cluster_that_exists_to_be_let_in() -> None:
     formed = (voter("b"), voter("c"))
 
-    assert plan(hello("a"), hello("b", voters=formed)).step is Step.OUTSIDE
+    found = plan(hello("a"), hello("b", voters=formed), hello("c"))
+
+    assert (found.step, found.wiped, found.cluster) == (Step.JOIN, False, cluster_id(formed))
+
+
+def test_a_node_asks_also_where_nobody_knows_the_founders_any_more() -> None:
+    found = plan(hello("a"), hello("b", cluster=7, members=(voter("b"),)))
+
+    assert (found.step, found.wiped, found.cluster) == (Step.JOIN, False, 7)
+
+
+def test_a_founder_that_is_no_longer_empty_founds_nothing_again() -> None:
+    me = Hello(NodeId("a"), Incarnation(1), False)
+
+    assert plan(me, hello("b", voters=ALL)).step is Step.JOIN
+
+
+def test_peers_of_different_clusters_are_told_of_and_none_is_joined() -> None:
+    found = plan(hello("a", 2), hello("b", cluster=7), hello("c", cluster=8))
+
+    assert found.step is Step.WAIT
+    assert "different clusters: b, c" in found.reason
 
 
 def test_two_wiped_of_three_found_nothing_beside_the_survivor() -> None:
@@ -89,7 +128,7 @@ def test_two_wiped_of_three_found_nothing_beside_the_survivor() -> None:
 
     for name in ("a", "b"):
         other = hello("b" if name == "a" else "a", 2)
-        assert plan(hello(name, 2), other, survivor).step is Step.WIPED
+        assert plan(hello(name, 2), other, survivor).step is Step.JOIN
 
 
 def test_a_peer_that_holds_groups_but_tells_no_voters_keeps_the_cluster_from_forming() -> None:
@@ -138,6 +177,8 @@ def _own_hello(
     formed: dict[NodeId, tuple[Voter, ...]],
     heard: dict[NodeId, dict[NodeId, Hello]],
 ) -> Hello:
-    own = Hello(me, Incarnation(incarnations[me]), me not in formed, formed.get(me, ()))
+    founders = formed.get(me, ())
+    cluster = cluster_id(founders) if founders else 0
+    own = Hello(me, Incarnation(incarnations[me]), me not in formed, founders, cluster=cluster)
     sees = fingerprint(empty_directories(own, heard[me], NAMES)) if own.empty else ""
-    return Hello(own.node, own.incarnation, own.empty, own.voters, sees)
+    return dataclasses.replace(own, sees=sees)

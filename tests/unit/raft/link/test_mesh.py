@@ -179,6 +179,53 @@ async def test_unlisted_node_joins_where_that_is_allowed(cluster: Cluster) -> No
     assert a.mesh.send(B, GROUP, [b"hello"])
 
 
+async def test_unlisted_node_that_left_is_forgotten_and_may_come_again(cluster: Cluster) -> None:
+    cluster.reserve("a", "b")
+    a = cluster.node("a", peers={}, limits=dataclasses.replace(QUICK, admit_unlisted=True))
+    b = cluster.node("b")
+    await a.mesh.start()
+    await b.mesh.start()
+    await eventually(lambda: a.is_up(b))
+
+    await b.mesh.stop()
+    await eventually(lambda: not a.mesh._peers)
+    again = cluster.node("b", incarnation=2)
+    await again.mesh.start()
+
+    await eventually(lambda: a.is_up(again) and again.is_up(a))
+
+
+async def test_peer_taken_from_the_table_keeps_its_link_where_unlisted_ones_may_connect(
+    cluster: Cluster,
+) -> None:
+    open_to_all = dataclasses.replace(QUICK, admit_unlisted=True)
+    a, b = await cluster.started("a", "b", limits=open_to_all)
+
+    a.mesh.set_peers({})
+    assert a.is_up(b) and a.mesh._peers[B].dialer is None
+    await b.mesh.stop()
+
+    await eventually(lambda: not a.mesh._peers)
+    assert a.ups == 1
+
+
+async def test_unlisted_node_is_dialed_once_it_is_in_the_table(cluster: Cluster) -> None:
+    open_to_all = dataclasses.replace(QUICK, admit_unlisted=True)
+    cluster.reserve("a", "b")
+    a, b = cluster.node("a", peers={}, limits=open_to_all), cluster.node("b", limits=open_to_all)
+    await a.mesh.start()
+    await b.mesh.start()
+    await eventually(lambda: a.is_up(b) and b.is_up(a))
+
+    a.mesh.set_peers(cluster.addresses)
+    b.mesh.set_peers({})
+    link = b.mesh._peers[A].link
+    assert link is not None
+    link.cut("as a broken network would")
+
+    await eventually(lambda: a.ups == 2 and b.is_up(a))
+
+
 class Frozen:
     """A relay between two nodes that can stop passing bytes on, as a cut cable does."""
 

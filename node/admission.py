@@ -1,0 +1,76 @@
+"""Letting nodes into the cluster: a node that has no cluster group yet asks a peer to register it.
+
+The peer checks that the node asks for itself, with the data directory that the link has proven, and
+forwards the command to whoever leads the cluster group.
+"""
+
+from __future__ import annotations
+
+from coordinator.commands import (
+    BrokerRegistered,
+    RegisterBroker,
+    decode_command,
+    encode_command,
+    encode_result,
+)
+from coordinator.errors import ClusterFull, CommandUnreadable
+from goqueue.wire.errors import BadRequest, GoQueueError, Unavailable
+from goqueue.wire.types import NodeId
+from node.cluster import ClusterHost
+from node.peer_link import PeerLink
+from raft.configuration import REPLICAS_MAX
+from raft.link import RemoteError
+
+ADMIT = "admit"
+ADMIT_DEADLINE_S = 4.0
+ASK_TIMEOUT_S = 6.0
+
+
+class Admission:
+    """Both sides: what this node asks of its peers, and what it does for them."""
+
+    def __init__(self, cluster: ClusterHost, link: PeerLink) -> None:
+        self._cluster = cluster
+        self._link = link
+        link.handle(ADMIT, self._serve)
+
+    async def ask(self, command: RegisterBroker) -> None:
+        """Returns once the cluster has registered this node. Raises what it refuses it with, or
+        why no peer could ask it."""
+        problem: GoQueueError = Unavailable("no peer belongs to a cluster that can be reached")
+        payload = encode_command(command)
+        for node, told in sorted(self._cluster.hellos.items()):
+            if not told.get("cluster"):
+                continue
+            try:
+                await self._link.request(node, ADMIT, payload, ASK_TIMEOUT_S)
+            except RemoteError as error:
+                problem = error.error
+                if problem.http_status == 409:
+                    break
+            except GoQueueError as error:
+                problem = error
+            else:
+                return
+        raise problem
+
+    async def _serve(self, peer: NodeId, payload: bytes) -> bytes:
+        try:
+            command = decode_command(payload)
+        except CommandUnreadable as error:
+            raise BadRequest(str(error)) from error
+        cluster = self._cluster
+        told = cluster.hellos.get(peer)
+        if not isinstance(command, RegisterBroker) or command.node != peer or told is None:
+            raise BadRequest("a node registers nobody but itself")
+        if command.incarnation != told.get("incarnation"):
+            raise BadRequest("a node registers with its own data directory")
+        if not command.peer_address:
+            raise BadRequest(f"nobody could dial {peer}: set cluster.advertise there")
+        if cluster.group is None or cluster.wiped or cluster.outcast is not None:
+            raise Unavailable("this node does not belong to the cluster itself")
+        if peer not in cluster.state.brokers and len(cluster.state.brokers) >= REPLICAS_MAX:
+            raise ClusterFull(f"there are {REPLICAS_MAX} brokers already")
+        result = await cluster.command(command, ADMIT_DEADLINE_S)
+        assert isinstance(result, BrokerRegistered)
+        return encode_result(result)

@@ -82,6 +82,8 @@ class Checkpoints:
     droppable_lsn: Lsn
     """The newest durable checkpoint's: files that end at or before it may go."""
     job: CheckpointJob | None = None
+    urgent: bool = False
+    """Older files are to go soon, though little was spilled."""
     _indexes: dict[GroupId, int] = field(default_factory=dict)
     _touched: set[str] = field(default_factory=set)
     _spilled_bytes: int = 0
@@ -102,13 +104,14 @@ class Checkpoints:
     @property
     def due(self) -> bool:
         """Whether enough was spilled since the last one, or files wait to be dropped."""
-        return self._spilled_bytes >= self.config.checkpoint_bytes or bool(self._old_files())
+        enough = self._spilled_bytes >= self.config.checkpoint_bytes
+        return enough or bool(self._old_files()) or self._is_urgent
 
     def take(self, spilled_lsn: Lsn, durable_lsn: Lsn) -> CheckpointJob | None:
         """The next job; None where there is nothing to sync or to drop."""
         old = self._old_files()
         doomed = self._doomed_segments(durable_lsn)
-        if not (old or doomed or self._indexes):
+        if not (old or doomed or self._indexes or self._is_urgent):
             return None
         self.job = CheckpointJob(
             spilled_lsn,
@@ -133,6 +136,7 @@ class Checkpoints:
         assert job is self.job, "not the checkpoint in flight"
         self.job = None
         del self.writer.files[: len(job.dropped_files)]
+        self.urgent = self.urgent and len(self.writer.files) > 1
         if job.lsn <= self.lsn:
             return None
         self.lsn = job.lsn
@@ -177,6 +181,12 @@ class Checkpoints:
         for at, (lsn, segments) in enumerate(self._doomed):
             others = [segment for segment in segments if not log.disk_segments.owns(segment)]
             self._doomed[at] = (lsn, others)
+
+    @property
+    def _is_urgent(self) -> bool:
+        """Whether another checkpoint lets a file go that is to go."""
+        files = self.writer.files
+        return self.urgent and len(files) > 1 and self.lsn < files[-1].start_lsn
 
     def _old_files(self) -> list[WalFile]:
         files = self.writer.files

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 from goqueue.wire.errors import GoQueueError
 
 
@@ -33,6 +35,14 @@ class Damaged(LogError):
             position=position,
             reason=reason,
         )
+
+
+def reraise_other(error: Exception) -> None:
+    """Raises the error again unless it is damage, or the medium's refusal to read (EIO)."""
+    if not isinstance(error, Damaged) and not (
+        isinstance(error, OSError) and error.errno == errno.EIO
+    ):
+        raise error
 
 
 class WalDamaged(Damaged):

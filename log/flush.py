@@ -42,6 +42,7 @@ class FlushJob:
             self.writer.write(self.lsn, self.synced_lsn, b"".join(self.parts))
         if self.synced:
             self.writer.sync()
+            self.writer.vouch(self.end_lsn)
 
     def spill(self) -> None:
         """Appends the block's frames to the segments, through the page cache. Never raises."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from crc32c import crc32c
@@ -38,6 +38,8 @@ _MAGICS = {
 TERM = struct.Struct("<IIQ")
 """Of the term index: position, CRC, term."""
 TERM_BYTES = TERM.size
+RENEWED = ".renewed"
+"""Ends the name of a file that is written anew, until it is whole."""
 _SCAN_BYTES = 1 << 20
 
 
@@ -67,7 +69,7 @@ class Segment:
         self.first_time_ms = 0
         self._files = files
         self._group = group
-        self._interval_bytes = interval_bytes
+        self.interval_bytes = interval_bytes
         self._base = f"{directory}/{first_index:016x}"
         self._index: OffsetIndex | None = None
         self._index_load = threading.Lock()
@@ -97,7 +99,7 @@ class Segment:
             with self._files.borrow(self.path(suffix), create=True) as handle:
                 self._files.disk.truncate(handle, 0)
                 self._files.disk.pwritev(handle, [self._header(suffix)], 0)
-        self._index = OffsetIndex(self._interval_bytes)
+        self._index = OffsetIndex(self.interval_bytes)
         self._index_end = FILE_HEADER_BYTES
 
     def append(self, entries: Sequence[Entry]) -> None:
@@ -221,14 +223,58 @@ class Segment:
                 self.end = position
         return number
 
+    def rewrite(self, suffix: str, parts: Mapping[int, bytes]) -> None:
+        """Puts bytes in their places in a file whose header may be damaged, and syncs it. A file
+        that is missing is made anew, of these. Raises OSError."""
+        disk, path = self._files.disk, self.path(suffix)
+        self._files.forget(path)
+        missing = not disk.exists(path)
+        target = path + RENEWED if missing else path
+        handle = disk.open(target, write=True, create=missing)
+        try:
+            for position, data in {0: self._header(suffix), **parts}.items():
+                disk.pwritev(handle, [data], position)
+            disk.fdatasync(handle)
+        finally:
+            disk.close(handle)
+        if missing:
+            disk.rename(target, path)
+            disk.sync_directory(path.rpartition("/")[0])
+
+    def rewrite_offsets(self, items: bytes) -> None:
+        """Makes these the whole offset index, of a segment that is not written to any more."""
+        disk, path = self._files.disk, self.path(OFFSETS_SUFFIX)
+        handle = disk.open(path + RENEWED, write=True, create=True)
+        try:
+            disk.truncate(handle, 0)
+            disk.pwritev(handle, [self._header(OFFSETS_SUFFIX), items], 0)
+            disk.fdatasync(handle)
+        finally:
+            disk.close(handle)
+        disk.rename(path + RENEWED, path)
+        self._files.forget(path)
+        self.drop_index()
+
     def check_header(self, suffix: str) -> None:
         """Raises Damaged or NewerFormat where the file is not this segment's."""
         path = self.path(suffix)
         try:
             with self._files.borrow(path) as handle:
-                header = self._files.disk.pread(handle, FILE_HEADER_BYTES, 0)
+                self._check_header(suffix, handle)
         except FileNotFoundError:
             raise Damaged(path, 0, "the file is missing") from None
+
+    def check_file_header(self, suffix: str) -> None:
+        """As `check_header`, of what stands under the name now. Raises FileNotFoundError."""
+        handle = self._files.disk.open(self.path(suffix))
+        try:
+            self._check_header(suffix, handle)
+        finally:
+            self._files.disk.close(handle)
+
+    def _check_header(self, suffix: str, handle: int) -> None:
+        path = self.path(suffix)
+        header = self._files.disk.pread(handle, FILE_HEADER_BYTES, 0)
         if header == self._header(suffix):
             return
         if len(header) == FILE_HEADER_BYTES:
@@ -288,7 +334,7 @@ class Segment:
 
     def _load_index(self) -> OffsetIndex:
         path = self.path(OFFSETS_SUFFIX)
-        index = OffsetIndex(self._interval_bytes)
+        index = OffsetIndex(self.interval_bytes)
         try:
             self.check_header(OFFSETS_SUFFIX)
             with self._files.borrow(path) as handle:

@@ -29,6 +29,11 @@ class Item(NamedTuple):
     time_ms: int
     base_offset: int
 
+    def is_of(self, entry: Entry) -> bool:
+        """Whether it tells of this entry, and the truth."""
+        offset = entry.base_offset if entry.record_count else _NO_RECORDS
+        return self == (entry.index, entry.time_ms, offset)
+
 
 class OffsetIndex:
     """Items in index order. One thread adds; others may search meanwhile."""
@@ -59,16 +64,9 @@ class OffsetIndex:
         Returns the length of the leading part that holds only valid ones: a writer continues there.
         """
         self._by_time, self._by_offset = [], []
-        sound = 0
-        after = first_index - 1
-        for at in range(0, len(data) - ITEM_BYTES + 1, ITEM_BYTES):
-            packed = data[at : at + _ITEM.size]
-            crc = int.from_bytes(data[at + _ITEM.size : at + ITEM_BYTES], "little")
-            item = Item(*_ITEM.unpack(packed))
-            if crc32c(packed) == crc and after < item.entry_index <= last_index:
-                self._put(item)
-                after = item.entry_index
-                sound = at + ITEM_BYTES if sound == at else sound
+        items, sound = read_items(data, first_index, last_index)
+        for item in items.values():
+            self._put(item)
         self._since_time = self._since_offset = self._interval_bytes
         return sound
 
@@ -93,6 +91,23 @@ class OffsetIndex:
         self._by_time.append(item)
         if item.base_offset != _NO_RECORDS:
             self._by_offset.append(item)
+
+
+def read_items(data: bytes, first_index: int, last_index: int) -> tuple[dict[int, Item], int]:
+    """The valid items of a file that lie within the segment, in order, by their entries; and the
+    length of the leading part that holds only valid ones."""
+    items: dict[int, Item] = {}
+    sound = 0
+    after = first_index - 1
+    for at in range(0, len(data) - ITEM_BYTES + 1, ITEM_BYTES):
+        packed = data[at : at + _ITEM.size]
+        crc = int.from_bytes(data[at + _ITEM.size : at + ITEM_BYTES], "little")
+        item = Item(*_ITEM.unpack(packed))
+        if crc32c(packed) == crc and after < item.entry_index <= last_index:
+            items[item.entry_index] = item
+            after = item.entry_index
+            sound = at + ITEM_BYTES if sound == at else sound
+    return items, sound
 
 
 def encode_item(item: Item) -> bytes:

@@ -9,7 +9,7 @@ import errno
 import hashlib
 import threading
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -17,10 +17,11 @@ from goqueue.wire.types import GroupId, Index
 from log.config import StorageConfig
 from log.descriptors import Descriptors
 from log.entry import Entry
-from log.errors import Damaged
+from log.errors import Damaged, reraise_other
 from log.install import Install, move_in
 from log.segment import SEGMENT_SUFFIX, Segment
 from log.segment_index import OffsetIndex
+from log.verify import Verification
 
 _INDEXES_LOADED_MAX = 16
 _HASH_CHUNK_BYTES = 1 << 20
@@ -48,6 +49,8 @@ class GroupSegments:
         self.directory = directory
         self.chain: tuple[Segment, ...] = ()
         self.touched: set[str] = set()
+        self.generation = 0
+        """Another one whenever bytes that were written may have been replaced by others."""
         self._files = files
         self._group = group
         self._config = config
@@ -101,6 +104,7 @@ class GroupSegments:
 
     def truncate(self, index: int) -> None:
         """Drops entries from this index on."""
+        self.generation += 1
         while self.chain and self.chain[-1].first_index >= index:
             with self._chain_change:
                 removed = self.chain[-1]
@@ -121,6 +125,7 @@ class GroupSegments:
 
     def install(self, install: Install) -> None:
         """As `move_in`, in a chain that is in use. Raises OSError, also where a file is damaged."""
+        self.generation += 1
         self.touched = set()
         self.move_in(install)
         chain = [self._segment(first) for first in install.segments]
@@ -309,6 +314,18 @@ class GroupSegments:
                 digest.update(self._files.disk.pread(handle, length, at))
         return digest.hexdigest()
 
+    def forget(self, segment: Segment) -> None:
+        """Closes a segment's files: what stands under their names may be other ones by now."""
+        for path in segment.paths():
+            self._files.forget(path)
+
+    def verification(
+        self, segment: Segment, last_index: int, on_entry: Callable[[Entry], None]
+    ) -> Verification:
+        """A pass over a segment of the chain, up to an entry that it holds."""
+        sealed = segment is not self.chain[-1] if self.chain else False
+        return Verification(self._files.disk, segment, last_index, sealed=sealed, on_entry=on_entry)
+
     # -- private
 
     def _write(self, run: list[Entry]) -> None:
@@ -358,10 +375,12 @@ class GroupSegments:
     def _adopt(self, segment: Segment, expected: int) -> int:
         try:
             segment.adopt(expected)
-        except Damaged:
+        except (Damaged, OSError) as error:
+            reraise_other(error)
             try:
                 return segment.rebuild(expected)
-            except Damaged:
+            except (Damaged, OSError) as error:
+                reraise_other(error)
                 segment.count = 0
         return segment.last_index
 

@@ -28,21 +28,14 @@ from log.wal import (
     WalState,
     checkpoint_payload,
 )
+from log.wal_check import WalCheck
 from log.wal_writer import WalWriter
 
 _NO_GROUP = CLUSTER_GROUP.pack()
 """What a record about the whole node carries in place of a group."""
 
 
-def _nothing() -> None:
-    return None
-
-
-def _nothing_durable(_lsn: Lsn) -> None:
-    return None
-
-
-def _nothing_damaged(_group: GroupId) -> None:
+def _nothing(*_told: object) -> None:
     return None
 
 
@@ -73,8 +66,8 @@ class Store:
         self.damaged_entries = 0
         """Damage met since the store was opened: entries, searches and snapshots."""
         self.on_dirty: Callable[[], None] = _nothing
-        self.on_durable: Callable[[Lsn], None] = _nothing_durable
-        self.on_damaged: Callable[[GroupId], None] = _nothing_damaged
+        self.on_durable: Callable[[Lsn], None] = _nothing
+        self.on_damaged: Callable[[GroupId], None] = _nothing
         self.set_aside = SetAside(disk, root)
         self._disk = disk
         self._files = Descriptors(disk, config.descriptors_max, write=not read_only)
@@ -99,6 +92,7 @@ class Store:
         self._sealed_lsn = Lsn(0)
         self._unsynced_since_ms: int | None = None
         self._checkpoints: Checkpoints | None = None
+        self._renewing = False
 
     @classmethod
     def open(
@@ -375,6 +369,26 @@ class Store:
 
     # -- checkpoints
 
+    def wal_check(self) -> WalCheck | None:
+        """A pass over what the write-ahead log holds synced by now; None in a read-only store."""
+        writer = self._writer
+        return None if writer is None else WalCheck(self._disk, writer.files, self.durable_lsn)
+
+    def keeps_wal(self, path: str) -> bool:
+        """Whether this file of the write-ahead log is still needed."""
+        return self._writer is not None and any(file.path == path for file in self._writer.files)
+
+    def renew_wal(self) -> None:
+        """Has the write-ahead log go on in a new file, which states everything, and the others
+        dropped as soon as segments hold what they hold: one is damaged. Raises StoreFailed."""
+        checkpoints = self._checkpoints
+        if checkpoints is None or self._renewing:
+            return
+        payload = checkpoint_payload(checkpoints.lsn, ())
+        self.record(RecordKind.CHECKPOINT, None, (payload,), len(payload))
+        self._renewing = checkpoints.urgent = True
+        self.dirty()
+
     @property
     def checkpoint_due(self) -> bool:
         """Whether a checkpoint is worth its syncs now."""
@@ -433,8 +447,9 @@ class Store:
         assert self._writer is not None
         size = BLOCK_BYTES + length if parts or seal else 0
         roll = None
-        if size and self._writer.roll_needed(self._block_lsn, size):
+        if size and (self._renewing or self._writer.roll_needed(self._block_lsn, size)):
             roll = self._writer.plan(self._state, self._block_lsn, size)
+            self._renewing = False
         end = Lsn(self._block_lsn + size)
         batch, self._pending_spill = self._pending_spill, SpillBatch()
         batch.lsn, batch.end_lsn = self._block_lsn, end

@@ -308,6 +308,11 @@ def encode_block(file_id: int, lsn: int, synced_lsn: int, payload: bytes) -> byt
     return BLOCK_MAGIC + struct.pack("<I", crc32c(payload, crc32c(rest))) + rest
 
 
+def block_length(data: bytes) -> int:
+    """The payload's length that the block at the beginning of these bytes claims."""
+    return int(BLOCK.unpack_from(data)[5]) if len(data) >= BLOCK_BYTES else 0
+
+
 def read_block(data: memoryview, at: int, file_id: int, lsn: int) -> tuple[int, int] | None:
     """(payload length, synced LSN) of the valid block of this file and LSN here, else None."""
     if len(data) - at < BLOCK_BYTES:

@@ -7,6 +7,7 @@ log ends before it.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -23,6 +24,8 @@ from log.wal import (
     records,
 )
 from log.wal_writer import SUFFIX, WalFile, file_path
+
+READ_TRIES = 3
 
 
 @dataclass(slots=True)
@@ -79,7 +82,7 @@ def _numbers(disk: Disk, directory: str) -> list[int]:
 def _load(disk: Disk, path: str, number: int) -> _Loaded:
     handle = disk.open(path)
     try:
-        data = disk.pread(handle, disk.size(path), 0)
+        data = _read(disk, handle, path)
     finally:
         disk.close(handle)
     header = decode_header(data, path)
@@ -88,6 +91,19 @@ def _load(disk: Disk, path: str, number: int) -> _Loaded:
     if len(data) < header.file_bytes:
         raise WalDamaged(path, len(data), f"shorter than the {header.file_bytes} allocated")
     return _Loaded(path, data, header)
+
+
+def _read(disk: Disk, handle: int, path: str) -> bytes:
+    """The file, asked for more than once: not every refusal of a medium is its last word."""
+    for last in (False,) * (READ_TRIES - 1) + (True,):
+        try:
+            return disk.pread(handle, disk.size(path), 0)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            if last:
+                raise WalDamaged(path, 0, "the medium can't be read") from error
+    raise AssertionError("unreachable")
 
 
 def _read_blocks(file: _Loaded, limit: Lsn | None, on_record: Callable[[Record], None]) -> Lsn:

@@ -134,6 +134,14 @@ class WalWriter:
         self._disk.fdatasync(self._handle)
         self._unsynced = False
 
+    def vouch(self, lsn: int) -> None:
+        """Behind what was just synced, an empty block that says so, unsynced: the next one takes
+        its place. While the machine runs, damage to the last block can't pass for a tear."""
+        position = self._header_bytes + lsn - self._start_lsn
+        if position + BLOCK_BYTES <= self._file_bytes:
+            block = encode_block(self._file_id, lsn, lsn, b"")
+            self._disk.pwritev(self._handle, (block,), position)
+
     def prepare_spare(self) -> None:
         """Allocates the next file ahead of need; called off the writer's path.
 
@@ -159,6 +167,8 @@ class WalWriter:
         """Lets an old file go, durably. Where there is no spare it becomes that: so a log that is
         checkpointed goes round on a full disk, too. Raises OSError."""
         disk, spare = self._disk, f"{self.directory}/{SPARE}"
+        if not disk.exists(file.path):
+            return  # somebody has deleted it before
         temporary = spare + TEMPORARY
         fits = not disk.exists(spare) and disk.size(file.path) == self._file_bytes
         if fits:

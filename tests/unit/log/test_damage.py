@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -221,19 +222,32 @@ def test_a_missing_file_is_detected(caplog: pytest.LogCaptureFixture) -> None:
             judge(store, truths, path)
 
 
-def test_damage_to_the_last_unsealed_block_alone_may_pass_for_a_tear() -> None:
-    disk = MemoryDisk()
-    store = open_store(disk)
-    log = group_of(store)
-    append(log)
-    flush(store)
-    append(log)
-    flush(store)
-
-    newest = disk.paths()[-1]
+def last_block_damaged(disk: MemoryDisk) -> MemoryDisk:
+    newest = max(path for path in disk.paths() if path.endswith(".wal"))
     at = bytes(disk.content(newest)).rfind(b"2.1:")
     disk.content(newest)[at] ^= 1
-    reopened = open_store(disk.clone())
+    return disk
+
+
+def test_damage_to_the_last_synced_block_is_no_tear_while_the_machine_ran_on() -> None:
+    disk = MemoryDisk()
+    store = open_store(disk)
+    for _ in range(2):
+        append(group_of(store))
+        flush(store)
+
+    with pytest.raises(WalDamaged, match="was synced"):
+        open_store(last_block_damaged(disk.clone()))
+
+
+def test_damage_to_the_last_block_after_a_power_cut_at_once_may_pass_for_a_tear() -> None:
+    disk = MemoryDisk()
+    store = open_store(disk)
+    for _ in range(2):
+        append(group_of(store))
+        flush(store)
+
+    reopened = open_store(last_block_damaged(disk.crash(random.Random(1), keep=0.0)))
 
     assert reopened.group(GROUP).last_index == 1
 

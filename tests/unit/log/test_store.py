@@ -11,6 +11,7 @@ from goqueue.wire.types import Index, Lsn, Offset, Term
 from log.entry import EntryKind, make_entry
 from log.errors import EntryMissing
 from log.memory_disk import MemoryDisk
+from log.wal import BLOCK_BYTES
 from tests.unit.log.stores import (
     GROUP,
     OTHER,
@@ -106,7 +107,10 @@ def test_one_flush_is_one_write_and_one_sync_for_all_groups() -> None:
     assert job is not None
     job.sync()
 
-    assert [name for name, _ in disk.trace[before:]] == ["write", "sync"]
+    done = disk.trace[before:]
+    assert [name for name, _ in done] == ["write", "sync", "write"]
+    *_, vouching = done[-1][1]
+    assert len(vouching) == BLOCK_BYTES  # an empty block says that the one before it was synced
 
 
 # -- relaxed groups

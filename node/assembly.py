@@ -18,6 +18,7 @@ from node.cluster import ClusterHost
 from node.cluster_members import ClusterMembers
 from node.config import NodeConfig
 from node.copies import Copies, is_copied
+from node.disks import Disks
 from node.ends import EndsCollector
 from node.errands import Errands
 from node.flusher import Flusher
@@ -48,6 +49,7 @@ from node.sync import TopicSync
 from node.topic_finder import TopicFinder
 from node.topology import Topology
 from node.upkeep import Upkeep
+from node.yielding import Yielding
 from raft.config import RaftConfig
 from raft.group import RaftGroup
 from raft.host import RaftHost
@@ -69,6 +71,8 @@ class NodeAssembly:
     upkeep: Upkeep
     status: NodeStatus
     broker: NodeBroker
+    raft: RaftHost
+    link: PeerLink
 
 
 class _RaftService:
@@ -142,6 +146,9 @@ class _Base:
             _raft_config(config),
             peers_clock_offset_ms=self.clocks.offset_ms,
         )
+        self.disks = Disks(
+            self.me.node, store, self.flusher, self.space, self.link.connected, self.metrics
+        )
 
     # what the link tells
 
@@ -187,7 +194,8 @@ class _Groups:
                 ByteBudget(config.limits.node_pending_bytes),
                 base.metrics,
                 base.workers,
-                base.space.refuses,
+                base.disks.lack_room,
+                base.disks.are_stuck,
                 lambda: base.store.backpressure,
                 base.clock.wall_ms,
                 lambda group, leader: self.forwarder.leader_changed(group, leader),
@@ -205,12 +213,14 @@ class _Groups:
         )
         self.forwarder = Forwarder(node, self.topology, base.link, base.rng, base.metrics)
         cluster.use(self.forwarder, base.link)
+        cluster.are_stuck = base.disks.are_stuck
         self.upkeep = Upkeep(
             node,
             config=config,
             cluster=cluster,
             replicas=self.replicas,
             flusher=base.flusher,
+            should_lead=base.disks.should_lead,
         )
         base.raft.on_snapshot_due = self.upkeep.snapshot_due
         base.raft.on_configured = self._configured
@@ -290,6 +300,7 @@ def assemble(
         topology=groups.topology,
         lag=lag,
         space=base.space,
+        disks=base.disks,
         metrics=base.metrics,
     )
     base.membership = Membership(
@@ -331,6 +342,7 @@ def assemble(
             ("healer", groups.healer),
             ("copies", groups.copies),
             ("upkeep", groups.upkeep),
+            ("yielding", Yielding(node, base.disks, groups.upkeep.led)),
             ("errands", errands),
             ("replica_moves", groups.moves),
             ("group_sessions", sessions),
@@ -341,7 +353,7 @@ def assemble(
         ],
         stop_timeout_s=STOP_PART_S,
     )
-    return NodeAssembly(services, front, groups.upkeep, status, broker)
+    return NodeAssembly(services, front, groups.upkeep, status, broker, base.raft, base.link)
 
 
 def _queue_base(

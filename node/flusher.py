@@ -3,7 +3,8 @@
 The writer thread writes and syncs one block of the write-ahead log at a time, for everything that
 waits, and then appends the same frames to the segments. The keeper thread syncs segments, writes
 checkpoints and stores state snapshots. The first failed sync ends the node: a second one would
-report success over lost data.
+report success over lost data. A full disk does not: what it has no room for is written again until
+there is some, and nothing is acknowledged meanwhile.
 """
 
 from __future__ import annotations
@@ -18,12 +19,17 @@ from typing import TypeVar
 
 import structlog
 
+from log.disk import is_full
 from log.errors import StoreFailed
 from log.flush import FlushJob
 from log.store import Store
+from node.disk_pace import DiskPace
 from node.metrics import Metrics
 
 T = TypeVar("T")
+
+RETRY_S = 0.5
+"""How often what a full disk refused is tried again."""
 
 _log = structlog.get_logger("flusher")
 
@@ -56,6 +62,9 @@ class Flusher:
         self._idle = asyncio.Event()
         self._failed = False
         self._stopping = False
+        self._gives_up = threading.Event()
+        self._writer_ended = asyncio.Event()
+        self.pace = DiskPace(time.monotonic)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._checkpoint: asyncio.Task[None] | None = None
         self._flushed_ms = 0
@@ -72,11 +81,12 @@ class Flusher:
         self._plan_checkpoint()
 
     async def stop(self) -> None:
-        """Everything appended before is on disk when this returns, unless the disk failed."""
-        loop = self._loop
-        if loop is None or self._writer is None:
+        """Everything appended before is on disk when this returns, unless the disk failed or is
+        full: then it was not acknowledged either."""
+        if self._loop is None or self._writer is None:
             return
         self._stopping = True
+        self._gives_up.set()
         if self._checkpoint is not None:
             await asyncio.wait([self._checkpoint])
         for timer in self._timers.values():
@@ -87,9 +97,9 @@ class Flusher:
             self._idle.clear()
             await self._idle.wait()
             self._take()
-        writer, self._writer = self._writer, None
+        self._writer = None
         self._jobs.put(None)
-        await loop.run_in_executor(None, writer.join)
+        await self._writer_ended.wait()
         if self._keeper is not None:
             self._keeper.shutdown(wait=False)
             self._keeper = None
@@ -145,11 +155,22 @@ class Flusher:
         if job is not None:
             self._is_out = True
             self._in_flight += 1
+            if job.synced:
+                self.pace.begun()
             self._jobs.put(job)
+
+    def _stalled(self, job: FlushJob, error: OSError) -> None:
+        if self._store.stalled is None:
+            _log.error("disk_full", problem=str(error))
+        self.pace.dropped()
+        self._store.stall_flush(job, error)
 
     def _synced(self, job: FlushJob, took_s: float, error: Exception | None) -> None:
         self._is_out = False
+        if self._store.stalled is not None and error is None:
+            _log.warning("disk_has_room_again", waited_s=round(took_s, 1))
         if job.synced:
+            self.pace.ended()
             self._metrics.fsync_latency.observe(took_s)
             self._metrics.fsyncs.inc()
         self._store.complete_flush(job, error)
@@ -187,6 +208,7 @@ class Flusher:
             self._fail(self._store.failed)
         if self._store.checkpoint_due:
             self._start_checkpoint()
+        self._plan_respill()
         self._idle.set()
         self._wake_spills()
 
@@ -201,6 +223,16 @@ class Flusher:
         due_ms = self._store.sync_due_ms()
         if due_ms is not None and "sync" not in self._timers:
             self._set_timer("sync", max(0, due_ms - self._now_ms()) / 1000, self._take)
+
+    def _plan_respill(self) -> None:
+        """Segments that lack what a full disk refused get it soon after there is room."""
+        if self._store.spill_waits and "respill" not in self._timers:
+            self._set_timer("respill", RETRY_S, self._respill)
+
+    def _respill(self) -> None:
+        if not self._failed and not self._is_out:
+            self._hand_over(self._store.take_respill())
+        self._plan_respill()
 
     def _plan_seal(self) -> None:
         """The last block of a pause is sealed, so that damage to it can't pass for a tear."""
@@ -237,18 +269,16 @@ class Flusher:
             self._idle.set()
             self._end_syncs()
             self._wake_spills()
+            if self._stopping and is_full(error):
+                _log.error("stopped_while_the_disk_was_full", problem=str(error))
+                return
             _log.critical("disk_failed", error=repr(error))
             self._on_failure(error)
 
     # checkpoints
 
     def _plan_checkpoint(self) -> None:
-        self._set_timer("checkpoint", self._checkpoint_interval_s, self._checkpoint_in_time)
-
-    def _checkpoint_in_time(self) -> None:
-        if not self._failed and not self._is_out:
-            self._hand_over(self._store.take_respill())
-        self._start_checkpoint()
+        self._set_timer("checkpoint", self._checkpoint_interval_s, self._start_checkpoint)
 
     def _start_checkpoint(self) -> None:
         assert self._loop is not None
@@ -271,11 +301,17 @@ class Flusher:
         while (job := self._jobs.get()) is not None:
             began = time.perf_counter()
             error = _attempt(job.sync)
+            while isinstance(error, OSError) and is_full(error):
+                loop.call_soon_threadsafe(self._stalled, job, error)
+                if self._gives_up.wait(RETRY_S):
+                    break
+                error = _attempt(job.sync)
             took_s = time.perf_counter() - began
             loop.call_soon_threadsafe(self._synced, job, took_s, error)
             if error is None:
                 error = _attempt(job.spill)
             loop.call_soon_threadsafe(self._spilled, job, error)
+        loop.call_soon_threadsafe(self._writer_ended.set)
 
 
 def _attempt(work: Callable[[], object]) -> Exception | None:

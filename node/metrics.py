@@ -100,18 +100,13 @@ class Metrics:
         self.is_controller = gauge("is_controller", "1 where this node leads the cluster group")
         self.connected_peers = gauge("connected_peers", "Peers with a live link")
         self.stored_bytes = gauge("stored_bytes", "Bytes of all replicas' logs on this node")
-        self.disk_free_bytes = gauge("disk_free_bytes", "Free space of the data directory")
-        self.disk_stuck = gauge("disk_stuck", "1 while the disk is full and confirms nothing")
-        self.disk_slow = gauge("disk_slow", "1 while the disk is slow and other nodes lead")
-        self.flush_waiting = gauge(
-            "flush_waiting_seconds", "How long the flush that is out has been waiting for the disk"
-        )
         self.wal_durable_lsn = gauge("wal_durable_lsn", "Write-ahead log position on disk")
         self.up = gauge("up", "1 while the node serves")
 
         self._declare_queue()
         self._declare_groups()
         self._declare_copies()
+        self._declare_disk()
         self._declare_http()
         self._before_render: list[Callable[[], None]] = []
 
@@ -162,6 +157,19 @@ class Metrics:
         )
         self.waiting_receives = Gauge(
             "goqueue_waiting_receives", "Long polls that wait on this node", registry=registry
+        )
+
+    def _declare_disk(self) -> None:
+        """What the disk keeps waiting."""
+
+        def gauge(name: str, text: str) -> Gauge:
+            return Gauge(f"goqueue_{name}", text, registry=self.registry)
+
+        self.disk_free_bytes = gauge("disk_free_bytes", "Free space of the data directory")
+        self.disk_stuck = gauge("disk_stuck", "1 while the disk is full and confirms nothing")
+        self.disk_slow = gauge("disk_slow", "1 while the disk is slow and other nodes lead")
+        self.flush_waiting = gauge(
+            "flush_waiting_seconds", "How long the flush that is out has been waiting for the disk"
         )
 
     def _declare_copies(self) -> None:

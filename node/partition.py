@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
@@ -57,7 +57,10 @@ class NodeParts:
     budget: ByteBudget
     metrics: Metrics
     workers: Executor
-    disk_full: Callable[[], bool]
+    lacks_room: Callable[[Iterable[NodeId]], bool]
+    """Whether the disks of these voters have no room for more messages."""
+    is_stuck: Callable[[Iterable[NodeId]], bool]
+    """Whether the disks of these voters can confirm nothing at all."""
     disk_behind: Callable[[], bool]
     wall_ms: Callable[[], int]
     on_leader: Callable[[GroupId, NodeId], None]
@@ -128,6 +131,7 @@ class PartitionHost:
             group=group,
             state=self.state,
             config=lambda: queue_settings(self.config),
+            is_stuck=lambda: self._parts.is_stuck(voter.node for voter in self.voters),
             created=self._created,
         )
         self._appends = AppendQueue(
@@ -259,7 +263,7 @@ class PartitionHost:
             raise NotLeader(group.leader)
         if not group.has_quorum:
             raise NotLeader(None)
-        if self._parts.disk_full():
+        if self._parts.lacks_room(voter.node for voter in self.voters):
             raise DiskFull(retry_after_s=10)
         if self._parts.disk_behind():
             raise Busy("the disk is behind", retry_after_s=1, passing=True)

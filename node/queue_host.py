@@ -17,6 +17,7 @@ from delivery.dispatcher import DUE_GRACE_MS, OPS_MAX, Dispatcher, Proposal, Wan
 from delivery.ops import RELEASE, Granted, Op, Result, Settled, StaleResult, encode_ops
 from delivery.partition import PartitionState
 from goqueue.wire.errors import (
+    DiskFull,
     GoQueueError,
     NotLeader,
     OutcomeUnknown,
@@ -53,12 +54,14 @@ class QueueHost:
         group: RaftGroup,
         state: PartitionState,
         config: Callable[[], QueueConfig],
+        is_stuck: Callable[[], bool] = lambda: False,
         created: int = 0,
     ) -> None:
         self._created = created
         self._group = group
         self._state = state
         self._config = config
+        self._is_stuck = is_stuck
         self._loop = asyncio.get_running_loop()
         self._dispatcher: Dispatcher[Ticket] | None = None
         self._scheduled = False
@@ -222,11 +225,14 @@ class QueueHost:
     # private
 
     def _leading(self) -> Dispatcher[Ticket]:
-        """Raises `NotLeader` also where no majority is in reach: nothing would be answered."""
+        """Raises `NotLeader` also where no majority is in reach, `DiskFull` where none can write:
+        nothing would be answered."""
         if self._dispatcher is None or not self._group.is_ready_leader:
             raise NotLeader(self._group.leader)
         if not self._group.has_quorum:
             raise NotLeader(None)
+        if self._is_stuck():
+            raise DiskFull(retry_after_s=10)
         return self._dispatcher
 
     def begins(self, ref: GroupRef) -> int:
@@ -280,6 +286,8 @@ class QueueHost:
             self._ended(dispatcher, proposal, outcome, result)
 
         try:
+            if self._is_stuck():
+                raise DiskFull(retry_after_s=10)
             self._group.propose(EntryKind.QUEUE, encode_ops(proposal.ops), callback=done)
         except Exception as error:  # noqa: BLE001 - tickets of what is in no entry must be told
             refusal = error

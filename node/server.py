@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import ssl
+import threading
+from collections.abc import Callable
 
 import structlog
 
@@ -21,7 +24,14 @@ from node.logs import configure_logging
 EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_CANNOT_START = 3
+EXIT_DISK_FAILED = 74
+"""EX_IOERR: a write or sync failed. A supervisor may start the node again at once: what was
+acknowledged is there."""
 HANDOVER_S = 2.0
+LEAVE_S = 3.0
+"""How long a node whose disk failed takes to stop its parts, at most."""
+LEAVE_FOR_SURE_S = 10.0
+"""When such a process ends, whatever its threads wait for: a failing disk may never answer."""
 
 _log = structlog.get_logger("node")
 
@@ -29,7 +39,7 @@ _log = structlog.get_logger("node")
 def main_node(config: NodeConfig) -> int:
     """Run one node until SIGTERM or SIGINT; the process's exit code.
 
-    0 after an orderly stop, 1 when the disk failed while serving, 3 when it could not start.
+    0 after an orderly stop, 74 when the disk failed while serving, 3 when it could not start.
     """
     configure_logging(config.logging, config.node_id)
     if config.warnings:
@@ -37,17 +47,18 @@ def main_node(config: NodeConfig) -> int:
     try:
         import uvloop
     except ImportError:  # where it is not built, asyncio's own loop serves as well
-        return asyncio.run(run_node(config))
-    return uvloop.run(run_node(config))
+        return asyncio.run(run_node(config, _leave_for_sure))
+    return uvloop.run(run_node(config, _leave_for_sure))
 
 
-async def run_node(config: NodeConfig) -> int:
-    """`main_node` on a running loop."""
+async def run_node(config: NodeConfig, on_failure: Callable[[], None] = lambda: None) -> int:
+    """`main_node` on a running loop. `on_failure` is called when the disk has failed."""
     stopping = asyncio.Event()
     failures: list[Exception] = []
 
     def fail(error: Exception) -> None:
         failures.append(error)
+        on_failure()
         stopping.set()
 
     loop = asyncio.get_running_loop()
@@ -68,9 +79,14 @@ async def run_node(config: NodeConfig) -> int:
     await collector.start()
     _log.info("node_started", url=config.http_url, data=config.data_dir)
     await stopping.wait()
-    await _stop(node, orderly=not failures)
+    if failures:
+        await _leave(node)
+        await collector.stop()
+        _log.critical("node_left", problem=f"the disk failed: {failures[0]}", code=EXIT_DISK_FAILED)
+        return EXIT_DISK_FAILED
+    await _stop(node)
     await collector.stop()
-    return EXIT_FAILED if failures else EXIT_OK
+    return EXIT_OK
 
 
 def open_store(config: NodeConfig) -> Store:
@@ -91,12 +107,31 @@ def open_store(config: NodeConfig) -> Store:
     )
 
 
-async def _stop(node: NodeAssembly, *, orderly: bool) -> None:
+async def _stop(node: NodeAssembly) -> None:
     """Fail readiness, hand leaderships over, drain, flush."""
     _log.info("node_stopping")
     node.status.stopping = True
     node.front.begin_stop()
-    if orderly:
-        await node.upkeep.hand_over_all(HANDOVER_S)
+    await node.upkeep.hand_over_all(HANDOVER_S)
     await node.services.stop()
     _log.info("node_stopped")
+
+
+async def _leave(node: NodeAssembly) -> None:
+    """Stop without a word more: what can't write must not speak for what it holds. The closed links
+    are what the others take over by."""
+    node.status.stopping = True
+    node.front.begin_stop()
+    node.raft.stop()
+    try:
+        async with asyncio.timeout(LEAVE_S):
+            await node.link.stop()
+            await node.services.stop()
+    except TimeoutError:
+        _log.warning("parts_left_running")
+
+
+def _leave_for_sure() -> None:
+    watchdog = threading.Timer(LEAVE_FOR_SURE_S, os._exit, (EXIT_DISK_FAILED,))
+    watchdog.daemon = True
+    watchdog.start()

@@ -16,6 +16,7 @@ from log.store import Store
 from node import rpc
 from node.cluster import ClusterHost
 from node.config import NodeConfig
+from node.disks import Disks
 from node.group_metrics import set_lag_gauges
 from node.http.broker import (
     Check,
@@ -32,7 +33,7 @@ from node.loop_lag import LoopLag
 from node.metrics import Metrics
 from node.queue_metrics import set_queue_gauges
 from node.replicas import Replicas
-from node.space_watch import DISK_LOW, ROOM_BYTES, SpaceWatch
+from node.space_watch import ROOM_BYTES, SpaceWatch
 from node.topology import Topology
 from node.version import VERSION
 from raft.group import RaftGroup
@@ -61,6 +62,7 @@ class NodeStatus:
         topology: Topology,
         lag: LoopLag,
         space: SpaceWatch,
+        disks: Disks,
         metrics: Metrics,
     ) -> None:
         self._config = config
@@ -71,6 +73,7 @@ class NodeStatus:
         self._topology = topology
         self._lag = lag
         self._space = space
+        self._disks = disks
         self._metrics = metrics
         metrics.before_render(self._set_gauges)
         self._started_s = time.monotonic()
@@ -83,7 +86,7 @@ class NodeStatus:
     def hello(self) -> dict[str, Any]:
         """What peers are told of this node's work."""
         return {
-            DISK_LOW: self._space.is_low,
+            **self._disks.hello(),
             ROOM_BYTES: self._space.room_bytes,
             "leaders": len(self._replicas.led()),
             "replicas": len(self._replicas.all()),
@@ -271,7 +274,7 @@ class NodeStatus:
         ]
         if self._space.is_low:
             found.append(f"{self._node} is short of disk space: publishes are refused")
-        return found
+        return found + self._disks.problems
 
 
 def _name(group: GroupId) -> str:

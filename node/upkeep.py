@@ -39,12 +39,14 @@ class Upkeep:
         cluster: ClusterHost,
         replicas: Replicas,
         flusher: Flusher,
+        should_lead: Callable[[NodeId], bool],
     ) -> None:
         self._node = node
         self._config = config
         self._cluster = cluster
         self._replicas = replicas
         self._flusher = flusher
+        self._should_lead = should_lead
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -77,13 +79,17 @@ class Upkeep:
             self._tasks.append(task)
             task.add_done_callback(self._tasks.remove)
 
-    async def hand_over_all(self, timeout_s: float) -> None:
-        """Give every leadership to another replica, before this node stops."""
+    def led(self) -> list[RaftGroup]:
+        """The groups led here, that of the cluster too."""
         groups = [host.group for host in self._replicas.led()]
         cluster = self._cluster.group
         if cluster is not None and cluster.is_ready_leader:
             groups.append(cluster)
-        groups = [group for group in groups if len(group.voters) > 1]
+        return groups
+
+    async def hand_over_all(self, timeout_s: float) -> None:
+        """Give every leadership to another replica, before this node stops."""
+        groups = [group for group in self.led() if len(group.voters) > 1]
         if not groups:
             return
         done = asyncio.gather(*(transferred(group, None) for group in groups))
@@ -146,6 +152,8 @@ class Upkeep:
         for host in self._replicas.led():
             preferred = self._preferred(host)
             if preferred in (None, self._node) or not self._cluster.is_present(preferred):
+                continue
+            if not self._should_lead(preferred):
                 continue
             matches = host.matches()
             if matches.get(preferred, 0) >= host.group.commit_index:

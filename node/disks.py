@@ -1,0 +1,106 @@
+"""The disks of this node and its peers: who has room, who can write at all, who is quick.
+
+Publishes need a majority with room, so that what others must still write always has some: settles,
+deliveries, votes. Where a majority can write nothing any more, those are refused too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from goqueue.wire.types import NodeId
+from log.store import Store
+from node.flusher import Flusher
+from node.metrics import Metrics
+from node.space_watch import DISK_LOW, SpaceWatch
+
+DISK_STUCK = "disk_stuck"
+DISK_SLOW = "disk_slow"
+"""The names under which peers are told, beside `DISK_LOW`."""
+
+
+class Disks:
+    """What the disks allow. Loop thread only; answers from what was last seen and heard."""
+
+    def __init__(
+        self,
+        me: NodeId,
+        store: Store,
+        flusher: Flusher,
+        space: SpaceWatch,
+        hellos: Callable[[], Mapping[NodeId, Mapping[str, Any]]],
+        metrics: Metrics,
+    ) -> None:
+        self._me = me
+        self._store = store
+        self._flusher = flusher
+        self._space = space
+        self._hellos = hellos
+        self._metrics = metrics
+        self._peers: Mapping[NodeId, Mapping[str, Any]] = {}
+        self._is_trouble = dict.fromkeys(_FLAGS, False)
+        metrics.before_render(self._set_gauges)
+
+    def look(self) -> None:
+        """Take notice of what peers have told: to be called again and again."""
+        self._peers = self._hellos()
+        for flag in _FLAGS:
+            self._is_trouble[flag] = any(told.get(flag) is True for told in self._peers.values())
+
+    def hello(self) -> dict[str, Any]:
+        """What peers are told."""
+        return {
+            DISK_LOW: self._space.is_low,
+            DISK_STUCK: self._store.stalled is not None,
+            DISK_SLOW: self._flusher.pace.is_slow,
+        }
+
+    def lack_room(self, voters: Iterable[NodeId]) -> bool:
+        """Whether no majority of these can be reached that has room for more messages."""
+        return self._no_majority(voters, DISK_LOW)
+
+    def are_stuck(self, voters: Iterable[NodeId]) -> bool:
+        """Whether no majority of these can be reached that can write at all."""
+        return self._no_majority(voters, DISK_STUCK)
+
+    def should_lead(self, node: NodeId) -> bool:
+        """Whether nothing is known of its disk that makes others the better leaders."""
+        told = self._told(node)
+        return told is not None and not any(told.get(flag) is True for flag in _FLAGS)
+
+    @property
+    def problems(self) -> list[str]:
+        """What an operator should know of this node's disk."""
+        found = []
+        if self._store.stalled is not None:
+            found.append(
+                f"the disk of {self._me} is full: it can confirm nothing until there is room"
+            )
+        if self._flusher.pace.is_slow:
+            found.append(f"the disk of {self._me} is slow: other nodes lead")
+        return found
+
+    # private
+
+    def _told(self, node: NodeId) -> Mapping[str, Any] | None:
+        return self.hello() if node == self._me else self._peers.get(node)
+
+    def _no_majority(self, voters: Iterable[NodeId], flag: str) -> bool:
+        mine = self._space.is_low if flag == DISK_LOW else self._store.stalled is not None
+        if not mine and not self._is_trouble[flag]:
+            return False  # nobody is in trouble: whether a majority is there, Raft knows
+        nodes = list(voters)
+        able = 0
+        for node in nodes:
+            told = self._told(node)
+            able += told is not None and told.get(flag) is not True
+        return able * 2 <= len(nodes)
+
+    def _set_gauges(self) -> None:
+        self._metrics.disk_stuck.set(self._store.stalled is not None)
+        self._metrics.disk_slow.set(self._flusher.pace.is_slow)
+        self._metrics.flush_waiting.set(self._flusher.pace.waiting_s)
+
+
+_FLAGS = (DISK_LOW, DISK_STUCK, DISK_SLOW)

@@ -78,7 +78,7 @@ class Storm:
                 self.watch.topics = work.topics
                 await self.watch.until_healthy()
                 work.begin()
-                striker = Striker(self.site, self.watch, history, self.score, self.rng)
+                striker = Striker(self.site, self.watch, history, work.tells, self.score, self.rng)
                 while time.monotonic() < ends and not self._has_faults():
                     work.check_workers()
                     await striker.strike(self._next(), work.log, work.queue)
@@ -86,7 +86,7 @@ class Storm:
                 judged = await work.end()
             except BaseException:
                 await work.abandon()
-                self.score.add_round(work.judge())
+                self.score.add_round(work.judge(is_whole=False))
                 raise
             self.score.add_round(judged)
             print(

@@ -89,7 +89,7 @@ class StormNode(Node):
             self.is_running = False
         return code
 
-    def tail(self, lines: int = 25) -> str:
+    def tail(self, lines: int = 6) -> str:
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
         return "\n".join(text.splitlines()[-lines:])
 

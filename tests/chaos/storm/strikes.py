@@ -8,7 +8,7 @@ import time
 
 from tests.chaos.storm.faults import Fault
 from tests.chaos.storm.kinds import COMBINED, SINGLE
-from tests.chaos.storm.round import SharedHistory
+from tests.chaos.storm.round import HEALTHY, SharedHistory
 from tests.chaos.storm.score import Score
 from tests.chaos.storm.site import Site, StormNode
 from tests.chaos.storm.watch import Watch, choose
@@ -21,11 +21,18 @@ class Striker:
     """Strikes the nodes of a site, the leaders first; tells the history and the score."""
 
     def __init__(
-        self, site: Site, watch: Watch, history: History, score: Score, rng: random.Random
+        self,
+        site: Site,
+        watch: Watch,
+        history: History,
+        tells: SharedHistory,
+        score: Score,
+        rng: random.Random,
     ) -> None:
         self._site = site
         self._watch = watch
         self._history = history
+        self._tells = tells
         self._score = score
         self._rng = rng
 
@@ -35,7 +42,7 @@ class Striker:
         wanted = [*leaders, *await self._watch.leaders(self._rng.choice([topic, *others]))]
         faults = self._faults(kind, choose(self._site.members, wanted, self._rng))
         struck = {node.id for fault in faults for node in fault.struck()}
-        SharedHistory(self._history).trouble("begins", fault=kind, nodes=sorted(struck))
+        self._tells.trouble("begins", fault=kind, nodes=sorted(struck))
         at = time.monotonic()
         effects = await self._do(faults)
         until = time.monotonic()
@@ -57,7 +64,7 @@ class Striker:
         self._score.add_fault(event)
         self._score.restarts += self._watch.restarts
         self._watch.restarts = []
-        SharedHistory(self._history).trouble("healthy")
+        self._tells.trouble(HEALTHY)
         print(
             f"{kind} {self._score.rows[kind].shown}: {', '.join(sorted(struck))}: "
             f"{event['effect'] or 'NOT SHOWN'}; healthy after {healthy_s:.1f} s, "

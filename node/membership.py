@@ -288,8 +288,6 @@ class Membership:
         return REGISTER_PAUSE_S
 
     async def _ask_to_join(self, plan: Plan) -> None:
-        if plan.wiped:
-            return
         await self._ask(self._registration(replaces=True))
         if self._cluster.group is None:
             _log.info("let_in", again=plan.wiped)

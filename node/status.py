@@ -164,6 +164,7 @@ class NodeStatus:
             under_replicated=self._under_replicated() + sum(map(int, told)),
             leaderless=len(leaderless),
             problems=tuple(self._problems(nodes)),
+            voters=tuple(sorted(self._cluster.voters)),
         )
 
     def stats(self) -> StatsView:

@@ -180,6 +180,8 @@ class ClusterView:
     under_replicated: int
     leaderless: int
     problems: tuple[str, ...] = ()
+    voters: tuple[str, ...] = ()
+    """Who votes in the cluster group; all other nodes follow it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ class ClusterAnswer(Struct):
     partitions: int
     under_replicated_partitions: int
     leaderless_partitions: int
+    voters: list[str]
 
 
 class NodesAnswer(Struct):
@@ -102,6 +103,7 @@ async def info(call: Call) -> web.Response:
             partitions=view.partitions,
             under_replicated_partitions=view.under_replicated,
             leaderless_partitions=view.leaderless,
+            voters=list(view.voters),
         )
     )
 

@@ -133,7 +133,7 @@ def entries_beyond(log: GroupLog, install: Install) -> list[Entry]:
     after it was never committed. Raises InstallRefused.
     """
     last = install.last_index
-    if log.last_index < last:
+    if log.last_index < last or log.untrusted:
         return []
     if log.first_index > last:
         raise InstallRefused(f"group {log.id}: the log begins at {log.first_index}, after {last}")

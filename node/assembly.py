@@ -225,7 +225,14 @@ class _Groups:
         base.raft.on_snapshot_due = self.upkeep.snapshot_due
         base.raft.on_configured = self._configured
         base.raft.copies_to_learners = lambda group: is_copied(base.store, group.id)
-        self.healer = Healer(base.store, base.flusher, base.link, on_healed=self._healed)
+        self.healer = Healer(
+            base.store,
+            base.flusher,
+            base.link,
+            on_damaged=self._damaged,
+            on_healed=self._healed,
+            on_hopeless=self._hopeless,
+        )
         self.copies = Copies(
             base.store,
             base.flusher,
@@ -277,6 +284,16 @@ class _Groups:
         others = {*self.topology.replicas(group), *([leader] if leader else [])}
         others.discard(self._base.me.node)
         return sorted(others, key=lambda node: (node != leader, node))
+
+    def _damaged(self, group: GroupId) -> None:
+        """Who is damaged does not lead, where anybody else can."""
+        for replica in self._base.raft.groups():
+            if replica.id == group and replica.is_leader:
+                replica.transfer_leadership()
+
+    def _hopeless(self, group: GroupId) -> None:
+        if group != CLUSTER_GROUP:
+            self.copies.transfers.want(group)
 
     def _healed(self, group: GroupId) -> None:
         self.replicas.healed(group)

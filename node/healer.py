@@ -1,22 +1,26 @@
 """Damaged entries made good from other replicas: any that has the same entry, leader or not.
 
 A damaged replica keeps its place: it serves and acknowledges what it can read, but neither votes
-nor leads, and stops where it would have to apply what it can't read. Each unreadable entry is
-asked of the peers; what comes must agree in index, term and checksum with what was there.
+nor leads, and stops where it would have to apply what it can't read. Unreadable entries are asked
+of the peers, many at a time; what comes must agree in index, term and checksum with what was there.
+Where nobody can say what was there, the whole replica is copied.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import structlog
 
 from goqueue.wire.errors import BadRequest, GoQueueError, NotFound
 from goqueue.wire.types import GROUP_ID_BYTES, GroupId, Index, NodeId
-from log.entry import Entry, decode_frame
+from log.entry import Entry, decode_frames
 from log.errors import Damaged, LogError
 from log.group import GroupLog
+from log.install import UNKNOWN_END
 from log.store import Store
 from node import rpc
 from node.flusher import Flusher
@@ -25,13 +29,17 @@ from raft.link import RemoteError
 
 INTERVAL_S = 2.0
 ASK_TIMEOUT_S = 5.0
-_INDEX_BYTES = 8
+RUN_BYTES_MAX = 1 << 20
+"""Entries that one answer brings, at least one."""
+RUN_ENTRIES_MAX = 4096
+_RANGE = struct.Struct("<QQ")
 
 _log = structlog.get_logger("healer")
 
 
 class Healer:
-    """A service. `on_healed` is called with each group whose log is whole again."""
+    """A service. `on_damaged` is called with each group whose log was found damaged, `on_healed`
+    with each whose log is whole again, `on_hopeless` with one that single entries can't heal."""
 
     def __init__(
         self,
@@ -39,16 +47,22 @@ class Healer:
         flusher: Flusher,
         link: PeerLink,
         *,
+        on_damaged: Callable[[GroupId], None],
         on_healed: Callable[[GroupId], None],
+        on_hopeless: Callable[[GroupId], None],
     ) -> None:
         self._store = store
         self._flusher = flusher
         self._link = link
+        self._on_damaged = on_damaged
         self._on_healed = on_healed
+        self._on_hopeless = on_hopeless
+        self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         link.handle(rpc.ENTRY, self._serve)
 
     async def start(self) -> None:
+        self._store.on_damaged = lambda _group: self._wake.set()
         self._task = asyncio.create_task(self._watch(), name="healer")
 
     async def stop(self) -> None:
@@ -61,7 +75,10 @@ class Healer:
         """One round over all damaged logs."""
         for group in self._store.groups():
             log = self._store.group(group)
-            if log.damaged is not None and await self._heal(log):
+            if log.damaged is None:
+                continue
+            self._on_damaged(group)
+            if await self._heal(log):
                 _log.info("entries_repaired", group=str(group))
                 self._on_healed(group)
 
@@ -69,33 +86,38 @@ class Healer:
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(INTERVAL_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(INTERVAL_S):
+                    await self._wake.wait()
+            self._wake.clear()
             try:
                 await self.heal()
             except Exception:  # noqa: BLE001 - the task's outermost loop
                 _log.exception("not_healed")
+                await asyncio.sleep(INTERVAL_S)
 
     async def _heal(self, log: GroupLog) -> bool:
         """Whether the whole damaged range can be read now. A log that was cut at the damage is
         not: only a leader can say what followed."""
         assert log.damaged is not None
         first, last = log.damaged
-        if last > log.last_index:
+        if last == UNKNOWN_END or first < log.first_index:
+            self._on_hopeless(log.id)  # no entry tells what is missing: a state, or the log's end
             return False
-        index = Index(max(first, log.first_index))
-        while log.damaged is not None and index <= last and log.is_cold(index):
-            following = await self._after(log, index)
-            if following is None:
-                entry = await self._ask(log, index)
-                if entry is None or not log.repair(entry):
-                    return False
-                following = await self._after(log, index)
-                if following is None:
-                    return False
-            index = following
+        index: Index | None = first
+        while index is not None and index <= min(last, log.spilled_index):
+            if not self._is_still(log):
+                return False
+            index = await self._after(log, index) or await self._mend(log, index, last)
+        if index is None or last > log.last_index:
+            return False
         if log.damaged == (first, last):
             log.lift_quarantine()
         return log.damaged is None
+
+    def _is_still(self, log: GroupLog) -> bool:
+        """Whether the group was not removed meanwhile, nor replaced."""
+        return log.id in self._store.groups() and self._store.group(log.id) is log
 
     async def _after(self, log: GroupLog, index: Index) -> Index | None:
         """The index after what can be read from here at once; None where this one can't be."""
@@ -105,26 +127,68 @@ class Healer:
             return None
         return Index(entries[-1].index + 1)
 
-    async def _ask(self, log: GroupLog, index: Index) -> Entry | None:
-        """The very entry that was there, from any peer that has it."""
-        wanted = log.identity(index)
-        payload = log.id.pack() + index.to_bytes(_INDEX_BYTES, "little")
+    async def _mend(self, log: GroupLog, index: Index, last: Index) -> Index | None:
+        """Puts entries from here on in place; the index after them, None where nobody has them."""
+        if log.identity(index) is None:
+            self._on_hopeless(log.id)
+            return None
+        run = self._held(log, index, last) or await self._ask(log, index, last)
+        if not run:
+            return None
+        try:
+            number = await self._flusher.keep(lambda: log.disk_segments.repair(run))
+        except Damaged:
+            number = 0
+        if not number:
+            self._on_hopeless(log.id)  # the index that tells where they belong is damaged, too
+            return None
+        return Index(index + number)
+
+    def _held(self, log: GroupLog, index: Index, last: Index) -> list[Entry]:
+        """The entries, where they are still in memory."""
+        if log.is_cold(index):
+            return []
+        return log.entries(index, max_bytes=RUN_BYTES_MAX, max_count=last - index + 1)
+
+    async def _ask(self, log: GroupLog, index: Index, last: Index) -> Sequence[Entry]:
+        """The very entries that were there, from any peer that has them."""
+        payload = log.id.pack() + _RANGE.pack(index, last)
+        disagree = False
         for node in sorted(self._link.connected()):
             try:
-                frame = await self._link.request(node, rpc.ENTRY, payload, ASK_TIMEOUT_S)
-                entry = decode_frame(frame, name=f"entry {index} from {node}")
+                frames = await self._link.request(node, rpc.ENTRY, payload, ASK_TIMEOUT_S)
+                entries = list(decode_frames(frames, name=f"entries from {node}"))
             except (GoQueueError, RemoteError):
                 continue
-            if entry.index == index and (entry.term, entry.crc) == wanted:
-                return entry
-        return None
+            if run := _agreeing(log, index, entries):
+                return run
+            disagree = True
+        if disagree:
+            self._on_hopeless(log.id)  # the index is damaged, or the entry was never committed
+        return ()
 
     async def _serve(self, _peer: NodeId, payload: bytes) -> bytes:
-        if len(payload) != GROUP_ID_BYTES + _INDEX_BYTES:
-            raise BadRequest("a peer's request names no entry")
+        """Frames of entries that can be read here, from the first one wanted on."""
+        if len(payload) != GROUP_ID_BYTES + _RANGE.size:
+            raise BadRequest("a peer's request names no entries")
         group = GroupId.unpack(payload)
-        index = Index(int.from_bytes(payload[GROUP_ID_BYTES:], "little"))
+        first, last = _RANGE.unpack_from(payload, GROUP_ID_BYTES)
+        count = min(last - first + 1, RUN_ENTRIES_MAX)
         try:
-            return bytes(self._store.group(group).entry(index).frame)
+            log = self._store.group(group)
+            if log.untrusted:
+                raise NotFound(f"group {group} is not to be believed here")
+            entries = log.entries(Index(first), max_bytes=RUN_BYTES_MAX, max_count=count)
         except (KeyError, LogError):
-            raise NotFound(f"no entry {index} of group {group} here") from None
+            raise NotFound(f"no entry {first} of group {group} here") from None
+        return b"".join([entry.frame for entry in entries])
+
+
+def _agreeing(log: GroupLog, index: Index, entries: Sequence[Entry]) -> list[Entry]:
+    """Those in a row from this index on that are what the log's term index names."""
+    run: list[Entry] = []
+    for expected, entry in enumerate(entries, index):
+        if entry.index != expected or (entry.term, entry.crc) != log.identity(Index(expected)):
+            break
+        run.append(entry)
+    return run

@@ -18,7 +18,7 @@ import structlog
 
 from coordinator.state import ClusterState, PartitionPlacement, Topic
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, Voter
-from log.errors import StoreFailed
+from log.errors import LogError, StoreFailed
 from log.store import Store
 from node.partition import NodeParts, PartitionHost, PartitionSettings
 from raft.host import RaftHost
@@ -193,6 +193,8 @@ class Replicas:
         its leader who takes part."""
         exists = group in self._store.groups()
         log = self._store.group(group) if exists else self._store.create_group(group)
+        if log.untrusted:
+            raise LogError(f"what this node holds of {group} waits to be copied anew")
         founds = placement.may_found(self._me)
         host = PartitionHost(
             id=group,

@@ -19,7 +19,7 @@ from goqueue.wire.errors import NotFound
 from goqueue.wire.types import GroupId, Index, NodeId
 from log.errors import EntryDamaged
 from log.group import GroupLog
-from log.install import InstallRefused
+from log.install import UNKNOWN_END, InstallRefused
 from log.manifest import Manifest
 from log.store import Store
 from node import rpc, transfer_rpc
@@ -262,6 +262,8 @@ def _lacks(log: GroupLog, manifest: Manifest) -> bool:
     before = Index(manifest.first_index - 1)
     if log.last_index == 0:
         return manifest.last_index > 0
+    if log.damaged is not None and log.damaged[1] == UNKNOWN_END:
+        return True
     if log.damaged is not None and log.damaged[0] <= min(log.last_index, manifest.last_index):
         return True
     if log.last_index < before or before < log.first_index - 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -14,6 +15,7 @@ from log.entry import Entry, EntryKind, make_entry
 from log.errors import Damaged
 from log.group import GroupLog
 from log.memory_disk import MemoryDisk
+from log.segment import SEGMENT_SUFFIX, TERMS_SUFFIX
 from log.store import Store
 from node.flusher import Flusher
 from node.healer import Healer
@@ -46,7 +48,11 @@ def flush(store: Store) -> None:
 class Inline:
     """The keeper's work, done at once."""
 
+    def __init__(self) -> None:
+        self.works = 0
+
     async def keep(self, work: Callable[[], Any]) -> Any:
+        self.works += 1
         return work()
 
 
@@ -78,16 +84,21 @@ class Link:
 class Node:
     """A store with one group, and its healer."""
 
-    def __init__(self, disk: MemoryDisk | None = None) -> None:
+    def __init__(self, disk: MemoryDisk | None = None, *, limits: StorageConfig = LIMITS) -> None:
         self.disk = disk or MemoryDisk()
-        self.store = Store.open(self.disk, "/data", LIMITS)
+        self.store = Store.open(self.disk, "/data", limits)
         self.link = Link()
+        self.keeper = Inline()
         self.healed: list[GroupId] = []
+        self.damaged: list[GroupId] = []
+        self.hopeless: list[GroupId] = []
         self.healer = Healer(
             self.store,
-            cast(Flusher, Inline()),
+            cast(Flusher, self.keeper),
             cast(PeerLink, self.link),
+            on_damaged=self.damaged.append,
             on_healed=self.healed.append,
+            on_hopeless=self.hopeless.append,
         )
         if GROUP not in self.store.groups():
             self.store.create_group(GROUP).append([entry(n) for n in range(1, ENTRIES + 1)])
@@ -188,3 +199,71 @@ async def test_a_log_that_was_cut_at_its_damage_waits_for_a_leader() -> None:
 
     assert first.log.quarantined
     assert second.healed == []
+
+
+async def test_a_long_run_of_damage_is_mended_in_few_steps() -> None:
+    first, second = nodes(2)
+    [segment] = first.log.disk_segments.chain
+    content = first.disk.content(segment.path())
+    content[60:] = bytes(len(content) - 60)
+    first.log.quarantine(1, ENTRIES, "zeros")
+
+    await first.healer.heal()
+
+    assert first.everything() == second.everything()
+    assert first.healed == [GROUP]
+    assert first.keeper.works < 10
+
+
+async def test_a_segment_whose_file_is_gone_comes_back_by_its_term_index() -> None:
+    first, second = nodes(2)
+    [segment] = first.log.disk_segments.chain
+    first.disk.unlink(segment.path())
+    first.log.disk_segments.forget(segment)
+    first.log.quarantine(1, ENTRIES, "missing")
+
+    await first.healer.heal()
+
+    assert first.everything() == second.everything()
+    assert not first.log.quarantined
+
+
+async def test_what_no_index_names_is_left_to_a_copy() -> None:
+    first, _ = nodes(2)
+    [segment] = first.log.disk_segments.chain
+    for suffix in (SEGMENT_SUFFIX, TERMS_SUFFIX):
+        content = first.disk.content(segment.path(suffix))
+        content[48:] = bytes(len(content) - 48)
+    first.log.quarantine(1, ENTRIES, "both files")
+
+    await first.healer.heal()
+
+    assert first.hopeless == [GROUP]
+    assert first.log.quarantined
+
+
+async def test_a_log_that_is_not_to_be_believed_is_not_healed_by_entries_and_serves_none() -> None:
+    first, second = nodes(2)
+    first.log.distrust("it differs")
+
+    await first.healer.heal()
+    assert first.hopeless == [GROUP]
+    assert first.log.untrusted
+
+    second.spoil(7)
+    await second.healer.heal()
+    assert second.log.quarantined
+
+
+async def test_entries_that_are_still_in_memory_are_mended_without_asking_anybody() -> None:
+    node = Node(limits=replace(LIMITS, ram_tail_bytes=1 << 20))
+    whole = node.everything()
+    [segment] = node.log.disk_segments.chain
+    content = node.disk.content(segment.path())
+    content[80] ^= 1
+    node.log.quarantine(1, 1, "found by a scrub")
+
+    await node.healer.heal()
+
+    assert not node.log.quarantined
+    assert [entry.frame for entry in node.log.disk_segments.read(1, ENTRIES, 1 << 20, 99)] == whole

@@ -132,9 +132,7 @@ class _Base:
             on_failure=on_failure,
         )
         self.link = _peer_link(config, self.me, self)
-        self.space = SpaceWatch(
-            store, self.metrics, self.link.connected, lambda: self.cluster.nodes
-        )
+        self.space = SpaceWatch(store, self.metrics)
         self.raft = RaftHost(
             self.me.node,
             self.me.incarnation,

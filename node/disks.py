@@ -18,6 +18,9 @@ from node.space_watch import DISK_LOW, SpaceWatch
 DISK_STUCK = "disk_stuck"
 DISK_SLOW = "disk_slow"
 """The names under which peers are told, beside `DISK_LOW`."""
+_NOTHING = frozenset({DISK_STUCK})
+_LITTLE = _NOTHING | {DISK_LOW}
+_ANY = _LITTLE | {DISK_SLOW}
 
 
 class Disks:
@@ -39,14 +42,15 @@ class Disks:
         self._hellos = hellos
         self._metrics = metrics
         self._peers: Mapping[NodeId, Mapping[str, Any]] = {}
-        self._is_trouble = dict.fromkeys(_FLAGS, False)
+        self._troubles: set[str] = set()
+        """What any peer has told of its disk."""
         metrics.before_render(self._set_gauges)
 
     def look(self) -> None:
         """Take notice of what peers have told: to be called again and again."""
         self._peers = self._hellos()
-        for flag in _FLAGS:
-            self._is_trouble[flag] = any(told.get(flag) is True for told in self._peers.values())
+        told = self._peers.values()
+        self._troubles = {flag for flag in _ANY if any(peer.get(flag) is True for peer in told)}
 
     def hello(self) -> dict[str, Any]:
         """What peers are told."""
@@ -58,25 +62,24 @@ class Disks:
 
     def lack_room(self, voters: Iterable[NodeId]) -> bool:
         """Whether no majority of these can be reached that has room for more messages."""
-        return self._no_majority(voters, DISK_LOW)
+        return self._no_majority(voters, _LITTLE)
 
     def are_stuck(self, voters: Iterable[NodeId]) -> bool:
         """Whether no majority of these can be reached that can write at all."""
-        return self._no_majority(voters, DISK_STUCK)
+        return self._no_majority(voters, _NOTHING)
 
     def should_lead(self, node: NodeId) -> bool:
         """Whether nothing is known of its disk that makes others the better leaders."""
-        told = self._told(node)
-        return told is not None and not any(told.get(flag) is True for flag in _FLAGS)
+        return self._is_free_of(node, _ANY)
 
     @property
     def problems(self) -> list[str]:
         """What an operator should know of this node's disk."""
         found = []
+        if self._space.is_low:
+            found.append(f"{self._me} is short of disk space: publishes are refused")
         if self._store.stalled is not None:
-            found.append(
-                f"the disk of {self._me} is full: it can confirm nothing until there is room"
-            )
+            found.append(f"the disk of {self._me} is full: nothing is confirmed until it has room")
         if self._flusher.pace.is_slow:
             found.append(f"the disk of {self._me} is slow: other nodes lead")
         return found
@@ -86,21 +89,19 @@ class Disks:
     def _told(self, node: NodeId) -> Mapping[str, Any] | None:
         return self.hello() if node == self._me else self._peers.get(node)
 
-    def _no_majority(self, voters: Iterable[NodeId], flag: str) -> bool:
-        mine = self._space.is_low if flag == DISK_LOW else self._store.stalled is not None
-        if not mine and not self._is_trouble[flag]:
+    def _no_majority(self, voters: Iterable[NodeId], flags: frozenset[str]) -> bool:
+        mine = self._store.stalled is not None or (DISK_LOW in flags and self._space.is_low)
+        if not mine and flags.isdisjoint(self._troubles):
             return False  # nobody is in trouble: whether a majority is there, Raft knows
         nodes = list(voters)
-        able = 0
-        for node in nodes:
-            told = self._told(node)
-            able += told is not None and told.get(flag) is not True
+        able = sum(self._is_free_of(node, flags) for node in nodes)
         return able * 2 <= len(nodes)
+
+    def _is_free_of(self, node: NodeId, flags: frozenset[str]) -> bool:
+        told = self._told(node)
+        return told is not None and not any(told.get(flag) is True for flag in flags)
 
     def _set_gauges(self) -> None:
         self._metrics.disk_stuck.set(self._store.stalled is not None)
         self._metrics.disk_slow.set(self._flusher.pace.is_slow)
         self._metrics.flush_waiting.set(self._flusher.pace.waiting_s)
-
-
-_FLAGS = (DISK_LOW, DISK_STUCK, DISK_SLOW)

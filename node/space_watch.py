@@ -1,14 +1,12 @@
-"""Whether there is room to publish: here, and on a majority of the nodes."""
+"""Whether there is room to publish on this node's disk."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
-from typing import Any
 
 import structlog
 
-from goqueue.wire.types import NodeId
+from log.space import SpaceState
 from log.store import Store
 from node.metrics import Metrics
 
@@ -24,24 +22,16 @@ _log = structlog.get_logger("space")
 class SpaceWatch:
     """A service that looks at the disk once a second; answers from what it saw."""
 
-    def __init__(
-        self,
-        store: Store,
-        metrics: Metrics,
-        hellos: Callable[[], Mapping[NodeId, Mapping[str, Any]]],
-        nodes: Callable[[], Collection[NodeId]],
-    ) -> None:
+    def __init__(self, store: Store, metrics: Metrics) -> None:
         self._store = store
         self._metrics = metrics
-        self._hellos = hellos
-        self._nodes = nodes
         self._task: asyncio.Task[None] | None = None
         self.is_low = False
         self.free_bytes = 0
         self.room_bytes = 0
 
     async def start(self) -> None:
-        self._look()
+        self._saw(self._store.space())
         self._task = asyncio.create_task(self._watch(), name="space-watch")
 
     async def stop(self) -> None:
@@ -50,26 +40,16 @@ class SpaceWatch:
             await asyncio.wait([self._task])
             self._task = None
 
-    def refuses(self) -> bool:
-        """Whether publishes are refused: this node, or a majority of all, is short of room."""
-        if self.is_low:
-            return True
-        short = [node for node, hello in self._hellos().items() if hello.get(DISK_LOW) is True]
-        if not short:
-            return False
-        nodes = self._nodes()
-        return sum(node in nodes for node in short) * 2 > len(nodes)
-
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(INTERVAL_S)
             try:
-                self._look()
+                # Off the loop: a file system that hangs must not take the node with it.
+                self._saw(await asyncio.to_thread(self._store.space))
             except OSError as error:
                 _log.warning("space_unknown", problem=str(error))
 
-    def _look(self) -> None:
-        state = self._store.space()
+    def _saw(self, state: SpaceState) -> None:
         self.free_bytes, self.room_bytes = state.free_bytes, state.room_bytes
         self._metrics.disk_free_bytes.set(state.free_bytes)
         if state.low != self.is_low:

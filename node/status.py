@@ -273,8 +273,6 @@ class NodeStatus:
             for host in self._replicas.all()
             if host.log.quarantined
         ]
-        if self._space.is_low:
-            found.append(f"{self._node} is short of disk space: publishes are refused")
         return found + self._disks.problems
 
 

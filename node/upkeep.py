@@ -22,6 +22,8 @@ CLUSTER_SNAPSHOT_S = 1.0
 """The cluster's state is small and every restart begins with it: it is snapshotted soon."""
 GROUPS_S = 1.0
 """How long a deleted group may linger in partitions, and old settings of a changed one."""
+QUIET_S = 60.0
+"""A full disk stores no snapshots, which is tried often and told so seldom."""
 MOVES_A_ROUND = 4
 """Each stops its partition's publishes for a moment."""
 
@@ -47,6 +49,7 @@ class Upkeep:
         self._replicas = replicas
         self._flusher = flusher
         self._should_lead = should_lead
+        self._quiet_until_s = 0.0
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -144,7 +147,10 @@ class Upkeep:
         try:
             await self._flusher.keep(work.run)
         except OSError as error:  # the log still has what it would have held
-            _log.warning("snapshot_not_stored", problem=str(error))
+            now = asyncio.get_running_loop().time()
+            if now >= self._quiet_until_s:
+                self._quiet_until_s = now + QUIET_S
+                _log.warning("snapshot_not_stored", problem=str(error))
 
     async def _balance(self) -> None:
         """A few leaderships a round drift to the replicas that the placement prefers."""

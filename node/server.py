@@ -90,7 +90,11 @@ async def run_node(config: NodeConfig, on_failure: Callable[[], None] = lambda: 
 
 
 def open_store(config: NodeConfig) -> Store:
-    """The data directory, locked and recovered. Raises LogError or OSError."""
+    """The data directory, locked and recovered. Raises LogError or OSError.
+
+    Where its write-ahead log is damaged, a node among others begins anew and copies from them; one
+    that is alone has nobody to copy from, and refuses.
+    """
     storage = config.storage
     return Store.open(
         OsDisk(),
@@ -104,6 +108,7 @@ def open_store(config: NodeConfig) -> Store:
             watermark_percent=storage.space_reserve_percent,
         ),
         accept_damage=storage.accept_loss,
+        set_aside=bool(config.others),
     )
 
 

@@ -1,4 +1,4 @@
-"""`goqueue-cli cluster`: the nodes, who leads, and what is wrong."""
+"""`goqueue-cli cluster`: the nodes, who leads, and what is wrong; see `brokers` and `moves` too."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import asyncio
 
 import typer
 
+from cli import brokers, moves
 from cli.errors import EXIT_ERROR, EXIT_UNAVAILABLE
 from cli.options import command
 from cli.output import Column, count_text
 from cli.session import Json, Session
 
 app = typer.Typer(
-    help="The cluster: its nodes and its health.", no_args_is_help=True, rich_markup_mode="markdown"
+    help="The cluster: its nodes, its health, and what moves.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
 )
 
 CLUSTER, NODES, HEALTH = "/v1/cluster", "/v1/cluster/nodes", "/v1/cluster/health"
@@ -71,6 +74,10 @@ async def health(session: Session) -> None:
     session.output.detail(found, lambda: _show_health(session, found))
     if found["status"] != "healthy":
         raise typer.Exit(EXIT_UNAVAILABLE if found["status"] == "unavailable" else EXIT_ERROR)
+
+
+brokers.register(app)
+moves.register(app)
 
 
 def _show_health(session: Session, found: Json) -> None:

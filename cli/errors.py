@@ -56,6 +56,11 @@ HINTS = {
     "delay_too_long": "`topic alter NAME --delay-max 30d` raises the topic's bound",
     "already_due": "`goqueue-cli delayed get ID` says what became of it",
     "disk_full": "free space on the nodes, or lower a topic's retention",
+    "unknown_broker": "`goqueue-cli cluster status` shows the brokers",
+    "too_few_brokers": "add a broker (`cluster add`), or lower the topics' replication factor",
+    "broker_not_empty": "`goqueue-cli cluster drain NAME --wait` empties it",
+    "unknown_reassignment": "`goqueue-cli cluster moves --all` shows them",
+    "overtaken": "look where the partitions are now, and plan again",
     "payload_too_large": "`topic alter NAME --max-message-bytes N` raises a topic's limit",
     "connection_failed": UNREACHABLE_HINT,
 }

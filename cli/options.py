@@ -10,6 +10,7 @@ import asyncio
 import functools
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any, NoReturn
@@ -23,6 +24,7 @@ from goqueue.errors import BadRequest
 from goqueue.times import duration_text
 
 PANEL = "Global options"
+_RATE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?) ?(?:([kmgt])(i)?)?b?(?:/s)?", re.IGNORECASE)
 
 ServerOption = Annotated[
     str | None,
@@ -125,6 +127,18 @@ def span(option: str, text: str) -> str:
         return duration_text(text, option)
     except BadRequest as error:
         raise CliError(error.message, exit_code=EXIT_USAGE) from None
+
+
+def byte_rate(option: str, text: str) -> int:
+    """Bytes a second: `50MB`, `10MiB/s`, or a number. Raises `CliError`."""
+    found = _RATE.fullmatch(text.strip())
+    if found is None:
+        raise CliError(
+            f"{option}: {text[:40]!r} is not a rate such as 50MB or 10MiB", exit_code=EXIT_USAGE
+        )
+    unit = 1024 if found[3] else 1000
+    power = " kmgt".index((found[2] or " ").lower())
+    return round(float(found[1]) * float(unit) ** power)
 
 
 def confirm(session: Session, question: str, *, yes: bool, needs: str) -> None:

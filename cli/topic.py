@@ -1,4 +1,4 @@
-"""`goqueue-cli topic`: create, list, describe, alter, delete."""
+"""`goqueue-cli topic`: create, list, describe, alter, delete; see `topic_scaling` too."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from cli.errors import EXIT_USAGE, CliError, warn
+from cli import topic_scaling
+from cli.errors import EXIT_USAGE, CliError, note, warn
 from cli.options import command, span
 from cli.output import Column, Row, bytes_text, cell_text, count_text, duration_text
 from cli.session import Json, Session
@@ -78,6 +79,8 @@ PARTITION_COLUMNS = (
     Column("LATEST", lambda row: row["next"] - 1 if row["messages"] else None),
     Column("MESSAGES", "messages"),
     Column("SIZE", lambda row: bytes_text(int(row.get("size_bytes") or 0)), wide=True),
+    Column("VOTERS", "voters", wide=True),
+    Column("LEARNING", "learners", wide=True),
 )
 
 
@@ -174,6 +177,12 @@ async def alter(
     dedup_max: DedupMax = None,
     dead_retention: DeadRetention = None,
     label: Label = None,
+    replication_factor: Annotated[
+        int | None, typer.Option(min=1, help="Copies of each partition; made or removed by itself.")
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", "-w", help="Stay until there are so many copies.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing.")] = False,
 ) -> None:
     """Change a topic's configuration; what isn't named stays."""
@@ -191,6 +200,7 @@ async def alter(
         dedup_max=dedup_max,
         **_dead_retention(dead_retention),
         labels=_labels(label),
+        replication_factor=replication_factor,
     )
     if not changes:
         raise CliError("nothing to change was named", hint="see --help", exit_code=EXIT_USAGE)
@@ -203,8 +213,14 @@ async def alter(
             )
             return
         answer = await session.request("PATCH", join("topics", name), body=changes)
-    _warnings(answer)
-    session.output.success(f"Altered topic {name}: {text}", answer)
+        _warnings(answer)
+        session.output.success(f"Altered topic {name}: {text}", answer)
+        if wait:
+            await topic_scaling.follow_scaling(session, name)
+            if session.output.is_table:
+                session.output.success(f"Every partition of {name} is where it should be", {})
+        elif replication_factor is not None and session.output.is_table:
+            note(f"`goqueue-cli topic partitions {name}` shows its copies come and go.")
 
 
 @command(app, "delete")
@@ -230,6 +246,9 @@ async def delete(
             typer.confirm(f"Delete topic {name} with {messages}?", abort=True, err=True)
         answer = await session.request("DELETE", join("topics", name))
     session.output.success(f"Deleted topic {name}", answer)
+
+
+topic_scaling.register(app)
 
 
 async def _describe_all(session: Session, names: list[str]) -> list[Row]:

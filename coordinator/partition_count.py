@@ -21,6 +21,10 @@ from goqueue.wire.types import Index, NodeId, Voter
 def check_growth(topic: Topic, command: AddPartitions) -> None:
     """Raises BadConfig. The present number is fine: the command was done before."""
     now = len(topic.partitions)
+    if command.count < now:
+        raise BadConfig(
+            [f"count: {command.count} is fewer than the {now} there are; none can be taken away"]
+        )
     if not now <= command.count <= PARTITIONS_MAX:
         raise BadConfig(
             [f"count: {command.count} is out of range, which is {now} to {PARTITIONS_MAX}"]

@@ -187,19 +187,11 @@ class PlacementBrokerNode:
 
     async def brokers(self) -> list[BrokerView]:
         await self._refresh()
-        progress = await self._progress()
-        nodes = {view.node: view for view in self._placement.nodes()}
-        return [
-            broker_view(broker, nodes.get(node), self._state, progress)
-            for node, broker in sorted(self._state.brokers.items())
-        ]
+        return await self._views([broker for _, broker in sorted(self._state.brokers.items())])
 
     async def broker(self, id: str) -> BrokerView:
-        await self._known_broker(id)
-        found = next((view for view in await self.brokers() if view.id == id), None)
-        if found is None:
-            raise UnknownBroker(id[:64])
-        return found
+        (view,) = await self._views([await self._known_broker(id)])
+        return view
 
     async def plan_drain(self, id: str) -> PlanView:
         broker = await self._known_broker(id)
@@ -243,6 +235,13 @@ class PlacementBrokerNode:
             return await self._placement.progress()
         except GoQueueError:
             return {}
+
+    async def _views(self, brokers: Sequence[Broker]) -> list[BrokerView]:
+        progress = await self._progress()
+        nodes = {view.node: view for view in self._placement.nodes()}
+        return [
+            broker_view(broker, nodes.get(broker.node), self._state, progress) for broker in brokers
+        ]
 
     async def _known_broker(self, id: str) -> Broker:
         is_current = await self._refresh()

@@ -145,13 +145,15 @@ class Replication(Following):
     def _measure(self, peer: Peer, match: int) -> None:
         """Rounds (dissertation, 4.2.1): each brings all that the log held when it began.
 
-        Whoever needs less than an election's time for one has caught up.
+        Whoever needs less than an election's time for one has caught up; so has whoever holds all
+        there is, however long that took: the next round would bring nothing, and none may come.
         """
         now, last = self._scheduler.now(), self._log.last_index
         if peer.goal is None:
             peer.goal, peer.goal_since = last, now
         if match >= peer.goal:
-            peer.caught_up = now - peer.goal_since <= self._config.election_min_s
+            in_time = now - peer.goal_since <= self._config.election_min_s
+            peer.caught_up = in_time or match >= last
             peer.goal, peer.goal_since = (None if match >= last else last), now
 
     def caught_up(self, node: NodeId) -> bool:

@@ -89,8 +89,9 @@ def main() -> int:
         return _trace(setup, seeds)
     totals = _run(setup, seeds, options.jobs)
     for number, verdict in enumerate(totals.bad[:SHOWN_MAX]):
-        _tell(setup, verdict)
-        if number < SHRUNK_MAX and setup.only is None:
+        if len(seeds) > EACH_MAX:
+            _tell(setup, verdict)
+        if number < SHRUNK_MAX and setup.only is None and not options.mutant:
             _shrink(setup, verdict.seed)
     return int(not totals.bad) if options.mutant else int(bool(totals.bad))
 
@@ -173,7 +174,10 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--trace", action="store_true", help="print all that happens")
     parser.add_argument(
-        "--only", type=_numbers, metavar="N,...", help="faults of the plan, by their numbers"
+        "--only",
+        type=_numbers,
+        metavar="N,...",
+        help="faults of the plan, by their numbers; or none",
     )
     return parser.parse_args()
 
@@ -194,7 +198,7 @@ def _nemesis(text: str) -> list[str]:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in text.split(",") if number)
+    return () if text == "none" else tuple(map(int, text.split(",")))
 
 
 if __name__ == "__main__":

@@ -226,6 +226,11 @@ def _restart_voters(world: World, rng: random.Random) -> None:
     world.machines.kill(_leader(world, rng), power=False, down_s=rng.uniform(0.02, 0.5))
 
 
+def _kill_at_change(world: World, rng: random.Random) -> None:
+    """While replicas come and go, where they do."""
+    world.traps.at_changes(rng.randint(1, 3))
+
+
 def _figure_8(world: World, rng: random.Random) -> None:
     world.traps.follow(Figure8(world, rng, _leader(world, rng)))
 
@@ -262,6 +267,7 @@ FAULTS: dict[str, tuple[Callable[[World, random.Random], None], int]] = {
     "kill-at-flush": (_kill_at_flush, 8),
     "kill-at-lead": (_kill_at_lead, 6),
     "restart-voters": (_restart_voters, 6),
+    "kill-at-change": (_kill_at_change, 5),
     "figure-8": (_figure_8, 4),
     "swizzle": (_swizzle, 3),
 }
@@ -276,6 +282,9 @@ NEMESES: dict[str, tuple[str, ...]] = {
     ),
     "disk": ("slow-disk", "wipe"),
     "clock": ("clock", "clock-drift"),
-    "targeted": ("kill-at-flush", "kill-at-lead", "restart-voters", "figure-8", "swizzle"),
+    "targeted": (
+        *("kill-at-flush", "kill-at-lead", "restart-voters", "kill-at-change"),
+        *("figure-8", "swizzle"),
+    ),
 }
 """Faults by what they hit; `targeted` ones wait for a decisive moment."""

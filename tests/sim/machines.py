@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from goqueue.wire.types import NodeId
+from goqueue.wire.types import GroupId, NodeId
 from log.errors import LogError
 from raft.log_time import majority_offset_ms
 from tests.sim.disk import Died, DiskSpeed, SimDisk
@@ -50,15 +50,16 @@ class Machines:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self._wiped = False
         self._machines = {node: self._machine(node) for node in world.nodes}
 
     def __getitem__(self, node: NodeId) -> Machine:
         return self._machines[node]
 
     def start_all(self) -> None:
-        """All processes for the first time: they know each other's data directories."""
+        """The founders' processes for the first time: they know each other's data directories."""
         world = self._world
-        for machine in self._machines.values():
+        for machine in list(self._machines.values())[: world.shape.founders]:
             machine.process = Process(world, machine)
             world.voters.append(machine.process.voter)
         for process in self.running():
@@ -81,6 +82,17 @@ class Machines:
         """Whether the node leads some group."""
         process = self.process(node)
         return process is not None and any(raft.is_leader for raft in process.rafts())
+
+    def leads_group(self, node: NodeId, group: GroupId) -> bool:
+        """Whether the node leads this group."""
+        process = self.process(node)
+        return process is not None and any(
+            raft.id == group and raft.is_leader for raft in process.rafts()
+        )
+
+    def bring_up(self, node: NodeId) -> None:
+        """Start a node's process, if it does not run."""
+        self._restart(node)
 
     def running(self) -> list[Process]:
         """The processes that run, paused ones included."""
@@ -110,10 +122,13 @@ class Machines:
         rng = self._world.rng("restart")
         if not self._world.is_quiet and rng.random() < self._world.shape.open_fails:
             machine.disk.die_after(rng.randrange(40))
+        process = None
         try:
             process = Process(self._world, machine)
             process.start()
         except Died:
+            if process is not None:
+                process.time.kill()
             machine.disk.process_died()
             if rng.random() < 0.5 and not self._world.shape.relaxed:
                 self._cut_power(machine)
@@ -129,15 +144,17 @@ class Machines:
         self._world.net.process_started(node)
 
     def wipe(self, node: NodeId, down_s: float) -> None:
-        """Kill a node, and bring it back with an empty disk; only one in a run."""
-        if self.wiped():
+        """Kill a node, and bring it back with an empty disk; only one in a run. It is let in again
+        where replicas come and go."""
+        if self._wiped:
             return
         self.kill(node, power=True, down_s=down_s)
         machine = self._machines[node]
         if machine.process is None:
             self._world.loop.note("wipe", node)
             machine.disk = self._disk()
-            machine.is_wiped = True
+            machine.is_wiped = not self._world.shape.moving
+            self._wiped = True
 
     def wiped(self) -> list[NodeId]:
         return [node for node, machine in self._machines.items() if machine.is_wiped]

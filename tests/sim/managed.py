@@ -21,7 +21,7 @@ from coordinator.commands import (
     encode_command,
 )
 from coordinator.formation import cluster_id
-from coordinator.state import ClusterState, PartitionPlacement, Topic
+from coordinator.state import ClusterState
 from goqueue.wire.errors import TopicExists, UnknownTopic
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, Index, NodeId, Term
 from log.entry import Entry, EntryKind
@@ -62,7 +62,7 @@ class ClusterReplica:
         if members is not None:
             members.cluster_applied(entry, command, self.state)
         self.check_state()
-        self._changed()
+        self.changed()
         return result
 
     def snapshot(self) -> bytes:
@@ -72,46 +72,79 @@ class ClusterReplica:
         self.state = ClusterState.restore(state)
         self._alter(self.state)
         self.check_state()
-        self._changed()
+        self.changed()
 
     def on_leader(self, term: Term) -> None:
-        if self._process.groups is not None:
-            self._process.groups.lead()
+        for part in (self._process.groups, self._process.moving):
+            if part is not None:
+                part.lead()
 
     def on_follower(self, leader: NodeId | None) -> None:
-        if self._process.groups is not None:
-            self._process.groups.follow()
+        for part in (self._process.groups, self._process.moving):
+            if part is not None:
+                part.follow()
 
     def check_state(self) -> None:
         crc = zlib.crc32(self.state.snapshot())
         self._checks.state_is(self._process.node, CLUSTER_GROUP, self.state.applied_index, crc)
 
-    def wanted(self) -> dict[GroupId, tuple[Topic, PartitionPlacement]]:
+    def wanted(self) -> list[GroupId]:
         """The partitions that this node should hold."""
-        return {
-            GroupId(topic.id, number): (topic, placement)
-            for topic in self.state.topics.values()
-            for number, placement in enumerate(topic.partitions)
-            if self._process.voter in placement.replicas
-        }
+        return self.state.layout.held_by(self._process.voter)
 
-    def _changed(self) -> None:
+    def changed(self) -> None:
+        """Look soon at what should run here."""
         if not self._planned:
             self._planned = True
             self._process.time.call_soon(self._reconcile)
 
     def _reconcile(self) -> None:
+        """As `node.replicas.Replicas` does."""
         self._planned = False
-        process, wanted = self._process, self.wanted()
-        for group in [group for group in process.replicas if group not in wanted]:
+        process, state, wanted = self._process, self.state, self.wanted()
+        for group in [group for group in process.replicas if state.placement(group) is None]:
             process.stop_replica(group)
         self._forget_deleted()
-        for group, (topic, placement) in wanted.items():
-            if group not in process.replicas:
-                process.start_replica(
-                    group, placement.replicas, topic.created_ms, placement.preferred
-                )
+        left = self._left(wanted)
+        for group in [*wanted, *left]:
+            placement, topic = state.placement(group), state.topic_of(group.topic)
+            if group in process.replicas or group in process.held:
+                continue
+            assert placement is not None
+            assert topic is not None
+            process.start_replica(
+                group,
+                placement.creators,
+                topic.founded_ms(group.partition),
+                placement.preferred,
+                founds=placement.may_found(process.voter),
+            )
+        for group in left:
+            if self._is_removed(group):
+                process.retire_replica(group)
         process.groups_changed()
+
+    def _left(self, wanted: list[GroupId]) -> list[GroupId]:
+        """Replicas that hold something though the state as known now names none."""
+        process = self._process
+        return [
+            group
+            for group in process.store.groups()
+            if group not in wanted
+            and group not in process.held
+            and self.state.placement(group) is not None
+            and (group in process.replicas or process.store.group(group).last_index > 0)
+        ]
+
+    def _is_removed(self, group: GroupId) -> bool:
+        """Whether a configuration without this replica has committed after all its log tells of."""
+        truth, log = self.state.layout.configuration(group), self._process.store.group(group)
+        if truth is None or self._process.voter in self.state.layout.holders(group):
+            return False
+        replica = self._process.replicas.get(group)
+        if truth.index > log.last_index or replica is None:
+            return truth.index > log.last_index
+        return not log.quarantined and truth.index >= replica.raft.configuration.index
 
     def _forget_deleted(self) -> None:
         """Files of a deleted topic go once a snapshot on disk has passed the deletion: else a
@@ -131,9 +164,9 @@ class ClusterReplica:
             return
         work = self.raft.take_snapshot()
         if work is not None:
-            self._process.storage.keep(work.run, self._changed)
+            self._process.storage.keep(work.run, self.changed)
         else:
-            self._process.time.call_later(FORGET_S, self._changed)
+            self._process.time.call_later(FORGET_S, self.changed)
 
     def command(self, command: Command, ended: Ended) -> None:
         """Replicate a command as leader; `ended` is called once, unless the process dies."""
@@ -152,12 +185,15 @@ class Registrar:
 
     def __init__(self, process: Process) -> None:
         self._process = process
-        self._command = RegisterBroker(process.node, process.store.incarnation)
+        self._command = RegisterBroker(
+            process.node, process.store.incarnation, replaces=process.world.shape.moving
+        )
 
     def look(self) -> None:
         cluster = self._process.cluster
         assert cluster is not None
-        if self._process.node not in cluster.state.brokers:
+        known = cluster.state.brokers.get(self._process.node)
+        if known is None or known.incarnation != self._process.store.incarnation:
             self._process.world.ask_cluster(self._command, self._registered)
             self._process.time.call_later(RETRY_S, self.look)
 
@@ -180,7 +216,8 @@ class Admin:
 
     def _first(self) -> None:
         """The first topic waits until all brokers are known, but for a wiped one."""
-        brokers = set(self._world.nodes) - set(self._world.machines.wiped())
+        founders = self._world.nodes[: self._world.shape.founders]
+        brokers = set(founders) - set(self._world.machines.wiped())
         states = [
             process.cluster.state for process in self._world.machines.running() if process.cluster
         ]

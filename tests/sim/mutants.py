@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from coordinator.group_coordinator import GroupCoordinator
 from coordinator.membership import Membership
+from coordinator.mover import Mover
 from coordinator.state import ClusterState
+from coordinator.steps import Seen, Step, refusal
 from delivery.appender import Admitted, Appender, Duplicate
 from delivery.dispatcher import Dispatcher
 from delivery.partition import PartitionState
 from goqueue.wire.batch import RecordBatch
+from log.staging import Staging
 from raft.group import RaftGroup
 from tests.sim import member_mutants as members
 from tests.sim import queue_mutants as queues
@@ -33,6 +37,10 @@ class Mutant:
     state: type[PartitionState] = PartitionState
     dispatcher: type[Dispatcher[Ask]] = Dispatcher
     coordinator: type[GroupCoordinator] = GroupCoordinator
+    mover: type[Mover] = Mover
+    refusal: Callable[[Step, Seen], str | None] = refusal
+    """What partitions' leaders make of steps."""
+    staging: type[Staging] = Staging
     membership: type[Membership] = Membership
     disk_lies: bool = False
     """Syncs are answered, and not done."""

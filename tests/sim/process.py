@@ -12,9 +12,11 @@ from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId, Voter
 from raft.group import RaftGroup
 from raft.host import RaftHost
 from tests.sim.coordinating import Coordinating
+from tests.sim.copying import Copying
 from tests.sim.disk import Storage
 from tests.sim.loop import EPOCH_MS, ProcessTime
 from tests.sim.managed import ClusterReplica, Ended, Registrar
+from tests.sim.moving import Moving
 from tests.sim.net import NodeNetwork
 from tests.sim.queue_requests import Ask, NotDone, QueueAnswer
 from tests.sim.replica import Replica
@@ -42,6 +44,10 @@ class Process:
         self.replicas: dict[GroupId, Replica] = {}
         self.cluster: ClusterReplica | None = None
         self.groups: Coordinating | None = None
+        self.moving: Moving | None = None
+        self.copying: Copying | None = None
+        self.held: set[GroupId] = set()
+        """Replicas that must not run: their logs are being replaced."""
         self.network = NodeNetwork(world.net, self.node)
         self.storage = Storage(
             machine.disk, self.time, world.rng("disk"), world.shape.storage, machine.speed
@@ -73,6 +79,8 @@ class Process:
             self.cluster = ClusterReplica(self)
             if self.world.members is not None:
                 self.groups = Coordinating(self, self.cluster)
+            if self.world.moves is not None:
+                self._start_moving(self.cluster)
             self.cluster.raft = self.host.start_group(
                 CLUSTER_GROUP, self.world.voters, self.cluster, bootstrap=True, created_ms=EPOCH_MS
             )
@@ -83,13 +91,23 @@ class Process:
                 self.start_replica(group, self.world.voters, EPOCH_MS, None)
         self.storage.start()
 
+    def _start_moving(self, cluster: ClusterReplica) -> None:
+        self.moving = Moving(self, cluster)
+        self.copying = Copying(self)
+        self.host.on_configured = lambda _group: cluster.changed()
+        self.moving.start()
+        self.copying.start()
+
     def start_replica(
         self,
         group: GroupId,
         voters: Sequence[Voter],
         created_ms: int,
         preferred: NodeId | None,
+        *,
+        founds: bool = True,
     ) -> None:
+        """Of those who create the partition, or of none where this node learns who takes part."""
         exists = group in self.store.groups()
         log = self.store.group(group) if exists else self.store.create_group(group)
         log.relaxed = self.world.shape.relaxed
@@ -97,9 +115,9 @@ class Process:
         self.replicas[group] = replica
         replica.raft = self.host.start_group(
             group,
-            voters,
+            voters if founds or log.last_index else (),
             replica,
-            bootstrap=True,
+            bootstrap=founds,
             created_ms=created_ms,
             preferred=preferred,
         )
@@ -107,6 +125,23 @@ class Process:
     def stop_replica(self, group: GroupId) -> None:
         del self.replicas[group]
         self.host.stop_group(group)
+
+    def hold(self, group: GroupId) -> None:
+        """The group's log is going to be another one: nothing runs on it."""
+        self.held.add(group)
+        if group in self.replicas:
+            self.stop_replica(group)
+
+    def release(self, group: GroupId) -> None:
+        """The replica may run again."""
+        self.held.discard(group)
+        if self.cluster is not None:
+            self.cluster.changed()
+
+    def retire_replica(self, group: GroupId) -> None:
+        """It was moved away: only its promises stay."""
+        self.replicas.pop(group, None)
+        self.host.retire_group(group)
 
     def rafts(self) -> list[RaftGroup]:
         """Of its partitions, and of the cluster group."""

@@ -60,5 +60,5 @@ class Setup:
         if self.mutant:
             words.append(f"--mutant {self.mutant}")
         if self.only is not None:
-            words.append(f"--only {','.join(map(str, self.only))}")
+            words.append(f"--only {','.join(map(str, self.only)) or 'none'}")
         return " ".join(words)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from log.config import StorageConfig
 from raft.config import RaftConfig
 
-SHARES = {"core": 40, "log": 12, "topics": 14, "queue": 10, "members": 12}
+SHARES = {"core": 40, "log": 12, "topics": 14, "queue": 10, "members": 12, "moving": 10}
 """How many runs of a hundred or so are of each kind.
 
 core      one partition on three nodes, for half the time: the log, Raft, publishing, trims
@@ -16,6 +16,7 @@ log       the same on three or five nodes, some with two partitions, with up to 
 topics    topics are made by the cluster group, and come and go
 queue     groups consume: leases, retries, delays, lanes, keys, dead letters, ids
 members   groups have members, who come and go
+moving    replicas come and go: brokers are added, drained, wiped, topics get more partitions
 """
 KINDS = tuple(SHARES)
 FAULTY_S, CORE_FAULTY_S = 8.0, 4.0
@@ -45,11 +46,13 @@ class Shape:
     open_fails: float
     """The chance that a starting process dies while it recovers."""
     kind: str = "log"
+    founders: int = 5
+    """Nodes that found the cluster, if there are so many; the others come to it."""
 
     @property
     def managed(self) -> bool:
         """Whether topics are made by the cluster group, instead of `groups`."""
-        return self.kind in ("topics", "members")
+        return self.kind in ("topics", "members", "moving")
 
     @property
     def queue(self) -> bool:
@@ -62,6 +65,11 @@ class Shape:
         return self.kind == "members"
 
     @property
+    def moving(self) -> bool:
+        """Whether replicas come and go."""
+        return self.kind == "moving"
+
+    @property
     def faulty_s(self) -> float:
         return CORE_FAULTY_S if self.kind == "core" else FAULTY_S
 
@@ -71,6 +79,8 @@ def make_shape(rng: random.Random, *, kind: str | None = None) -> Shape:
     of which kind, where none is given."""
     drawn = rng.choices(KINDS, list(SHARES.values()))[0]
     shape = replace(_make_shape(rng), kind=kind or drawn)
+    if shape.kind == "moving":
+        return replace(shape, nodes=rng.choice((4, 5)), founders=3, clients=3)
     if shape.kind != "core":
         return shape
     raft = replace(shape.raft, heartbeat_s=0.1, election_min_s=0.5, election_max_s=0.75)

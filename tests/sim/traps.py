@@ -1,9 +1,11 @@
-"""Faults that wait for a decisive moment: a flush, a vote, a leadership, a commit."""
+"""Faults that wait for a decisive moment: a flush, a vote, a leadership, a commit, a change of
+replicas."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from coordinator.steps import Step
 from goqueue.wire.types import GroupId, NodeId, Term
 from tests.sim.figure8 import Figure8
 
@@ -20,12 +22,13 @@ class Traps:
         """Who dies after its next flush has begun: whether by power, and how long after."""
         self._leads = 0
         self._votes = 0
+        self._changes = 0
         self._figure8: Figure8 | None = None
 
     def clear(self) -> None:
         """No more faults."""
         self._flushes.clear()
-        self._leads = self._votes = 0
+        self._leads = self._votes = self._changes = 0
         self._figure8 = None
 
     def at_flush(self, node: NodeId, *, power: bool, delay_s: float) -> None:
@@ -79,6 +82,24 @@ class Traps:
             self._world.loop.call_later(delay_s, self._world.net.close, node, candidate)
         else:
             self._kill_later(node, rng.random() < 0.6, delay_s, rng.uniform(0.001, 0.02))
+
+    def at_changes(self, count: int) -> None:
+        """Kill who changes the replicas of a group, or whom it is about, while that goes on."""
+        self._changes = count
+
+    def changing(self, node: NodeId, step: Step) -> None:
+        """A leader has appended a change of its replicas."""
+        if not self._changes:
+            return
+        self._changes -= 1
+        rng = self._world.rng("traps")
+        victim = node if rng.random() < 0.6 else step.voter.node
+        delay_s = rng.uniform(0.0, 2 * self._world.shape.sync_s + self._world.shape.delay_s[1])
+        if rng.random() < 0.4:
+            for other in self._world.others(victim):
+                self._world.net.stall(victim, other, rng.uniform(0.3, 2.0))
+        else:
+            self._kill_later(victim, rng.random() < 0.5, delay_s, rng.uniform(0.02, 1.5))
 
     def _kill_later(self, node: NodeId, power: bool, delay_s: float, down_s: float) -> None:
         def kill() -> None:

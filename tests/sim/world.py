@@ -18,6 +18,7 @@ from tests.sim.loop import Loop, Trace
 from tests.sim.machines import Machines
 from tests.sim.managed import Admin, Ended
 from tests.sim.member_work import MemberWork
+from tests.sim.move_work import MoveWork
 from tests.sim.mutants import Mutant
 from tests.sim.net import Net
 from tests.sim.process import Process
@@ -95,6 +96,7 @@ class World:
         if self.shape.queue:
             self.queue = QueueWork(self, self.groups[0])
         self.members = MemberWork(self) if self.shape.members else None
+        self.moves = MoveWork(self) if self.shape.moving else None
         self.traps = Traps(self)
         self.group_type = watched(self.mutant.group, self.traps)
         self.machines = Machines(self)
@@ -121,6 +123,10 @@ class World:
         if self.queue is not None or self.members is not None:
             del self.clients[QUEUE_CLIENTS:]
         self.elections = 0
+        self.changes = 0
+        """Of who takes part in a group, that have committed."""
+        self.copies = 0
+        """Of whole replicas."""
 
     def rng(self, name: str) -> random.Random:
         """The generator of one part."""
@@ -165,7 +171,7 @@ class World:
             client.start()
         if self.shape.managed:
             self.admin.start()
-        for work in (self.queue, self.members):
+        for work in (self.queue, self.members, self.moves):
             if work is not None:
                 work.start()
         for fault in self.plan:
@@ -180,7 +186,7 @@ class World:
         self.traps.clear()
         self.machines.heal()
         self.net.heal()
-        for work in (self.queue, self.members):
+        for work in (self.queue, self.members, self.moves):
             if work is not None:
                 work.heal()
 
@@ -236,17 +242,27 @@ class World:
                 return found
             self.topics_changed()
             for process in processes:
-                assert process.cluster is not None
-                if process.store.groups() != sorted([CLUSTER_GROUP, *process.cluster.wanted()]):
-                    held = [str(group) for group in process.store.groups()]
-                    return f"{process.node} holds {held}, and not what it should"
+                found = self._holds_wrongly(process)
+                if found:
+                    return found
         for group in self.groups:
             rafts = [p.replicas[group].raft for p in processes if group in p.replicas]
             found = self._unsettled_group(group, rafts)
             if found:
                 return found
-        works = [work for work in (self.queue, self.members) if work is not None]
+        works = [work for work in (self.queue, self.members, self.moves) if work is not None]
         return next((found for work in works if (found := work.unsettled())), "")
+
+    def _holds_wrongly(self, process: Process) -> str:
+        """Whether a node holds what it should not, or lacks what it should."""
+        assert process.cluster is not None
+        wanted = sorted([CLUSTER_GROUP, *process.cluster.wanted()])
+        store, held = process.store, process.store.groups()
+        if self.moves is not None:  # what was moved away is empty, and keeps its promises
+            held = [group for group in held if store.group(group).last_index]
+        if held == wanted:
+            return ""
+        return f"{process.node} holds {[str(group) for group in held]}, and not what it should"
 
     def _members(self) -> list[Process]:
         """The processes that take part: a wiped node does not."""

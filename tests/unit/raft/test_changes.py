@@ -151,6 +151,21 @@ def test_learner_is_promoted_only_once_it_has_caught_up() -> None:
     assert not cluster.group("d").is_learner
 
 
+def test_slow_learner_of_an_idle_group_has_caught_up_once_it_holds_everything() -> None:
+    cluster = Cluster(3, spares=1, config=RaftConfig(append_entries=1))
+    leader = cluster.elect()
+    joiner = cluster.join("d")
+    cluster.nodes["d"].sync_s = 4.0
+    cluster.change(AddLearner(joiner))
+    cluster.settle(1.0)
+    cluster.propose(b"the last one")
+
+    cluster.settle(20)
+
+    assert cluster.group(leader).caught_up(NodeId("d"))
+    cluster.change(Promote(NodeId("d")))
+
+
 # -- one at a time
 
 

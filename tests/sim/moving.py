@@ -1,0 +1,259 @@
+"""Replicas that come and go at a simulated node: the production mover where the cluster group is
+led, what partitions' leaders see and do, and who takes part in the cluster group itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from coordinator.cluster_steps import cluster_members, cluster_step
+from coordinator.mover import Ask, Limits, Mover
+from coordinator.partitions import Configuration
+from coordinator.placement_commands import PlacementCommand, ReplicasChanged, Reported
+from coordinator.steps import ADD_LEARNER, PROMOTE, TRANSFER, Seen, Step
+from goqueue.wire.errors import GoQueueError
+from goqueue.wire.types import CLUSTER_GROUP, GroupId, Index, NodeId, Voter
+from raft.configuration import AddLearner, Change, Promote, Remove
+from raft.errors import NotLeader, Outcome
+from raft.group import RaftGroup
+from tests.sim import rpc
+
+if TYPE_CHECKING:
+    from tests.sim.managed import ClusterReplica
+    from tests.sim.process import Process
+
+LOOK_S = 0.1
+MEMBERS_S = 0.2
+TELL_S = 0.3
+ASK_S, STEP_S = 0.6, 2.0
+LIMITS = Limits(moves_max=2, leaders_pause_ms=1500)
+
+
+class Moving:
+    """One node's part in moves."""
+
+    def __init__(self, process: Process, cluster: ClusterReplica) -> None:
+        self._process = process
+        self._cluster = cluster
+        self._mover: Mover | None = None
+        self._present_s: dict[NodeId, float] = {}
+        self._led_since_s = 0.0
+        self._changing = False
+
+    def start(self) -> None:
+        """Look at what is to be done, for as long as the process lives."""
+        self._again(LOOK_S, self._look)
+        self._again(MEMBERS_S, self._look_at_members)
+        self._again(TELL_S, self._tell)
+
+    def lead(self) -> None:
+        """This node leads the cluster group: whatever another mover did, this one asks anew."""
+        self._mover = self._process.world.mutant.mover(lambda: self._cluster.state.layout, LIMITS)
+        self._present_s, self._led_since_s = {}, self._process.time.now()
+        self._changing = False
+
+    def follow(self) -> None:
+        self._mover = None
+
+    def _again(self, delay_s: float, look: Callable[[], None]) -> None:
+        def run() -> None:
+            look()
+            self._process.time.call_later(delay_s, run)
+
+        self._process.time.call_later(delay_s, run)
+
+    # where the cluster group is led
+
+    def _look(self) -> None:
+        mover, raft = self._mover, self._cluster.raft
+        if mover is None or not raft.is_ready_leader:
+            return
+        work = mover.collect(raft.log_time_ms())
+        for command in work.commands:
+            self._propose(mover, command)
+        for ask in work.asks:
+            self._ask(mover, ask)
+        for step in work.steps:
+            self._step(mover, step)
+
+    def _now_ms(self) -> int:
+        return self._cluster.raft.log_time_ms()
+
+    def _propose(self, mover: Mover, command: PlacementCommand) -> None:
+        def ended(result: object) -> None:
+            applied = result is not None and not isinstance(result, GoQueueError)
+            mover.answered(command, self._now_ms(), applied=applied)
+
+        self._cluster.command(command, ended)
+
+    def _ask(self, mover: Mover, ask: Ask) -> None:
+        def ended(answer: object) -> None:
+            mover.seen(ask.group, answer if isinstance(answer, Seen) else None, self._now_ms())
+
+        def serve(process: Process, reply: rpc.Reply) -> None:
+            assert process.moving is not None
+            reply(process.moving.seen_of(ask.group))
+
+        rpc.call(self._process, self._leader_of(ask.group), serve, ended, ASK_S)
+
+    def _step(self, mover: Mover, step: Step) -> None:
+        def ended(answer: object) -> None:
+            mover.stepped(step, answer if isinstance(answer, Seen) else None, self._now_ms())
+
+        def serve(process: Process, reply: rpc.Reply) -> None:
+            assert process.moving is not None
+            process.moving.take(step, reply)
+
+        rpc.call(self._process, self._leader_of(step.group), serve, ended, STEP_S)
+
+    def _leader_of(self, group: GroupId) -> NodeId:
+        """Who leads, as far as this node knows; else somebody who may."""
+        replica = self._process.replicas.get(group)
+        if replica is not None and replica.raft.leader is not None:
+            return replica.raft.leader
+        world = self._process.world
+        holders = [voter.node for voter in self._cluster.state.layout.holders(group)]
+        led = [node for node in holders if world.machines.leads_group(node, group)]
+        return world.rng("moving").choice(led or holders or [self._process.node])
+
+    # where a partition is led
+
+    def seen_of(self, group: GroupId) -> Seen | None:
+        """What this node sees, where it leads."""
+        replica = self._process.replicas.get(group)
+        return None if replica is None or not replica.raft.is_leader else self._seen(replica.raft)
+
+    def _seen(self, raft: RaftGroup) -> Seen:
+        known = raft.configuration_before
+        return Seen(
+            Configuration(known.index, known.voters, known.learners),
+            self._process.node,
+            frozenset(v.node for v in known.voters if self._is_there(v) and raft.in_step(v.node)),
+            frozenset(
+                v.node for v in known.learners if self._is_there(v) and raft.caught_up(v.node)
+            ),
+            not (raft.configuration_committed and raft.is_ready_leader),
+        )
+
+    def _is_there(self, voter: Voter) -> bool:
+        """Whether it is connected with the very data directory that is meant."""
+        if voter.node == self._process.node:
+            return voter == self._process.voter
+        peer = self._process.world.machines.process(voter.node)
+        up = self._process.world.net.is_up(self._process.node, voter.node)
+        return up and peer is not None and peer.voter == voter
+
+    def take(self, step: Step, reply: rpc.Reply) -> None:
+        """As the partition's leader: the step, or not; what is seen when it has ended."""
+        seen = self.seen_of(step.group)
+        if seen is None:
+            reply(None)
+        elif self._process.world.mutant.refusal(step, seen) is not None:
+            reply(seen)
+        else:
+            raft = self._process.replicas[step.group].raft
+            self._do(raft, step, lambda: reply(self.seen_of(step.group)))
+
+    def _do(self, raft: RaftGroup, step: Step, ended: Callable[[], None]) -> None:
+        self._process.world.loop.note("step", step.kind, step.group.partition, step.voter.node)
+        if step.kind == TRANSFER:
+            raft.transfer_leadership(step.voter.node, lambda _ok: ended())
+            return
+
+        def changed(outcome: Outcome, _result: object, _index: Index) -> None:
+            self._process.world.changes += outcome is Outcome.APPLIED
+            ended()
+
+        try:
+            raft.change(_change(step), changed)
+        except (GoQueueError, NotLeader):
+            ended()
+        else:
+            self._process.world.traps.changing(self._process.node, step)
+
+    def _tell(self) -> None:
+        """The cluster group's leader is told of replicas that it does not know."""
+        for group, replica in self._process.replicas.items():
+            known = self._cluster.state.layout.configuration(group)
+            raft = replica.raft
+            if known is None or not raft.is_ready_leader:
+                continue
+            if known.index < raft.configuration_before.index:
+                self._tell_leader(group, self._seen(raft))
+
+    def _tell_leader(self, group: GroupId, seen: Seen) -> None:
+        def serve(process: Process, reply: rpc.Reply) -> None:
+            assert process.moving is not None
+            process.moving.told(group, seen)
+            reply(True)
+
+        leader = self._cluster.raft.leader
+        if leader is not None:
+            rpc.call(self._process, leader, serve, _nothing, ASK_S)
+
+    def told(self, group: GroupId, seen: Seen) -> None:
+        """What a partition's leader tells unasked."""
+        if self._mover is not None:
+            self._mover.told(group, seen)
+
+    # the cluster group itself
+
+    def _look_at_members(self) -> None:
+        raft, state = self._cluster.raft, self._cluster.state
+        if not raft.is_ready_leader or self._changing:
+            return
+        now_s = self._process.time.now()
+        for broker in state.brokers.values():
+            if self._is_there(broker.voter):
+                self._present_s[broker.node] = now_s
+        seen = self._cluster_seen(raft)
+        if seen.busy:
+            return
+        known = state.layout.configuration(CLUSTER_GROUP)
+        now = seen.configuration
+        if known is None or known.index < now.index:
+            row = Reported(0, 0, now.index, now.voters, now.learners)
+            self._cluster.command(ReplicasChanged([row]), _nothing)
+            return
+        members = cluster_members(state.layout.brokers, now.voters, self._away_ms)
+        step = cluster_step(members, seen)
+        if isinstance(step, Step) and self._process.world.mutant.refusal(step, seen) is None:
+            self._changing = True
+            self._process.time.call_later(STEP_S, self._changed)
+            self._do(raft, step, self._changed)
+
+    def _changed(self) -> None:
+        self._changing = False
+
+    def _away_ms(self, node: NodeId) -> int:
+        """Sped up: who is away for two seconds is replaced as if it were for many minutes."""
+        seen_s = self._present_s.get(node, self._led_since_s)
+        return round((self._process.time.now() - seen_s) * 300_000)
+
+    def _cluster_seen(self, raft: RaftGroup) -> Seen:
+        known, matches, committed = raft.configuration, raft.matches(), raft.commit_index
+        return Seen(
+            Configuration(known.index, known.voters, known.learners),
+            self._process.node,
+            frozenset(
+                voter.node
+                for voter in known.voters
+                if self._is_there(voter) and matches.get(voter.node, 0) >= committed
+            ),
+            frozenset(
+                one.node
+                for one in known.learners
+                if self._is_there(one) and raft.caught_up(one.node)
+            ),
+            busy=not (raft.is_ready_leader and raft.configuration_committed),
+        )
+
+
+def _change(step: Step) -> Change:
+    if step.kind == ADD_LEARNER:
+        return AddLearner(step.voter)
+    return Promote(step.voter.node) if step.kind == PROMOTE else Remove(step.voter.node)
+
+
+def _nothing(_result: object) -> None:
+    return None

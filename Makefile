@@ -70,7 +70,7 @@ chaos: setup-dev
 
 ## chaos-release 200 faults of each kind over 1,000,000 acked sends (hours; as root)
 chaos-release: setup-dev
-	$(BIN)/python -m tests.chaos --nemesis all --each 200 --acked 1000000 --minutes 1440
+	$(BIN)/python -m tests.chaos --nemesis all --each 200 --acked 1000000
 
 ## chaos-kills   100 kill -9 of partition leaders under load, checked over HTTP
 chaos-kills: setup-dev

@@ -1,10 +1,10 @@
 """`python -m tests.chaos --kills 100`: kill leaders under load, then judge what HTTP shows.
 
 With `--nemesis kill,pause,power` (or `all`) and `--minutes 10` faults of these kinds, see
-tests/chaos/storm; with `--each 200` until each was shown so often. With `--queue --minutes 2` a
-leader is killed every 5 s while groups consume a queue. With `--groups --changes 100` consumers
-of a group join, leave and are killed; with `--rolling` the brokers are restarted under such a
-group, one by one.
+tests/chaos/storm; with `--each 200` until each was shown so often; with `--elastic 50` the
+cluster grows and shrinks. With `--queue --minutes 2` a leader is killed every 5 s while groups
+consume a queue. With `--groups --changes 100` consumers of a group join, leave and are killed;
+with `--rolling` the brokers are restarted under such a group, one by one.
 
 Exit status: 0 good, 1 a promise was broken, 2 the cluster did not come up or did not recover,
 3 acks, or deliveries, resumed too slowly, 4 too little happened to tell.
@@ -30,6 +30,7 @@ from tests.chaos.http import Http, NoAnswer
 from tests.chaos.nemesis import Nemesis
 from tests.chaos.publishers import Publisher
 from tests.chaos.readers import Reader
+from tests.chaos.storm import elastic
 from tests.chaos.storm import run as storm_run
 from tests.check.history import Event, History
 from tests.check.logcheck import check
@@ -49,7 +50,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--seconds-down", type=float, default=2.0, help="mean time a node is down")
     parser.add_argument("--queue", action="store_true", help="kill under queue work, and judge it")
-    parser.add_argument("--minutes", type=float, default=2.0, help="of kills under queue work")
+    parser.add_argument("--minutes", type=float, default=None, help="of faults")
     parser.add_argument("--groups", action="store_true", help="members of a group come and go")
     parser.add_argument("--changes", type=int, default=100, help="of the members of a group")
     parser.add_argument("--rolling", action="store_true", help="restart brokers under a group")
@@ -173,6 +174,8 @@ def chosen(
     options: argparse.Namespace,
 ) -> Callable[[argparse.Namespace, Path], Coroutine[Any, Any, int]]:
     """What is to be run."""
+    if options.elastic:
+        return elastic.run
     if options.nemesis is not None or options.each:
         return storm_run.run
     if options.rolling:

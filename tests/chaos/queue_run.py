@@ -30,6 +30,7 @@ REPLICAS_MAX = 3
 KILL_EVERY_S = 5.0
 DOWN_S = (1.0, 2.0)
 DRAIN_S = 120.0
+MINUTES = 2.0
 PRODUCERS = 3
 MEMBERS = 3
 """Consumers of each group."""
@@ -111,7 +112,7 @@ async def _load(
         for consumer in consumers:
             group.create_task(consumer.run())
         await asyncio.sleep(2)
-        ends = time.monotonic() + 60 * options.minutes
+        ends = time.monotonic() + 60 * (options.minutes or MINUTES)
         try:
             while time.monotonic() < ends:
                 begun = time.monotonic()

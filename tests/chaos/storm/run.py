@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import math
 import random
 import time
 from collections.abc import Sequence
@@ -26,6 +27,7 @@ from tests.chaos.storm.watch import Watch
 from tests.check.history import History
 
 ROUND_S = 240.0
+MINUTES = 10.0
 AFTER_S = 1.0
 """Publishing goes on for so long after the last fault is healed."""
 
@@ -40,7 +42,9 @@ class Storm:
         asked = expand(options.nemesis)
         self.kinds, self.skipped = available(asked, self.abilities)
         self.score = Score(skipped=self.skipped)
-        self.ends = time.monotonic() + 60 * options.minutes
+        is_counted = options.each or options.elastic
+        minutes: float = options.minutes or (math.inf if is_counted else MINUTES)
+        self.ends = time.monotonic() + 60 * minutes
         self.each: int = options.each
         self.acked: int = options.acked
         self.round_s: float = options.round_seconds
@@ -70,7 +74,6 @@ class Storm:
         self._number += 1
         path = self.folder / f"round-{self._number}.jsonl"
         began = time.monotonic()
-        ends = min(began + self.round_s, self.ends)
         with History(path) as history:
             work = Round(self._number, self.site, self.http, history, self.rng)
             try:
@@ -79,9 +82,7 @@ class Storm:
                 await self.watch.until_healthy()
                 work.begin()
                 striker = Striker(self.site, self.watch, history, work.tells, self.score, self.rng)
-                while time.monotonic() < ends and not self._has_faults():
-                    work.check_workers()
-                    await striker.strike(self._next(), work.log, work.queue)
+                await self.work_on(work, history, striker)
                 await asyncio.sleep(AFTER_S)
                 judged = await work.end()
             except BaseException:
@@ -99,6 +100,14 @@ class Storm:
             await work.delete()
         if judged.is_clean:
             path.unlink()
+
+    async def work_on(self, work: Round, history: History, striker: Striker) -> None:
+        """Strike until the round is over."""
+        history.note("round", number=self._number, kinds=self.kinds)
+        ends = min(time.monotonic() + self.round_s, self.ends)
+        while time.monotonic() < ends and not self._has_faults():
+            work.check_workers()
+            await striker.strike(self._next(), work.log, work.queue)
 
     def _has_faults(self) -> bool:
         return bool(self.each) and self.score.has_enough(self.each, self.acked, self.kinds)
@@ -127,7 +136,7 @@ async def run(options: argparse.Namespace, folder: Path) -> int:
 
 
 def conclude(
-    score: Score, failure: ClusterError | None, each: int, acked: int, kinds: Sequence[str]
+    score: Score, failure: Exception | None, each: int, acked: int, kinds: Sequence[str]
 ) -> int:
     for line in score.lines():
         print(line)
@@ -148,6 +157,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--nemesis",
         default=None,
         help=f"of {','.join([*SINGLE, *COMBINED])}; `all` is all of them, `power` both power cuts",
+    )
+    group.add_argument(
+        "--elastic", type=int, default=0, metavar="TIMES", help="from 3 nodes to 5 and back"
     )
     group.add_argument("--each", type=int, default=0, help="until each kind was shown so often")
     group.add_argument("--acked", type=int, default=0, help="and so many sends were acked")

@@ -136,7 +136,7 @@ class Site(Cluster):
     async def add(self) -> StormNode:
         """Another node, with an empty disk; it runs."""
         node = self._make(max(node.number for node in self.members) + 1)
-        node.command = await self._command(node, self.members)
+        node.command = await self._command(node, self.others(node))
         self.restart(node)
         return node
 

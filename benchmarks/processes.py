@@ -75,10 +75,23 @@ class DevCluster:
 
     def restart(self, number: int, how: signal.Signals) -> float:
         """End node `number`, start its command again; seconds from exec to ready."""
-        node = self._listed()[number]
-        os.kill(node["pid"], how)
-        while alive(node["pid"]):
+        self.end(number, how)
+        return self.again(number)
+
+    def end(self, number: int, how: signal.Signals) -> None:
+        """Signal node `number`, and wait until it is gone."""
+        pid = self._listed()[number]["pid"]
+        os.kill(pid, how)
+        while alive(pid):
             time.sleep(0.01)
+
+    def data(self, number: int) -> Path:
+        """The data directory of node `number`."""
+        return self.folder / f"node-{number + 1}" / "data"
+
+    def again(self, number: int) -> float:
+        """Start the command of node `number`, which has ended; seconds from exec to ready."""
+        node = self._listed()[number]
         with (self.folder / "restart.log").open("ab") as log:
             began_s = time.monotonic()
             process = subprocess.Popen(

@@ -251,7 +251,7 @@ class NodeBroker(MemberBrokerNode, PlacementBrokerNode):
             group.pack(), offset, max_records, max_bytes, round(wait_s * 1000), to_time_ms, visible
         )
         host = self._replicas.find(group)
-        if host is not None and not host.is_leader:
+        if host is not None and not host.is_leader and _is_current(host):
             local = await self._read_applied(host, request)
             if local is not None and local.next_offset < local.end_offset:
                 return local
@@ -421,3 +421,9 @@ class NodeBroker(MemberBrokerNode, PlacementBrokerNode):
             if topic is not None and self._replicas.all_led(topic):
                 return
             await asyncio.sleep(LED_POLL_S)
+
+
+def _is_current(host: PartitionHost) -> bool:
+    """Whether the replica has applied what it knows to be committed. One that was just started or
+    copied has much to apply, and would tell of an end that was passed long ago."""
+    return host.group.applied_index >= host.group.commit_index

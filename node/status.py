@@ -31,6 +31,7 @@ from node.http.broker import (
 )
 from node.loop_lag import LoopLag
 from node.metrics import Metrics
+from node.placement_views import nodes_of
 from node.queue_metrics import set_queue_gauges
 from node.replicas import Replicas
 from node.space_watch import ROOM_BYTES, SpaceWatch
@@ -128,6 +129,7 @@ class NodeStatus:
             replicas = tuple(voter.node for voter in placement.replicas)
             group = GroupId(topic.id, number)
             known = ends.get(number)
+            configuration = self._cluster.state.layout.configuration(group)
             leader = known.leader if known is not None else self._topology.leader(group)
             partitions.append(
                 PartitionView(
@@ -138,6 +140,8 @@ class NodeStatus:
                     earliest=Offset(known.earliest if known is not None else 0),
                     next=Offset(known.next if known is not None else 0),
                     size_bytes=known.size_bytes if known is not None else 0,
+                    voters=() if configuration is None else nodes_of(configuration.voters),
+                    learners=() if configuration is None else nodes_of(configuration.learners),
                 )
             )
         config = dataclasses.asdict(topic.config)
@@ -250,6 +254,7 @@ class NodeStatus:
             joined_at_ms=broker.joined_at_ms if broker is not None else 0,
             last_heartbeat_ms=self._heard_ms.get(node, 0),
             labels=broker.labels if broker is not None else {},
+            state=broker.state if broker is not None else "active",
         )
 
     def _told(self, node: NodeId) -> Mapping[str, Any]:

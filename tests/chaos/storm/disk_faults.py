@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tests.chaos.shim import READ, SYNC, WRITE, Rule
 from tests.chaos.storm.damage import Damage, damage
-from tests.chaos.storm.faults import Fault, kill
+from tests.chaos.storm.faults import Fault, kill, start
 from tests.chaos.storm.site import StormNode
 
 STRIKES_S = 4.0
@@ -78,10 +78,10 @@ class Flip(Fault):
                 self._done.append(done)
 
     async def end(self) -> str:
-        if not self.is_at_rest:
+        if not self.is_at_rest and self.victim.is_running:
             kill_if_there(self.victim)
             await self.victim.gone()
-        self.site.restart(self.victim)
+        start(self.site, self.victim)
         where = "at rest" if self.is_at_rest else "running"
         return f"{where}: {', '.join(map(str, self._done))}" if self._is_shown() else ""
 

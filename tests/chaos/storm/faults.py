@@ -50,15 +50,15 @@ class Fault:
 class Kill(Fault):
     """kill -9, and a start."""
 
+    _code: int | None = None
+
     async def begin(self) -> None:
         kill(self.victim)
-        await self.victim.gone()
+        self._code = await self.victim.ended()
 
     async def end(self) -> str:
-        assert self.victim.process is not None
-        code = self.victim.process.returncode
-        self.site.restart(self.victim)
-        return "killed" if code == -signal.SIGKILL else ""
+        start(self.site, self.victim)
+        return "killed" if self._code == -signal.SIGKILL else ""
 
 
 class Transfer(Fault):
@@ -72,7 +72,7 @@ class Transfer(Fault):
     async def end(self) -> str:
         assert self.victim.process is not None
         code = self.victim.process.returncode
-        self.site.restart(self.victim)
+        start(self.site, self.victim)
         if code:
             self.findings.append(f"{self.victim.id} exited with {code} by SIGTERM")
         return "exited with 0" if code == 0 else ""
@@ -224,6 +224,12 @@ class Clock(Fault):
         reads = shim.wall_reads
         shim.set_wall(0.0)
         return f"read {reads} times, {self._jump_s:+} s off" if reads else ""
+
+
+def start(site: Site, node: StormNode) -> None:
+    """Unless another fault that has ended did it."""
+    if not node.is_there:
+        site.restart(node)
 
 
 def kill(node: StormNode) -> None:

@@ -128,10 +128,11 @@ class Site(Cluster):
                 node.process.wait()
         for line in self.lines.values():
             await line.stop()
-        for node in self.members:
-            self._close(node)
-        if self.network is not None:
-            self.network.close()
+        with contextlib.ExitStack() as all_of_it:
+            if self.network is not None:
+                all_of_it.callback(self.network.close)
+            for node in self.members:
+                all_of_it.callback(self._close, node)
 
     async def add(self) -> StormNode:
         """Another node, with an empty disk; it runs."""
@@ -157,7 +158,7 @@ class Site(Cluster):
         self._close(node)
 
     def restart(self, node: Node) -> None:
-        assert isinstance(node, StormNode)
+        assert isinstance(node, StormNode) and not node.is_there
         env = environment()
         env["PYTHONPATH"] = os.pathsep.join([env["PYTHONPATH"], str(ROOT), str(ROOT / "client")])
         command = node.command

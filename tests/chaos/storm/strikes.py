@@ -6,6 +6,7 @@ import asyncio
 import random
 import time
 
+from tests.chaos.storm.disk_faults import Flip
 from tests.chaos.storm.faults import Fault
 from tests.chaos.storm.kinds import COMBINED, SINGLE
 from tests.chaos.storm.round import HEALTHY, SharedHistory
@@ -15,6 +16,7 @@ from tests.chaos.storm.watch import Watch, choose
 from tests.check.history import History
 
 BETWEEN_S = (0.2, 0.6)
+TOLD_S = 1.0
 
 
 class Striker:
@@ -44,11 +46,15 @@ class Striker:
         struck = {node.id for fault in faults for node in fault.struck()}
         self._tells.trouble("begins", fault=kind, nodes=sorted(struck))
         at = time.monotonic()
-        effects = await self._do(faults)
-        until = time.monotonic()
-        healthy_s = await self._watch.until_healthy(
-            may_exit=any(fault.may_exit for fault in faults)
-        )
+        goes_on = asyncio.create_task(self._goes_on())
+        try:
+            effects = await self._do(faults)
+            until = time.monotonic()
+            healthy_s = await self._watch.until_healthy(
+                may_exit=any(fault.may_exit for fault in faults)
+            )
+        finally:
+            goes_on.cancel()
         for fault in faults:
             self._score.findings += fault.findings
         self._history.fault(
@@ -73,6 +79,12 @@ class Striker:
         )
         await asyncio.sleep(self._rng.uniform(*BETWEEN_S))
 
+    async def _goes_on(self) -> None:
+        """Trouble is told as moments."""
+        while True:
+            await asyncio.sleep(TOLD_S)
+            self._tells.trouble("goes on")
+
     async def _do(self, faults: list[Fault]) -> list[str]:
         """What shows each of them. They overlap; whatever happens, all that began are ended."""
         begun: list[Fault] = []
@@ -95,4 +107,6 @@ class Striker:
         faults = [SINGLE[name](self._site, victim, self._rng) for name in names]
         if len(faults) == 2 and self._rng.random() < 0.5:
             faults[1].victim = self._rng.choice(self._site.others(victim))
+        elif len(faults) == 2 and isinstance(faults[0], Flip):
+            faults[0].is_at_rest = False
         return faults

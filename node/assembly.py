@@ -231,7 +231,14 @@ class _Groups:
             on_healed=self._healed,
             on_hopeless=self._hopeless,
         )
-        self.copies = Copies(
+        self.copies = self._copies(base)
+        self.partitions = PartitionService(node, self.replicas, base.link)
+        self.moves = self._replica_moves(base)
+        self._base = base
+
+    def _copies(self, base: _Base) -> Copies:
+        """What copies whole replicas to and from here."""
+        return Copies(
             base.store,
             base.flusher,
             base.link,
@@ -239,13 +246,11 @@ class _Groups:
             self,
             metrics=base.metrics,
             rng=base.rng,
-            bytes_per_s=config.raft.copy_bytes_per_s,
-            bound_bytes_s=lambda group: cluster.state.layout.throttle_bytes_s(group),
+            bytes_per_s=base.config.raft.copy_bytes_per_s,
+            bound_bytes_s=lambda group: self.cluster.state.layout.throttle_bytes_s(group),
             room_bytes=lambda: base.space.room_bytes,
+            prepare=self.upkeep.snapshot,
         )
-        self.partitions = PartitionService(node, self.replicas, base.link)
-        self.moves = self._replica_moves(base)
-        self._base = base
 
     def _replica_moves(self, base: _Base) -> ReplicaMoves:
         """What changes the replicas of partitions, and what has that done."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
@@ -51,6 +51,7 @@ class Copies:
         bytes_per_s: int,
         bound_bytes_s: Callable[[GroupId], int] = lambda _group: 0,
         room_bytes: Callable[[], int] = lambda: 1 << 62,
+        prepare: Callable[[GroupId], Awaitable[object]] | None = None,
     ) -> None:
         """`bytes_per_s` bounds all copies made here together, `bound_bytes_s` each group's."""
         self._workers = ThreadPoolExecutor(1, thread_name_prefix="goqueue-copies")
@@ -64,6 +65,7 @@ class Copies:
             workers=self._workers,
             now_s=time.monotonic,
             random_u64=lambda: rng.getrandbits(64),
+            prepare=prepare,
         )
         self.transfers = Transfers(
             store,

@@ -8,7 +8,7 @@ peer that falls silent pins nothing for long.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TypeVar
@@ -53,7 +53,8 @@ class _Session:
 class TransferSource:
     """A service. `committed` tells the newest entry of a group that is known here to be committed,
     None where no replica of it runs; `behind` the peers that a leader here can't help. File work
-    is done by `workers`, which must be one thread."""
+    is done by `workers`, which must be one thread. `prepare` may store a newer state of the group,
+    so that whoever copies it has little to apply."""
 
     def __init__(
         self,
@@ -66,6 +67,7 @@ class TransferSource:
         workers: Executor,
         now_s: Callable[[], float],
         random_u64: Callable[[], int],
+        prepare: Callable[[GroupId], Awaitable[object]] | None = None,
     ) -> None:
         self._store = store
         self._link = link
@@ -75,6 +77,7 @@ class TransferSource:
         self._workers = workers
         self._now_s = now_s
         self._random_u64 = random_u64
+        self._prepare = prepare
         self._sessions: dict[int, _Session] = {}
         self._task: asyncio.Task[None] | None = None
         link.handle(transfer_rpc.OPEN, self._open)
@@ -121,6 +124,8 @@ class TransferSource:
         self.sweep()
         if len(self.serving()) >= SESSIONS_MAX or len(self._sessions) >= LINGERING_MAX:
             raise Busy("enough copies are being served")
+        if self._prepare is not None:
+            await self._prepare(group)
         export = self._export(group)
         try:
             manifest = await self._off_loop(export.open)

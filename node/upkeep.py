@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from goqueue.wire.types import NodeId
+from goqueue.wire.types import GroupId, NodeId
 from node.cluster import ClusterHost
 from node.config import NodeConfig
 from node.flusher import Flusher
@@ -89,6 +89,13 @@ class Upkeep:
         if cluster is not None and cluster.is_ready_leader:
             groups.append(cluster)
         return groups
+
+    async def snapshot(self, id: GroupId) -> None:
+        """Store the present state of a replica here, where it is another than was stored last."""
+        host = self._replicas.find(id)
+        work = host.take_snapshot() if host is not None and host.is_snapshot_due else None
+        if work is not None:
+            await self._store(work)
 
     async def hand_over_all(self, timeout_s: float) -> None:
         """Give every leadership to another replica, before this node stops."""

@@ -40,11 +40,12 @@ class CreateTopic(msgspec.Struct, frozen=True, tag="create_topic", omit_defaults
     avoid: list[str] = []
 
 
-class AlterTopic(msgspec.Struct, frozen=True, tag="alter_topic"):
-    """Change the settings that are named."""
+class AlterTopic(msgspec.Struct, frozen=True, tag="alter_topic", omit_defaults=True):
+    """Change the settings that are named. `id` as of `DeleteTopic`."""
 
     name: str
     changes: dict[str, Any]
+    id: str = ""
 
 
 class DeleteTopic(msgspec.Struct, frozen=True, tag="delete_topic", omit_defaults=True):

@@ -260,7 +260,7 @@ class ClusterState:
         return self._put(dataclasses.replace(topic, config=config), time_ms)
 
     def _alter(self, _index: Index, time_ms: int, command: AlterTopic) -> TopicResult:
-        topic = self._named(command.name)
+        topic = self._meant(command.name, command.id)
         config = alter_config(topic.config, command.changes)
         return self._put(dataclasses.replace(topic, config=config), time_ms)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -26,6 +27,7 @@ from goqueue.wire.errors import (
     OutOfOrder,
     Timeout,
     TopicExists,
+    Unavailable,
     UnknownPartition,
     UnknownTopic,
 )
@@ -132,25 +134,27 @@ class NodeBroker(MemberBrokerNode, PlacementBrokerNode):
         except TopicExists as error:
             if error.outcome == "none":  # else this very call may have created it, earlier
                 raise
+        created = self._cluster.state.topics.get(name)
         await self._until_led(name)
-        return await self.topic(name)
+        return await self._view(created) if created is not None else await self.topic(name)
 
     def _has(self, name: str) -> bool:
         """As far as this node knows: others may have deleted it since."""
         return name in self._cluster.state.topics
 
     async def alter_topic(self, name: str, changes: Mapping[str, object]) -> TopicView:
-        topic, settings = await self._topic(name), dict(changes)
+        topic, settings = await self._current(name), dict(changes)
         factor = settings.pop("replication_factor", None)
         alter_config(topic.config, settings)  # all of it, or nothing
         if isinstance(factor, int) and factor != topic.config.replication_factor:
             await self.set_replication_factor(name, factor)
         if settings:
-            await self._cluster.command(AlterTopic(name, settings), COMMAND_DEADLINE_S)
-        return await self.topic(name)
+            command = AlterTopic(name, settings, str(topic.id))
+            await self._cluster.command(command, COMMAND_DEADLINE_S)
+        return await self._view(topic)
 
     async def delete_topic(self, name: str) -> None:
-        topic = await self._topic(name)
+        topic = await self._current(name)
         try:
             command = DeleteTopic(name, str(topic.id))
             await self._cluster.command(command, COMMAND_DEADLINE_S)
@@ -162,7 +166,13 @@ class NodeBroker(MemberBrokerNode, PlacementBrokerNode):
         return sorted(self._cluster.state.topics)
 
     async def topic(self, name: str) -> TopicView:
-        topic = await self._topic(name)
+        is_current = await self._cluster.refresh()
+        view = await self._view(await self._topic(name))
+        return dataclasses.replace(view, is_current=is_current)
+
+    async def _view(self, topic: Topic) -> TopicView:
+        """The topic as it is here by now; as it was, if somebody has deleted it since."""
+        topic = self._cluster.state.topic_of(topic.id) or topic
         ends = await self._ends.collect(topic, linear=False)
         return self._status.topic_view(topic, ends)
 
@@ -174,6 +184,9 @@ class NodeBroker(MemberBrokerNode, PlacementBrokerNode):
 
     def delay_ms_max(self, topic: str) -> int:
         return self._cluster.topic(topic).config.delay_ms_max
+
+    def is_compacted(self, topic: str) -> bool:
+        return self._cluster.topic(topic).config.is_compacted
 
     async def ensure_topic(self, name: str) -> None:
         if name in self._cluster.state.topics:
@@ -377,6 +390,17 @@ class NodeBroker(MemberBrokerNode, PlacementBrokerNode):
     async def _topic(self, name: str) -> Topic:
         return await self._finder.find(name)
 
+    async def _current(self, name: str) -> Topic:
+        """The topic that has the name now, not one that was deleted before the call.
+
+        Raises `UnknownTopic`, and `Unavailable` while nobody can say."""
+        end = asyncio.get_running_loop().time() + COMMAND_DEADLINE_S
+        while not await self._cluster.refresh():
+            if asyncio.get_running_loop().time() >= end:
+                raise Unavailable("the cluster group has no leader within reach", topic=name)
+            await asyncio.sleep(LED_POLL_S)
+        return await self._topic(name)
+
     async def _group(self, topic: str, partition: int) -> GroupId:
         found = await self._topic(topic)
         if not 0 <= partition < len(found.partitions):
@@ -415,11 +439,14 @@ class NodeBroker(MemberBrokerNode, PlacementBrokerNode):
     async def _until_led(self, name: str) -> None:
         """Wait until every partition of a topic has a leader known here, for a while."""
         loop = asyncio.get_running_loop()
-        end = loop.time() + LED_DEADLINE_S
+        end, was_there = loop.time() + LED_DEADLINE_S, False
         while loop.time() < end:
             topic = self._cluster.state.topics.get(name)
             if topic is not None and self._replicas.all_led(topic):
                 return
+            if topic is None and was_there:
+                return  # somebody has deleted it
+            was_there = topic is not None
             await asyncio.sleep(LED_POLL_S)
 
 

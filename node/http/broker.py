@@ -48,6 +48,9 @@ class TopicView:
     config: Mapping[str, object]
     partitions: tuple[PartitionView, ...]
     warnings: tuple[str, ...] = ()
+    is_current: bool = True
+    """Whether it holds all that was acknowledged before it was asked for; not where the cluster
+    group has no leader within reach."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +251,10 @@ class Broker(QueueBroker, MemberBroker, PlacementBroker, Protocol):
 
     def delay_ms_max(self, topic: str) -> int:
         """Bound on how far ahead a message may be delayed; raises `UnknownTopic`."""
+        ...
+
+    def is_compacted(self, topic: str) -> bool:
+        """Whether the topic keeps the last value of each key; raises `UnknownTopic`."""
         ...
 
     async def ensure_topic(self, name: str) -> None:

@@ -21,6 +21,7 @@ from node.http.times import Duration, duration_ms
 HOUR_MS = 3_600_000
 _Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 _Bound = Annotated[int, Meta(ge=-1, le=2**62)]
+_Ratio = Annotated[float, Meta(ge=0, le=1)]
 _Hours = Annotated[float, Meta(ge=-1, le=1_000_000)]
 _FOREIGN = {
     "retention.ms": "retention_ms",
@@ -28,12 +29,19 @@ _FOREIGN = {
     "max.message.bytes": "max_message_bytes",
     "flush.ms": "flush_interval_ms",
     "priority.lanes": "lanes",
+    "cleanup.policy": "cleanup",
+    "delete.retention.ms": "delete_retention_ms",
+    "min.compaction.lag.ms": "min_compaction_lag_ms",
+    "min.cleanable.dirty.ratio": "min_cleanable_ratio",
 }
+_TEXTS = frozenset({"durability", "cleanup"})
 _SPANS = {
     "ttl": "ttl_ms",
     "delay_max": "delay_ms_max",
     "dedup_window": "dedup_window_ms",
     "dead_retention": "dead_retention_ms",
+    "delete_retention": "delete_retention_ms",
+    "min_compaction_lag": "min_compaction_lag_ms",
 }
 _QUEUE_SETTINGS = (
     "ttl_ms",
@@ -42,6 +50,10 @@ _QUEUE_SETTINGS = (
     "dedup_window_ms",
     "dedup_max",
     "dead_retention_ms",
+    "cleanup",
+    "delete_retention_ms",
+    "min_compaction_lag_ms",
+    "min_cleanable_ratio",
 )
 
 
@@ -69,8 +81,14 @@ class TopicSettings(Struct):
     delay_max: Duration | None = None
     dedup_window: Duration | None = None
     dead_retention: Duration | None = None
+    cleanup: str | None = None
+    delete_retention_ms: _Bound | None = None
+    delete_retention: Duration | None = None
+    min_compaction_lag_ms: _Bound | None = None
+    min_compaction_lag: Duration | None = None
+    min_cleanable_ratio: _Ratio | None = None
     labels: dict[str, str] | None = None
-    config: dict[str, str | int] | None = None
+    config: dict[str, str | int | float] | None = None
 
 
 class CreateTopic(TopicSettings, kw_only=True):
@@ -121,7 +139,10 @@ class PartitionAnswer(Struct):
 
 
 class TopicAnswer(Struct):
-    """A topic with totals and, under `config`, all of its settings."""
+    """A topic with totals and, under `config`, all of its settings.
+
+    `stale`: nobody could say whether that is all; a change made lately may be missing.
+    """
 
     name: str
     id: str
@@ -134,6 +155,7 @@ class TopicAnswer(Struct):
     partition_offsets: dict[str, OffsetRange]
     partition_details: list[PartitionAnswer]
     config: dict[str, Any]
+    stale: bool
 
 
 class PartitionsAnswer(Struct):
@@ -221,7 +243,7 @@ def _overrides(wanted: TopicSettings) -> dict[str, object]:
         field = _FOREIGN.get(name, name)
         if field not in found or field == "labels":
             raise BadRequest(f"unknown configuration {name[:80]!r}")
-        found[field] = str(value) if field == "durability" else _number(name, value)
+        found[field] = _setting(field, name, value)
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -236,7 +258,18 @@ def _span(wanted: TopicSettings, name: str, stored: str) -> int | None:
     return _one(duration_ms(getattr(wanted, name), name), getattr(wanted, stored), name)
 
 
-def _number(name: str, value: str | int) -> int:
+def _setting(field: str, name: str, value: str | int | float) -> object:
+    if field in _TEXTS:
+        return str(value).replace(", ", ",")
+    if field == "min_cleanable_ratio":
+        try:
+            return float(value)
+        except ValueError:
+            raise BadRequest(f"{name}: {str(value)[:40]!r} is not a number") from None
+    return _number(name, value)
+
+
+def _number(name: str, value: str | int | float) -> int:
     try:
         number = int(str(value)[:20])
     except ValueError:
@@ -283,4 +316,5 @@ def _topic_answer(view: TopicView) -> TopicAnswer:
         },
         partition_details=list(map(_partition_answer, view.partitions)),
         config=dict(view.config),
+        stale=not view.is_current,
     )

@@ -282,13 +282,13 @@ async def test_small_documents_have_a_smaller_limit(client):
 @pytest.mark.parametrize(
     ("encoding", "body", "status"),
     [
-        ("gzip", gzip.compress(b'{"value":"v"}'), 200),
+        ("gzip", gzip.compress(b'{"value":"v"}', mtime=0), 200),
         ("deflate", zlib.compress(b'{"value":"v"}'), 200),
         ("identity", b'{"value":"v"}', 200),
         ("gzip", b"not gzip", 400),
-        ("gzip", gzip.compress(b'{"value":"v"}')[:-4], 400),
-        ("gzip", gzip.compress(b'{"value":"v"}') + b"more", 400),
-        ("gzip", gzip.compress(b" " * (17 * MIB)), 413),
+        ("gzip", gzip.compress(b'{"value":"v"}', mtime=0)[:-4], 400),
+        ("gzip", gzip.compress(b'{"value":"v"}', mtime=0) + b"more", 400),
+        ("gzip", gzip.compress(b" " * (17 * MIB), mtime=0), 413),
         ("br", b"x", 415),
         ("gzip, gzip", b"x", 415),
         ("zip bomb", b"x", 415),

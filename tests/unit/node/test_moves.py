@@ -21,7 +21,7 @@ from coordinator.placement_commands import (
 )
 from coordinator.state import ClusterState, Topic
 from goqueue.wire.batch import RecordBatch
-from goqueue.wire.types import GroupId, NodeId, Offset
+from goqueue.wire.types import GroupId, NodeId, Offset, TopicId
 from node import copies
 from node.http.queue_broker import Claim
 from node.partition import PartitionHost
@@ -249,11 +249,35 @@ async def test_a_node_that_slept_through_a_move_lets_go_of_its_replica(nodes: Th
     assert await values(nodes, away) == [b"0", b"1", b"2"]
 
 
+async def test_a_topic_that_is_deleted_while_it_moves_leaves_nothing(nodes: ThreeNodes) -> None:
+    for pause_s in (0.0, 0.3, 0.7):
+        await create(nodes, 2, partitions=3)
+        for number in range(3):
+            await published(nodes, 3, number)
+        rows = [row(nodes, _rotated(nodes, number), number) for number in range(3)]
+        await do(nodes, Reassign(rows))
+        await asyncio.sleep(pause_s)
+        gone = topic(nodes).id
+        await nodes.broker("n1").delete_topic("t")
+
+        def is_gone(gone: TopicId = gone) -> bool:
+            stores = [nodes.broker(name)._replicas._store for name in NAMES]
+            return not any(group.topic == gone for store in stores for group in store.groups())
+
+        await eventually(is_gone)
+        await settled(nodes)
+
+
+def _rotated(nodes: ThreeNodes, number: int) -> list[str]:
+    after = dict(zip(NAMES, (*NAMES[1:], NAMES[0]), strict=True))
+    return [after[name] for name in topic(nodes).partitions[number].nodes]
+
+
 async def test_a_drained_node_holds_nothing_and_can_be_removed(nodes: ThreeNodes) -> None:
     await create(nodes, 1, partitions=6)
     for number in range(6):
         await published(nodes, 3, number)
-    leaving = "n3"
+    leaving = NodeId("n3")
     await do(nodes, DrainBroker(leaving))
 
     def is_empty() -> bool:

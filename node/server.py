@@ -28,6 +28,8 @@ EXIT_DISK_FAILED = 74
 """EX_IOERR: a write or sync failed. A supervisor may start the node again at once: what was
 acknowledged is there."""
 HANDOVER_S = 2.0
+RESERVE_BYTES_MAX = 64 << 20
+"""Of what publishes leave free, this much at most is preallocated: a quarter on small disks."""
 LEAVE_S = 3.0
 """How long a node whose disk failed takes to stop its parts, at most."""
 LEAVE_FOR_SURE_S = 10.0
@@ -106,6 +108,7 @@ def open_store(config: NodeConfig) -> Store:
             segment_time_ms=storage.segment_ms,
             watermark_bytes=storage.space_reserve_bytes,
             watermark_percent=storage.space_reserve_percent,
+            reserve_bytes=min(RESERVE_BYTES_MAX, storage.space_reserve_bytes // 4),
         ),
         accept_damage=storage.accept_loss,
         set_aside=bool(config.others),

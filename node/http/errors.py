@@ -36,7 +36,7 @@ def error_answer(error: GoQueueError, extra: dict[str, object] | None = None) ->
     """The answer to a whole request that failed; `extra` joins the body."""
     body = {**error.to_body(), **(extra or {})}
     headers = {"Content-Type": "application/json"}
-    if error.retriable and error.http_status in (429, 503):
+    if error.retriable and error.http_status in (429, 503, 507):
         headers["Retry-After"] = str(error.data.get("retry_after_s", RETRY_AFTER_S))
     allow = error.data.get("allow")
     if isinstance(allow, list):

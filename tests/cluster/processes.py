@@ -66,6 +66,8 @@ class Node:
     peer_port: int
     folder: Path
     command: list[str] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+    """What its process finds there besides what the tests' own finds."""
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -87,7 +89,7 @@ class Node:
             self.process = subprocess.Popen(
                 self.command,
                 cwd=ROOT,
-                env=environment,
+                env={**environment, **self.environment},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

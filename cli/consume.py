@@ -309,7 +309,7 @@ class Printer:
 
 def value_bytes(message: Json) -> bytes:
     """The value as it was published."""
-    value: str = message["value"]
+    value: str = message["value"] or ""
     if message.get("value_encoding") == "base64":
         return base64.b64decode(value)
     return value.encode()
@@ -319,7 +319,8 @@ def follow_line(message: Json, *, several: bool) -> str:
     """`OFFSET [KEY]: VALUE`, as GoQueue's follow mode has it."""
     where = f"{message['partition']}:" if several else ""
     key = f" [{message['key']}]" if message.get("key") else ""
-    return f"{where}{message['offset']}{key}: {message['value']}"
+    value = "null" if message["value"] is None else message["value"]
+    return f"{where}{message['offset']}{key}: {value}"
 
 
 def register(app: typer.Typer) -> None:

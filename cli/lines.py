@@ -2,8 +2,9 @@
 
 A line is an envelope when it is a JSON object with a `value` and no field but those below;
 anything else is a message whose value is the line as it stands, without its line end. A value in
-an envelope is a text, or any other JSON value, which is stored as compact JSON: only the
-whitespace between its tokens goes, so numbers and escapes keep their bytes.
+an envelope is a text, or null, which deletes its key in a compacted topic, or any other JSON value,
+which is stored as compact JSON: only the whitespace between its tokens goes, so numbers and escapes
+keep their bytes.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ _TOKENS = re.compile(rb'("[^"\\]*(?:\\.[^"\\]*)*")|[ \t\r\n]+', re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message to publish; None is not said."""
+    """One message to publish; None is not said, but for a `value` of None, which is null."""
 
-    value: bytes
+    value: bytes | None
     key: bytes | None = None
     headers: tuple[tuple[str, bytes], ...] = ()
     partition: int | None = None
@@ -174,11 +175,11 @@ def compact(text: bytes) -> bytes:
     return _TOKENS.sub(lambda match: match[1] or b"", text)
 
 
-def _value(raw: bytes, encoding: str | None) -> bytes:
+def _value(raw: bytes, encoding: str | None) -> bytes | None:
     if raw.startswith(b'"'):
         return _decoded(_TEXT.decode(raw), encoding)
     if raw == b"null":
-        raise CliError("the value is null", hint='an empty message is "value": ""')
+        return None
     _ANY.decode(raw)
     return compact(raw)
 

@@ -41,7 +41,8 @@ def message_row(message: Leased) -> Json:
         "deliver_at": _time(message.deliver_at_ms),
         "expires_at": _time(message.expires_at_ms),
     }
-    return {name: field for name, field in row.items() if field is not None}
+    found = {name: field for name, field in row.items() if field is not None}
+    return found if not message.is_null else {**found, "value": None}
 
 
 def _text(blob: bytes) -> tuple[str, str | None]:

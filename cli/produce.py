@@ -96,6 +96,10 @@ async def produce(
     deliver_at: DeliverAt = None,
     ttl: TimeToLive = None,
     message_id: OwnId = None,
+    null: Annotated[
+        bool,
+        typer.Option("--null", help="A null value: it deletes the --key, in a compacted topic."),
+    ] = False,
     plain: Annotated[
         bool, typer.Option("--plain", help="Every line is a value as it stands, JSON or not.")
     ] = False,
@@ -119,7 +123,9 @@ async def produce(
         deliver_at,
         ttl,
     )
+    values: list[bytes | None]
     values = [text.encode("utf-8", "surrogateescape") for text in message or ()]
+    values += [None] * null
     if values and file is not None:
         raise CliError("-m and --file exclude each other", exit_code=EXIT_USAGE)
     _check(given, len(values))

@@ -19,6 +19,7 @@ LABELS_MAX = 64
 LABEL_CHARACTERS_MAX = 256
 DURABILITIES = ("majority", "relaxed")
 UNLIMITED = -1
+CLEANUPS = ("delete", "compact", "compact,delete")
 LANES = (3, 5)
 DELAY_MS_MAX = 366 * DAY_MS
 """Stored delays are relative below 2**38 ms, and no request asks for more."""
@@ -55,7 +56,24 @@ class TopicConfig:
     """Message ids remembered for one partition; beyond it the oldest go early."""
     dead_retention_ms: int = 14 * DAY_MS
     """How long dead letters stay, from their death, also beyond the retention; -1 for ever."""
+    cleanup: str = "delete"
+    """`delete`: by age and size; `compact`: all but the last value of each key goes; or both."""
+    delete_retention_ms: int = DAY_MS
+    """How long compaction keeps a null value, from the run that met it first."""
+    min_compaction_lag_ms: int = 0
+    """Messages younger than this, by log time, are not compacted."""
+    min_cleanable_ratio: float = 0.5
+    """Compaction begins when so much of what it would look at is not compacted yet."""
     labels: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def is_compacted(self) -> bool:
+        return self.cleanup != "delete"
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether messages go for their age, or for want of room."""
+        return self.cleanup != "compact"
 
 
 _FIXED = frozenset({"partitions", "replication_factor", "lanes"})
@@ -82,6 +100,8 @@ _BOUNDS = {
     "dedup_window_ms": (0, 7 * DAY_MS),
     "dedup_max": (0, 10_000_000),
     "dead_retention_ms": (UNLIMITED, TIME_MS_MAX),
+    "delete_retention_ms": (0, TIME_MS_MAX),
+    "min_compaction_lag_ms": (0, TIME_MS_MAX),
 }
 _NEVER_ZERO = frozenset({"retention_ms", "retention_bytes", "dead_retention_ms"})
 
@@ -163,6 +183,15 @@ def _check_durability(_name: str, value: object) -> str | None:
     return None if value in DURABILITIES else f"{str(value)[:40]!r} is neither majority nor relaxed"
 
 
+def _check_cleanup(_name: str, value: object) -> str | None:
+    return None if value in CLEANUPS else f"{str(value)[:40]!r} is none of {' | '.join(CLEANUPS)}"
+
+
+def _check_ratio(_name: str, value: object) -> str | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return None if is_number and 0 <= value <= 1 else f"{str(value)[:40]!r} is not from 0 to 1"  # type: ignore[operator]
+
+
 def _check_labels(_name: str, value: object) -> str | None:
     if not isinstance(value, dict) or len(value) > LABELS_MAX:
         return f"not a mapping of at most {LABELS_MAX} labels"
@@ -176,5 +205,7 @@ _FIELDS: dict[str, Callable[[str, object], str | None]] = {
     **dict.fromkeys(_BOUNDS, _check_number),
     "lanes": _check_lanes,
     "durability": _check_durability,
+    "cleanup": _check_cleanup,
+    "min_cleanable_ratio": _check_ratio,
     "labels": _check_labels,
 }

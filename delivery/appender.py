@@ -11,7 +11,7 @@ left out, even if nothing is left to be stored.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from delivery.flights import NOT_PROPOSED, Flights, Pending
@@ -27,8 +27,15 @@ from delivery.producers import (
 from delivery.records import AppendBatch
 from delivery.repeats import Repeats, Verify, find_repeats
 from goqueue.wire.batch import RecordBatch, resolve_ms
-from goqueue.wire.errors import DelayTooLong, OutOfOrder, PayloadTooLarge, TooManyDelayed
-from goqueue.wire.layout import HAS_DELIVER_AT, HAS_MESSAGE_IDS
+from goqueue.wire.errors import (
+    DelayTooLong,
+    KeyRequired,
+    NullValue,
+    OutOfOrder,
+    PayloadTooLarge,
+    TooManyDelayed,
+)
+from goqueue.wire.layout import HAS_DELIVER_AT, HAS_MESSAGE_IDS, HAS_NULLS
 from goqueue.wire.types import Index, Offset
 
 __all__ = ["NOT_PROPOSED", "Admitted", "Appender", "Duplicate", "Rows"]
@@ -77,7 +84,7 @@ class Appender:
 
     For each entry: `admit` its batches, propose them, then tell `proposed`, or `withdraw` where
     the proposal was refused. `verify` reads what is stored, to tell a message id from another one
-    of the same hash; without it hashes are believed.
+    of the same hash; without it hashes are believed. `compacted` tells whether the topic is now.
     """
 
     def __init__(
@@ -85,11 +92,13 @@ class Appender:
         state: PartitionState,
         *,
         max_message_bytes: int | None = None,
+        compacted: Callable[[], bool] = bool,
         verify: Verify | None = None,
     ) -> None:
         self._state = state
         self._next = state.next_offset
         self._max_message_bytes = max_message_bytes
+        self._compacted = compacted
         self._verify = verify or _believe
         self._flights = Flights()
         self._boarded_from = self._next
@@ -110,13 +119,19 @@ class Appender:
     ) -> Admitted | Duplicate:
         """Judge a validated batch; what is admitted must be proposed next, in this order.
 
-        Raises OutOfOrder, ProducerFenced, PayloadTooLarge, DelayTooLong, TooManyDelayed, and what
+        Raises OutOfOrder, ProducerFenced, PayloadTooLarge, KeyRequired, NullValue, DelayTooLong,
+        TooManyDelayed, and what
         `verify` raises: then nothing has changed. `now_ms` is log time, against which delays are
         judged; memory ends by log time as well, when entries are applied.
         """
         self._land()
         if self._max_message_bytes is not None:
             self._check_size(batch, self._max_message_bytes)
+        if self._compacted():
+            if not batch.has_all_keys():
+                raise KeyRequired
+        elif batch.header.flags & HAS_NULLS:
+            raise NullValue
         if batch.producer_id:
             known = self._judge_sequence(batch)
         else:

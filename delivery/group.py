@@ -184,7 +184,8 @@ class GroupState(GroupStanding):
         stored, floor, coming = self._stored, self.floor, self.coming()
         start = bounded(op.offset, 0, stored.next_offset)
         first = max(start, stored.log_start_offset)
-        outlived = self.pending(span(start, first)) - stored.withdrawn
+        again = (stored.kept & span(start, first)) - BitMap64(self.dead)
+        outlived = self.pending(span(start, first)) - stored.withdrawn - again
         self.ready, self.leases, self.failures = ReadyLanes(), Leases(), Failures()
         self.waiting, self.wakes, self.since, self.first = {}, [], {}, {}
         self.timed = BitMap64()
@@ -196,6 +197,7 @@ class GroupState(GroupStanding):
         remove_below(self.done, self.floor)
         known = self.redrives.items()
         self.redrives = {o: n for o, n in known if o in self.dead or o in outlived}
+        self.admit_kept(again)
         for kept in outlived:
             self._admit_late(kept, now_ms)
         self.look()

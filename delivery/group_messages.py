@@ -57,6 +57,11 @@ class Stored(Protocol):
     keys: KeyHashes
     times: StoreTimes
 
+    @property
+    def kept(self) -> BitMap64:
+        """What compaction has left below the log's start."""
+        ...
+
     def lane_of(self, offset: int) -> int: ...
 
     def due(self, now_ms: int) -> list[int]:
@@ -249,6 +254,18 @@ class GroupMessages:
         if self.order is not None:
             self._admit_in_order(fresh)
 
+    def admit_kept(self, kept: BitMap64) -> None:
+        """Messages below the log's start that this group has not seen, or is to see again."""
+        stored = self._stored
+        kept = kept - stored.hidden - stored.withdrawn
+        self.timed |= kept
+        if self.order is not None:
+            for offset in kept:
+                self._admit(offset)
+        else:
+            for lane, offsets in enumerate(stored.lanes):
+                self.ready.add_all(lane, offsets & kept)
+
     # -- becoming ready, for the operations
 
     def _admit_in_order(self, fresh: BitMap64) -> None:
@@ -328,9 +345,10 @@ class GroupMessages:
 
     def _keep_times(self, outlasting: BitMap64) -> None:
         """The log below the floor is over, but for these messages."""
-        for offset in outlasting - self.timed:
-            self.timed.add(offset)
+        fresh = outlasting - self.timed
+        for offset in fresh - self._stored.kept:
             self.first[offset] = self._stored_ms(offset)
+        self.timed |= fresh
 
     def _forget_times(self, offsets: Sequence[int]) -> None:
         if self.timed:
@@ -373,7 +391,12 @@ class GroupMessages:
         for offset in found if self.waiting or self.since else ():
             self.waiting.pop(offset, None)
             self.since.pop(offset, None)
-        self._finish_all(list(found))
+        if self.first or self.failures or self.redrives or self.order is not None:
+            self._finish_all(list(found))
+        else:
+            self.timed -= found
+            self.done |= found
+            remove_below(self.done, self.floor)
         return found
 
 

@@ -9,12 +9,18 @@ from __future__ import annotations
 import sys
 import zlib
 from array import array
+from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import compress
 
 from crc32c import crc32c
 
+from delivery.bitmaps import BitMap64, span
+
 CHUNK = 4096
 NO_KEY = 0
+_KEPT = -1
+"""In a snapshot, instead of a chunk's number: offsets that are kept alone, then their hashes."""
 
 
 def key_hash(key: bytes) -> int:
@@ -38,6 +44,9 @@ class KeyHashes:
 
     def __init__(self) -> None:
         self._chunks: dict[int, array[int]] = {}
+        self._kept_offsets = array("Q")
+        """What is left of chunks that have gone, in order, with a hash each."""
+        self._kept_hashes = array("Q")
 
     def stored(self, base: int, keys: Sequence[bytes | None]) -> None:
         """Note the keys of records from `base` on."""
@@ -55,21 +64,44 @@ class KeyHashes:
     def of(self, offset: int) -> int:
         """NO_KEY where the record has none, or is not known."""
         chunk = self._chunks.get(offset // CHUNK)
-        return NO_KEY if chunk is None else chunk[offset % CHUNK]
+        if chunk is not None:
+            return chunk[offset % CHUNK]
+        at = bisect_left(self._kept_offsets, offset)
+        found = at < len(self._kept_offsets) and self._kept_offsets[at] == offset
+        return self._kept_hashes[at] if found else NO_KEY
 
-    def forget_below(self, offset: int, kept: Sequence[int]) -> None:
-        """Let go of whole chunks below the offset, but for those of `kept`."""
-        held = {kept_offset // CHUNK for kept_offset in kept}
-        for number in [n for n in self._chunks if (n + 1) * CHUNK <= offset and n not in held]:
-            del self._chunks[number]
+    def forget_below(self, offset: int, kept: BitMap64) -> None:
+        """Let go of whole chunks below the offset, but for what they hold of `kept`."""
+        gone = sorted(n for n in self._chunks if (n + 1) * CHUNK <= offset)
+        if not gone and not self._kept_offsets:
+            return
+        kept = kept & span(0, offset // CHUNK * CHUNK)
+        stay = bytes(map(kept.__contains__, self._kept_offsets))
+        offsets = array("Q", compress(self._kept_offsets, stay))
+        hashes = array("Q", compress(self._kept_hashes, stay))
+        for number in gone:
+            base = number * CHUNK
+            rows = (kept & span(base, base + CHUNK)).to_array()
+            chunk = self._chunks.pop(number)
+            offsets.extend(rows)
+            hashes.extend(array("Q", [chunk[row - base] for row in rows]))
+        self._kept_offsets, self._kept_hashes = offsets, hashes
 
     def dump(self) -> list[tuple[int, bytes]]:
         """For a snapshot, in order."""
-        return [(number, self._chunks[number].tobytes()) for number in sorted(self._chunks)]
+        chunks = [(number, self._chunks[number].tobytes()) for number in sorted(self._chunks)]
+        if self._kept_offsets:
+            chunks.append((_KEPT, self._kept_offsets.tobytes() + self._kept_hashes.tobytes()))
+        return chunks
 
     def load(self, chunks: Sequence[tuple[int, bytes]]) -> None:
         """Replace everything by what `dump` told."""
         self._chunks = {}
+        self._kept_offsets, self._kept_hashes = array("Q"), array("Q")
         for number, data in chunks:
+            if number == _KEPT:
+                self._kept_offsets.frombytes(data[: len(data) // 2])
+                self._kept_hashes.frombytes(data[len(data) // 2 :])
+                continue
             chunk = self._chunks[number] = array("Q")
             chunk.frombytes(data)

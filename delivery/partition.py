@@ -17,10 +17,13 @@ from delivery.queue import QueueState
 from delivery.queue_snapshot import QueueRecord, dump_queue, encode_bitmaps, load_queue
 from delivery.records import decode_appended, decode_trim
 from delivery.requests import Requests, RequestsRecord
+from delivery.survivors import decode_compaction
 from goqueue.wire.types import Index, Offset
 from log.entry import Entry, EntryKind
 
 SNAPSHOT_VERSION = 2
+COMPACTED_VERSION = 3
+"""Of a partition that was compacted, which releases before this one can't take over."""
 
 
 class PublishResult(msgspec.Struct, array_like=True, frozen=True):
@@ -85,7 +88,7 @@ class PartitionState:
     def freeze(self) -> Callable[[], bytes]:
         """The state as of now, copied; the call, on any thread, encodes it as `snapshot` does."""
         frozen = _Snapshot(
-            SNAPSHOT_VERSION,
+            SNAPSHOT_VERSION if self.queue.survivors.is_empty else COMPACTED_VERSION,
             self.applied_index,
             self.time_ms,
             self.next_offset,
@@ -169,9 +172,35 @@ class PartitionState:
         self.queue.advance(entry.time_ms)
         index = Index(max(self.log_start_index, min(trim.index, entry.index)))
         offset = Offset(max(self.log_start_offset, min(trim.offset, self.next_offset)))
+        if (index, offset) == (self.log_start_index, self.log_start_offset):
+            return
         if self.queue.may_trim(index, offset):
             self.queue.trim(index, offset)
             self.log_start_index, self.log_start_offset = index, offset
+
+    def _apply_kept(self, entry: Entry) -> None:
+        self.queue.advance(entry.time_ms)
+        offsets = [o for carried in decode_carried(entry.body) for o in carried.offsets]
+        self.queue.survivors.carry(entry.index, len(entry.frame), offsets)
+
+    def _apply_compact(self, entry: Entry) -> None:
+        """The log begins later, but for what is kept: unless that is not what the leader saw, or
+        something would be lost."""
+        decision = decode_compaction(entry.body)
+        self.queue.advance(entry.time_ms)
+        index, offset = decision.index, decision.offset
+        is_current = decision.from_index == self.log_start_index <= index <= entry.index
+        within = self.log_start_offset <= offset <= self.next_offset
+        allowed = is_current and within and self.queue.survivors.allows(decision)
+        if allowed and self.queue.may_trim(index, offset):
+            self.queue.compact(decision, entry.time_ms)
+            self.log_start_index, self.log_start_offset = index, offset
+
+    @property
+    def first_offset(self) -> Offset:
+        """The first message that readers find: what compaction has kept comes before the log."""
+        kept = self.queue.survivors.offsets
+        return Offset(kept.min()) if kept else self.log_start_offset
 
     def _remember_ids(self) -> None:
         config = self.queue.config
@@ -188,13 +217,15 @@ _APPLY: dict[int, Callable[[PartitionState, Entry], list[PublishResult] | list[R
     EntryKind.TRIM: PartitionState._apply_trim,
     EntryKind.QUEUE: PartitionState._apply_queue,
     EntryKind.CARRIED: PartitionState._apply_carried,
+    EntryKind.KEPT: PartitionState._apply_kept,
+    EntryKind.COMPACT: PartitionState._apply_compact,
 }
 
 
 def _decode_snapshot(state: bytes) -> _Snapshot:
     try:
         version = msgspec.msgpack.decode(state, type=list[msgspec.Raw])[0]
-        if msgspec.msgpack.decode(version) != SNAPSHOT_VERSION:
+        if msgspec.msgpack.decode(version) not in (SNAPSHOT_VERSION, COMPACTED_VERSION):
             raise SnapshotUnreadable("a partition snapshot of another version")
         return _decoder.decode(state)
     except (msgspec.MsgspecError, IndexError) as error:

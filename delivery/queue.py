@@ -48,6 +48,7 @@ from delivery.ops import (
 from delivery.records import AppendedBatch
 from delivery.results import Results
 from delivery.store_times import StoreTimes
+from delivery.survivors import Compaction, Survivors
 from goqueue.wire.batch import resolve_ms
 from goqueue.wire.layout import HAS_DELIVER_AT, HAS_EXPIRES_AT, Header
 
@@ -84,6 +85,7 @@ class QueueState:
         self.groups: dict[int, GroupState] = {}
         self.carried: dict[int, int] = {}
         """Offset below the log start -> index of the entry that holds it now."""
+        self.survivors = Survivors()
         self.results = Results()
         self.lasting = 0
         """Runs of `expiries` that were left when they were cleared last."""
@@ -137,6 +139,19 @@ class QueueState:
     def lane_of(self, offset: int) -> int:
         return next((n for n, offsets in enumerate(self.lanes) if offset in offsets), 2)
 
+    @property
+    def kept(self) -> BitMap64:
+        """What compaction has left below the log's start: it belongs to the stream."""
+        return self.survivors.offsets
+
+    def held_in(self, offset: int) -> int | None:
+        """The entry that holds a message which outlived the log before it; None for others."""
+        index = self.carried.get(offset)
+        if index is not None or offset >= self.log_start_offset:
+            return index
+        carrier = self.survivors.carrier_of(offset)
+        return None if carrier is None else carrier.index
+
     def needed_below(self, offset: int) -> list[int]:
         """Messages below the offset that must outlive the log before it: delayed ones, those that
         were due or redriven not long ago and are not settled, and dead letters."""
@@ -160,7 +175,9 @@ class QueueState:
         group = GroupState(
             op.group, op.name, op.version, sound_group(op.config), base, time_ms, self
         )
-        for offset in (self.late & span(0, self.log_start_offset)) - self.withdrawn:
+        late = (self.late & span(0, self.log_start_offset)) - self.withdrawn
+        group.admit_kept((self.kept & span(base, self.log_start_offset)) - late)
+        for offset in late:
             group.release_due(offset, time_ms)
         return group
 
@@ -231,10 +248,22 @@ class QueueState:
         )
 
     def trim(self, index: int, offset: int) -> None:
-        """The log begins here; what is carried stays."""
+        """The log begins here; what is carried stays, what compaction had kept is too old."""
+        self.survivors.clear()
+        self._begin_at(index, offset)
+
+    def compact(self, decision: Compaction, time_ms: int) -> None:
+        """The log begins later; what is carried stays, and what the decision keeps."""
+        dropped = decision.offset - self.log_start_offset + len(self.kept) - len(decision.kept)
+        self.survivors.compact(decision, time_ms, dropped)
+        self._begin_at(decision.index, decision.offset)
+
+    # -- private
+
+    def _begin_at(self, index: int, offset: int) -> None:
         self.log_start_offset = offset
         self.carried = {o: at for o, at in self.carried.items() if at >= index}
-        kept = BitMap64(self.carried)
+        kept = BitMap64(self.carried) | self.kept
         for group in self.groups.values():
             group.trim(offset, kept)
         for offsets in (*self.lanes, self.withdrawn, self.cancelled, self.delayed_ever, self.late):
@@ -242,12 +271,10 @@ class QueueState:
             remove_below(offsets, offset)
             if low:
                 offsets |= low
-        self.keys.forget_below(offset, list(self.carried))
+        self.keys.forget_below(offset, kept)
         floor = min((group.floor for group in self.groups.values()), default=offset)
-        self.times.forget_below(min(floor, offset))
+        self.times.forget_below(min(floor, offset, self.kept.min() if self.kept else offset))
         self._forget_runs()
-
-    # -- private
 
     def _apply(self, op: Op, index: int, time_ms: int) -> Result:
         request = op.request if isinstance(op, _REPEATED) else 0

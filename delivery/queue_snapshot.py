@@ -21,6 +21,7 @@ from delivery.key_order import KeyOrder
 from delivery.leases import OpenLease
 from delivery.ops import Result
 from delivery.queue import QueueState
+from delivery.survivors import SurvivorsRecord
 from delivery.tally import Tally
 
 
@@ -78,6 +79,8 @@ class QueueRecord(msgspec.Struct, array_like=True, frozen=True):
     lasting: int
     stored_by_lane: list[int]
     groups: list[GroupRecord]
+    survivors: SurvivorsRecord | None = None
+    """Of a partition that was compacted."""
 
 
 def encode_bitmaps(found: object) -> bytes:
@@ -117,6 +120,7 @@ def dump_queue(queue: QueueState) -> QueueRecord:
         queue.lasting,
         list(queue.stored_by_lane),
         [_dump_group(queue.groups[id_]) for id_ in sorted(queue.groups)],
+        None if queue.survivors.is_empty else queue.survivors.dump(),
     )
 
 
@@ -139,6 +143,8 @@ def load_queue(record: QueueRecord) -> QueueState:
     queue.expired_count, queue.delay_ms_sum = others
     queue.lasting = record.lasting
     queue.stored_by_lane = list(record.stored_by_lane)
+    if record.survivors is not None:
+        queue.survivors.load(record.survivors)
     queue.groups = {found.id: _load_group(found, queue) for found in record.groups}
     return queue
 

@@ -44,9 +44,8 @@ class GroupStanding(GroupMessages):
         log, it may be a second too long.
         """
         since = [min(known.values()) for known in (self.since, self.first) if known]
-        plain = self._unsettled() - self.timed
-        if plain:
-            offset = plain.min()
+        offset = self._oldest_dated_by_store()
+        if offset is not None:
             stored_ms = None if stored_at is None else stored_at(offset)
             since.append(
                 self._stored_ms(offset) if stored_ms is None else max(stored_ms, self.opened_ms)
@@ -68,9 +67,19 @@ class GroupStanding(GroupMessages):
         first = max(start, stored.log_start_offset)
         over = stored.withdrawn | BitMap64(self.dead)
         before = self.coming()
-        after = span(first, stored.next_offset) | (self._unsettled() & span(start, first))
+        below = self._unsettled() | stored.kept
+        after = span(first, stored.next_offset) | (below & span(start, first))
         after = (after - over) | self._hidden(start)
         return moved(self.floor, before, first_missing(over, first), after)
+
+    def _oldest_dated_by_store(self) -> int | None:
+        """The first unsettled message that could be delivered as soon as it was stored."""
+        unsettled = self._unsettled()
+        for offset in unsettled & self.timed & self._stored.kept:
+            if offset not in self.since and offset not in self.first:
+                return offset
+        plain = unsettled - self.timed
+        return plain.min() if plain else None
 
     def _unsettled(self) -> BitMap64:
         stored = self._stored

@@ -39,6 +39,8 @@ class EntryKind(IntEnum):
     COMMAND = 4
     QUEUE = 5
     CARRIED = 6
+    KEPT = 7
+    COMPACT = 8
 
 
 @dataclass(slots=True)

@@ -45,6 +45,7 @@ class DecodedBatch:
         self._ids = batch.message_ids()
         self._deliver_at = batch.deliver_at()
         self._expires_at = batch.expires_at()
+        self._nulls = batch.nulls()
 
     def row(self, offset: Offset) -> MessageRow:
         return self.row_as(offset - self.base, offset)
@@ -61,6 +62,7 @@ class DecodedBatch:
             self._ids[at],
             resolve_ms(self._deliver_at[at], self._time_ms),
             resolve_ms(self._expires_at[at], self._time_ms),
+            at in self._nulls,
         )
 
 

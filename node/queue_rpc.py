@@ -50,6 +50,8 @@ class MessageRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
     message_id: str | None
     deliver_at_ms: int | None
     expires_at_ms: int | None
+    is_null: bool = False
+    """The value is null, and empty here."""
 
 
 class TakeRequest(GroupRequest, array_like=True, frozen=True):
@@ -263,4 +265,5 @@ def queued(
         reason=reason,
         redrives=redrives,
         deadline_ms=deadline_ms,
+        is_null=row.is_null,
     )

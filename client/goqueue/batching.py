@@ -20,7 +20,7 @@ RECORD_OVERHEAD_BYTES = 64
 class Accepted:
     """One message as the producer took it, its place in memory and its result to come."""
 
-    value: bytes
+    value: bytes | None
     key: bytes | None
     headers: Headers
     lane: int
@@ -32,7 +32,7 @@ class Accepted:
     size_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
-        size = len(self.value) + RECORD_OVERHEAD_BYTES
+        size = len(self.value or b"") + RECORD_OVERHEAD_BYTES
         if self.key is not None:
             size += len(self.key)
         for name, value in self.headers:

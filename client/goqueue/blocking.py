@@ -111,7 +111,7 @@ class Client(BlockingQueue):
     def publish(
         self,
         topic: str,
-        value: Text,
+        value: Text | None,
         *,
         key: Text | None = None,
         headers: Mapping[str, Text] | None = None,

@@ -43,7 +43,7 @@ class BlockingProducer:
     def send(
         self,
         topic: str,
-        value: Text,
+        value: Text | None,
         *,
         key: Text | None = None,
         headers: Mapping[str, Text] | None = None,
@@ -98,7 +98,7 @@ class BlockingProducer:
         self._thread.run(self._producer.close())
 
     async def _accept(
-        self, accepted: Future[Published], topic: str, value: Text, options: dict[str, Any]
+        self, accepted: Future[Published], topic: str, value: Text | None, options: dict[str, Any]
     ) -> None:
         delivery = await self._producer.send(topic, value, **options)
 

@@ -182,7 +182,7 @@ class AsyncClient(Receiving, Groups, Members, Positions, DeadLetters, Schedules)
     async def publish(
         self,
         topic: str,
-        value: Text,
+        value: Text | None,
         *,
         key: Text | None = None,
         headers: Mapping[str, Text] | None = None,
@@ -198,6 +198,8 @@ class AsyncClient(Receiving, Groups, Members, Positions, DeadLetters, Schedules)
         Messages with the same key go to the same partition, in order; without key and partition
         they go by `message_id`, or round. Groups receive it after `delay`, or from `deliver_at` on,
         and no longer once `ttl` has passed; a number is seconds.
+
+        A `value` of None is null: it deletes its key in a compacted topic, and others refuse it.
 
         A call whose outcome is unknown is repeated only with a `message_id`: the topic remembers it
         for a while (5 minutes, unless configured otherwise), and a publish with the same one is

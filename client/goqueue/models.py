@@ -33,6 +33,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     message_id: str | None = None
     deliver_at_ms: int | None = None
     expires_at_ms: int | None = None
+    is_null: bool = False
+    """The value is null, and empty here: in a compacted topic, it deletes the key."""
 
     @property
     def id(self) -> str:
@@ -106,14 +108,15 @@ class Published(msgspec.Struct, frozen=True, gc=False):
 
 
 class OutgoingMessage(msgspec.Struct, frozen=True):
-    """One message for `publish_many`. Text is stored as UTF-8.
+    """One message for `publish_many`. Text is stored as UTF-8; None is a null value, which deletes
+    the key in a compacted topic.
 
     Without a `partition`, a key decides it; without a key, the message id; else messages go round.
     `priority` is a lane's name or number. Groups receive the message after `delay`, or from
     `deliver_at` on, and no longer once `ttl` has passed since it was stored.
     """
 
-    value: bytes | str
+    value: bytes | str | None
     key: bytes | str | None = None
     headers: dict[str, bytes | str] | None = None
     priority: int | str = LANE_NORMAL

@@ -25,6 +25,11 @@ def to_bytes(value: Text) -> bytes:
     raise BadRequest(f"a value or key is bytes or str, not {type(value).__name__}")
 
 
+def to_value(value: Text | None) -> bytes | None:
+    """As `to_bytes`; None, a null value, stays one."""
+    return None if value is None else to_bytes(value)
+
+
 def to_headers(headers: Mapping[str, Text] | None) -> Headers:
     return tuple((name, to_bytes(value)) for name, value in headers.items()) if headers else ()
 
@@ -69,7 +74,7 @@ def encode_messages(
     """One record batch of these messages, without identity."""
     due = [to_deliver_at(message.delay, message.deliver_at) for message in messages]
     return encode_columns(
-        [to_bytes(message.value) for message in messages],
+        [to_value(message.value) for message in messages],
         [None if message.key is None else to_bytes(message.key) for message in messages],
         timestamps_ms=now_ms,
         lanes=[to_lane(message.priority) for message in messages],
@@ -90,7 +95,10 @@ def json_message(message: OutgoingMessage) -> dict[str, Any]:
     Raises BadRequest where JSON can't say it: an empty key, or a header that is not UTF-8.
     """
     body: dict[str, Any] = {}
-    _put(body, "value", to_bytes(message.value))
+    if message.value is None:
+        body["value"] = None
+    else:
+        _put(body, "value", to_bytes(message.value))
     if message.key is not None:
         if not message.key:
             raise BadRequest("an empty key can't be told in JSON")

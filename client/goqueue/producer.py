@@ -25,7 +25,7 @@ from goqueue.errors import (
 )
 from goqueue.metadata import TopicFacts
 from goqueue.models import Published
-from goqueue.outgoing import Text, to_bytes, to_deliver_at, to_expiry, to_headers, to_lane
+from goqueue.outgoing import Text, to_bytes, to_deliver_at, to_expiry, to_headers, to_lane, to_value
 from goqueue.sender import PartitionSender, SendOptions
 from goqueue.times import Duration, Time
 from goqueue.wire.compression import Codec
@@ -113,7 +113,7 @@ class Producer:
     async def send(
         self,
         topic: str,
-        value: Text,
+        value: Text | None,
         *,
         key: Text | None = None,
         headers: Mapping[str, Text] | None = None,
@@ -134,7 +134,7 @@ class Producer:
             raise Closed("the producer is closed")
         due = to_deliver_at(delay, deliver_at)
         message = Accepted(
-            to_bytes(value),
+            to_value(value),
             None if key is None else to_bytes(key),
             to_headers(headers),
             to_lane(priority),
@@ -159,7 +159,7 @@ class Producer:
     async def publish(
         self,
         topic: str,
-        value: Text,
+        value: Text | None,
         *,
         key: Text | None = None,
         headers: Mapping[str, Text] | None = None,
@@ -314,7 +314,7 @@ class Producer:
 
 def _check(message: Accepted) -> None:
     """Refuse now what would later spoil the batch it is in."""
-    if len(message.value) > DEFAULT_LIMITS.value_bytes_max:
+    if message.value is not None and len(message.value) > DEFAULT_LIMITS.value_bytes_max:
         raise _too_large("value", len(message.value), DEFAULT_LIMITS.value_bytes_max)
     if message.key is not None and len(message.key) > DEFAULT_LIMITS.key_bytes_max:
         raise _too_large("key", len(message.key), DEFAULT_LIMITS.key_bytes_max)

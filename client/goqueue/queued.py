@@ -131,7 +131,7 @@ class MessageBody(msgspec.Struct, frozen=True):
     partition: int
     offset: int
     timestamp: datetime
-    value: str
+    value: str | None
     topic: str = ""
     priority: str = "normal"
     key: str | None = None
@@ -193,7 +193,8 @@ def _fields(body: MessageBody) -> dict[str, Any]:
         "partition": body.partition,
         "offset": body.offset,
         "timestamp_ms": datetime_ms(body.timestamp),
-        "value": blob(body.value, body.value_encoding),
+        "value": b"" if body.value is None else blob(body.value, body.value_encoding),
+        "is_null": body.value is None,
         "key": None if body.key is None else blob(body.key, body.key_encoding),
         "headers": tuple((name, blob(text, encodings.get(name))) for name, text in headers),
         "lane": LANES.index(body.priority) if body.priority in LANES else LANES.index("normal"),

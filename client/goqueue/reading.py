@@ -62,6 +62,7 @@ def _messages(
     batch = RecordBatch.parse(frame.batch)
     first = max(0, offset - frame.base_offset)
     rows = slice(first, first + limit)
+    nulls = batch.nulls()
     return list(
         map(
             Message,
@@ -77,6 +78,7 @@ def _messages(
             batch.message_ids()[rows],
             _moments(batch.deliver_at()[rows], frame.time_ms),
             _moments(batch.expires_at()[rows], frame.time_ms),
+            map(nulls.__contains__, range(first, batch.count)) if nulls else repeat(False),
         )
     )
 

@@ -206,7 +206,7 @@ def _stored(letter: DeadMessage) -> StoredBatch:
         message.offset,
         message.time_ms,
         encode_columns(
-            [message.value],
+            [None if message.is_null else message.value],
             [message.key],
             timestamps_ms=message.time_ms,
             lanes=message.lane,

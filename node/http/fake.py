@@ -18,7 +18,9 @@ from goqueue.wire.batch import RecordBatch
 from goqueue.wire.errors import (
     BadRequest,
     GoQueueError,
+    KeyRequired,
     NotFound,
+    NullValue,
     OffsetOutOfRange,
     ProducerFenced,
     TopicExists,
@@ -60,6 +62,10 @@ DEFAULTS: dict[str, object] = {
     "dedup_window_ms": 300_000,
     "dedup_max": 1_000_000,
     "dead_retention_ms": 14 * 24 * 3600 * 1000,
+    "cleanup": "delete",
+    "delete_retention_ms": 24 * 3600 * 1000,
+    "min_compaction_lag_ms": 0,
+    "min_cleanable_ratio": 0.5,
     "labels": {},
 }
 
@@ -147,6 +153,9 @@ class FakeBroker(FakePlacement):
         assert isinstance(bound, int)
         return bound
 
+    def is_compacted(self, topic: str) -> bool:
+        return self._topic(topic).config["cleanup"] != "delete"
+
     def ttl_ms(self, topic: str) -> int:
         ttl_ms = self._topic(topic).config["ttl_ms"]
         assert isinstance(ttl_ms, int)
@@ -173,6 +182,10 @@ class FakeBroker(FakePlacement):
         validated: bool = False,
     ) -> AppendResult:
         log = self._partition(topic, partition)
+        if not self.is_compacted(topic) and RecordBatch.parse(batch).nulls():
+            raise NullValue
+        if self.is_compacted(topic) and not RecordBatch.parse(batch).has_all_keys():
+            raise KeyRequired
         if self.append_error is not None:
             raise self.append_error
         parsed = RecordBatch.parse(batch)

@@ -25,6 +25,7 @@ class FakeRecord:
     message_id: str | None
     deliver_at_ms: int | None
     expires_at_ms: int | None
+    is_null: bool = False
 
     def message(self, topic: str, partition: int) -> QueuedMessage:
         return QueuedMessage(
@@ -39,6 +40,7 @@ class FakeRecord:
             self.message_id,
             self.deliver_at_ms,
             self.expires_at_ms,
+            is_null=self.is_null,
         )
 
 
@@ -82,12 +84,13 @@ class FakeLog:
                 self._records[offset] = FakeRecord(
                     offset,
                     stored.time_ms,
-                    r.value,
+                    r.value or b"",
                     r.key,
                     r.headers,
                     r.lane,
                     r.message_id,
                     resolve_ms(r.deliver_at_ms, stored.time_ms),
                     resolve_ms(r.expires_at_ms, stored.time_ms),
+                    r.value is None,
                 )
         self._read = self.partition.next

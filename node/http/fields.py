@@ -41,6 +41,11 @@ class Message(Struct, gc=False):
     ttl: str | int | float | None = None
 
 
+def is_null(message: Message) -> bool:
+    """Whether the value is said to be null, which is not the same as saying nothing of it."""
+    return message.value is not UNSET and bytes(message.value) == b"null"
+
+
 def value_of(message: Message, base64_values: bool) -> bytes:
     given = message.payload if message.value is UNSET else message.value
     raw = b"" if given is UNSET else bytes(given)

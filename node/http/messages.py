@@ -15,7 +15,13 @@ import msgspec
 from msgspec import Raw, Struct
 
 from goqueue.wire.batch import DEFAULT, Headers
-from goqueue.wire.errors import BadRequest, DelayTooLong, GoQueueError, PayloadTooLarge
+from goqueue.wire.errors import (
+    BadRequest,
+    DelayTooLong,
+    GoQueueError,
+    KeyRequired,
+    PayloadTooLarge,
+)
 from goqueue.wire.layout import RELATIVE_BELOW
 from node.http import fields, json
 from node.http.errors import BadMessage
@@ -23,6 +29,7 @@ from node.http.fields import Message
 
 T = TypeVar("T")
 
+NULL_REFUSED = "value is required: null deletes a key, in compacted topics only"
 _HEADER_FRAME_BYTES = 6
 
 
@@ -63,7 +70,8 @@ _ONE = msgspec.json.Decoder(Message)
 class Rows:
     """A publish as columns; an optional column that no message uses is None.
 
-    A row with an error keeps its place in every column. `sequence` is the request's own, `single`
+    A row with an error keeps its place in every column. `nulls` are the rows whose value is null;
+    they are empty in `values`. `sequence` is the request's own, `single`
     says that the body was one message by itself.
     """
 
@@ -76,6 +84,7 @@ class Rows:
     deliver_at: list[int | None] | None = None
     expires_at: list[int | None] | None = None
     sequences: list[int | None] | None = None
+    nulls: list[int] = field(default_factory=list[int])
     errors: dict[int, GoQueueError] = field(default_factory=dict[int, GoQueueError])
     producer_id: int = 0
     producer_epoch: int = 0
@@ -125,6 +134,17 @@ def check_delays(rows: Rows, delay_ms_max: int, now_ms: int) -> None:
         else:
             continue
         rows.errors.setdefault(row, error)
+
+
+def check_keys(rows: Rows, *, compacted: bool) -> None:
+    """Give an error to each row without a key where the topic is compacted, and to each null where
+    it is not."""
+    if compacted:
+        for row in range(len(rows)):
+            if rows.keys is None or rows.keys[row] is None:
+                rows.errors.setdefault(row, KeyRequired())
+    for row in () if compacted else rows.nulls:
+        rows.errors.setdefault(row, BadMessage(NULL_REFUSED))
 
 
 def check_sizes(rows: Rows, message_bytes_max: int) -> None:
@@ -223,7 +243,10 @@ def _columns(given: Sequence[Message | GoQueueError], base64_values: bool) -> Ro
         header: Headers = ()
         if isinstance(message, Message):
             try:
-                value = fields.value_of(message, base64_values)
+                if fields.is_null(message):
+                    rows.nulls.append(row)
+                else:
+                    value = fields.value_of(message, base64_values)
                 key = fields.key_of(message)
                 header = fields.headers_of(message)
                 lane = fields.lane_of(message.priority)

@@ -28,7 +28,14 @@ from node.http.body import off_loop
 from node.http.broker import Broker
 from node.http.call import Call
 from node.http.errors import error_answer
-from node.http.messages import Rows, check_delays, check_sizes, decode_rows, identify_single
+from node.http.messages import (
+    Rows,
+    check_delays,
+    check_keys,
+    check_sizes,
+    decode_rows,
+    identify_single,
+)
 from node.http.results import Group, publish_answer, refused_results
 
 log = logging.getLogger(__name__)
@@ -59,6 +66,7 @@ async def _publish(call: Call, *, base64_values: bool) -> web.Response:
         count = await call.partition_count(topic)
         bound = call.broker.max_message_bytes(topic)
         turn = call.shared.next_turn() % count
+        check_keys(rows, compacted=call.broker.is_compacted(topic))
         if rows.deliver_at is not None:
             check_delays(rows, call.broker.delay_ms_max(topic), _now_ms())
         groups = await off_loop(size, _group, rows, topic, count, bound, turn)
@@ -156,7 +164,7 @@ def _encode(rows: Rows, group: Group, now_ms: int, groups: int) -> bytes:
         picked = _pick(rows.lanes, group.rows)
         lanes = [LANE_NORMAL if lane is None else lane for lane in picked]
     return encode_columns(
-        _pick(rows.values, group.rows),
+        _pick(_values(rows), group.rows),
         None if rows.keys is None else _pick(rows.keys, group.rows),
         timestamps_ms=now_ms,
         lanes=lanes,
@@ -168,6 +176,15 @@ def _encode(rows: Rows, group: Group, now_ms: int, groups: int) -> bytes:
         producer_epoch=rows.producer_epoch,
         base_sequence=sequence,
     )
+
+
+def _values(rows: Rows) -> list[bytes | None]:
+    values: list[bytes | None] = rows.values  # type: ignore[assignment]
+    if rows.nulls:
+        values = list(values)
+        for row in rows.nulls:
+            values[row] = None
+    return values
 
 
 def _base_sequence(rows: Rows, group: Group, groups: int) -> int:

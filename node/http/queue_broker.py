@@ -37,6 +37,8 @@ class QueuedMessage:
     redrives: int = 0
     deadline_ms: int = 0
     """When the lease of a received message ends."""
+    is_null: bool = False
+    """The value is null, and empty here: in a compacted topic, it deletes the key."""
 
 
 @dataclass(frozen=True, slots=True)

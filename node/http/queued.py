@@ -24,7 +24,7 @@ class QueuedView(msgspec.Struct, omit_defaults=True, gc=False):
     partition: int
     offset: int
     timestamp: str
-    value: str
+    value: str | None
     priority: str
     key: str | None = None
     headers: dict[str, str] | None = None
@@ -45,7 +45,7 @@ class QueuedView(msgspec.Struct, omit_defaults=True, gc=False):
 class Texts(msgspec.Struct):
     """A message's bytes as text, or as base64 with an encoding that says so."""
 
-    value: str
+    value: str | None
     value_encoding: str | None
     key: str | None
     key_encoding: str | None
@@ -55,7 +55,7 @@ class Texts(msgspec.Struct):
 
 def texts_of(message: QueuedMessage) -> Texts:
     value, value_encoding = text_or_base64(message.value)
-    texts = Texts(value, value_encoding, None, None, None, None)
+    texts = Texts(None if message.is_null else value, value_encoding, None, None, None, None)
     if message.key is not None:
         texts.key, texts.key_encoding = text_or_base64(message.key)
     if message.headers or message.redrives:

@@ -13,17 +13,18 @@ from itertools import repeat
 import msgspec
 
 from goqueue.wire.batch import LANE_NORMAL, LANES, Headers, RecordBatch, resolve_ms
-from goqueue.wire.layout import HAS_DELIVER_AT, HAS_EXPIRES_AT
+from goqueue.wire.layout import HAS_DELIVER_AT, HAS_EXPIRES_AT, HAS_NULLS
 from node.http.broker import Slice, StoredBatch
 from node.http.times import TIME_MS_MAX, format_time
 
 
 class MessageView(msgspec.Struct, omit_defaults=True, gc=False):
-    """One message as answers show it; fields that say nothing are left out."""
+    """One message as answers show it; fields that say nothing are left out. A `value` of null
+    deletes the key, in a compacted topic."""
 
     offset: int
     timestamp: str
-    value: str
+    value: str | None
     priority: str
     key: str | None = None
     headers: dict[str, str] | None = None
@@ -74,7 +75,12 @@ def render(cuts: Sequence[Cut]) -> list[MessageView]:
     """Every row of every cut, in order."""
     views: list[MessageView] = []
     for cut in cuts:
+        begun = len(views)
         views += _render_cut(cut)
+        if cut.batch.header.flags & HAS_NULLS:
+            for row in cut.batch.nulls():
+                if cut.first <= row < cut.last:
+                    views[begun + row - cut.first].value = None
     return views
 
 

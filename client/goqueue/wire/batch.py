@@ -23,6 +23,7 @@ from goqueue.wire.layout import (
     HAS_EXPIRES_AT,
     HAS_HEADERS,
     HAS_MESSAGE_IDS,
+    HAS_NULLS,
     HEADER_BYTES,
     INT64_MAX,
     LANE_NORMAL,
@@ -118,11 +119,25 @@ class RecordBatch:
     # columns
 
     def values(self) -> list[bytes]:
-        """The values, decompressed."""
+        """The values, decompressed; a null one is empty, `nulls` tells which."""
         lengths = self._summed_value_lengths()
         if self.header.codec == Codec.NONE:
             return _cut(self.buffer, self._values_at(), lengths)
         return _cut(self._plain(), 0, lengths)
+
+    def nulls(self) -> frozenset[int]:
+        """The rows whose value is null: in a compacted topic, they delete their key."""
+        if not self.header.flags & HAS_NULLS:
+            return frozenset()
+        cells = self._uint32s(self._wide_bytes() + 8 * self.header.count)
+        return frozenset(row for row, length in enumerate(cells) if length == NONE)
+
+    def values_or_nulls(self) -> list[bytes | None]:
+        """The values, None where one is null."""
+        found: list[bytes | None] = list(self.values())
+        for row in self.nulls():
+            found[row] = None
+        return found
 
     def keys(self) -> list[bytes | None]:
         """The keys; None where a record has none, which is not the same as an empty key."""
@@ -135,9 +150,16 @@ class RecordBatch:
         rest = iter(found)
         return [None if length == NONE else next(rest) for length in lengths]
 
+    def has_all_keys(self) -> bool:
+        """Whether every record has a key, be it an empty one."""
+        return NONE not in self._uint32s(self._wide_bytes() + 4 * self.header.count)
+
     def value_lengths(self) -> tuple[int, ...]:
-        """Each value's plain length in bytes; nothing is decompressed."""
-        return self._uint32s(self._wide_bytes() + 8 * self.header.count)
+        """Each value's plain length in bytes, 0 for a null; nothing is decompressed."""
+        cells = self._uint32s(self._wide_bytes() + 8 * self.header.count)
+        if self.header.flags & HAS_NULLS:
+            return tuple(0 if length == NONE else length for length in cells)
+        return cells
 
     def timestamps_ms(self) -> list[int]:
         """The producer's timestamps, Unix milliseconds."""
@@ -184,7 +206,7 @@ class RecordBatch:
         return list(
             map(
                 Record,
-                self.values(),
+                self.values_or_nulls(),
                 self.keys(),
                 self.headers(),
                 self.timestamps_ms(),
@@ -208,6 +230,8 @@ class RecordBatch:
             raise BatchError("an unknown lane")
         if max(self._summed_value_lengths()) > limits.value_bytes_max:
             raise PayloadTooLarge(f"a value beyond {limits.value_bytes_max} bytes")
+        if header.flags & HAS_NULLS and not self.nulls():
+            raise BatchError("a flag for null values without any")
         if header.codec != Codec.NONE:
             self._plain()
         if max(self._summed_key_lengths()[1], default=0) > limits.key_bytes_max:
@@ -242,7 +266,7 @@ class RecordBatch:
             base_sequence = header.base_sequence + rows[0] if has_identity else 0
         return RecordBatch.parse(
             encode_columns(
-                _pick(self.values(), rows),
+                _pick(self.values_or_nulls(), rows),
                 _pick(self.keys(), rows),
                 timestamps_ms=_pick(self.timestamps_ms(), rows),
                 lanes=_pick(self.lanes(), rows),

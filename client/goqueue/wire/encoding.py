@@ -18,6 +18,7 @@ from goqueue.wire.layout import (
     HAS_EXPIRES_AT,
     HAS_HEADERS,
     HAS_MESSAGE_IDS,
+    HAS_NULLS,
     HEADER_BYTES,
     INT64_MAX,
     LANE_NORMAL,
@@ -62,7 +63,7 @@ def encode_batch(
 
 
 def encode_columns(
-    values: Sequence[bytes],
+    values: Sequence[bytes | None],
     keys: Sequence[bytes | None] | None = None,
     *,
     timestamps_ms: Sequence[int] | int = 0,
@@ -80,6 +81,7 @@ def encode_columns(
 ) -> bytes:
     """One batch from columns of equal length: the fast path.
 
+    A value of None is null: it deletes its key where the topic is compacted.
     A single number for `timestamps_ms` or `lanes` holds for all records; a column of nothing but
     None is the same as no column. Timestamps of one batch lie within 49 days of each other. Values
     are stored plain where compressing them is not worth it. The same arguments give the same bytes.
@@ -96,15 +98,17 @@ def encode_columns(
     _check_identity(producer_id, producer_epoch, base_sequence)
     base_ms, deltas = _timestamps(timestamps_ms, count)
     key_lengths, key_blob = _keys(keys, count, limits)
-    value_lengths = _lengths(values, limits.value_bytes_max, "value")
+    value_lengths, present = _values(values, limits)
     header_lengths, header_blob = _headers(headers, limits)
     id_lengths, id_blob = _message_ids(message_ids, limits)
     wide = (_times(deliver_at_ms), _times(expires_at_ms))
-    plain = _plain(values, limits)
+    plain = _plain(present, limits)
     named = codec if isinstance(codec, Codec) else Codec.named(codec)
     stored, block = compress(plain, named, level)
 
     flags = _flags(*wide, header_lengths, id_lengths)
+    if len(present) < count:
+        flags |= HAS_NULLS
     columns = (deltas, key_lengths, value_lengths, header_lengths, id_lengths, _lanes(lanes, count))
     parts = (*wide, *columns, key_blob, header_blob, id_blob, block)
     length = HEADER_BYTES + sum(map(len, parts))
@@ -174,6 +178,18 @@ def _lengths(blobs: Sequence[bytes], bytes_max: int, what: str) -> bytes:
             f"a {what} of {max(lengths)} bytes: at most {bytes_max}", limit=bytes_max
         )
     return _uint32s(lengths, len(lengths))
+
+
+def _values(values: Sequence[bytes | None], limits: Limits) -> tuple[bytes, Sequence[bytes]]:
+    """The column of lengths, and the values that are not null."""
+    try:
+        return _lengths(values, limits.value_bytes_max, "value"), values  # type: ignore[arg-type, return-value]
+    except TypeError:  # a null has no length
+        present = [value for value in values if value is not None]
+        if present:
+            _lengths(present, limits.value_bytes_max, "value")
+        lengths = [NONE if value is None else len(value) for value in values]
+        return _uint32s(lengths, len(lengths)), present
 
 
 def _timestamps(timestamps_ms: Sequence[int] | int, count: int) -> tuple[int, bytes]:

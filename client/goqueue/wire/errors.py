@@ -100,6 +100,14 @@ class DelayTooLong(BadRequest):
     code, text = "delay_too_long", "the delay is beyond the topic's horizon"
 
 
+class KeyRequired(BadRequest):
+    code, text = "key_required", "the topic is compacted: its messages have keys"
+
+
+class NullValue(BadRequest):
+    code, text = "null_value", "a null value deletes a key, in compacted topics only"
+
+
 class BatchError(BadRequest):
     """A record batch that is not one: torn, flipped, of another version, or inconsistent."""
 

@@ -31,7 +31,7 @@ RELATIVE_BELOW: Final = 1 << 38
 a delay must not depend on the producer's clock."""
 
 NONE: Final = 0xFFFF_FFFF
-"""The length of a key that is absent, unlike an empty one."""
+"""The length of a key that is absent, or of a value that is null, unlike an empty one."""
 UINT32_MAX: Final = 0xFFFF_FFFF
 UINT64_MAX: Final = 0xFFFF_FFFF_FFFF_FFFF
 INT64_MAX: Final = 0x7FFF_FFFF_FFFF_FFFF
@@ -43,7 +43,8 @@ HAS_DELIVER_AT: Final = 1
 HAS_EXPIRES_AT: Final = 2
 HAS_HEADERS: Final = 4
 HAS_MESSAGE_IDS: Final = 8
-_FLAGS_KNOWN: Final = 15
+HAS_NULLS: Final = 16
+_FLAGS_KNOWN: Final = 31
 
 _LENGTH = struct.Struct("<I")
 _LENGTH_AT = 8

@@ -17,12 +17,13 @@ _LENGTHS = struct.Struct("<HI")
 
 @dataclass(slots=True)
 class Record:
-    """One message. Times are Unix milliseconds; `key` None differs from an empty key.
+    """One message. Times are Unix milliseconds; `key` None differs from an empty key, and `value`
+    None, which deletes the key in a compacted topic, from an empty value.
 
     `lane` counts from 0 (critical) to 4 (background). Where speed matters, work on columns instead.
     """
 
-    value: bytes
+    value: bytes | None
     key: bytes | None = None
     headers: Headers = ()
     timestamp_ms: int = 0

@@ -64,10 +64,13 @@ def test_base64_values_become_bytes() -> None:
     assert parse(b'{"value": "/wA=", "value_encoding": "base64"}') == Message(b"\xff\x00")
 
 
+def test_a_null_value_is_no_text() -> None:
+    assert parse(b'{"key": "k", "value": null}') == Message(None, b"k")
+
+
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        (b'{"value": null}', "null"),
         (b'{"value": "x", "priority": "urgent"}', "urgent"),
         (b'{"value": "!", "value_encoding": "base64"}', "base64"),
         (b'{"value": "x", "value_encoding": "rot13"}', "rot13"),

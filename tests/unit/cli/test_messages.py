@@ -118,11 +118,13 @@ def test_what_is_consumed_can_be_produced_again(topic: Shell) -> None:
 
 
 def test_a_publish_that_fails_midway_tells_what_was_stored(topic: Shell) -> None:
-    result = topic.run("produce", "t", "-o", "table", stdin=b'good\n{"value": null}\n')
+    result = topic.run(
+        "produce", "t", "-o", "table", stdin=b'good\n{"value": "x", "priority": "no"}\n'
+    )
 
     assert result.exit_code == 1
     assert result.stdout.startswith("✓ Published to t partition ")
-    assert result.stderr.startswith("Error: line 2: the value is null\n")
+    assert result.stderr.startswith("Error: line 2: priority 'no' is none of ")
 
 
 @pytest.mark.parametrize(

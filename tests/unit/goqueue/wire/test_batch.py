@@ -378,7 +378,7 @@ def sealed_header(value_length: int = 5, **changes: int) -> bytes:
         {"count": 2},
         {"count": 2**32 - 1},
         {"flags": 1},
-        {"flags": 16},
+        {"flags": 32},
         {"flags": 0x8000},
         {"codec": 1},
         {"codec": 9},

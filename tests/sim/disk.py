@@ -8,18 +8,23 @@ middle of a job, after any operation on the disk.
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from log.config import StorageConfig
+from log.disk import SyncFailed, is_full
 from log.flush import FlushJob
 from log.memory_disk import MemoryDisk
 from log.store import Store
 from tests.sim.loop import ProcessTime
 
 ROOT = "/data"
+ROOM = 1 << 40
+FULL_RETRY_S = 0.1
+"""How soon what a full disk refused is tried again."""
 
 
 class Died(Exception):
@@ -30,17 +35,32 @@ class SimDisk(MemoryDisk):
     """A `MemoryDisk` without its trace, that outlives processes and can lie about syncs."""
 
     _lives: int | None = None
+    _failing: tuple[str, int] | None = None
     lies = False
     """Says that it has synced, and has not."""
+    hides = False
+    """Says nothing of syncs that have failed."""
 
     def _do(self, name: str, *arguments: object) -> None:
         getattr(self, f"_do_{name}")(*arguments)
 
     def fdatasync(self, handle: int) -> None:
-        if not self.lies:
+        if self.lies:
+            return
+        try:
             super().fdatasync(handle)
+        except SyncFailed:
+            if not self.hides:
+                raise
+
+    def fail_soon(self, operation: str, number: int) -> None:
+        """The next operation of this name fails, once, with this number."""
+        self._failing = operation, number
 
     def _check(self, operation: str, path: str) -> None:
+        if self._failing is not None and self._failing[0] == operation:
+            number, self._failing = self._failing[1], None
+            raise OSError(number, os.strerror(number), path)
         if self._lives is not None:
             self._lives -= 1
             if self._lives < 0:
@@ -54,8 +74,17 @@ class SimDisk(MemoryDisk):
         """What is left when the power comes back."""
         after = SimDisk(capacity=self.capacity)
         after.__dict__.update(self.crash(rng, keep=keep).__dict__)
-        after.lies = self.lies
+        after.lies, after.hides = self.lies, self.hides
         return after
+
+    def used_bytes(self) -> int:
+        """The sum of all files' lengths."""
+        return self._used()
+
+    def heal(self) -> None:
+        """There is room, and nothing fails."""
+        self.capacity = ROOM
+        self._failing = None
 
     def die_after(self, operations: int | None) -> None:
         """Let this many operations pass; the next one ends the process."""
@@ -85,6 +114,8 @@ class Storage:
         """Opens the store. Raises what that raises."""
         self.store = Store.open(disk, ROOT, config, random_u64=lambda: rng.getrandbits(64) or 1)
         self.on_flush_begun: Callable[[], None] = lambda: None
+        self.on_failed: Callable[[Exception], None] = _raise
+        """The store has failed: the process is to leave."""
         self._disk = disk
         self._time = time
         self._rng = rng
@@ -96,6 +127,7 @@ class Storage:
         self._flushed_at = 0.0
         self._seal_planned = False
         self._sync_planned = False
+        self._respill_planned = False
         self.store.on_dirty = self._dirty
 
     def start(self) -> None:
@@ -127,7 +159,11 @@ class Storage:
 
     def _sync(self) -> None:
         job = self._writing[0]
-        job.sync()
+        try:
+            job.sync()
+        except OSError as error:
+            self._sync_failed(job, error)
+            return
         self.store.complete_flush(job)
         self._plan_sync()
         if job.parts:
@@ -135,15 +171,39 @@ class Storage:
             self._plan_seal()
         self._time.call_later(self._speed.spill_s, self._spill)
 
+    def _sync_failed(self, job: FlushJob, error: OSError) -> None:
+        if is_full(error):
+            self.store.stall_flush(job, error)
+            self._time.call_later(FULL_RETRY_S, self._sync)
+        else:
+            self._writing.clear()  # it is not tried again: that would only seem to succeed
+            self.store.complete_flush(job, error)
+            self.on_failed(error)
+
     def _spill(self) -> None:
         job = self._writing[0]
         job.spill()
         self.store.complete_spill(job)
+        if self.store.failed is not None:
+            self.on_failed(self.store.failed)
+            return
         self._writing.popleft()
+        self._plan_respill()
         if self._writing:
             self._begin()
         if self.store.checkpoint_due and not self._checkpointing:
             self._checkpoint()
+
+    def _plan_respill(self) -> None:
+        """Segments that lack what a full disk refused get it soon after there is room."""
+        if self.store.spill_waits and not self._respill_planned:
+            self._respill_planned = True
+            self._time.call_later(FULL_RETRY_S, self._respill)
+
+    def _respill(self) -> None:
+        self._respill_planned = False
+        self._hand_over(self.store.take_respill())
+        self._plan_respill()
 
     def _plan_sync(self) -> None:
         """Relaxed appends are synced soon, also when nothing follows them."""
@@ -182,7 +242,8 @@ class Storage:
 
     def _kept(self) -> None:
         run, done = self._keeping[0]
-        run()
+        with contextlib.suppress(OSError):  # the log still has what would have been kept
+            run()
         done()
         self._keeping.popleft()
         if self._keeping:
@@ -194,11 +255,21 @@ class Storage:
             return
         self._checkpointing = True
 
+        errors: list[OSError] = []
+
+        def run() -> None:
+            try:
+                job.run()
+            except OSError as error:
+                errors.append(error)
+
         def done() -> None:
             self._checkpointing = False
-            self.store.complete_checkpoint(job)
+            self.store.complete_checkpoint(job, next(iter(errors), None))
+            if self.store.failed is not None:
+                self.on_failed(self.store.failed)
 
-        self.keep(job.run, done)
+        self.keep(run, done)
 
     # dying
 
@@ -215,6 +286,10 @@ class Storage:
         for work in works:
             if rng.random() < 0.7:
                 self._disk.die_after(rng.randrange(8))
-                with contextlib.suppress(Died):
+                with contextlib.suppress(Died, OSError):
                     work()
         self._disk.process_died()
+
+
+def _raise(error: Exception) -> None:
+    raise error

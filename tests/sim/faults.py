@@ -171,6 +171,24 @@ def _slow_disk(world: World, rng: random.Random) -> None:
     )
 
 
+def _disk_full(world: World, rng: random.Random) -> None:
+    """Whatever waits for room is not acked, and goes on when there is some."""
+    room_bytes = rng.choice((0, 600, 5000))
+    world.machines.fill_disk(_target(world, rng), room_bytes, rng.uniform(0.2, 2.0))
+
+
+def _disk_error(world: World, rng: random.Random) -> None:
+    """A sync fails, mostly; what it was to save is read back as if it were there."""
+    operation = rng.choice(("fdatasync", "fdatasync", "fdatasync", "pwritev", "sync_directory"))
+    world.machines.fail_disk(_target(world, rng), operation)
+
+
+def _disk_error_and_power(world: World, rng: random.Random) -> None:
+    """A sync fails, and soon the power does, of a majority: what no disk holds is gone."""
+    world.machines.fail_disk(_leader(world, rng), "fdatasync")
+    world.loop.call_later(rng.uniform(0.1, 1.0), _power_all, world, rng)
+
+
 def _slow_link(world: World, rng: random.Random) -> None:
     one, other = rng.sample(world.nodes, 2)
     world.net.slow(one, other, rng.choice((0.01, 0.06, 0.3)), rng.uniform(0.5, 3.0))
@@ -258,6 +276,9 @@ FAULTS: dict[str, tuple[Callable[[World, random.Random], None], int]] = {
     "reset": (_reset, 6),
     "pause": (_pause, 6),
     "slow-disk": (_slow_disk, 5),
+    "disk-full": (_disk_full, 3),
+    "disk-error": (_disk_error, 3),
+    "disk-error-power": (_disk_error_and_power, 2),
     "slow-link": (_slow_link, 5),
     "lossy-link": (_lossy_link, 4),
     "duplicates": (_duplicates, 4),
@@ -280,7 +301,7 @@ NEMESES: dict[str, tuple[str, ...]] = {
         *("isolate", "partition", "partition-leader", "one-way", "reset", "slow-link"),
         *("lossy-link", "duplicates", "swizzle"),
     ),
-    "disk": ("slow-disk", "wipe"),
+    "disk": ("slow-disk", "disk-full", "disk-error", "disk-error-power", "wipe"),
     "clock": ("clock", "clock-drift"),
     "targeted": (
         *("kill-at-flush", "kill-at-lead", "restart-voters", "kill-at-change"),

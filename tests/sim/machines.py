@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from goqueue.wire.types import GroupId, NodeId
 from log.errors import LogError
 from raft.log_time import majority_offset_ms
-from tests.sim.disk import Died, DiskSpeed, SimDisk
+from tests.sim.disk import ROOM, Died, DiskSpeed, SimDisk
 from tests.sim.process import Process
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class Machines:
     def heal(self) -> None:
         """All processes run, and no disk is slow."""
         for machine in self._machines.values():
+            machine.disk.heal()
             self._restore_speed(machine.speed)
             self._right_clock(machine.node)
             self._resume(machine.node)
@@ -126,11 +128,11 @@ class Machines:
         try:
             process = Process(self._world, machine)
             process.start()
-        except Died:
+        except (Died, OSError) as error:
             if process is not None:
                 process.time.kill()
             machine.disk.process_died()
-            if rng.random() < 0.5 and not self._world.shape.relaxed:
+            if isinstance(error, Died) and rng.random() < 0.5 and not self._world.shape.relaxed:
                 self._cut_power(machine)
             self._world.loop.note("died in recovery", node)
             self._world.loop.call_later(STARTS_AGAIN_S, self._restart, node)
@@ -179,6 +181,20 @@ class Machines:
     def _restore_speed(self, speed: DiskSpeed) -> None:
         speed.sync_s = self._world.shape.sync_s
 
+    def fill_disk(self, node: NodeId, room_bytes: int, seconds: float) -> None:
+        """Another program leaves this much room, for a time."""
+        disk = self._machines[node].disk
+        disk.capacity = disk.used_bytes() + room_bytes
+        self._world.loop.call_later(seconds, self._empty_disk, node)
+
+    def _empty_disk(self, node: NodeId) -> None:
+        self._machines[node].disk.capacity = ROOM
+
+    def fail_disk(self, node: NodeId, operation: str) -> None:
+        """The disk fails once, at its next operation of this name."""
+        self._world.loop.note("disk fails", node, operation)
+        self._machines[node].disk.fail_soon(operation, errno.EIO)
+
     def step_clock(self, node: NodeId, step_ms: int) -> None:
         """Only a minority's clocks are wrong: a majority that agrees is believed."""
         if self._may_be_wrong(node):
@@ -218,4 +234,5 @@ class Machines:
     def _disk(self) -> SimDisk:
         disk = SimDisk()
         disk.lies = self._world.mutant.disk_lies
+        disk.hides = self._world.mutant.disk_hides
         return disk

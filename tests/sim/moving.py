@@ -4,6 +4,7 @@ led, what partitions' leaders see and do, and who takes part in the cluster grou
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from coordinator.cluster_steps import cluster_members, cluster_step
@@ -152,7 +153,10 @@ class Moving:
             reply(seen)
         else:
             raft = self._process.replicas[step.group].raft
-            self._do(raft, step, lambda: reply(self.seen_of(step.group)))
+            self._do(raft, step, partial(self._answer, step.group, reply))
+
+    def _answer(self, group: GroupId, reply: rpc.Reply) -> None:
+        reply(self.seen_of(group))
 
     def _do(self, raft: RaftGroup, step: Step, ended: Callable[[], None]) -> None:
         self._process.world.loop.note("step", step.kind, step.group.partition, step.voter.node)

@@ -44,6 +44,8 @@ class Mutant:
     membership: type[Membership] = Membership
     disk_lies: bool = False
     """Syncs are answered, and not done."""
+    disk_hides: bool = False
+    """Syncs that fail are taken for done."""
     appender_kept: bool = False
     """What was in flight in an earlier leadership still counts."""
 
@@ -90,6 +92,7 @@ class _AnswersEarly(Appender):
 
 _ALL = (
     Mutant("no-fsync", "log", disk_lies=True),
+    Mutant("failed-fsync-ignored", "log", nemesis=("disk", "power"), disk_hides=True),
     Mutant("ack-before-fsync", "raft", group=_AckBeforeFsync),
     Mutant("truncate-always", "raft", group=groups.TruncateAlways),
     Mutant("termless-acks", "raft", group=groups.TermlessAcks),

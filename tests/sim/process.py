@@ -30,6 +30,8 @@ logging.getLogger("raft").setLevel(logging.CRITICAL)
 logging.getLogger("log").setLevel(logging.CRITICAL)
 
 ANSWER_S = 0.001
+LEFT_S = 0.2
+"""A process that left by itself is started again after this."""
 
 
 class Process:
@@ -68,6 +70,7 @@ class Process:
         self.host.on_failed = self._failed
         self.host.on_snapshot_due = self._snapshot_due
         self.storage.on_flush_begun = self._flush_begun
+        self.storage.on_failed = self._disk_failed
 
     @property
     def voter(self) -> Voter:
@@ -95,6 +98,8 @@ class Process:
         self.moving = Moving(self, cluster)
         self.copying = Copying(self)
         self.host.on_configured = lambda _group: cluster.changed()
+        copies = self.world.shape.copies
+        self.host.copies_to_learners = lambda group: copies and group.id != CLUSTER_GROUP
         self.moving.start()
         self.copying.start()
 
@@ -234,6 +239,11 @@ class Process:
 
     def _flush_begun(self) -> None:
         self.world.traps.flush_begun(self.node)
+
+    def _disk_failed(self, error: Exception) -> None:
+        """As a node does: it leaves at once, and is started again."""
+        self.world.loop.note("disk failed", self.node, error)
+        self.world.machines.kill(self.node, power=False, down_s=LEFT_S)
 
     def _failed(self, group: RaftGroup, error: Exception) -> None:
         self.world.checks.replica_failed(self.node, group.id, error)

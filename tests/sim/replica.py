@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from delivery.appender import NOT_PROPOSED, Admitted, Appender
 from delivery.records import AppendBatch, encode_records
-from goqueue.wire.errors import GoQueueError, NotLeader, OutcomeUnknown
+from goqueue.wire.errors import DiskFull, GoQueueError, NotLeader, OutcomeUnknown
 from goqueue.wire.types import GroupId, Index, NodeId, Offset, Term
 from log.entry import Entry, EntryKind
 from log.group import GroupLog
@@ -117,6 +117,9 @@ class Replica:
     def publish(self, publish: Publish) -> None:
         if self._appender is None or not self.raft.is_ready_leader:
             self._refuse(publish, NotLeader(self.raft.leader))
+            return
+        if self._process.store.stalled is not None:
+            self._refuse(publish, DiskFull())
             return
         self._waiting.append(publish)
         if not self._turn_planned:

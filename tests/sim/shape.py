@@ -46,6 +46,8 @@ class Shape:
     open_fails: float
     """The chance that a starting process dies while it recovers."""
     kind: str = "log"
+    copies: bool = False
+    """Whether learners that hold nothing begin with a copy of another replica."""
     founders: int = 5
     """Nodes that found the cluster, if there are so many; the others come to it."""
 
@@ -80,12 +82,28 @@ def make_shape(rng: random.Random, *, kind: str | None = None) -> Shape:
     drawn = rng.choices(KINDS, list(SHARES.values()))[0]
     shape = replace(_make_shape(rng), kind=kind or drawn)
     if shape.kind == "moving":
-        return replace(shape, nodes=rng.choice((4, 5)), founders=3, clients=3)
+        return _moving(rng, shape)
     if shape.kind != "core":
         return shape
     raft = replace(shape.raft, heartbeat_s=0.1, election_min_s=0.5, election_max_s=0.75)
     raft = replace(raft, quorum_s=0.5)
     return replace(shape, nodes=3, groups=1, clients=3, raft=raft)
+
+
+def _moving(rng: random.Random, shape: Shape) -> Shape:
+    """Three nodes found the cluster, the others come; logs are trimmed so that copies are made."""
+    return replace(
+        shape,
+        nodes=rng.choice((4, 5)),
+        founders=3,
+        clients=3,
+        trim_keep=rng.choice((0, 3, 10)),
+        copies=rng.random() < 0.5,
+        raft=replace(shape.raft, snapshot_entries=rng.choice((8, 25))),
+        storage=replace(
+            shape.storage, segment_bytes=1 << 10, checkpoint_bytes=1 << 9, wal_file_bytes=1 << 13
+        ),
+    )
 
 
 def _make_shape(rng: random.Random) -> Shape:

@@ -1,0 +1,72 @@
+"""Bugs of replicas that come and go: in what leaders make of steps, in copies, in promises."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from coordinator.mover import Mover, Step
+from coordinator.steps import Seen, refusal
+from goqueue.wire.types import GroupId, Index
+from log.errors import Damaged
+from log.install import Install
+from log.manifest import Manifest, SegmentParts
+from log.staging import Staging
+from raft.group import RaftGroup
+from raft.host import RaftHost
+
+
+def refuses_nothing(_step: Step, _seen: Seen) -> str | None:
+    """A leader takes every step that it is told, however late, whatever it sees."""
+    return None
+
+
+def any_replica_is_in_sync(step: Step, seen: Seen) -> str | None:
+    """A leader believes that all its voters hold what is committed."""
+    everyone = frozenset(voter.node for voter in seen.configuration.voters)
+    return refusal(step, dataclasses.replace(seen, in_sync=everyone))
+
+
+class TakesAll(RaftGroup):
+    """Takes every change at once, though the one before has not committed, and promotes whoever
+    has not caught up."""
+
+    def _may_change(self) -> bool:
+        return True
+
+
+class UncheckedStaging(Staging):
+    """What was copied is taken as it came."""
+
+    def check_segment(self, segment: SegmentParts) -> None:
+        try:
+            super().check_segment(segment)
+        except Damaged:
+            return
+
+
+class StaleStaging(Staging):
+    """A copy is installed as if it reached one entry further than it does."""
+
+    def finish(self, manifest: Manifest) -> Install:
+        made = super().finish(manifest)
+        return dataclasses.replace(made, last_index=Index(made.last_index + 1))
+
+
+class ForgetsMoves(Mover):
+    """What partitions' leaders tell is not passed on to the cluster group."""
+
+    def _keep_news(self, group: GroupId, seen: Seen) -> None:
+        return None
+
+
+class RetiredForget(RaftHost):
+    """A replica that is moved away forgets its term and vote, and that it held something."""
+
+    def retire_group(self, id: GroupId) -> None:
+        self.stop_group(id)
+        if id in self._store.groups():
+            self._store.remove_group(id)
+
+
+Refusal = Callable[[Step, Seen], str | None]

@@ -34,13 +34,13 @@ class Admission:
         self._link = link
         link.handle(ADMIT, self._serve)
 
-    async def ask(self, command: RegisterBroker) -> None:
-        """Returns once the cluster has registered this node. Raises what it refuses it with, or
+    async def ask(self, command: RegisterBroker, cluster_id: int) -> None:
+        """Returns once that cluster has registered this node. Raises what it refuses it with, or
         why no peer could ask it."""
         problem: GoQueueError = Unavailable("no peer belongs to a cluster that can be reached")
         payload = encode_command(command)
         for node, told in sorted(self._cluster.hellos.items()):
-            if not told.get("cluster"):
+            if told.get("cluster") != cluster_id:
                 continue
             try:
                 await self._link.request(node, ADMIT, payload, ASK_TIMEOUT_S)
@@ -63,6 +63,8 @@ class Admission:
         told = cluster.hellos.get(peer)
         if not isinstance(command, RegisterBroker) or command.node != peer or told is None:
             raise BadRequest("a node registers nobody but itself")
+        if told.get("cluster", 0) not in (0, cluster.state.cluster_id):
+            raise BadRequest(f"{peer} belongs to another cluster")
         if command.incarnation != told.get("incarnation"):
             raise BadRequest("a node registers with its own data directory")
         if not command.peer_address:

@@ -154,20 +154,27 @@ class ClusterHost:
         return None if member is None else member.incarnation
 
     def standing(self, node: NodeId) -> Standing:
-        """Up, down, or wiped: there, with another data directory than the cluster knows. What
-        was removed from the cluster, or belongs to another one, is not there."""
+        """Up, down, or wiped: there, with another data directory than the cluster knows. Who was
+        removed from the cluster, or belongs to another one, is not there."""
         if node == self._me.node:
             return Standing.WIPED if self.wiped else Standing.UP
         told = self.hellos.get(node)
-        if told is None or self._is_foreign(node, told):
+        if told is None:
             return Standing.DOWN
-        return standing(self.known_incarnation(node), _incarnation(told))
+        found = standing(self.known_incarnation(node), _incarnation(told))
+        return Standing.DOWN if found is Standing.UP and self.kept_out(node) else found
 
-    def _is_foreign(self, node: NodeId, told: Mapping[str, Any]) -> bool:
+    def kept_out(self, node: NodeId) -> str:
+        """Why a connected peer takes no part; empty where it does."""
+        told = self.hellos[node]
         ours = self.state.cluster_id
         if ours and told.get("cluster", 0) not in (0, ours):
-            return True
-        return Voter(node, _incarnation(told)) in self.state.layout.brokers.gone
+            return "it belongs to another cluster"
+        if Voter(node, _incarnation(told)) in self.state.layout.brokers.gone:
+            return "it was removed from the cluster"
+        if standing(self.known_incarnation(node), _incarnation(told)) is Standing.WIPED:
+            return "it has another data directory than the cluster knows"
+        return ""
 
     def absent(self) -> list[str]:
         """Registered brokers that are not up as seen from here."""
@@ -181,7 +188,7 @@ class ClusterHost:
             return wiped_text(self._me.node)
         if self.group is None:
             return self.reason_not_formed
-        if self.group.leader is None:
+        if self.group.leader is None or (self.group.is_learner and not self.group.hears_leader):
             return "the cluster group has no leader"
         known = self.state.brokers.get(self._me.node)
         if known is None or known.incarnation != self._me.incarnation:

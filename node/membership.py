@@ -137,7 +137,7 @@ class Membership:
         if table != self._table:
             self._table = table
             self._link.set_peers(table)
-        for node in self._cluster.hellos:
+        for node in list(self._cluster.hellos):
             self._sort(node)
 
     # private
@@ -151,7 +151,10 @@ class Membership:
 
     @property
     def _is_empty(self) -> bool:
-        """Whether it never held anything either, and may found."""
+        """Whether it never held anything either, and may found. What lies set aside may be needed
+        again, where nobody else has it: then no new cluster must take its place unasked."""
+        if self._store.set_aside.exists:
+            return False
         if CLUSTER_GROUP not in self._store.groups():
             return True
         log = self._store.group(CLUSTER_GROUP)
@@ -161,11 +164,12 @@ class Membership:
         """Let Raft talk with a peer exactly while it has the data directory it is known by."""
         if self._cluster.group is None:
             return
-        if not self._cluster.is_present(node):
+        problem = self._cluster.kept_out(node)
+        if problem:
             self._part(node)
             if node not in self._strangers:
                 self._strangers.add(node)
-                _log.error("peer_with_another_data_directory", peer=node)
+                _log.error("peer_kept_out", peer=node, problem=problem)
         elif node not in self._admitted:
             self._strangers.discard(node)
             self._admitted.add(node)
@@ -178,12 +182,13 @@ class Membership:
 
     def _addresses(self) -> dict[NodeId, Address]:
         """Whom to dial: who belongs to the cluster, where this node's own list says, or else where
-        they say they are. Until this node is registered, also all others in its list."""
-        cluster, listed = self._cluster, self._config.others
-        nodes = cluster.nodes
-        found = {NodeId(name): at for name, at in listed.items()}
-        if self._is_registered():
-            found = {node: at for node, at in found.items() if node in nodes}
+        they say they are. Until this node is registered, and where none of its list belongs to its
+        cluster, also all others in the list."""
+        cluster = self._cluster
+        listed = {NodeId(name): at for name, at in self._config.others.items()}
+        found = {node: at for node, at in listed.items() if node in cluster.nodes}
+        if not found or not self._is_registered():
+            found = listed
         for node, broker in cluster.state.brokers.items():
             if node != self._me.node and node not in found and broker.peer_address:
                 try:
@@ -295,7 +300,7 @@ class Membership:
 
     async def _ask(self, command: RegisterBroker) -> None:
         try:
-            await self._admission.ask(command)
+            await self._admission.ask(command, self._cluster.state.cluster_id or self._plan.cluster)
         except GoQueueError as error:
             if error.code in (BrokerGone.code, BrokerWiped.code):
                 self._cast_out(error)
@@ -329,7 +334,7 @@ class Membership:
     def _is_forsaken(self) -> bool:
         """Whether no leader speaks to this node: it may have been removed, or replaced."""
         group = self._cluster.group
-        if group is None or group.leader is not None:
+        if group is None or group.hears_leader:
             self._leaderless_since_s = None
             return False
         now = asyncio.get_running_loop().time()

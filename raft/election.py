@@ -62,6 +62,12 @@ class Elections(Voting):
         )
         return reached + self._self_peer.voter >= self._quorum
 
+    @property
+    def hears_leader(self) -> bool:
+        """Whether a leader is alive as far as this node can know: who has no vote goes on naming
+        the last one, however long it is silent."""
+        return self._hears_leader()
+
     # -- following and leading
 
     def _newer_term(self, term: int) -> None:

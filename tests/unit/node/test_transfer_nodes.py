@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from goqueue.wire.types import GroupId
@@ -34,9 +36,9 @@ class SmallNodes(ThreeNodes):
         super().__init__()
         self.stores: dict[str, Store] = {}
 
-    async def start(self, name: str) -> None:
-        ports = self._ports
-        others = {n: f"127.0.0.1:{port}" for n, port in ports.items() if n != name}
+    async def start(self, name: str, seeds: Sequence[str] = NAMES) -> None:
+        ports = self.ports
+        others = {n: f"127.0.0.1:{port}" for n, port in ports.items() if n in seeds and n != name}
         settings = config(
             **{
                 "broker.nodeId": name,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from log.config import StorageConfig
@@ -22,7 +22,7 @@ class ThreeNodes:
     def __init__(self) -> None:
         self.disks: dict[str, MemoryDisk] = {name: MemoryDisk() for name in NAMES}
         self.running: dict[str, NodeAssembly] = {}
-        self._ports: dict[str, int] = dict(zip(NAMES, _free_ports(len(NAMES)), strict=True))
+        self.ports: dict[str, int] = dict(zip(NAMES, free_ports(len(NAMES)), strict=True))
 
     def broker(self, name: str) -> NodeBroker:
         return self.running[name].broker
@@ -40,12 +40,12 @@ class ThreeNodes:
         ]
         return leading[0] if len(leading) == 1 else None
 
-    async def start(self, name: str) -> None:
-        others = {n: f"127.0.0.1:{port}" for n, port in self._ports.items() if n != name}
+    async def start(self, name: str, seeds: Sequence[str] = NAMES) -> None:
+        others = {n: f"127.0.0.1:{self.ports[n]}" for n in seeds if n != name}
         settings = config(
             **{
                 "broker.nodeId": name,
-                "broker.listeners.internal": f"127.0.0.1:{self._ports[name]}",
+                "broker.listeners.internal": f"127.0.0.1:{self.ports[name]}",
                 "cluster.peers": ",".join(f"{n}={address}" for n, address in others.items()),
                 "cluster.secret": "three nodes in one process",
             }
@@ -61,7 +61,7 @@ class ThreeNodes:
         await self.running.pop(name).services.stop()
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [server.getsockname()[1] for server in held]
     for server in held:

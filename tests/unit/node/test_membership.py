@@ -1,0 +1,235 @@
+"""Whole nodes in one process: who is let in, who is told to stay out, and who votes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from coordinator.commands import Command, RegisterBroker, encode_command
+from coordinator.partitions import Configuration
+from coordinator.placement_commands import DrainBroker, RemoveBroker
+from goqueue.wire.errors import GoQueueError
+from goqueue.wire.types import CLUSTER_GROUP, Incarnation, Index, NodeId, Voter
+from log.config import StorageConfig
+from log.errors import EntryMissing
+from log.memory_disk import MemoryDisk
+from log.store import Store
+from node import membership
+from node.admission import ADMIT
+from node.cluster import ClusterHost
+from raft.link import RemoteError
+from tests.unit.node.test_node import eventually
+from tests.unit.node.three_nodes import NAMES, ThreeNodes, free_ports, three_nodes
+
+STORAGE = StorageConfig(watermark_percent=0, watermark_bytes=64 << 20)
+
+
+@pytest.fixture
+async def nodes() -> AsyncIterator[ThreeNodes]:
+    async with three_nodes() as found:
+        yield found
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who hears no leader asks soon whether it still belongs to the cluster."""
+    monkeypatch.setattr(membership, "LEADERLESS_S", 0.2)
+
+
+def cluster(nodes: ThreeNodes, name: str) -> ClusterHost:
+    return nodes.broker(name)._cluster
+
+
+def configuration(nodes: ThreeNodes, name: str = "n1") -> tuple[str, str]:
+    """The cluster group's voters and learners, as one node knows them."""
+    group = cluster(nodes, name).group
+    assert group is not None
+    known = group.configuration
+    return _names(known.voters), _names(known.learners)
+
+
+def _names(voters: tuple[Voter, ...]) -> str:
+    return " ".join(voter.node for voter in voters)
+
+
+async def do(nodes: ThreeNodes, command: Command, name: str = "n1") -> None:
+    await cluster(nodes, name).command(command, 10.0)
+
+
+async def come(nodes: ThreeNodes, name: str) -> None:
+    """A node with an empty directory is there, and ready."""
+    nodes.disks[name] = MemoryDisk()
+    if name not in nodes.ports:
+        nodes.ports[name] = free_ports(1)[0]
+    await nodes.start(name)
+    await eventually(lambda: nodes.broker(name).ready().ready, 20)
+
+
+async def drain(nodes: ThreeNodes, name: str) -> None:
+    await do(nodes, DrainBroker(name))
+    await eventually(lambda: cluster(nodes, "n1").state.brokers[NodeId(name)].state == "drained")
+
+
+async def remove(nodes: ThreeNodes, name: str) -> None:
+    await drain(nodes, name)
+    await do(nodes, RemoveBroker(name))
+    await eventually(lambda: name not in " ".join(configuration(nodes)))
+
+
+async def refusal(ask: Callable[[], object]) -> str:
+    """The code of what an attempt is refused with; empty where it is not."""
+    try:
+        found = ask()
+        if asyncio.iscoroutine(found):
+            await found
+    except GoQueueError as error:
+        return error.code
+    return ""
+
+
+async def test_a_fourth_node_follows_and_three_vote(nodes: ThreeNodes) -> None:
+    await come(nodes, "n4")
+
+    await eventually(lambda: configuration(nodes, "n4") == ("n1 n2 n3", "n4"))
+    noted = cluster(nodes, "n4").state.layout
+    await eventually(lambda: (noted.configuration(CLUSTER_GROUP) or _NONE).learners != ())
+    assert cluster(nodes, "n4").nodes == {"n1", "n2", "n3", "n4"}
+
+
+_NONE = Configuration(Index(0), ())
+
+
+async def test_five_nodes_vote_all_and_a_drained_voter_leaves_its_place(nodes: ThreeNodes) -> None:
+    await come(nodes, "n4")
+    await come(nodes, "n5")
+    await eventually(lambda: configuration(nodes) == ("n1 n2 n3 n4 n5", ""), 20)
+
+    leader = nodes.leader()
+    assert leader is not None
+    await do(nodes, DrainBroker(leader))
+
+    kept = " ".join(name for name in ("n1", "n2", "n3", "n4", "n5") if name != leader)
+    await eventually(lambda: leader not in configuration(nodes)[0].split(), 20)
+    await eventually(lambda: configuration(nodes)[1].split()[-1:] != [], 20)
+    assert leader in configuration(nodes)[1].split()
+    voters = configuration(nodes)[0].split()
+    assert len(voters) == 3 and set(voters) <= set(kept.split())
+    await nodes.broker(leader).create_topic("t", {})
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_removed_node_is_told_and_serves_no_more_nor_after_a_restart(
+    nodes: ThreeNodes,
+) -> None:
+    await come(nodes, "n4")
+    await nodes.broker("n1").create_topic("t", {"partitions": 1, "replication_factor": 3})
+    await remove(nodes, "n4")
+
+    gone = nodes.broker("n4")
+    await eventually(lambda: cluster(nodes, "n4").outcast is not None)
+    assert "was removed from the cluster" in gone.ready().checks["cluster"].message
+    assert await refusal(lambda: gone.topic("t")) == "broker_gone"
+    assert await refusal(lambda: gone.create_topic("u", {})) == "broker_gone"
+    assert "n4" not in cluster(nodes, "n1").nodes
+
+    await nodes.stop("n4")
+    await nodes.start("n4")
+    again = nodes.broker("n4")
+    await eventually(lambda: cluster(nodes, "n4").outcast is not None)
+    assert await refusal(lambda: again.topic("t")) == "broker_gone"
+    assert not again.ready().ready
+
+
+async def test_a_removed_node_joins_again_with_an_empty_directory(nodes: ThreeNodes) -> None:
+    await come(nodes, "n4")
+    await remove(nodes, "n4")
+    await nodes.stop("n4")
+
+    await come(nodes, "n4")
+
+    await eventually(lambda: configuration(nodes) == ("n1 n2 n3", "n4"))
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_directory_whose_place_was_taken_is_kept_out_for_good(nodes: ThreeNodes) -> None:
+    await nodes.stop("n3")
+    old = nodes.disks["n3"]
+    await come(nodes, "n3")
+    await eventually(lambda: configuration(nodes) == ("n1 n2 n3", ""), 20)
+    await nodes.stop("n3")
+    taken = nodes.disks["n3"]
+
+    nodes.disks["n3"] = old
+    await nodes.start("n3")
+    await eventually(lambda: cluster(nodes, "n3").outcast is not None, 20)
+    assert await refusal(lambda: nodes.broker("n3").topic("t")) == "broker_wiped"
+    await nodes.stop("n3")
+
+    nodes.disks["n3"] = taken
+    await nodes.start("n3")
+    await eventually(lambda: nodes.broker("n3").ready().ready, 20)
+
+
+async def test_a_member_goes_on_where_the_group_s_first_entry_is_gone(nodes: ThreeNodes) -> None:
+    await come(nodes, "n4")
+    await nodes.broker("n4").create_topic("t", {})
+    await eventually(lambda: configuration(nodes, "n3") == ("n1 n2 n3", "n4"))
+    known = cluster(nodes, "n3")
+    id = known.state.cluster_id
+    assert known.group is not None
+    before, log = known.group.applied_index, known.group._log
+    await eventually(lambda: (log.latest_snapshot() or (0,))[0] >= before)
+    await nodes.stop("n3")
+    forget_beginning(nodes.disks["n3"], before)
+
+    await nodes.start("n3")
+    await eventually(lambda: nodes.broker("n3").ready().ready, 20)
+
+    assert configuration(nodes, "n3") == ("n1 n2 n3", "n4")
+    assert cluster(nodes, "n3").state.cluster_id == id
+    await nodes.stop("n1")
+    await nodes.broker("n3").create_topic("u", {"replication_factor": 2})
+
+
+def forget_beginning(disk: MemoryDisk, before: Index) -> None:
+    """As after a copy from another replica: the log begins behind its snapshot."""
+    store = Store.open(disk, "/data", STORAGE)
+    log = store.group(CLUSTER_GROUP)
+    found = log.latest_snapshot()
+    assert found is not None and found[0] >= before
+    log.start_at(Index(found[0] + 1))
+    with pytest.raises(EntryMissing):
+        log.entry(Index(1))
+    store.close()
+
+
+async def test_a_node_of_another_cluster_is_no_part_of_this_one(nodes: ThreeNodes) -> None:
+    nodes.ports["n4"] = free_ports(1)[0]
+    nodes.disks["n4"] = MemoryDisk()
+    await nodes.start("n4", seeds=())
+    await eventually(lambda: nodes.broker("n4").ready().ready)
+    await nodes.stop("n4")
+
+    await nodes.start("n4")
+    await eventually(lambda: "n4" in cluster(nodes, "n1").hellos)
+
+    assert not cluster(nodes, "n1").is_present(NodeId("n4"))
+    assert not cluster(nodes, "n4").is_present(NodeId("n1"))
+    assert cluster(nodes, "n4").state.cluster_id != cluster(nodes, "n1").state.cluster_id
+    await eventually(lambda: nodes.broker("n4").ready().ready)
+    assert set(NAMES) == set(cluster(nodes, "n1").state.brokers)
+
+
+async def test_a_node_registers_nobody_but_itself_and_its_own_directory(nodes: ThreeNodes) -> None:
+    link = nodes.broker("n1")._forwarder._mesh
+    mine = nodes.broker("n1")._cluster._me
+    other = RegisterBroker("n2", 7, "127.0.0.1:1", replaces=True)
+    stolen = RegisterBroker("n1", Incarnation(mine.incarnation ^ 1), "127.0.0.1:1", replaces=True)
+
+    for command in (other, stolen):
+        with pytest.raises(RemoteError) as refused:
+            await link.request(NodeId("n2"), ADMIT, encode_command(command), 5.0)
+        assert refused.value.error.code == "bad_request"
+    assert set(NAMES) == set(cluster(nodes, "n2").state.brokers)

@@ -162,7 +162,7 @@ async def _remove(session: Session, broker: str) -> None:
     answer = await session.request("DELETE", join("admin", "brokers", broker))
     session.output.success(f"Removed {broker} from the cluster", answer)
     if session.output.is_table:
-        note("Its process can be stopped; with an empty data directory it could join anew.")
+        note("Stop its process; with an empty data directory it could join anew.")
 
 
 async def _drained(session: Session, broker: str) -> Json:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
+from rich.console import RenderableType
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from cli.errors import note, plain_console
 from cli.output import bytes_text
@@ -22,6 +25,8 @@ LOOK_S = 0.5
 PATIENCE_S = 60.0
 """For how long nobody may answer."""
 WAITING_SHOWN_MAX = 3
+SILENCE_S = 10.0
+"""A line is printed so often, also where nothing has come on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +101,7 @@ class _Lines:
         self._output = session.output
         self._title = title
         self._last: object = None
+        self._told_s = 0.0
 
     def __enter__(self) -> None:
         return None
@@ -104,9 +110,10 @@ class _Lines:
         return None
 
     def show(self, look: Look) -> None:
-        if (look.done, look.total, look.waiting) == self._last or look.is_over:
+        now_s, is_news = time.monotonic(), (look.done, look.total) != self._last
+        if look.is_over or not (is_news or now_s - self._told_s > SILENCE_S):
             return
-        self._last = (look.done, look.total, look.waiting)
+        self._last, self._told_s = (look.done, look.total), now_s
         waiting = f"; {waiting_text(look.waiting)}" if look.waiting else ""
         self._output.line(f"{self._title}: {look.text}{waiting}")
 
@@ -125,16 +132,15 @@ class _Bar(_Lines):
 
     def __init__(self, session: Session, title: str) -> None:
         super().__init__(session, title)
-        self._bar = Progress(
+        self._bar = _BarAndReasons(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             TextColumn("{task.fields[text]}", markup=False),
             TimeElapsedColumn(),
-            TextColumn("{task.fields[waiting]}", style="yellow", markup=False),
             console=plain_console(sys.stderr),
             transient=True,
         )
-        self._task = self._bar.add_task(title, total=None, text="", waiting="")
+        self._task = self._bar.add_task(title, total=None, text="")
 
     def __enter__(self) -> None:
         self._bar.start()
@@ -143,11 +149,16 @@ class _Bar(_Lines):
         self._bar.stop()
 
     def show(self, look: Look) -> None:
-        waiting = waiting_text(look.waiting)
-        self._bar.update(
-            self._task,
-            completed=look.done,
-            total=max(look.total, 1),
-            text=look.text,
-            waiting=waiting,
-        )
+        self._bar.waiting = waiting_text(look.waiting)
+        self._bar.update(self._task, completed=look.done, total=max(look.total, 1), text=look.text)
+
+
+class _BarAndReasons(Progress):
+    """A bar, and beneath it what is waited for."""
+
+    waiting = ""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield self.make_tasks_table(self.tasks)
+        if self.waiting:
+            yield Text(self.waiting, style="dim", no_wrap=True, overflow="ellipsis")

@@ -198,6 +198,7 @@ class _Groups:
                 base.clock.wall_ms,
                 lambda group, leader: self.forwarder.leader_changed(group, leader),
                 BatchCache(BATCHES_BYTES),
+                cluster.has_directory,
             ),
         )
         self.reconciler = Reconciler(cluster, self.replicas)

@@ -66,6 +66,8 @@ class NodeParts:
     on_leader: Callable[[GroupId, NodeId], None]
     """Told when a partition's leader is another one."""
     batches: BatchCache
+    is_there: Callable[[Voter], bool]
+    """Whether a voter is this node, or a connected one with the very data directory meant."""
 
 
 class PartitionHost:
@@ -191,14 +193,15 @@ class PartitionHost:
         return next((at for applied, at in times if applied >= index), 0)
 
     def in_sync(self) -> list[str]:
-        """Voters with a live link to here; as their leader sees it, those that lag behind what
-        is committed are left out."""
+        """Voters with a live link to here and the data directory that they vote with; as their
+        leader sees it, those that lag behind what is committed are left out."""
         peers = self.group.peers
         there = {name for name, peer in peers.items() if peer.connected} | {self._parts.node}
         if self.is_leader:
             floor = self.group.commit_index - IN_SYNC_LAG_ENTRIES
             there -= {name for name, match in self.matches().items() if match < floor}
-        return sorted(voter.node for voter in self.voters if voter.node in there)
+        is_there = self._parts.is_there
+        return sorted(v.node for v in self.voters if v.node in there and is_there(v))
 
     def topic_changed(self, config: TopicConfig) -> None:
         """The topic was altered."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -19,6 +20,7 @@ from node.message_reader import BatchCache
 from node.metrics import Metrics
 from node.partition import NodeParts, PartitionSettings
 from node.replicas import Replicas
+from raft.group import RaftGroup
 from raft.host import RaftHost
 
 ME = NodeId("n1")
@@ -55,6 +57,8 @@ class Node:
 
     def __init__(self) -> None:
         self.raft = Raft()
+        self.elsewhere: set[Voter] = set()
+        """Voters whose name is there with another data directory."""
         store = Store.open(MemoryDisk(), "/data", StorageConfig(watermark_percent=0))
         me = Voter(ME, Incarnation(7))
         parts = NodeParts(
@@ -68,6 +72,7 @@ class Node:
             wall_ms=lambda: 0,
             on_leader=lambda _group, _leader: None,
             batches=BatchCache(1 << 20),
+            is_there=lambda voter: voter not in self.elsewhere,
         )
         self.replicas = Replicas(
             me,
@@ -114,3 +119,27 @@ async def test_a_failed_disk_starts_nothing_and_is_told() -> None:
     node.raft.bad[node.group(1)] = StoreFailed("storage failed")
     with pytest.raises(StoreFailed):
         await node.replicas.reconcile(node.state)
+
+
+class Follower(Group):
+    """A replica of a partition with these other voters, all connected."""
+
+    is_ready_leader = False
+
+    def __init__(self, id: GroupId, *others: Voter) -> None:
+        super().__init__(id)
+        self.voters = (Voter(ME, Incarnation(7)), *others)
+        self.peers = {voter.node: SimpleNamespace(connected=True) for voter in others}
+
+
+async def test_a_voter_that_came_back_with_another_data_directory_is_not_in_sync() -> None:
+    node = Node()
+    await node.replicas.reconcile(node.state)
+    host = node.replicas.all()[0]
+    wiped, whole = Voter(NodeId("b"), Incarnation(8)), Voter(NodeId("c"), Incarnation(9))
+    host.attach(cast(RaftGroup, Follower(host.id, wiped, whole)))
+    assert host.in_sync() == ["b", "c", ME]
+
+    node.elsewhere.add(wiped)
+
+    assert host.in_sync() == ["c", ME]

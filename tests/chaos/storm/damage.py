@@ -11,7 +11,8 @@ from pathlib import Path
 
 KINDS = ("bit", "zeros", "junk", "truncate")
 SPAN_BYTES_MAX = 4096
-_HOLDS_NOTHING = ("LOCK", "RESERVE", "ballast")
+_HOLDS_NOTHING = ("LOCK", "RESERVE", "ballast", "spare")
+_AWAY = "set-aside"
 _NUMBER = re.compile(r"[0-9a-f]*[0-9][0-9a-f]*")
 
 
@@ -35,7 +36,9 @@ def damage(folder: Path, rng: random.Random) -> Damage | None:
     by_kind: dict[str, list[Path]] = {}
     for path in sorted(folder.rglob("*")):
         kind = _NUMBER.sub("", path.name)
-        if path.is_file() and kind not in _HOLDS_NOTHING and _used(path):
+        if _AWAY in path.relative_to(folder).parts or kind in _HOLDS_NOTHING:
+            continue
+        if path.is_file() and _used(path):
             by_kind.setdefault(kind, []).append(path)
     if not by_kind:
         return None

@@ -1,4 +1,4 @@
-"""Groups, dead letters, delays and schedules for the blocking client.
+"""Groups, dead letters, delays, schedules, brokers and moves for the blocking client.
 
 Each call is the asynchronous one of the same name, with the same arguments.
 """
@@ -158,6 +158,21 @@ class BlockingQueue:
         yield from self._each(self._client.dead_letters(group, topic, which, page_limit=page_limit))
 
     create_topic = blocking(AsyncClient.create_topic)
+    add_partitions = blocking(AsyncClient.add_partitions)
+
+    brokers = blocking(AsyncClient.brokers)
+    broker = blocking(AsyncClient.broker)
+    plan_drain = blocking(AsyncClient.plan_drain)
+    drain_broker = blocking(AsyncClient.drain_broker)
+    undrain_broker = blocking(AsyncClient.undrain_broker)
+    remove_broker = blocking(AsyncClient.remove_broker)
+    plan_rebalance = blocking(AsyncClient.plan_rebalance)
+    rebalance = blocking(AsyncClient.rebalance)
+    plan_moves = blocking(AsyncClient.plan_moves)
+    reassign = blocking(AsyncClient.reassign)
+    reassignments = blocking(AsyncClient.reassignments)
+    reassignment = blocking(AsyncClient.reassignment)
+    cancel_reassignment = blocking(AsyncClient.cancel_reassignment)
 
     peek = blocking(AsyncClient.peek)
     settle = blocking(AsyncClient.settle)

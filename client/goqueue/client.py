@@ -31,6 +31,7 @@ from goqueue.models import (
     Topic,
 )
 from goqueue.outgoing import Text
+from goqueue.placement import PartitionsAdded, Placement
 from goqueue.positions import Positions
 from goqueue.producer import Producer
 from goqueue.publishing import Publishing
@@ -49,7 +50,7 @@ from goqueue.wire.batch import BATCH_MEDIA_TYPE
 _SPANS = ("ttl", "delay_max", "dedup_window", "dead_retention")
 
 
-class AsyncClient(Receiving, Groups, Members, Positions, DeadLetters, Schedules):
+class AsyncClient(Receiving, Groups, Members, Positions, DeadLetters, Schedules, Placement):
     """A connection to one cluster. Use as `async with`, or `close` it in the end.
 
     Name several servers for failover: any of them serves any request. Every call raises a
@@ -163,6 +164,20 @@ class AsyncClient(Receiving, Groups, Members, Positions, DeadLetters, Schedules)
         """Change settings, by the names that `create_topic` has; None leaves one as it is."""
         self._known.forget(name)
         return await self._send("PATCH", join("topics", name), _settings(changes), Topic)
+
+    async def add_partitions(
+        self, topic: str, count: int, assignments: Sequence[Sequence[str]] | None = None
+    ) -> PartitionsAdded:
+        """Have `count` partitions in all; those there are keep their messages. `assignments` are
+        the brokers of each new one.
+
+        Keys are spread over all of them from then on: a key's later messages may go to another
+        partition than its earlier ones. Publishers learn of it within 30 s.
+        """
+        self._known.forget(topic)
+        body = {"count": count, "replica_assignments": assignments}
+        path = join("admin", "topics", topic, "partitions")
+        return await self._send("POST", path, body, PartitionsAdded, repeatable=True)
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic with all its messages. Raises `UnknownTopic`."""

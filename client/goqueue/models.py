@@ -130,8 +130,8 @@ class OutgoingMessage(msgspec.Struct, frozen=True):
 class Partition(msgspec.Struct, frozen=True):
     """One partition: where it lives and what it holds.
 
-    `isr` are the replicas that are caught up, `earliest` is the first offset kept, `next` the one
-    that the next message will get.
+    `replicas` should hold it, `voters` and `learners` do, `isr` are the voters that are caught up.
+    `earliest` is the first offset kept, `next` the one that the next message will get.
     """
 
     partition: int
@@ -142,6 +142,8 @@ class Partition(msgspec.Struct, frozen=True):
     next: int = 0
     messages: int = 0
     size_bytes: int = 0
+    voters: list[str] = []
+    learners: list[str] = []
 
 
 class Topic(msgspec.Struct, frozen=True):

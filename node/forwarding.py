@@ -49,8 +49,8 @@ class Leadership(Protocol):
         """The leader as this node last heard; may be wrong."""
         ...
 
-    def learn(self, group: GroupId, leader: NodeId) -> None:
-        """A node said, or showed by answering, who leads."""
+    def learn(self, group: GroupId, leader: NodeId | None) -> None:
+        """Who was asked does not lead, and said who does, if it knows."""
         ...
 
     def replicas(self, group: GroupId) -> tuple[NodeId, ...]: ...
@@ -137,7 +137,7 @@ class Forwarder:
                         raise
                     hint = _hint(error, target) if hops < HINTS_MAX else None
                     hops += 1
-                    if hint is not None:
+                    if hint is not None or _knows_none(error, target, self._node):
                         self._leadership.learn(group, hint)
             self._metrics.retried.inc()
             left = end - loop.time()
@@ -224,6 +224,10 @@ def _is_passing(error: GoQueueError) -> bool:
     if isinstance(error, Busy):
         return error.data.get(PASSING) is True
     return isinstance(error, NotLeader | OutcomeUnknown) or type(error) is Unavailable
+
+
+def _knows_none(error: GoQueueError, asked: NodeId, me: NodeId) -> bool:
+    return isinstance(error, NotLeader) and asked != me and error.data.get("leader") is None
 
 
 def _hint(error: GoQueueError, asked: NodeId) -> NodeId | None:

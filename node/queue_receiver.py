@@ -259,8 +259,7 @@ class QueueReceiver:
             group = GroupId.unpack(packed)
             found.unanswered.add(group)
             poll.doubtful.add(group)
-            if leader is not None:
-                self._topology.learn(group, NodeId(leader))
+            self._topology.learn(group, None if leader is None else NodeId(leader))
 
     async def _ask(self, poll: Poll, node: NodeId, request: TakeRequest) -> TakeAnswer:
         """A caller that leaves does not end it: what is granted to it then is given back."""
@@ -324,8 +323,8 @@ class QueueReceiver:
             return False
         self.release(poll.group.id, answer.taken)
         for packed, leader in answer.moved:
-            if leader is not None:
-                self._topology.learn(GroupId.unpack(packed), NodeId(leader))
+            known = None if leader is None else NodeId(leader)
+            self._topology.learn(GroupId.unpack(packed), known)
         return not answer.moved
 
     def release(self, group: int, taken: Sequence[Taken]) -> None:
@@ -376,8 +375,8 @@ class QueueReceiver:
             await asyncio.sleep(pause)
             return asked
         for packed, leader in answer.moved:
-            if leader is not None:
-                self._topology.learn(GroupId.unpack(packed), NodeId(leader))
+            known = None if leader is None else NodeId(leader)
+            self._topology.learn(GroupId.unpack(packed), known)
         if answer.moved and not answer.ready:
             await self._topology.changed(GroupId.unpack(answer.moved[0][0]), pause)
         told = [*answer.ready, *(packed for packed, _leader in answer.moved)]

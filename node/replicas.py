@@ -154,9 +154,9 @@ class Replicas:
         ]
 
     def _is_mine(self, state: ClusterState, group: GroupId) -> bool:
-        """Whether a log of a former life of this directory, or of none, is out of the question."""
-        others = {v.node for v in state.layout.holders(group)} == {self._me.node}
-        return self._store.group(group).last_index > 0 and not others
+        """Whether there is a log, and the state means no other data directory of this node."""
+        named = [one for one in state.layout.holders(group) if one.node == self._me.node]
+        return self._store.group(group).last_index > 0 and all(one == self._me for one in named)
 
     def _is_removed(self, state: ClusterState, group: GroupId) -> bool:
         """Whether a configuration without this replica has committed after all that its log tells

@@ -38,6 +38,8 @@ class Topology:
         self._find = find
         self._is_present = is_present
         self._hints: dict[GroupId, NodeId] = {}
+        self._turns: dict[GroupId, int] = {}
+        """How often nobody knew, of such partitions."""
 
     def leader(self, group: GroupId) -> NodeId | None:
         if group == CLUSTER_GROUP:
@@ -49,15 +51,23 @@ class Topology:
         known = None if host is None else _ready(host.group, self._node)
         if known is not None or (host is not None and not host.group.is_learner):
             return known
-        hint = self._hints.get(group)
-        if hint is not None and self._is_present(hint):
+        hint, voters = self._hints.get(group), self.replicas(group)
+        if hint is not None and hint in voters and self._is_present(hint):
             return hint
-        return next((node for node in self.replicas(group) if self._is_present(node)), None)
+        present = [node for node in voters if self._is_present(node)]
+        return present[self._turns.get(group, 0) % len(present)] if present else None
 
-    def learn(self, group: GroupId, leader: NodeId) -> None:
-        """A node said who leads; remembered for partitions that have no voting replica here."""
+    def learn(self, group: GroupId, leader: NodeId | None) -> None:
+        """Who was asked said who leads; remembered for partitions that have no voting replica here.
+        Where it does not know, as its replica has moved away, say, another voter is asked next."""
         host = self._find(group)
         if host is not None and not host.group.is_learner:
+            return
+        if leader is None:
+            self._hints.pop(group, None)
+            if len(self._turns) >= HINTS_MAX:
+                self._turns.clear()
+            self._turns[group] = self._turns.get(group, 0) + 1
             return
         if len(self._hints) >= HINTS_MAX:
             self._hints.clear()

@@ -40,8 +40,8 @@ class Known:
     def leader(self, group: GroupId) -> NodeId | None:
         return self.leaders[0] if self.leaders else None
 
-    def learn(self, group: GroupId, leader: NodeId) -> None:
-        self.learned.append(leader)
+    def learn(self, group: GroupId, leader: NodeId | None) -> None:
+        self.learned += [] if leader is None else [leader]
 
     def replicas(self, group: GroupId) -> tuple[NodeId, ...]:
         return self.members

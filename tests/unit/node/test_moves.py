@@ -144,6 +144,23 @@ async def test_a_partition_moves_to_another_node_with_all_it_holds(nodes: ThreeN
         assert await values(nodes, name) == [b"%d" % value for value in range(25)]
 
 
+async def test_a_node_without_a_replica_finds_who_leads_after_each_move(
+    nodes: ThreeNodes,
+) -> None:
+    await create(nodes, 1)
+    first = topic(nodes).partitions[0].preferred
+    to, other = [name for name in NAMES if name != first]
+    for value, wanted in enumerate((to, first, to, other, first)):
+        await append(nodes.running[other], f"{value}")
+        await move(nodes, [wanted])
+        await settled(nodes)
+    assert await values(nodes, other) == [b"%d" % value for value in range(5)]
+    broker = nodes.broker(other)
+    assert [
+        ends.is_leader for ends in (await broker._ends.collect(topic(nodes), linear=True)).values()
+    ]
+
+
 async def test_publishing_goes_on_while_a_partition_moves_there_and_back(
     nodes: ThreeNodes,
 ) -> None:

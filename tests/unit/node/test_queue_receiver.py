@@ -129,8 +129,9 @@ class World:
     def leader(self, group: GroupId) -> NodeId | None:
         return self.believed.get(group)
 
-    def learn(self, group: GroupId, leader: NodeId) -> None:
-        self.believed[group] = leader
+    def learn(self, group: GroupId, leader: NodeId | None) -> None:
+        if leader is not None:
+            self.believed[group] = leader
 
     def replicas(self, _group: GroupId) -> tuple[NodeId, ...]:
         return (ME, B, C) if self.exists else ()

@@ -16,7 +16,7 @@ from log.errors import Damaged, EntryDamaged, EntryMissing
 from log.export import Export
 from log.install import UNKNOWN_END, Install, entries_beyond
 from log.journal import HardState, Journal, SearchCall
-from log.segments import GroupSegments, SegmentInfo
+from log.segments import GroupSegments, Reattach, SegmentInfo
 from log.snapshot import SnapshotJob
 from log.snapshots import Snapshots
 from log.tail import Runs, Tail
@@ -75,7 +75,7 @@ class GroupLog:
 
     @property
     def last_index(self) -> Index:
-        """The newest entry's index, durable or not; `first_index - 1` in an empty log."""
+        """The newest entry's, durable or not; `first_index - 1` in an empty log."""
         return Index(self._tail.last)
 
     @property
@@ -91,8 +91,8 @@ class GroupLog:
     @property
     def untrusted(self) -> bool:
         """Whether nothing here may be believed, and all of it is to be copied anew."""
-        damaged = self.damaged
-        return damaged is not None and damaged[0] <= self.first_index and damaged[1] == UNKNOWN_END
+        first, last = self.damaged or (Index(0), Index(0))
+        return first <= self.first_index and last == UNKNOWN_END
 
     @property
     def relaxed(self) -> bool:
@@ -119,9 +119,8 @@ class GroupLog:
     def durable_index(self) -> Index:
         """Every entry up to here survives a power cut (a relaxed group: a killed process)."""
         store = self._store
-        return Index(
-            self._undurable.done(store.written_lsn if self._relaxed else store.durable_lsn)
-        )
+        lsn = store.written_lsn if self._relaxed else store.durable_lsn
+        return Index(self._undurable.done(lsn))
 
     @property
     def spilled_index(self) -> Index:
@@ -130,12 +129,12 @@ class GroupLog:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes on disk in segments."""
+        """In segments."""
         return self.disk_segments.size_bytes
 
     @property
     def ram_bytes(self) -> int:
-        """What the entries held in RAM take."""
+        """Of entries held in RAM."""
         return self._tail.bytes
 
     def is_durable(self, lsn: Lsn) -> bool:
@@ -206,7 +205,7 @@ class GroupLog:
         if self.suspect:
             self.suspect = False
             self._record_durability()
-        if self.damaged is not None and self._cut_at_damage and self.damaged[1] != UNKNOWN_END:
+        if self._cut_at_damage and self.damaged is not None and self.damaged[1] != UNKNOWN_END:
             self.lift_quarantine()  # of what was cut off, the rest had never been committed
 
     def doubt(self) -> None:
@@ -216,7 +215,7 @@ class GroupLog:
             self._record_durability()
 
     def lift_quarantine(self) -> None:
-        """Declares the damage made good, say by a transfer from a leader."""
+        """Declares the damage made good."""
         if self.damaged is not None:
             self.damaged = None
             self._record_damage(0, 0)
@@ -240,10 +239,9 @@ class GroupLog:
 
     def check_repaired(self) -> None:
         """Reads the damaged range, from any thread. Raises Damaged where it can't be read yet."""
-        if self.damaged is not None:
-            first, last = self.damaged
-            while first <= last:
-                first = Index(self.cold_entries(first)[-1].index + 1)
+        first, last = self.damaged or (Index(1), Index(0))
+        while first <= last:
+            first = Index(self.cold_entries(first)[-1].index + 1)
 
     # -- reads
 
@@ -406,15 +404,19 @@ class GroupLog:
             self.append(beyond)
         return lsn
 
+    def reattach(self) -> None:
+        """Gives deleted names of files that are written to back, with the next flush."""
+        self._store.spill_later(self, Reattach())
+        self._record_durability()
+
     # -- for the store
 
     def start_at(self, first: Index) -> Lsn:
         """Logs that the log now begins at this index."""
         base_term = self.term_at(Index(first - 1)) or Term(0)
         payload = pair_payload(first, base_term)
-        lsn = self._store.record(RecordKind.START, self, (payload,), len(payload))
         self.first_index, self._base_term = first, base_term
-        return lsn
+        return self._store.record(RecordKind.START, self, (payload,), len(payload))
 
     def lowest_truncation(self, lsn: Lsn) -> int:
         """The lowest index truncated from past this LSN; those up to it are forgotten."""
@@ -473,9 +475,8 @@ class GroupLog:
         except (Damaged, OSError) as error:
             self._store.damaged_entries += 1
             _log.error("search_met_damage group=%s %s", self.id, error)
-            raise EntryDamaged(
-                str(self.id), self.first_index, self.last_index, str(error)
-            ) from error
+            within = self.first_index, self.last_index
+            raise EntryDamaged(str(self.id), *within, str(error)) from error
 
     def _check_index(self, index: int) -> None:
         if not self.first_index <= index <= self.last_index:

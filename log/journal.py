@@ -12,6 +12,7 @@ from log.install import Install
 
 if TYPE_CHECKING:
     from log.group import GroupLog
+    from log.segments import Reattach
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,10 @@ class Journal(Protocol):
         """Deletes no file of the group any more but by a later trim. Raises InstallRefused."""
         ...
 
-    def spill_later(self, group: GroupLog, step: Sequence[Entry] | int | Install | None) -> None:
-        """Queues entries, a truncation, other segments, or the end (None) for the group's own."""
+    def spill_later(
+        self, group: GroupLog, step: Sequence[Entry] | int | Install | Reattach | None
+    ) -> None:
+        """Queues entries, a truncation, other segments, their names, or the end (None)."""
         ...
 
     def dirty(self) -> None:

@@ -135,11 +135,14 @@ class Segment:
 
     def cut_files(self) -> None:
         """Makes the files end where the segment does."""
-        ends = (self.end, self._term_at(self.count), self._index_end)
-        for suffix, end in zip(SUFFIXES, ends, strict=True):
+        for suffix, end in self._ends().items():
             with self._files.borrow(self.path(suffix)) as handle:
                 if self._files.disk.size(self.path(suffix)) != end:
                     self._files.disk.truncate(handle, end)
+
+    def _ends(self) -> dict[str, int]:
+        ends = (self.end, self._term_at(self.count), self._index_end)
+        return dict(zip(SUFFIXES, ends, strict=True))
 
     def remove(self) -> None:
         """Deletes the files; those already gone are no error."""
@@ -240,6 +243,25 @@ class Segment:
         if missing:
             disk.rename(target, path)
             disk.sync_directory(path.rpartition("/")[0])
+
+    def reattach(self, suffix: str) -> None:
+        """Where the file has lost its name but is open here, makes it anew with all it holds; else
+        with what its header says. Raises OSError."""
+        disk, path = self._files.disk, self.path(suffix)
+        if disk.exists(path):
+            return
+        data = b""
+        with suppress(FileNotFoundError), self._files.borrow(path) as handle:
+            data = disk.pread(handle, self._ends()[suffix], 0)
+        handle = disk.open(path + RENEWED, write=True, create=True)
+        try:
+            disk.truncate(handle, 0)
+            disk.pwritev(handle, [data or self._header(suffix)], 0)
+            disk.fdatasync(handle)
+        finally:
+            disk.close(handle)
+        disk.rename(path + RENEWED, path)
+        self._files.forget(path)
 
     def rewrite_offsets(self, items: bytes) -> None:
         """Makes these the whole offset index, of a segment that is not written to any more."""

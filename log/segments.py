@@ -19,12 +19,16 @@ from log.descriptors import Descriptors
 from log.entry import Entry
 from log.errors import Damaged, reraise_other
 from log.install import Install, move_in
-from log.segment import SEGMENT_SUFFIX, Segment
+from log.segment import SEGMENT_SUFFIX, SUFFIXES, Segment
 from log.segment_index import OffsetIndex
 from log.verify import Verification
 
 _INDEXES_LOADED_MAX = 16
 _HASH_CHUNK_BYTES = 1 << 20
+
+
+class Reattach:
+    """A step: files whose names were deleted get them again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +317,19 @@ class GroupSegments:
                 length = min(_HASH_CHUNK_BYTES, segment.end - at)
                 digest.update(self._files.disk.pread(handle, length, at))
         return digest.hexdigest()
+
+    def lacks_files(self, segment: Segment) -> bool:
+        """Whether a file of the segment is missing in the directory."""
+        return not all(self._files.disk.exists(path) for path in segment.paths())
+
+    def reattach(self) -> None:
+        """Gives files of the segment that is written to their names again: as long as they are open
+        here, nothing of them is lost. By the writing thread."""
+        if self.chain:
+            for suffix in SUFFIXES:
+                self.chain[-1].reattach(suffix)
+            self.touched.add(self.directory + "/")
+            self._touch(self.chain[-1])
 
     def forget(self, segment: Segment) -> None:
         """Closes a segment's files: what stands under their names may be other ones by now."""

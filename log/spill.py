@@ -14,12 +14,12 @@ from goqueue.wire.types import GroupId, Lsn
 from log.disk import is_full
 from log.entry import Entry
 from log.install import Install
-from log.segments import GroupSegments
+from log.segments import GroupSegments, Reattach
 from log.space import Space
 
-Step = Sequence[Entry] | int | Install | None
-"""Entries to append, the index to truncate from, a copy to put in place, or None: delete the
-group's files."""
+Step = Sequence[Entry] | int | Install | Reattach | None
+"""Entries to append, the index to truncate from, a copy to put in place, names to give back, or
+None: delete the group's files."""
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class SpillBatch:
 
     def add(self, group: GroupId, segments: GroupSegments, step: Step) -> None:
         """Queues a step behind this group's earlier ones; appends in a row become one."""
-        if isinstance(step, int | Install) or step is None:
+        if isinstance(step, int | Install | Reattach) or step is None:
             self._runs.pop(segments, None)
             self.steps.append((segments, step))
         elif (run := self._runs.get(segments)) is not None:
@@ -103,6 +103,8 @@ class Spiller:
                 segments.truncate(step)
             elif isinstance(step, Install):
                 segments.install(step)
+            elif isinstance(step, Reattach):
+                segments.reattach()
             else:
                 segments.append(step)
             del steps[0]

@@ -378,12 +378,14 @@ class Store:
         """Whether this file of the write-ahead log is still needed."""
         return self._writer is not None and any(file.path == path for file in self._writer.files)
 
-    def renew_wal(self) -> None:
+    def renew_wal(self, damaged: str) -> None:
         """Has the write-ahead log go on in a new file, which states everything, and the others
-        dropped as soon as segments hold what they hold: one is damaged. Raises StoreFailed."""
-        checkpoints = self._checkpoints
-        if checkpoints is None or self._renewing:
+        dropped as soon as segments hold what this one holds. Raises StoreFailed."""
+        checkpoints, writer = self._checkpoints, self._writer
+        if checkpoints is None or writer is None or self._renewing:
             return
+        if checkpoints.urgent and damaged != writer.files[-1].path:
+            return  # it is about to go
         payload = checkpoint_payload(checkpoints.lsn, ())
         self.record(RecordKind.CHECKPOINT, None, (payload,), len(payload))
         self._renewing = checkpoints.urgent = True

@@ -120,12 +120,13 @@ class Verification:
             except (FileNotFoundError, Damaged):
                 self.findings.headers.append(suffix)
         count = self.last_index - self.segment.first_index + 1
-        self._terms = self._content(TERMS_SUFFIX, count * TERM.size)
+        self._terms = self._content(TERMS_SUFFIX)[: count * TERM.size]
         read += len(self._terms)
         if self.sealed:
-            offsets = self._content(OFFSETS_SUFFIX, 1 << 40)
+            offsets = self._content(OFFSETS_SUFFIX)
             self._items, sound = read_items(offsets, self.segment.first_index, self.last_index)
-            self._bad_offsets = sound != len(offsets) or OFFSETS_SUFFIX in self.findings.headers
+            bad = sound != len(offsets) or not self._items
+            self._bad_offsets = bad or OFFSETS_SUFFIX in self.findings.headers
             read += len(offsets)
         try:
             self._handle = self._disk.open(self.segment.path())
@@ -134,14 +135,15 @@ class Verification:
             self._position = None
         return read + 1
 
-    def _content(self, suffix: str, length: int) -> bytes:
+    def _content(self, suffix: str) -> bytes:
         """A small file's bytes behind its header; none where it can't be read."""
+        path = self.segment.path(suffix)
         try:
-            handle = self._disk.open(self.segment.path(suffix))
+            handle = self._disk.open(path)
         except FileNotFoundError:
             return b""
         try:
-            return self._disk.pread(handle, length, FILE_HEADER_BYTES)
+            return self._disk.pread(handle, self._disk.size(path), FILE_HEADER_BYTES)
         except OSError as error:
             if error.errno != errno.EIO:
                 raise
@@ -247,5 +249,8 @@ def mend(segment: Segment, findings: Findings) -> list[str]:
         written.append(segment.path(TERMS_SUFFIX))
     if findings.offsets is not None:
         segment.rewrite_offsets(findings.offsets)
+        written.append(segment.path(OFFSETS_SUFFIX))
+    elif OFFSETS_SUFFIX in findings.headers:
+        segment.rewrite(OFFSETS_SUFFIX, {})
         written.append(segment.path(OFFSETS_SUFFIX))
     return written

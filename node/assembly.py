@@ -38,6 +38,7 @@ from node.peer_link import NoPeers, PeerLink
 from node.queue_assembly import QueueBase, member_parts, queue_parts
 from node.reconciler import Reconciler
 from node.redrives import RedriveRunner
+from node.repair import Repair
 from node.replica_moves import ReplicaMoves
 from node.replicas import Replicas
 from node.scheduler import LoopScheduler
@@ -224,15 +225,9 @@ class _Groups:
         base.raft.on_snapshot_due = self.upkeep.snapshot_due
         base.raft.on_configured = self._configured
         base.raft.copies_to_learners = lambda group: is_copied(base.store, group.id)
-        self.healer = Healer(
-            base.store,
-            base.flusher,
-            base.link,
-            on_damaged=self._damaged,
-            on_healed=self._healed,
-            on_hopeless=self._hopeless,
-        )
+        self.healer = self._healer(base)
         self.copies = self._copies(base)
+        self.repair = self._repair(base)
         self.partitions = PartitionService(node, self.replicas, base.link)
         self.moves = self._replica_moves(base)
         self._base = base
@@ -251,6 +246,33 @@ class _Groups:
             bound_bytes_s=lambda group: self.cluster.state.layout.throttle_bytes_s(group),
             room_bytes=lambda: base.space.room_bytes,
             prepare=self.upkeep.snapshot,
+        )
+
+    def _healer(self, base: _Base) -> Healer:
+        """What brings damaged entries back."""
+        return Healer(
+            base.store,
+            base.flusher,
+            base.link,
+            on_damaged=lambda group: self.repair.give_way(group),
+            on_healed=self._healed,
+            on_hopeless=lambda group: self.repair.copy(group),
+        )
+
+    def _repair(self, base: _Base) -> Repair:
+        """What finds damage, and makes good more than entries."""
+        return Repair(
+            base.me,
+            base.store,
+            base.flusher,
+            base.link,
+            base.raft,
+            self.cluster,
+            self.replicas,
+            self.copies.transfers,
+            base.metrics,
+            base.config.storage,
+            base.clock.wall_ms,
         )
 
     def _replica_moves(self, base: _Base) -> ReplicaMoves:
@@ -275,9 +297,15 @@ class _Groups:
     # what a copy of a whole replica asks for
 
     def hold(self, group: GroupId) -> bool:
-        return self.replicas.hold(group)
+        if group != CLUSTER_GROUP:
+            return self.replicas.hold(group)
+        self._base.membership.hold()
+        return True
 
     def release(self, group: GroupId) -> None:
+        if group == CLUSTER_GROUP:
+            self._base.membership.release()
+            return
         self.replicas.release(group)
         self._healed(group)
 
@@ -288,16 +316,6 @@ class _Groups:
         others = {*self.topology.replicas(group), *([leader] if leader else [])}
         others.discard(self._base.me.node)
         return sorted(others, key=lambda node: (node != leader, node))
-
-    def _damaged(self, group: GroupId) -> None:
-        """Who is damaged does not lead, where anybody else can."""
-        for replica in self._base.raft.groups():
-            if replica.id == group and replica.is_leader:
-                replica.transfer_leadership()
-
-    def _hopeless(self, group: GroupId) -> None:
-        if group != CLUSTER_GROUP:
-            self.copies.transfers.want(group)
 
     def _healed(self, group: GroupId) -> None:
         self.replicas.healed(group)
@@ -313,17 +331,7 @@ def assemble(
     groups = _Groups(base)
     cluster, replicas, node = groups.cluster, groups.replicas, base.me.node
     lag = LoopLag(base.metrics)
-    base.status = status = NodeStatus(
-        config=config,
-        store=store,
-        cluster=cluster,
-        replicas=replicas,
-        topology=groups.topology,
-        lag=lag,
-        space=base.space,
-        disks=base.disks,
-        metrics=base.metrics,
-    )
+    base.status = status = _status(base, groups, lag)
     base.membership = Membership(
         base.me, config=config, store=store, raft=base.raft, cluster=cluster, link=base.link
     )
@@ -347,6 +355,8 @@ def assemble(
         queue=parts,
         members=members,
         progress=groups.moves.ask_progress,
+        scrub=groups.repair.scrub,
+        link=base.link,
     )
     front = _front(config, broker, base.metrics)
     services = ServiceStack(
@@ -358,10 +368,11 @@ def assemble(
             ("raft", _RaftService(base.raft)),
             ("link", base.link),
             ("replicas", groups.reconciler),
+            ("healer", groups.healer),
             ("cluster", base.membership),
             ("cluster_members", ClusterMembers(cluster, base.clock.now_s)),
-            ("healer", groups.healer),
             ("copies", groups.copies),
+            ("repair", groups.repair),
             ("upkeep", groups.upkeep),
             ("yielding", Yielding(node, base.disks, groups.upkeep.led)),
             ("errands", errands),
@@ -375,6 +386,22 @@ def assemble(
         stop_timeout_s=STOP_PART_S,
     )
     return NodeAssembly(services, front, groups.upkeep, status, broker, base.raft, base.link)
+
+
+def _status(base: _Base, groups: _Groups, lag: LoopLag) -> NodeStatus:
+    status = NodeStatus(
+        config=base.config,
+        store=base.store,
+        cluster=groups.cluster,
+        replicas=groups.replicas,
+        topology=groups.topology,
+        lag=lag,
+        space=base.space,
+        disks=base.disks,
+        metrics=base.metrics,
+    )
+    status.diverged = groups.repair.comparison.diverged.values
+    return status
 
 
 def _queue_base(

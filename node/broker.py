@@ -32,7 +32,7 @@ from goqueue.wire.errors import (
     UnknownTopic,
 )
 from goqueue.wire.ids import validate_topic_name
-from goqueue.wire.types import GroupId, Offset
+from goqueue.wire.types import GroupId, NodeId, Offset
 from log.errors import LogError
 from node import rpc
 from node.cluster import ClusterHost
@@ -52,11 +52,14 @@ from node.http.broker import (
 from node.member_broker import MemberBrokerNode, MemberParts
 from node.partition import PartitionHost
 from node.partition_service import PartitionService
+from node.peer_link import PeerLink
 from node.placement_broker import PlacementBrokerNode, PlacementParts
 from node.placement_views import Progress, no_progress
 from node.producer_flights import ProducersInFlight
 from node.queue_broker import QueueParts
 from node.replicas import Replicas
+from node.scrub import Scrub
+from node.scrub_broker import ScrubBrokerNode
 from node.status import NodeStatus
 from node.sync import TopicSync
 from node.topic_finder import TopicFinder
@@ -72,7 +75,7 @@ LED_DEADLINE_S = 10.0
 LED_POLL_S = 0.01
 
 
-class NodeBroker(MemberBrokerNode, PlacementBrokerNode):
+class NodeBroker(MemberBrokerNode, PlacementBrokerNode, ScrubBrokerNode):
     """Implements `node.http.broker.Broker`. Loop thread only."""
 
     def __init__(
@@ -90,8 +93,11 @@ class NodeBroker(MemberBrokerNode, PlacementBrokerNode):
         finder: TopicFinder,
         queue: QueueParts,
         members: MemberParts,
+        scrub: Scrub,
+        link: PeerLink,
         progress: Callable[[], Awaitable[Progress]] = no_progress,
     ) -> None:
+        ScrubBrokerNode.__init__(self, NodeId(config.node_id), scrub, link)
         MemberBrokerNode.__init__(self, finder, queue, members)
         PlacementBrokerNode.__init__(
             self,

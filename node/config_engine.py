@@ -157,6 +157,22 @@ class StorageOptions:
         parse=flag,
         why="a node that holds the only copy refuses to start on damage, until told",
     )
+    scrub_interval_ms: int = option(
+        24 * 3_600_000,
+        key="storage.scrubInterval",
+        parse=duration_ms,
+        unit="ms",
+        low=0,
+        why="everything stored is read again this often, while others have sound copies; 0: never",
+    )
+    scrub_bytes_per_s: int = option(
+        16 * MIB,
+        key="storage.scrubRate",
+        parse=size_bytes,
+        unit="bytes a second",
+        low=0,
+        why="1.4 TB a day, at a tenth of a core; 0 is no limit",
+    )
     retention_check_ms: int = option(
         10_000,
         key="storage.retentionCheck",

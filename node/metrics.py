@@ -190,6 +190,23 @@ class Metrics:
             registry=registry,
         )
         self._declare_moves()
+        self._declare_scrub()
+
+    def _declare_scrub(self) -> None:
+        """What is read again from the disk, and what comes of it."""
+
+        def counter(name: str, text: str) -> Counter:
+            return Counter(f"goqueue_scrub_{name}", text, registry=self.registry)
+
+        self.scrub_rounds = counter("rounds", "Rounds in which everything here was read again")
+        self.scrub_bytes = counter("bytes", "Bytes read again")
+        self.scrub_damaged_entries = counter("damaged_entries", "Entries found damaged")
+        self.scrub_mended_files = counter(
+            "mended_files", "Files written again because they disagreed with sound entries"
+        )
+        self.scrub_diverged = counter(
+            "diverged", "Ranges of entries that differ between replicas, though all are sound"
+        )
 
     def _declare_moves(self) -> None:
         """Replicas on their way to where they should be: told where the cluster group is led, the

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import structlog
@@ -81,6 +81,8 @@ class NodeStatus:
         self._heard_ms: dict[NodeId, int] = {}
         self._failed: dict[GroupId, str] = {}
         self.stopping = False
+        self.diverged: Callable[[], Collection[str]] = tuple
+        """What differs between replicas of groups led here."""
 
     # peers
 
@@ -278,6 +280,7 @@ class NodeStatus:
             for host in self._replicas.all()
             if host.log.quarantined
         ]
+        found += self.diverged()
         return found + self._disks.problems
 
 

@@ -258,10 +258,12 @@ class Applying(Configured):
 
     # -- local snapshots
 
-    def take_snapshot(self) -> SnapshotWork | None:
-        """The applied state as work for any thread; None while it is ahead of what is durable."""
+    def take_snapshot(self, *, again: bool = False) -> SnapshotWork | None:
+        """The applied state as work for any thread; None while it is ahead of what is durable, and
+        where the newest snapshot is as new, unless it is to be stored `again`."""
         applied = self.applied_index
-        if self._halted or applied <= self._snapshot_index or applied > self._log.durable_index:
+        stored = 0 if again else self._snapshot_index
+        if self._halted or applied <= stored or applied > self._log.durable_index:
             return None
         self._snapshot_index = applied
         as_of = next(one for one in reversed(self._configurations) if one.index <= applied)

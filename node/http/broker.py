@@ -15,6 +15,7 @@ from goqueue.wire.types import Offset
 from node.http.member_broker import MemberBroker
 from node.http.placement_broker import PlacementBroker
 from node.http.queue_broker import QueueBroker
+from node.http.scrub_broker import ScrubBroker
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +215,7 @@ class VersionView:
     build_time: str = ""
 
 
-class Broker(QueueBroker, MemberBroker, PlacementBroker, Protocol):
+class Broker(QueueBroker, MemberBroker, PlacementBroker, ScrubBroker, Protocol):
     """One node of the cluster. Any node serves any request, forwarding where it must.
 
     All coroutines run on the node's event loop. A call that is cancelled after it sent something

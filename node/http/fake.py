@@ -44,6 +44,7 @@ from node.http.broker import (
 )
 from node.http.fake_partition import FakePartition
 from node.http.fake_placement import FakePlacement
+from node.http.fake_scrub import FakeScrub
 
 PARTITIONS_MAX = 1024
 BATCHES_KEPT = 100_000
@@ -77,7 +78,7 @@ class _Topic:
     partitions: list[FakePartition]
 
 
-class FakeBroker(FakePlacement):
+class FakeBroker(FakePlacement, FakeScrub):
     """Implements `Broker` in memory. Tests set `append_error` and `not_alive` to inject faults."""
 
     def __init__(

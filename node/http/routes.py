@@ -40,6 +40,7 @@ from node.http import (
     render,
     scaling,
     schedules,
+    scrub,
     settle,
     topics,
 )
@@ -314,6 +315,10 @@ ROUTES: tuple[Route, ...] = (
           response=cluster.ClusterHealth),
     Route("GET", "/cluster/state", cluster.state, "getClusterState", "As GoQueue shows it",
           response=cluster.StateAnswer),
+    Route("GET", "/admin/scrub", scrub.status, "getScrub",
+          "How reading again what is stored goes on each node", response=scrub.ScrubAnswer),
+    Route("POST", "/admin/scrub", scrub.begin, "beginScrub",
+          "Have every node read again what it stores", response=scrub.ScrubAnswer, status=202),
     Route("GET", "/admin/cluster", brokers.overview, "getClusterOverview",
           "The brokers, and what moves", response=brokers.ClusterOverview),
     Route("GET", "/admin/brokers", brokers.list_all, "listBrokers",

@@ -188,7 +188,7 @@ def test_the_write_ahead_log_of_a_running_node_is_verified_and_renewed() -> None
         with pytest.raises(WalDamaged):
             check(store)
 
-        store.renew_wal()
+        store.renew_wal(path)
         for _ in range(4):
             flush(store)
             checkpoint(store)
@@ -211,7 +211,7 @@ def test_a_file_of_the_write_ahead_log_that_was_deleted_is_made_good() -> None:
     append(log, 1)
     flush(store)
 
-    store.renew_wal()
+    store.renew_wal(path)
     for _ in range(4):
         flush(store)
         checkpoint(store)

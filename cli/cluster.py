@@ -27,6 +27,7 @@ NODE_COLUMNS = (
     Column("CONTROLLER", lambda row: "✓" if row["role"] == "controller" else " "),
     Column("LEADS", "leaders"),
     Column("REPLICAS", "replicas"),
+    Column("STATE", "state", wide=True),
     Column("ZONE", "zone", wide=True),
     Column("VERSION", "version", wide=True),
     Column("INCARNATION", "incarnation", wide=True),

@@ -13,8 +13,7 @@ import pytest
 from tests.chaos.storm.run import Storm
 
 MINUTES = 0.6
-KINDS = "kill,transfer,pause,partition,oneway,loss,delay,power,full,eio,clock,partition+kill"
-"""Damage to files is in test_damage."""
+KINDS = "kill,transfer,pause,partition,oneway,loss,delay,power,flip,full,eio,clock,partition+kill"
 
 
 async def test_nothing_is_lost_in_a_storm(
@@ -42,5 +41,5 @@ async def test_nothing_is_lost_in_a_storm(
     assert score.lost == score.twice == score.two_values == 0
     assert score.acked > 500 and score.settles["acked"] > 50
     shown = sum(row.shown for row in score.rows.values())
-    assert shown >= 3
+    assert shown >= 2
     assert shown >= 0.7 * sum(row.asked for row in score.rows.values())

@@ -277,6 +277,8 @@ class PlacementBrokerNode:
     ) -> ReassignmentView:
         request = self._placement.request_id()
         command = Reassign(rows, cause, [], throttle_bytes_s, request)
+        if await self._refresh():
+            self._state.layout.check_reassign(command)  # what makes no sense is not replicated
         begun = await self._command(command)
         assert isinstance(begun, ReassignResult), "what this command results in"
         return await self.reassignment(begun.id)

@@ -13,6 +13,10 @@ Throttle = Annotated[int, Meta(ge=0, le=1 << 50)]
 """Bytes a second that each new replica is sent; 0 leaves that to the nodes."""
 
 
+BrokerNames = Annotated[list[Annotated[str, Meta(max_length=249)]], Meta(max_length=16)]
+"""Of one partition; more than a topic may ask for."""
+
+
 class MoveAnswer(Struct, rename={"from_": "from"}):
     """One partition of a plan. `bytes` are those to be copied, null where nobody tells."""
 

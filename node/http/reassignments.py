@@ -12,6 +12,7 @@ from coordinator.placement_commands import ROWS_MAX
 from node.http.call import Call, answer
 from node.http.placement_broker import WantedMove
 from node.http.plans import (
+    BrokerNames,
     PlanAnswer,
     ReassignedPartition,
     ReassignmentAnswer,
@@ -32,8 +33,8 @@ class WantedPartition(Struct):
 
     topic: str
     partition: _Number
-    new_replicas: list[str]
-    old_replicas: list[str] | None = None
+    new_replicas: BrokerNames
+    old_replicas: BrokerNames | None = None
 
 
 class ReassignBody(Struct):

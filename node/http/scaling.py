@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 from goqueue.wire.errors import BadRequest, GoQueueError
 from node.http.call import Call, answer
 from node.http.placement_broker import MovingView
+from node.http.plans import BrokerNames
 
 _Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
@@ -21,7 +22,9 @@ class AddPartitionsBody(Struct):
     ones: by partition, or in their order; null leaves the choice to the cluster."""
 
     count: _Count
-    replica_assignments: dict[str, list[str]] | list[list[str]] | None = None
+    replica_assignments: (
+        dict[str, BrokerNames] | Annotated[list[BrokerNames], Meta(max_length=1024)] | None
+    ) = None
 
 
 class PartitionsAddedAnswer(Struct):

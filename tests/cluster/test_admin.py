@@ -110,7 +110,10 @@ def test_a_node_is_drained_and_removed_and_nothing_it_held_is_lost(cluster: Clus
     (plan,) = shell(cluster, "cluster", "drain", "node-3", "--dry-run")
     assert all("node-3" in move["from"] and "node-3" not in move["to"] for move in plan["moves"])
     assert plan["bytes"] > plan["bytes_unknown"] == 0
-    (*_, gone) = shell(cluster, "cluster", "drain", "node-3", "--remove")
+    (*_, drained) = shell(cluster, "cluster", "drain", "node-3", "--wait")
+    assert (drained["state"], drained["held"]) == ("drained", 0)
+    create(cluster, "later")  # with as many copies as there are brokers that take some
+    (gone,) = shell(cluster, "cluster", "remove", "node-3", "--yes")
 
     assert gone == {"id": "node-3", "state": "gone"}
     assert {"node-3"} not in voters(cluster, "orders")

@@ -24,8 +24,8 @@ class Elections(Voting):
         """No leader has been heard, or no election won, in time."""
         if self._halted or self._SyncObj__raftState == LEADER or not self._may_campaign():
             self._set_deadline(NEVER)
-        elif self._campaign_untold:
-            self._retry_later(now)
+        elif self._campaign_untold or not self._may_tell():
+            self._retry_later(now)  # nobody knows of this term, or of this vote, yet
         else:
             self._start_prevote(now)
 

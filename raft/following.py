@@ -10,7 +10,7 @@ from raft import frames
 from raft.apply import Applying
 from raft.errors import FrameMalformed, Unsafe
 from raft.peer import Peer
-from raft.syncobj import LEADER
+from raft.syncobj import FOLLOWER, LEADER
 
 logger = logging.getLogger("raft")
 
@@ -184,6 +184,8 @@ class Following(Applying):
             for term, peer, frame in untold:
                 if term == self._SyncObj__raftCurrentTerm:
                     self._network.send(peer.node, self.id, [frame])
+            if untold and self._SyncObj__raftState == FOLLOWER:
+                self._wait_until(self._scheduler.now() + self._config.heartbeat_s)
             if self._campaign_untold:
                 self._ask_for_votes()
         if self._SyncObj__raftState == LEADER:
@@ -196,6 +198,10 @@ class Following(Applying):
     # -- provided by elections
 
     def _ask_for_votes(self) -> None:
+        raise NotImplementedError
+
+    def _wait_until(self, at: float) -> None:
+        """Begins no election before."""
         raise NotImplementedError
 
     def _follow(self, peer: Peer, term: int) -> bool:

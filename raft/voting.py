@@ -23,6 +23,9 @@ class Voting(Transfers):
     """Those among `_prevotes` that vote only together with everyone."""
     _votes: set[Peer]
     _campaign_flags = 0
+    _campaign_at = -NEVER
+    _took_s = 0.0
+    """How long the disk needed to store the last vote for oneself."""
     _leader_heard_at = -NEVER
     _timeout_s = 0.0
     _attempts = 0
@@ -61,6 +64,9 @@ class Voting(Transfers):
         shortest = longest * config.retry_min_s / config.retry_max_s
         self._set_deadline(now + shortest + (longest - shortest) * self._rng.random())
         self._attempts += 1
+
+    def _wait_until(self, at: float) -> None:
+        self._set_deadline(max(at, self._SyncObj__raftElectionDeadline))
 
     def _heard_voters(self, since: float) -> int:
         heard = sum(1 for peer in self._peers.values() if peer.voter and peer.heard_at > since)
@@ -113,7 +119,8 @@ class Voting(Transfers):
         self._votes = set()
         self._campaign_flags = flags
         self._campaign_untold = True
-        self._retry_later(self._scheduler.now())
+        self._campaign_at = self._scheduler.now()
+        self._retry_later(self._campaign_at)
         if self._may_tell():
             self._ask_for_votes()
         else:
@@ -123,8 +130,24 @@ class Voting(Transfers):
         self._campaign_untold = False
         if self._SyncObj__raftState != CANDIDATE:
             return
+        self._await_slow_disks()
         self._ask_voters(self._campaign_flags, self._SyncObj__raftCurrentTerm)
         self._count_vote(self._self_peer)
+
+    def _await_slow_disks(self) -> None:
+        """Voters' disks may be as slow as this one, and busy with another sync first: whoever
+        campaigns again before they can answer is never elected."""
+        self._took_s = self._scheduler.now() - self._campaign_at
+        if self._is_slow:
+            self._give_way(2 + self._rng.random())
+
+    @property
+    def _is_slow(self) -> bool:
+        return self._took_s > self._config.retry_min_s
+
+    def _give_way(self, syncs: float) -> None:
+        """Begins no election for as long as so many syncs take."""
+        self._wait_until(self._scheduler.now() + syncs * self._took_s)
 
     def _count_vote(self, voter: Peer) -> None:
         """PySyncObj counts it, and leads from the majority on; each voter only once.
@@ -162,6 +185,8 @@ class Voting(Transfers):
             answer = frames.PRE | (frames.GRANTED if granted else 0)
             answer |= frames.SUSPECT if self._log.suspect else 0
             self._tell(peer, frames.vote_reply(mine, term, answer))
+            if granted and self._is_slow:
+                self._give_way(3)
         elif not heard and (flags & frames.EVERYONE or not self._log.suspect):
             self._vote(peer, term, last_index, last_term)
 

@@ -59,6 +59,16 @@ RUNS_SPARE = 1000
 """Times of messages that are gone, beyond as many as matter."""
 
 
+class Held:
+    """Offset -> the entry that holds a message which outlived the log before it."""
+
+    def __init__(self, queue: QueueState) -> None:
+        self._queue = queue
+
+    def get(self, offset: int, /) -> int | None:
+        return self._queue.held_in(offset)
+
+
 class QueueState:
     """Implements `Stored` for its groups."""
 
@@ -151,6 +161,11 @@ class QueueState:
             return index
         carrier = self.survivors.carrier_of(offset)
         return None if carrier is None else carrier.index
+
+    @property
+    def held(self) -> Held:
+        """`held_in`, for those who look up many."""
+        return Held(self)
 
     def needed_below(self, offset: int) -> list[int]:
         """Messages below the offset that must outlive the log before it: delayed ones, those that

@@ -220,6 +220,7 @@ class _Groups:
             cluster=cluster,
             replicas=self.replicas,
             flusher=base.flusher,
+            metrics=base.metrics,
             should_lead=base.disks.should_lead,
         )
         base.raft.on_snapshot_due = self.upkeep.snapshot_due

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
 
 from goqueue.wire.batch import RecordBatch, resolve_ms
 from goqueue.wire.errors import GoQueueError
@@ -27,6 +28,12 @@ MESSAGE_BYTES = 200
 
 CarriedRows = Callable[[Index], Mapping[Offset, MessageRow]]
 """The messages that a carrying entry holds."""
+
+
+class Holders(Protocol):
+    """Offset -> the entry that holds a message which outlived the log before it."""
+
+    def get(self, key: int, /) -> int | None: ...
 
 
 class DecodedBatch:
@@ -134,7 +141,7 @@ class MessageReader:
         reader: PartitionReader,
         cache: BatchCache,
         *,
-        carried: Callable[[], Mapping[int, int]],
+        carried: Callable[[], Holders],
         carried_rows: CarriedRows,
     ) -> None:
         self._group = group

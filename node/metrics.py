@@ -104,6 +104,7 @@ class Metrics:
         self.up = gauge("up", "1 while the node serves")
 
         self._declare_queue()
+        self._declare_compaction()
         self._declare_groups()
         self._declare_copies()
         self._declare_disk()
@@ -170,6 +171,25 @@ class Metrics:
         self.disk_slow = gauge("disk_slow", "1 while the disk is slow and other nodes lead")
         self.flush_waiting = gauge(
             "flush_waiting_seconds", "How long the flush that is out has been waiting for the disk"
+        )
+
+    def _declare_compaction(self) -> None:
+        """Of topics that keep the last value of each key, where their partitions are led."""
+        registry, topic = self.registry, ("topic",)
+
+        def counter(name: str, text: str) -> Counter:
+            return Counter(f"goqueue_compaction_{name}", text, topic, registry=registry)
+
+        self.compaction_runs = counter("runs", "Runs that dropped or moved anything")
+        self.compaction_dropped = counter("dropped_messages", "Messages superseded, and dropped")
+        self.compaction_freed_bytes = counter(
+            "freed_bytes", "Bytes that runs took less than before"
+        )
+        self.compaction_dirty_ratio = Gauge(
+            "goqueue_compaction_dirty_ratio",
+            "Of what a run would look at, how much is not compacted: the most of any partition",
+            topic,
+            registry=registry,
         )
 
     def _declare_copies(self) -> None:

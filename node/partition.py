@@ -20,6 +20,8 @@ from goqueue.wire.types import GroupId, Index, NodeId, Offset, Term, Voter
 from log.entry import Entry, EntryKind
 from log.group import GroupLog
 from node.append_queue import AppendQueue, ByteBudget
+from node.carried_rows import KeptReader
+from node.compaction import Compactor
 from node.http.broker import AppendResult, Slice, Visibility
 from node.message_reader import BatchCache, MessageReader
 from node.metrics import Metrics
@@ -96,7 +98,8 @@ class PartitionHost:
         self.log = log
         log.relaxed = config.durability == "relaxed"
         self.state = PartitionState()
-        self.reader = PartitionReader(log, self._bounds)
+        kept = KeptReader(log, lambda: self.state.queue.survivors)
+        self.reader = PartitionReader(log, self._bounds, kept)
         self._settings = settings
         self._parts = parts
         self.retention = Retention(
@@ -106,11 +109,21 @@ class PartitionHost:
             group=lambda: self.group,
             config=lambda: self.config,
         )
+        self.compactor = Compactor(
+            topic=topic,
+            log=log,
+            state=self.state,
+            reader=self.reader,
+            retention=self.retention,
+            group=lambda: self.group,
+            config=lambda: self.config,
+            parts=parts,
+        )
         self.messages = MessageReader(
             id,
             self.reader,
             parts.batches,
-            carried=lambda: self.state.queue.carried,
+            carried=lambda: self.state.queue.held,
             carried_rows=self.retention.carried_rows,
         )
         self._tally = PartitionTally(topic, self.state, parts.metrics)
@@ -221,7 +234,7 @@ class PartitionHost:
             self._applied_times.append((entry.index, self._parts.wall_ms()))
         if entry.kind == EntryKind.RECORDS:
             self._wake(self._waiters)
-        elif entry.kind == EntryKind.TRIM:
+        elif entry.kind in (EntryKind.TRIM, EntryKind.COMPACT):
             self.log.trim_to(self.state.log_start_index)
         if self._queue is not None:
             self._queue.applied(is_records=entry.kind == EntryKind.RECORDS)
@@ -342,11 +355,13 @@ class PartitionHost:
         return Appender(
             self.state,
             max_message_bytes=self.config.max_message_bytes,
+            compacted=lambda: self.config.is_compacted,
             verify=StoredIds(self.reader.entry_at, self.messages.carried_id).verify,
         )
 
     def _bounds(self) -> Bounds:
-        return Bounds(self.state.log_start_offset, self.state.next_offset, self._applied)
+        state = self.state
+        return Bounds(state.log_start_offset, state.next_offset, self._applied, state.first_offset)
 
     def _step_down(self, leader: NodeId | None) -> None:
         if self._appends is not None and self._queue is not None:

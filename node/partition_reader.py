@@ -28,19 +28,36 @@ class EntryLog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What is readable: offsets from `start` up to `end`, entries up to index `applied`."""
+    """What is readable: offsets from `start` up to `end`, entries up to index `applied`; and before
+    that, from `first` on, what compaction has kept."""
 
     start: Offset
     end: Offset
     applied: Index
+    first: Offset | None = None
+
+
+class Kept(Protocol):
+    """What compaction has kept before the log's start."""
+
+    def read(
+        self, offset: Offset, *, max_records: int, max_bytes: int, to_time_ms: int | None
+    ) -> tuple[list[StoredBatch], Offset | None]: ...
+
+    def time_at(self, offset: Offset) -> int | None: ...
+
+    def offset_at(self, time_ms: int) -> Offset | None: ...
 
 
 class PartitionReader:
     """Slices of one replica's log. Synchronous: the caller decides on which thread."""
 
-    def __init__(self, log: EntryLog, bounds: Callable[[], Bounds]) -> None:
+    def __init__(
+        self, log: EntryLog, bounds: Callable[[], Bounds], kept: Kept | None = None
+    ) -> None:
         self._log = log
         self._bounds = bounds
+        self._kept = kept
 
     def read(
         self, offset: Offset, *, max_records: int, max_bytes: int, to_time_ms: int | None = None
@@ -51,13 +68,21 @@ class PartitionReader:
         A batch with log time >= `to_time_ms` ends the slice; `next_offset` then is its offset.
         """
         bounds = self._bounds()
+        first = bounds.start if bounds.first is None else bounds.first
         if offset > bounds.end or offset < 0:
-            raise OffsetOutOfRange(offset, bounds.start, bounds.end)
-        at = max(offset, bounds.start)
+            raise OffsetOutOfRange(offset, first, bounds.end)
+        at = max(offset, first)
         found: list[StoredBatch] = []
+        if self._kept is not None and at < bounds.start:
+            found, following = self._kept.read(
+                at, max_records=max_records, max_bytes=max_bytes, to_time_ms=to_time_ms
+            )
+            if found or following is not None:
+                return Slice(found, following or bounds.start, first, bounds.end)
+            at = bounds.start
         if at < bounds.end:
             at = self._collect(found, at, bounds, max_records, max_bytes, to_time_ms)
-        return Slice(found, at, bounds.start, bounds.end)
+        return Slice(found, at, first, bounds.end)
 
     def ends_by_time(self, slice_: Slice, to_time_ms: int) -> bool:
         """Whether the message at `next_offset` is stored here and at or after the time."""
@@ -69,6 +94,8 @@ class PartitionReader:
     def time_at(self, offset: Offset) -> int | None:
         """The log time of the message, None where it isn't stored (any more)."""
         entry = self.entry_at(offset)
+        if entry is None and self._kept is not None and offset < self._bounds().start:
+            return self._kept.time_at(offset)
         return None if entry is None else entry.time_ms
 
     def entry_at(self, offset: Offset) -> Entry | None:
@@ -85,6 +112,10 @@ class PartitionReader:
     def offset_at(self, time_ms: int) -> Offset | None:
         """The first offset with log time >= `time_ms`; None where no applied message has."""
         bounds = self._bounds()
+        if self._kept is not None and bounds.first is not None and bounds.first < bounds.start:
+            kept = self._kept.offset_at(time_ms)
+            if kept is not None:
+                return kept
         index = self._log.locate_time(time_ms)
         while index is not None and index <= bounds.applied:
             entries = self._log.entries(index, max_bytes=1 << 20, max_count=ENTRIES_A_STEP)

@@ -185,7 +185,7 @@ class PartitionService:
     def _describe(host: PartitionHost) -> rpc.PartitionEnds:
         return rpc.PartitionEnds(
             host.id.pack(),
-            host.state.log_start_offset,
+            host.state.first_offset,
             host.state.next_offset,
             host.group.leader,
             host.in_sync(),

@@ -22,7 +22,7 @@ from goqueue.wire.types import Index, Offset
 from log.entry import EntryKind
 from log.errors import LogError
 from log.group import GroupLog
-from node.message_reader import DecodedBatch
+from node.carried_rows import CarriedRows
 from node.partition_reader import PartitionReader, stored_batches
 from node.queue_rpc import MessageRow
 from raft.errors import Outcome
@@ -56,47 +56,45 @@ class Retention:
         self._reader = reader
         self._group = group
         self._config = config
-        self._in_flight = False
+        self.in_flight = False
+        """Whether the log's start is being moved, by retention or by compaction."""
 
     async def run(self) -> None:
         """As leader: carry on what must be kept, then move the log start, through the log. At most
         one at a time. Raises nothing that leadership explains."""
         group = self._group()
-        if self._in_flight or not group.is_ready_leader:
+        if self.in_flight or not group.is_ready_leader:
             return
         trim = self._due(group.log_time_ms())
         if trim is None:
             return
-        self._in_flight = True
+        self.in_flight = True
         try:
-            if await self._carry(*trim):
+            if await self.carry(*trim):
                 await self._propose(EntryKind.TRIM, encode_trim(*trim))
         except NotLeader:
             return
         finally:
-            self._in_flight = False
+            self.in_flight = False
 
     def carried_rows(self, index: Index) -> Mapping[Offset, MessageRow]:
         """The messages of a carrying entry. Raises LogError where it can't be read."""
-        found: dict[Offset, MessageRow] = {}
-        for carried in decode_carried(self._log.entry(index).body):
-            batch = DecodedBatch(Offset(0), carried.time_ms, carried.batch)
-            for row, offset in enumerate(carried.offsets):
-                found[Offset(offset)] = batch.row_as(row, Offset(offset))
-        return found
+        return CarriedRows(self._log.entry(index).body)
 
     # private
 
     def _due(self, now_ms: int) -> tuple[Index, Offset] | None:
         """The first entry to keep and the offset it begins with; None to keep all."""
         config, log, state, group = self._config(), self._log, self._state, self._group()
+        if not config.is_deleted:
+            return None
         index = state.log_start_index
         if config.retention_ms >= 0:
             kept = log.locate_time(now_ms - config.retention_ms)
             index = max(index, Index(state.applied_index + 1) if kept is None else kept)
         aged = index
         floor = group.trim_limit
-        if config.retention_bytes >= 0:
+        if config.retention_bytes >= 0 and not config.is_compacted:
             segments = [s for s in log.segments() if s.last_index >= state.log_start_index]
             spare = sum(segment.size_bytes for segment in segments) - config.retention_bytes
             for segment in segments[:-1]:
@@ -109,13 +107,13 @@ class Retention:
         index = Index(min(index, floor + 1))
         if index <= state.log_start_index:
             return None
-        offset = max(self._offset_from(index), state.log_start_offset)
+        offset = max(self.offset_from(index), state.log_start_offset)
         carried = state.queue.carried.values()
         if offset == state.log_start_offset and min(carried, default=aged) >= aged:
             return None  # no message goes, and none is carried that is older than retention
         return index, offset
 
-    def _offset_from(self, index: Index) -> Offset:
+    def offset_from(self, index: Index) -> Offset:
         """The offset that the entries before this index end at."""
         last = self._state.applied_index
         while index <= last:
@@ -125,10 +123,11 @@ class Retention:
                 index = Index(entry.index + 1)
         return self._state.next_offset
 
-    async def _carry(self, index: Index, offset: Offset) -> bool:
-        """Whether all that must be kept stands at or after the index now."""
+    async def carry(self, index: Index, offset: Offset, also: Iterable[int] = ()) -> bool:
+        """Whether all that must be kept, and these messages, stand at or after the index now."""
         queue = self._state.queue
-        left = [Offset(o) for o in queue.needed_below(offset) if queue.carried.get(o, 0) < index]
+        needed = sorted({*queue.needed_below(offset), *also})
+        left = [Offset(o) for o in needed if queue.carried.get(o, 0) < index]
         for _ in range(CARRIED_A_ROUND):
             if not left:
                 return True
@@ -168,7 +167,7 @@ class Retention:
 
     def _find(self, offset: Offset) -> tuple[int, Mapping[Offset, int], bytes | memoryview]:
         """The batch that holds a message: its log time, and the row of each of its offsets."""
-        index = self._state.queue.carried.get(offset)
+        index = self._state.queue.held_in(offset)
         if index is not None:
             for carried in decode_carried(self._log.entry(Index(index)).body):
                 if offset in carried.offsets:

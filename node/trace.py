@@ -31,7 +31,7 @@ async def trace_message(host: PartitionHost, offset: Offset) -> rpc.TraceAnswer:
     entry = host.reader.entry_at(offset)
     found = None if entry is None else _row(entry, offset)
     if entry is None or found is None:
-        carried = host.state.queue.carried.get(offset)
+        carried = host.state.queue.held_in(offset)
         if carried is not None:
             return await _trace_carried(host, offset, Index(carried))
         raise NotFound(

@@ -11,6 +11,7 @@ from goqueue.wire.types import GroupId, NodeId
 from node.cluster import ClusterHost
 from node.config import NodeConfig
 from node.flusher import Flusher
+from node.metrics import Metrics
 from node.moving_partitions import transferred
 from node.partition import PartitionHost
 from node.queue_groups import group_ref
@@ -41,6 +42,7 @@ class Upkeep:
         cluster: ClusterHost,
         replicas: Replicas,
         flusher: Flusher,
+        metrics: Metrics,
         should_lead: Callable[[NodeId], bool],
     ) -> None:
         self._node = node
@@ -48,6 +50,7 @@ class Upkeep:
         self._cluster = cluster
         self._replicas = replicas
         self._flusher = flusher
+        self._metrics = metrics
         self._should_lead = should_lead
         self._quiet_until_s = 0.0
         self._tasks: list[asyncio.Task[None]] = []
@@ -56,6 +59,7 @@ class Upkeep:
         storage, raft = self._config.storage, self._config.raft
         rounds: list[tuple[float, Callable[[], Awaitable[None]]]] = [
             (storage.retention_check_ms / 1000, self._retain),
+            (storage.retention_check_ms / 1000, self._compact),
             (storage.snapshot_interval_ms / 1000, self._snapshot_partitions),
             (CLUSTER_SNAPSHOT_S, self._snapshot_cluster),
             (raft.leader_balance_ms / 1000, self._balance),
@@ -124,6 +128,18 @@ class Upkeep:
         for host in self._replicas.led():
             await host.retention.run()
             await asyncio.sleep(0)
+
+    async def _compact(self) -> None:
+        """One partition after the other, so that memory is bounded."""
+        ratios: dict[str, float] = {}
+        for host in self._replicas.led():
+            if host.config.is_compacted:
+                await host.compactor.run()
+                ratio = host.compactor.standing().ratio if host.is_leader else 0.0
+                ratios[host.topic] = max(ratio, ratios.get(host.topic, 0.0))
+            await asyncio.sleep(0)
+        for topic, ratio in ratios.items():
+            self._metrics.compaction_dirty_ratio.labels(topic).set(ratio)
 
     async def _match_groups(self) -> None:
         """Partitions led here drop groups that the cluster has deleted, and obey new settings."""

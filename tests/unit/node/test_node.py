@@ -51,10 +51,13 @@ async def running(
     failures: list[Exception] | None = None,
     *,
     accept: bool = False,
+    segment_bytes: int = 64 << 20,
 ) -> AsyncIterator[NodeAssembly]:
     """A node over the disk, ready; stopped in order at the end."""
     settings = settings or config()
-    storage = StorageConfig(watermark_percent=0, watermark_bytes=64 << 20)
+    storage = StorageConfig(
+        watermark_percent=0, watermark_bytes=64 << 20, segment_bytes=segment_bytes
+    )
     store = Store.open(disk, "/data", storage, accept_damage=accept)
     failed: list[Exception] = [] if failures is None else failures
     node = assemble(settings, store, on_failure=failed.append)

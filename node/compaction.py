@@ -1,0 +1,377 @@
+"""Key compaction: of each key the last message stays, with its offset; what it superseded goes.
+
+The leader looks through what is sealed, appends what must stay once more, in entries of kind KEPT,
+and then proposes where the log begins: the entry that every replica obeys. Nothing is begun that
+is not worth it, and nothing is held: the log is read in small steps, off the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+import structlog
+
+from coordinator.topics import TopicConfig
+from delivery.bitmaps import BitMap64, span
+from delivery.carried import CarriedBatch, encode_carried
+from delivery.partition import PartitionState
+from delivery.survivors import Compaction, encode_compaction
+from goqueue.wire.errors import GoQueueError, NotLeader
+from goqueue.wire.types import Index, Offset
+from log.entry import Entry, EntryKind
+from log.errors import LogError
+from log.group import GroupLog
+from node.compaction_scan import Scan, cut_rows
+from node.partition_reader import PartitionReader
+from node.retention import Retention
+from raft.errors import Outcome
+from raft.group import RaftGroup
+
+if TYPE_CHECKING:
+    from node.partition import NodeParts
+
+STEP_BYTES = 256 << 10
+"""Of the log, looked at in one step on a worker thread."""
+KEPT_BYTES = 256 << 10
+"""Of one entry that carries messages: what reading one of them costs at most."""
+OVER_QUOTA = 1.25
+"""`compact,delete` is run, whatever the ratio, once a partition is so much beyond its bytes."""
+REST = 1.0
+"""A run pauses so long after each step, in parts of what the step took."""
+
+DECIDES = 3
+"""How often a run carries what has died or was leased meanwhile, before it gives up."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_log = structlog.get_logger("compaction")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run would work on: entries from the log's start up to `index`, where `offset` is the
+    first message that it leaves alone."""
+
+    index: Index
+    offset: Offset
+    dirty_bytes: int
+    clean_bytes: int
+
+    @property
+    def ratio(self) -> float:
+        """Of what a run would look at, how much is not compacted."""
+        return self.dirty_bytes / max(1, self.dirty_bytes + self.clean_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a run dropped, or would: messages, and of those that stay keys and null values.
+    `outcome`: done, nothing (to do), busy, or why it ended early."""
+
+    outcome: str
+    dropped: int = 0
+    kept: int = 0
+    tombstones: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a partition stands: bytes that can be compacted and are not, and that are."""
+
+    dirty_bytes: int
+    clean_bytes: int
+    ratio: float
+    kept: int
+    running: bool
+    runs: int
+    dropped: int
+    last_ms: int
+
+
+class Compactor:
+    """The compaction of one partition. Loop thread only."""
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        log: GroupLog,
+        state: PartitionState,
+        reader: PartitionReader,
+        retention: Retention,
+        group: Callable[[], RaftGroup],
+        config: Callable[[], TopicConfig],
+        parts: NodeParts,
+    ) -> None:
+        self._topic = topic
+        self._log = log
+        self._state = state
+        self._reader = reader
+        self._retention = retention
+        self._group = group
+        self._config = config
+        self._parts = parts
+        self.running = False
+
+    def standing(self) -> Standing:
+        """As of now, on any replica."""
+        plan, survivors = self._plan(), self._state.queue.survivors
+        return Standing(
+            0 if plan is None else plan.dirty_bytes,
+            survivors.carried_bytes,
+            0.0 if plan is None else plan.ratio,
+            len(survivors.offsets),
+            self.running,
+            survivors.runs,
+            survivors.dropped,
+            survivors.last_ms,
+        )
+
+    async def run(self, *, force: bool = False, dry_run: bool = False) -> Findings:
+        """As leader: compact if that is due, or is asked for; `dry_run` only tells what would go.
+
+        One at a time in a partition. Raises nothing that leadership or a disk explains.
+        """
+        if self.running or self._retention.in_flight:
+            return Findings("busy")
+        if not self._config().is_compacted or not self._group().is_ready_leader:
+            return Findings("nothing")
+        self.running = self._retention.in_flight = True
+        try:
+            plan = self._plan()
+            if plan is not None and (force or dry_run or self._is_due(plan)):
+                return await self._compact(plan, dry_run=dry_run)
+            return Findings("nothing") if dry_run else await self._forget()
+        except NotLeader:
+            return Findings("another node leads")
+        except (LogError, GoQueueError, ValueError, OSError) as error:
+            _log.warning("not_compacted", group=str(self._log.id), problem=str(error))
+            return Findings(str(error))
+        finally:
+            self.running = self._retention.in_flight = False
+
+    # what is to be done
+
+    def _plan(self) -> Plan | None:
+        """The sealed segments that every voter has and that are old enough; None for none."""
+        config, state, log = self._config(), self._state, self._log
+        limit = min(self._group().trim_limit, state.applied_index) + 1
+        if config.min_compaction_lag_ms:
+            young = log.locate_time(self._group().log_time_ms() - config.min_compaction_lag_ms)
+            limit = limit if young is None else min(limit, young)
+        sealed = [
+            segment
+            for segment in log.segments()
+            if segment.sealed and state.log_start_index <= segment.last_index < limit
+        ]
+        if not sealed:
+            return None
+        index = Index(sealed[-1].last_index + 1)
+        carriers = state.queue.survivors.carriers
+        carried = sum(carrier.size_bytes for carrier in carriers if carrier.index < index)
+        dirty = max(0, sum(segment.size_bytes for segment in sealed) - carried)
+        return Plan(index, Offset(0), dirty, state.queue.survivors.carried_bytes)
+
+    def _is_due(self, plan: Plan) -> bool:
+        config = self._config()
+        if plan.dirty_bytes and plan.ratio >= config.min_cleanable_ratio:
+            return True
+        quota = config.retention_bytes
+        return config.is_deleted and 0 <= quota * OVER_QUOTA < self._log.size_bytes
+
+    # a run
+
+    async def _compact(self, plan: Plan, *, dry_run: bool) -> Findings:
+        state, queue = self._state, self._state.queue
+        begun_at, before = state.log_start_index, state.log_start_offset
+        kept_before, now_ms = len(queue.kept), self._group().log_time_ms()
+        offset = max(self._retention.offset_from(plan.index), before)
+        live, nulls = await self._live(plan.index, now_ms)
+        live -= self._overdue(now_ms) & nulls
+        size = after = plan.dirty_bytes + plan.clean_bytes
+        quota = self._config().retention_bytes
+        room = quota if self._config().is_deleted and quota >= 0 else None
+        if dry_run or (room is not None and self._log.size_bytes > room):
+            live, after = await self._fit(plan.index, live, room)
+        tombstones = live & nulls
+        dropped = offset - before + kept_before - len(live)
+        if dry_run:
+            return Findings("done", dropped, len(live), len(tombstones), size, after)
+        since, after = await self._carry(plan.index, live)
+        decision = Compaction(begun_at, plan.index, offset, since, live, tombstones)
+        for _ in range(DECIDES):
+            if not await self._retention.carry(plan.index, offset, self._leased(offset, live)):
+                return Findings("what must be kept could not be carried")
+            await self._propose(EntryKind.COMPACT, encode_compaction(decision))
+            if state.log_start_index == plan.index:
+                self._count(dropped, max(0, size - after))
+                return Findings("done", dropped, len(live), len(tombstones), size, after)
+        return Findings("the log changed meanwhile")
+
+    async def _live(self, index: Index, now_ms: int) -> tuple[BitMap64, BitMap64]:
+        """The messages before this entry that stay for their key's sake, and all null ones.
+
+        A delayed message that is not due stays, and supersedes nothing until it is; one that was
+        cancelled is none; one that has expired supersedes, and goes itself.
+        """
+        queue, config = self._state.queue, self._config()
+        hidden, kept = queue.hidden.copy(), queue.kept
+        expired = queue.withdrawn - queue.cancelled
+        scan = Scan(hidden | queue.cancelled)
+        found_hidden = hidden & span(0, self._retention.offset_from(index))
+        more = True
+        while more:
+            async for entries, among in self._sources(index, kept):
+                await self._step(scan.add, entries, among)
+            more = scan.end_pass()
+        live = (scan.live | found_hidden) - expired
+        if config.is_deleted and config.retention_ms >= 0:
+            first = self._reader.offset_at(now_ms - config.retention_ms)
+            live -= span(0, self._state.next_offset if first is None else first) - found_hidden
+        return live, scan.nulls
+
+    def _overdue(self, now_ms: int) -> BitMap64:
+        """Null values whose delay is over; those behind a delayed message may be needed yet."""
+        queue = self._state.queue
+        overdue = queue.survivors.tombstones_met_before(now_ms - self._config().delete_retention_ms)
+        if queue.hidden:
+            overdue &= span(0, queue.hidden.min())
+        return overdue
+
+    def _leased(self, below: int, live: BitMap64) -> list[int]:
+        """What consumers work on, and is superseded: it is not taken from them."""
+        groups = self._state.queue.groups.values()
+        return [o for group in groups for o in group.leases if o < below and o not in live]
+
+    async def _fit(self, index: Index, live: BitMap64, room: int | None) -> tuple[BitMap64, int]:
+        """The newest of the live messages that fit, and the bytes that carrying them takes."""
+        firsts, sizes, total = array("Q"), array("Q"), 0
+        async for batches, size in self._bodies(index, live):
+            firsts.extend(batch.offsets[0] for batch in batches)
+            sizes.extend(map(_size, batches))
+            total += size
+        if room is not None:
+            room -= sum(s.size_bytes for s in self._log.segments() if s.first_index >= index)
+            gone = 0
+            while gone < len(sizes) and total > room:
+                total -= sizes[gone]
+                gone += 1
+            live = live - span(0, firsts[gone] if gone < len(firsts) else self._state.next_offset)
+        return live, total
+
+    async def _carry(self, index: Index, live: BitMap64) -> tuple[Index, int]:
+        """Append what stays once more: the first entry that holds any of it, and their bytes."""
+        since, total = Index(0), 0
+        async for batches, size in self._bodies(index, live):
+            if self._parts.lacks_room(voter.node for voter in self._group().voters):
+                raise ValueError("the disk is full")
+            at = await self._propose(EntryKind.KEPT, encode_carried(batches))
+            since, total = since or at, total + size
+        return since or Index(self._log.last_index + 1), total
+
+    async def _bodies(
+        self, index: Index, live: BitMap64
+    ) -> AsyncIterator[tuple[list[CarriedBatch], int]]:
+        """What stays, in runs that fit into an entry each, and their bytes."""
+        batches: list[CarriedBatch] = []
+        size = 0
+        kept = live & self._state.queue.kept
+        async for entries, among in self._sources(index, self._state.queue.kept):
+            kind = EntryKind.RECORDS if among is None else EntryKind.KEPT
+            for batch in await self._step(cut_rows, entries, live if among is None else kept, kind):
+                length = _size(batch)
+                if batches and size + length > KEPT_BYTES:
+                    yield batches, size
+                    batches, size = [], 0
+                batches.append(batch)
+                size += length
+        if batches:
+            yield batches, size
+
+    async def _sources(
+        self, index: Index, kept: BitMap64
+    ) -> AsyncIterator[tuple[list[Entry], BitMap64 | None]]:
+        """All messages before this entry, in the order of their offsets: what is kept, then what
+        the log holds. Of what is kept, the set says which messages count."""
+        carriers = list(self._state.queue.survivors.carriers)
+        for carrier in carriers:
+            yield await self._entries(carrier.index, Index(carrier.index + 1)), kept
+        at = self._state.log_start_index
+        while at < index:
+            entries = await self._entries(at, index)
+            at = Index(entries[-1].index + 1)
+            yield entries, None
+
+    async def _entries(self, first: Index, end: Index) -> list[Entry]:
+        count = end - first
+        if self._log.is_cold(first):
+            read = self._log.cold_entries
+            return await self._step(lambda: read(first, max_bytes=STEP_BYTES, max_count=count))
+        return self._log.entries(first, max_bytes=STEP_BYTES, max_count=count)
+
+    async def _step(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do it on a worker thread, then rest: others need the processor too."""
+        loop = asyncio.get_running_loop()
+        begun_s = loop.time()
+        found = await loop.run_in_executor(self._parts.workers, lambda: work(*args, **kwargs))
+        await asyncio.sleep(REST * (loop.time() - begun_s))
+        if not self._group().is_ready_leader:
+            raise NotLeader(self._group().leader)
+        return found
+
+    # what needs no run
+
+    async def _forget(self) -> Findings:
+        """Drop what is kept and has had its time: null values, and by age what is too old."""
+        state, queue, config = self._state, self._state.queue, self._config()
+        kept, now_ms = queue.kept, self._group().log_time_ms()
+        gone = self._overdue(now_ms)
+        delayed = kept & queue.delayed_ever
+        if delayed:
+            gone &= span(0, delayed.min())
+        if kept and config.is_deleted and config.retention_ms >= 0:
+            first = self._reader.offset_at(now_ms - config.retention_ms)
+            gone |= (kept & span(0, state.log_start_offset if first is None else first)) - delayed
+        gone &= kept
+        if not gone:
+            return Findings("nothing")
+        tombstones = BitMap64()
+        for _, offsets in queue.survivors.tombstones:
+            tombstones |= offsets
+        start, offset = state.log_start_index, state.log_start_offset
+        decision = Compaction(start, start, offset, Index(0), kept - gone, tombstones - gone)
+        await self._propose(EntryKind.COMPACT, encode_compaction(decision))
+        self._count(len(gone), 0)
+        return Findings("done", len(gone), len(decision.kept), len(decision.tombstones))
+
+    async def _propose(self, kind: EntryKind, body: bytes) -> Index:
+        """The entry's index, once it is applied. Raises NotLeader where it may not be."""
+        done: asyncio.Future[Index] = asyncio.get_running_loop().create_future()
+
+        def ended(outcome: Outcome, _result: object, index: Index) -> None:
+            if done.done():
+                return
+            if outcome is Outcome.APPLIED:
+                done.set_result(index)
+            else:
+                done.set_exception(NotLeader(None))
+
+        self._group().propose(kind, body, callback=ended)
+        return await done
+
+    def _count(self, dropped: int, freed: int) -> None:
+        metrics = self._parts.metrics
+        metrics.compaction_runs.labels(self._topic).inc()
+        metrics.compaction_dropped.labels(self._topic).inc(dropped)
+        metrics.compaction_freed_bytes.labels(self._topic).inc(freed)
+
+
+def _size(batch: CarriedBatch) -> int:
+    return len(batch.batch) + 8 * len(batch.offsets) + 16

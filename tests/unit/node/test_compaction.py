@@ -1,0 +1,218 @@
+"""Key compaction of a whole node: what stays, what goes, and that offsets are what they were."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+
+import pytest
+
+from goqueue.wire.batch import Record, RecordBatch
+from goqueue.wire.errors import KeyRequired, NullValue
+from goqueue.wire.types import Offset
+from log.memory_disk import MemoryDisk
+from node.assembly import NodeAssembly
+from node.compaction import Findings
+from node.partition import PartitionHost
+from tests.unit.node.test_node import config, eventually, running
+from tests.unit.node.test_queue_node import publish, receive, settle
+
+SEGMENT_BYTES = 2048
+Row = tuple[int, bytes | None, bytes | None]
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[NodeAssembly]:
+    async with running(MemoryDisk(), config(), segment_bytes=SEGMENT_BYTES) as started:
+        await started.broker.create_topic("t", {"partitions": 1, "cleanup": "compact"})
+        yield started
+
+
+def led(node: NodeAssembly) -> PartitionHost:
+    (host,) = node.broker._replicas.led()
+    return host
+
+
+async def put(node: NodeAssembly, key: str, value: str | None, **fields: object) -> int:
+    blob = None if value is None else value.encode()
+    return await publish(node, Record(blob, key.encode(), **fields))  # type: ignore[arg-type]
+
+
+async def fill(node: NodeAssembly, count: int = 40) -> None:
+    """Seal what was written so far: the head is never compacted."""
+    for _ in range(count):
+        await put(node, "filler", "x" * 100)
+
+
+async def compacted(node: NodeAssembly, **how: bool) -> Findings:
+    await fill(node)
+    return await led(node).compactor.run(force=True, **how)
+
+
+async def read_all(node: NodeAssembly, step: int = 1000, start: int = 0) -> list[Row]:
+    """Everything that a reader from the start sees, without what `fill` wrote."""
+    found: list[Row] = []
+    at = Offset(start)
+    while True:
+        page = await node.broker.read("t", 0, at, max_records=step, max_bytes=1 << 20, wait_s=0)
+        for stored in page.batches:
+            batch = RecordBatch.parse(stored.batch)
+            rows = enumerate(
+                zip(batch.keys(), batch.values_or_nulls(), strict=True), stored.base_offset
+            )
+            found += [(o, k, v) for o, (k, v) in rows if o >= at and k != b"filler"]
+        assert page.next_offset > at or page.next_offset == page.end_offset
+        at = page.next_offset
+        if at >= page.end_offset:
+            return found
+
+
+async def test_the_last_value_of_each_key_stays_at_its_offset(node: NodeAssembly) -> None:
+    for round_ in range(5):
+        for key in "abc":
+            await put(node, key, f"{key}{round_}")
+
+    findings = await compacted(node)
+
+    assert findings.outcome == "done"
+    assert led(node).state.log_start_offset > 15
+    assert await read_all(node) == [(12, b"a", b"a4"), (13, b"b", b"b4"), (14, b"c", b"c4")]
+    assert await read_all(node, step=1) == await read_all(node)
+    assert await read_all(node, start=13) == [(13, b"b", b"b4"), (14, b"c", b"c4")]
+
+
+async def test_runs_follow_each_other_and_a_restart_changes_nothing() -> None:
+    disk = MemoryDisk()
+    async with running(disk, config(), segment_bytes=SEGMENT_BYTES) as node:
+        await node.broker.create_topic("t", {"partitions": 1, "cleanup": "compact"})
+        expected = {}
+        for round_ in range(4):
+            for key in ("a", "b", f"only{round_}"):
+                expected[key.encode()] = (await put(node, key, f"{key}{round_}"), f"{key}{round_}")
+            assert (await compacted(node)).outcome == "done"
+        rows = sorted((o, key, v.encode()) for key, (o, v) in expected.items())
+        assert await read_all(node) == rows
+        end = led(node).end_offset
+        after_cut = disk.crash(random.Random(1), keep=0.0)
+
+    async with running(after_cut, config(), segment_bytes=SEGMENT_BYTES) as node:
+        await node.broker.ensure_topic("t")
+        await eventually(lambda: len(node.broker._replicas.led()) == 1)
+        assert (await read_all(node), led(node).end_offset) == (rows, end)
+        assert (await compacted(node)).outcome == "done"
+        assert await read_all(node) == rows
+
+
+async def test_a_null_value_goes_after_its_delay_and_what_it_deleted_before(
+    node: NodeAssembly,
+) -> None:
+    await put(node, "a", "1")
+    await put(node, "b", "1")
+    await put(node, "a", None)
+
+    assert (await compacted(node)).tombstones == 1
+    assert await read_all(node) == [(1, b"b", b"1"), (2, b"a", None)]
+
+    await node.broker.alter_topic("t", {"delete_retention_ms": 0})
+    await eventually(lambda: led(node).config.delete_retention_ms == 0)
+    assert (await led(node).compactor.run()).tombstones == 0
+    assert await read_all(node) == [(1, b"b", b"1")]
+
+
+async def test_a_dry_run_tells_what_goes_and_changes_nothing(node: NodeAssembly) -> None:
+    for value in "123":
+        await put(node, "a", value)
+    await fill(node)
+    before = led(node).state.snapshot()
+
+    told = await led(node).compactor.run(dry_run=True)
+
+    assert led(node).state.snapshot() == before
+    done = await led(node).compactor.run(force=True)
+    assert told == done
+    assert (done.kept, done.bytes_after < done.bytes_before) == (2, True)
+
+
+async def test_messages_without_key_and_null_values_elsewhere_are_refused(
+    node: NodeAssembly,
+) -> None:
+    await node.broker.create_topic("plain", {"partitions": 1})
+
+    with pytest.raises(KeyRequired):
+        await publish(node, "no key")
+    with pytest.raises(NullValue):
+        await publish(node, Record(None, b"k"), topic="plain")
+
+    assert await put(node, "", "an empty key is one") == 0
+
+
+async def test_groups_get_what_stays_and_what_they_had_in_hand_and_new_ones_all_of_it(
+    node: NodeAssembly,
+) -> None:
+    await put(node, "a", "old")
+    await put(node, "b", "old")
+    await put(node, "c", "kept")
+    (leased,) = await receive(node, limit=1)
+    await put(node, "a", "new")
+    await put(node, "b", "new")
+
+    assert (await compacted(node)).outcome == "done"
+
+    assert [m.value for m in await receive(node, limit=3)] == [b"kept", b"new", b"new"]
+    (end,) = await settle(node, [leased], "nack")
+    assert getattr(end, "outcome", "") == "requeued"
+    assert b"old" in [m.value for m in await receive(node, limit=100)]
+    fresh = await receive(node, "late", limit=3)
+    assert [(m.offset, m.value) for m in fresh] == [(2, b"kept"), (3, b"new"), (4, b"new")]
+
+
+async def test_a_delayed_message_stays_and_supersedes_nothing_until_it_is_due(
+    node: NodeAssembly,
+) -> None:
+    for key, delay_ms in (("a", 60_000), ("b", 10)):
+        await put(node, key, "1")
+        await put(node, key, "2", deliver_at_ms=delay_ms)
+    await receive(node)
+    await eventually(lambda: list(led(node).state.queue.hidden) == [1])
+
+    await compacted(node)
+
+    assert await read_all(node) == [(0, b"a", b"1"), (1, b"a", b"2"), (3, b"b", b"2")]
+
+
+async def test_the_leader_compacts_by_itself_once_enough_is_dirty() -> None:
+    async with running(
+        MemoryDisk(), config(**{"storage.retentionCheck": "50ms"}), segment_bytes=SEGMENT_BYTES
+    ) as busy:
+        await busy.broker.create_topic("t", {"partitions": 1, "cleanup": "compact"})
+        await put(busy, "a", "1")
+        await fill(busy)
+
+        await eventually(lambda: led(busy).state.queue.survivors.runs > 0)
+
+        assert await read_all(busy) == [(0, b"a", b"1")]
+
+
+async def test_compaction_and_retention_by_age_go_together(node: NodeAssembly) -> None:
+    await node.broker.alter_topic("t", {"cleanup": "compact,delete", "retention_ms": 400})
+    await eventually(lambda: led(node).config.is_deleted)
+    await put(node, "a", "1")
+    await compacted(node)
+    await eventually(lambda: led(node).log_time_ms() > led(node).state.time_ms + 400)
+
+    await led(node).compactor.run()
+
+    assert await read_all(node) == []
+
+
+async def test_only_the_newest_that_fit_stay_where_size_is_bounded(node: NodeAssembly) -> None:
+    await node.broker.alter_topic("t", {"cleanup": "compact,delete", "retention_bytes": 8000})
+    await eventually(lambda: led(node).config.retention_bytes == 8000)
+    for number in range(100):
+        await put(node, f"k{number}", "v" * 100)
+
+    await compacted(node)
+
+    left = [offset for offset, _, _ in await read_all(node)]
+    assert 0 < left[0] < 90
+    assert left == list(range(left[0], 100))

@@ -11,7 +11,7 @@ for others. What is drained, or has too few replicas, is planned here in parts a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
 from coordinator.brokers import DRAINING
@@ -26,7 +26,7 @@ from coordinator.placement_commands import (
     Reported,
     Row,
 )
-from coordinator.planner import plan_drain, plan_factor, plan_leaders
+from coordinator.planner import LEADERS_OUT_OF_BALANCE, plan_drain, plan_factor, plan_leaders
 from coordinator.reassignments import DRAIN, FACTOR, LEADERS
 from coordinator.steps import Seen, Step, Waiting, next_step
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId
@@ -66,13 +66,26 @@ class Ask:
     group: GroupId
 
 
+@dataclass(frozen=True, slots=True)
+class Planning:
+    """A plan that is to be made: `make` takes long where there are many partitions, and may run on
+    any thread. Raises TooFewBrokers."""
+
+    cause: str
+    brokers: list[NodeId]
+    throttle_bytes_s: int
+    make: Callable[[], list[Row]]
+
+
 @dataclass(slots=True)
 class MoveWork:
-    """What is to be done now. Each part is told how it ended: `seen`, `stepped`, `answered`."""
+    """What is to be done now. Each part is told how it ended: `seen`, `stepped`, `answered`,
+    `planned`."""
 
     asks: list[Ask] = field(default_factory=list[Ask])
     steps: list[Step] = field(default_factory=list[Step])
     commands: list[PlacementCommand] = field(default_factory=list["PlacementCommand"])
+    plans: list[Planning] = field(default_factory=list[Planning])
 
 
 @dataclass(slots=True)
@@ -88,11 +101,20 @@ class _Active:
 
 
 class Mover:
-    """One leadership of the cluster group. `layout` is its applied state."""
+    """One leadership of the cluster group. `layout` is its applied state. With `leaves_plans` it
+    makes no plan itself, and asks for them."""
 
-    def __init__(self, layout: Callable[[], Layout], limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        layout: Callable[[], Layout],
+        limits: Limits | None = None,
+        *,
+        leaves_plans: bool = False,
+    ) -> None:
         self._layout = layout
         self._limits = limits or Limits()
+        self._leaves_plans = leaves_plans
+        self._planned: list[Reassign] = []
         self._active: dict[GroupId, _Active] = {}
         self._news: dict[GroupId, Seen] = {}
         """What leaders told, and the state does not know yet."""
@@ -120,6 +142,8 @@ class Mover:
         for group, active in self._active.items():
             self._add_move(work, layout, group, active, now_ms)
         self._add_news(work, layout, now_ms)
+        work.commands += self._planned
+        self._planned = []
         return work
 
     def seen(self, group: GroupId, seen: Seen | None, now_ms: int) -> None:
@@ -136,6 +160,21 @@ class Mover:
         """How a partition is after a step, taken or refused; None where that is not known."""
         self.seen(step.group, seen, now_ms)
 
+    def planned(self, planning: Planning, made: list[Row] | TooFewBrokers, now_ms: int) -> None:
+        """What came of a plan; it is proposed next."""
+        cause, rows = planning.cause, made if isinstance(made, list) else []
+        if isinstance(made, TooFewBrokers):
+            self.problems[cause] = made.message
+        else:
+            self.problems.pop(cause, None)
+        if rows:
+            throttle = planning.throttle_bytes_s
+            self._planned.append(Reassign(rows, cause, list(planning.brokers), throttle))
+            return
+        self._busy.discard(cause)
+        if cause != LEADERS:
+            self._again_ms[cause] = now_ms + PLAN_MS
+
     def answered(self, command: PlacementCommand, now_ms: int, *, applied: bool) -> None:
         """A command has ended: applied, refused, or nobody knows."""
         for one in _about(command):
@@ -148,6 +187,7 @@ class Mover:
         wakes nobody: its end does."""
         layout = self._layout()
         wakes = [self._due_ms(g, now_ms) for g in self._active if g not in self._busy]
+        wakes += [now_ms] * bool(self._planned)
         if layout.moving.keys() - self._active.keys() and not wakes and not self._busy:
             wakes.append(now_ms + AGAIN_MS)
         wakes += [self._due_ms(one, now_ms) for one in self._plans(layout) if one not in self._busy]
@@ -177,8 +217,11 @@ class Mover:
             self._again_ms[LEADERS] = now_ms + self._limits.leaders_pause_ms
         elif self._begin(LEADERS, now_ms):
             self._again_ms[LEADERS] = now_ms + self._limits.leaders_pause_ms
-            rows = plan_leaders(layout.picture(), self._limits.leaders_at_once)
-            self._propose(work, LEADERS, [], rows)
+            if not _leads_unevenly(layout):
+                self._busy.discard(LEADERS)
+                return
+            picture, at_once = layout.picture(), self._limits.leaders_at_once
+            self._plan(work, LEADERS, lambda: plan_leaders(picture, at_once), now_ms)
 
     def _add_plan(self, work: MoveWork, layout: Layout, cause: str, now_ms: int) -> None:
         leaving = [
@@ -187,30 +230,27 @@ class Mover:
             if cause == DRAIN and broker.state == DRAINING and layout.replicas[node]
         ]
         picture = layout.picture()
-        try:
-            rows = plan_drain(picture, leaving) if leaving else plan_factor(picture)
-        except TooFewBrokers as error:
-            rows = []
-            self.problems[cause] = error.message
-        else:
-            self.problems.pop(cause, None)
-        if not rows:
-            self._again_ms[cause] = now_ms + PLAN_MS
         throttles = [layout.brokers.by_name[node].drain_bytes_s for node in leaving]
-        self._propose(work, cause, leaving, rows, min(filter(None, throttles), default=0))
 
-    def _propose(
+        def make() -> list[Row]:
+            return plan_drain(picture, leaving) if leaving else plan_factor(picture)
+
+        self._plan(work, cause, make, now_ms, leaving, min(filter(None, throttles), default=0))
+
+    def _plan(
         self,
         work: MoveWork,
         cause: str,
-        leaving: Iterable[NodeId],
-        rows: list[Row],
+        make: Callable[[], list[Row]],
+        now_ms: int,
+        brokers: Sequence[NodeId] = (),
         throttle_bytes_s: int = 0,
     ) -> None:
-        if rows:
-            work.commands.append(Reassign(rows, cause, list(leaving), throttle_bytes_s))
+        planning = Planning(cause, list(brokers), throttle_bytes_s, make)
+        if self._leaves_plans:
+            work.plans.append(planning)
         else:
-            self._busy.discard(cause)
+            self.planned(planning, made(planning), now_ms)
 
     # -- moves
 
@@ -321,6 +361,21 @@ class Mover:
         for group in [group for group in self._active if group not in layout.moving]:
             del self._active[group]
             self._again_ms.pop(group, None)
+
+
+def made(planning: Planning) -> list[Row] | TooFewBrokers:
+    """What comes of a plan."""
+    try:
+        return planning.make()
+    except TooFewBrokers as error:
+        return error
+
+
+def _leads_unevenly(layout: Layout) -> bool:
+    """Whether a plan of other preferred leaders might be worth making."""
+    takers = [node for node, broker in layout.brokers.by_name.items() if broker.takes]
+    led = [layout.leaders[node] for node in takers]
+    return bool(led) and max(led) - min(led) >= LEADERS_OUT_OF_BALANCE
 
 
 def _about(command: PlacementCommand) -> list[Hashable]:

@@ -16,8 +16,9 @@ from typing import Any, Protocol
 import structlog
 
 from coordinator.commands import Command, Result
-from coordinator.mover import Ask, Limits, Mover
-from coordinator.placement_commands import PlacementCommand
+from coordinator.errors import TooFewBrokers
+from coordinator.mover import Ask, Limits, Mover, Planning, made
+from coordinator.placement_commands import PlacementCommand, Row
 from coordinator.state import ClusterState
 from coordinator.steps import Seen, Step
 from goqueue.wire.errors import GoQueueError, NotLeader, Timeout, Unavailable
@@ -184,6 +185,8 @@ class ReplicaMoves:
         work = mover.collect(now_ms)
         for command in work.commands:
             self._begin(self._propose(mover, command))
+        for planning in work.plans:
+            self._begin(self._plan(mover, planning))
         for ask in work.asks:
             self._begin(self._ask(mover, ask))
         for step in work.steps:
@@ -292,7 +295,7 @@ class ReplicaMoves:
         if self._mover is None or self._leadership != self._cluster.leaderships:
             self._end()
             self._leadership = self._cluster.leaderships
-            self._mover = Mover(lambda: self._cluster.state.layout, self._limits)
+            self._mover = Mover(lambda: self._cluster.state.layout, self._limits, leaves_plans=True)
         return self._mover
 
     def _end(self) -> None:
@@ -318,6 +321,14 @@ class ReplicaMoves:
             _log.debug("placement_command_refused", problem=error.message)
         finally:
             mover.answered(command, self._ended_ms(), applied=applied)
+
+    async def _plan(self, mover: Mover, planning: Planning) -> None:
+        """On a thread: publishes go on meanwhile."""
+        rows: list[Row] | TooFewBrokers = []
+        try:
+            rows = await asyncio.to_thread(made, planning)
+        finally:
+            mover.planned(planning, rows, self._ended_ms())
 
     async def _ask(self, mover: Mover, ask: Ask) -> None:
         seen = None

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.commands import CreateTopic, DeleteTopic
-from coordinator.mover import AGAIN_MS_MAX, STALLED_MS, Limits
+from coordinator.mover import AGAIN_MS_MAX, STALLED_MS, Limits, Mover, made
 from coordinator.placement_commands import (
     AddPartitions,
     CancelReassignment,
@@ -266,6 +266,25 @@ def test_a_step_nobody_heard_of_is_undone_after_the_plan_was_cancelled() -> None
     w.settle()
 
     w.check()
+
+
+def test_a_plan_that_is_made_elsewhere_is_proposed_once_it_is_there() -> None:
+    w = world(4)
+    w.do(CreateTopic("orders", {"partitions": 12}))
+    w.do(DrainBroker("n1"))
+    mover = Mover(lambda: w.cluster.state.layout, CALM, leaves_plans=True)
+
+    work = mover.collect(100)
+    (planning,) = work.plans
+    assert not work.commands
+    assert not mover.collect(200).plans, "it is being made"
+
+    mover.planned(planning, made(planning), 300)
+    assert mover.next_wake_ms(300) == 300
+    (command,) = mover.collect(300).commands
+    assert isinstance(command, Reassign)
+    assert (command.cause, command.brokers) == ("drain", ["n1"])
+    assert not mover.collect(400).commands, "it is under way"
 
 
 # any interruption

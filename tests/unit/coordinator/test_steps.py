@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from coordinator.partitions import Configuration
@@ -36,6 +38,10 @@ def seen(
     return Seen(configuration, alive[0], frozenset(alive), frozenset(map(NodeId, ready)), busy)
 
 
+def without_room(now: Seen, *nodes: str) -> Seen:
+    return replace(now, full=frozenset(map(NodeId, nodes)))
+
+
 def told(wanted: str, now: Seen) -> str:
     found = next_step(GROUP, [voter(name) for name in wanted.split()], now)
     if isinstance(found, Step):
@@ -48,6 +54,9 @@ def told(wanted: str, now: Seen) -> str:
     ("wanted", "now", "expected"),
     [
         ("a b c", seen("a b c"), ""),
+        ("a b d", without_room(seen("a b c"), "d"), "d has no room on its disk"),
+        ("a b d", without_room(seen("a b c", "d"), "d"), "d has no room on its disk"),
+        ("a b d", without_room(seen("a b c", "d", ready="d"), "d"), "promote d1"),
         ("c b a", seen("a b c"), ""),
         ("a b d", seen("a b c"), "add_learner d1"),
         ("a b d", seen("a b c", "d"), "d is catching up"),

@@ -103,7 +103,6 @@ class NodeBroker(MemberBrokerNode, PlacementBrokerNode, ScrubBrokerNode):
             self,
             PlacementParts(
                 cluster=cluster,
-                topic=finder.find,
                 nodes=lambda: status.cluster_view().nodes,
                 sizes=ends.sizes,
                 progress=progress,

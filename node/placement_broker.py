@@ -29,7 +29,7 @@ from coordinator.placement_commands import (
 from coordinator.planner import Picture, plan_drain, plan_leaders, plan_rebalance
 from coordinator.reassignments import REASSIGN, REBALANCE
 from coordinator.state import ClusterState, Topic
-from goqueue.wire.errors import GoQueueError, Unavailable, UnknownPartition
+from goqueue.wire.errors import GoQueueError, Unavailable, UnknownPartition, UnknownTopic
 from goqueue.wire.types import GroupId, NodeId
 from node.http.broker import NodeView
 from node.http.placement_broker import (
@@ -78,7 +78,6 @@ class PlacementParts:
     """
 
     cluster: Cluster
-    topic: Callable[[str], Awaitable[Topic]]
     nodes: Callable[[], Sequence[NodeView]]
     sizes: Callable[[Sequence[GroupId]], Awaitable[Sizes]]
     progress: Callable[[], Awaitable[Progress]]
@@ -97,7 +96,7 @@ class PlacementBrokerNode:
     async def add_partitions(
         self, topic: str, count: int, assignments: Sequence[Sequence[str]]
     ) -> GrownView:
-        found = await self._placement.topic(topic)
+        found = await self._topic_now(topic)
         command = AddPartitions(
             topic,
             count,
@@ -114,12 +113,11 @@ class PlacementBrokerNode:
     async def set_replication_factor(self, topic: str, factor: int) -> None:
         """Every partition is to have so many replicas; more or fewer are planned by the mover.
         Raises UnknownTopic, BadConfig, TooFewBrokers."""
-        found = await self._placement.topic(topic)
+        found = await self._topic_now(topic)
         await self._command(SetReplicationFactor(topic, str(found.id), factor))
 
     async def scaling(self, topic: str) -> ScalingView:
-        await self._refresh()
-        found = await self._placement.topic(topic)
+        found = await self._topic_now(topic)
         return scaling_view(found, self._state.layout, await self._progress())
 
     # plans
@@ -127,7 +125,6 @@ class PlacementBrokerNode:
     async def plan_moves(
         self, moves: Sequence[WantedMove], *, throttle_bytes_s: int = 0
     ) -> PlanView:
-        await self._refresh()
         command = Reassign(await self._rows(moves), throttle_bytes_s=throttle_bytes_s)
         layout, rows = self._state.layout, []
         for group, row in layout.check_reassign(command).items():
@@ -257,10 +254,22 @@ class PlacementBrokerNode:
             problem = problem or "the cluster group's leader does not answer"
             raise Unavailable(f"{what} is not known here: {problem}")
 
+    async def _topic_now(self, name: str) -> Topic:
+        """The topic that has the name now. Raises UnknownTopic, or Unavailable where nobody can say
+        that there is none."""
+        return self._topic_of(name, await self._refresh())
+
+    def _topic_of(self, name: str, is_current: bool) -> Topic:
+        found = self._state.topics.get(name)
+        if found is None:
+            self._check_current(is_current, f"topic {name[:64]}")
+            raise UnknownTopic(name[:249])
+        return found
+
     async def _rows(self, moves: Sequence[WantedMove]) -> list[Row]:
-        rows = []
+        rows, is_current = [], await self._refresh()
         for move in moves:
-            topic = await self._placement.topic(move.topic)
+            topic = self._topic_of(move.topic, is_current)
             if not 0 <= move.partition < len(topic.partitions):
                 raise UnknownPartition(topic.name, move.partition)
             rows.append(Row(topic.id.index, move.partition, list(move.before), list(move.after)))

@@ -16,8 +16,8 @@ from coordinator.holdings import short
 from coordinator.placement_commands import Reassign, ReplicasChanged, Reported
 from coordinator.planner import plan_drain, plan_factor
 from coordinator.reassignments import DRAIN, FACTOR
-from coordinator.state import ClusterState, Topic
-from goqueue.wire.errors import GoQueueError, UnknownTopic
+from coordinator.state import ClusterState
+from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import GroupId, Index, Offset
 from node.http.broker import NodeView, PartitionView
 from node.http.fake_members import FakeMembers
@@ -120,7 +120,6 @@ class FakePlacement(PlacementBrokerNode, FakeMembers):
         requests = count(1)
         parts = PlacementParts(
             cluster=self.cluster,
-            topic=self._known_topic,
             nodes=self._nodes,
             sizes=self._sizes,
             progress=self.cluster.progress,
@@ -200,11 +199,6 @@ class FakePlacement(PlacementBrokerNode, FakeMembers):
             )
             for node, broker in sorted(layout.brokers.by_name.items())
         ]
-
-    async def _known_topic(self, name: str) -> Topic:
-        if name not in self.cluster.state.topics:
-            raise UnknownTopic(name)
-        return self.cluster.state.topics[name]
 
     async def _sizes(self, groups: Sequence[GroupId]) -> Mapping[GroupId, int]:
         """Of those whose leader is there."""

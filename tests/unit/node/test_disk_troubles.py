@@ -10,9 +10,13 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from goqueue.wire.errors import DiskFull, GoQueueError
-from goqueue.wire.types import Offset
+from goqueue.wire.types import Index, Offset
+from log.errors import EntryDamaged
 from log.memory_disk import MemoryDisk
+from log.segment import SEGMENT_SUFFIX
 from node.disk_pace import FORGOTTEN_AFTER_S, QUICK_FOR_S, SLOW_FOR_S, SLOW_S, DiskPace
+from tests.unit.node.test_healer import Node
+from tests.unit.node.test_healer import nodes as healing
 from tests.unit.node.test_node import append, eventually, running
 from tests.unit.node.test_node import read as read_end
 from tests.unit.node.three_nodes import NAMES, ThreeNodes, three_nodes
@@ -226,3 +230,47 @@ def test_a_sync_that_never_ends_is_a_slow_disk_and_an_idle_one_is_forgotten() ->
     assert pace.is_slow
     now[0] += FORGOTTEN_AFTER_S
     assert not pace.is_slow
+
+
+async def test_what_can_not_be_read_costs_a_replica_its_vote_until_it_can_be_read_again() -> None:
+    node = Node()
+    whole = node.everything()
+    node.disk.fault = unreadable
+    with pytest.raises(EntryDamaged):
+        node.log.entry(Index(5))
+    assert node.log.quarantined
+
+    await node.healer.heal()
+    assert node.log.quarantined, "still unreadable, and there is nobody to ask"
+    node.disk.fault = None
+    await node.healer.heal()
+
+    assert not node.log.quarantined
+    assert node.everything() == whole
+    assert not node.hopeless
+
+
+async def test_a_sector_that_stays_unreadable_is_written_anew_with_what_a_peer_has() -> None:
+    bad, other = healing(2)
+    whole = other.everything()
+    written: list[str] = []
+
+    def fault(operation: str, path: str) -> OSError | None:
+        if operation == "pwritev" and path.endswith(SEGMENT_SUFFIX):
+            written.append(path)  # a disk puts another sector in its place
+        return unreadable(operation, path) if not written else None
+
+    bad.disk.fault = fault
+    with pytest.raises(EntryDamaged):
+        bad.log.entry(Index(7))
+    await bad.healer.heal()
+
+    assert written
+    assert not bad.log.quarantined
+    assert bad.everything() == whole
+
+
+def unreadable(operation: str, path: str) -> OSError | None:
+    if operation != "pread" or not path.endswith(SEGMENT_SUFFIX):
+        return None
+    return OSError(errno.EIO, os.strerror(errno.EIO), path)

@@ -20,6 +20,7 @@ from tests.chaos.http import Answer, Http, NoAnswer
 from tests.check.history import History
 
 PACE_S = 0.1
+BATCH = 6
 RETRY_S = 0.02
 ATTEMPT_S = 15.0
 GIVE_UP_S = 60.0
@@ -70,7 +71,12 @@ class Publisher:
         partitions: int,
         history: History,
         rng: random.Random,
+        *,
+        pace_s: float = PACE_S,
+        batch: int = BATCH,
     ) -> None:
+        """`batch`: messages in each of the record batches; a worker rests for `pace_s` between two
+        requests."""
         self.name = f"p{number}"
         self.kind = KINDS[number % len(KINDS)]
         self.errors: dict[str, int] = {}
@@ -81,6 +87,8 @@ class Publisher:
         self._partitions = partitions
         self._history = history
         self._rng = rng
+        self._pace_s = pace_s
+        self._batch = batch
         self._node = cluster.nodes[number % len(cluster.nodes)]
         self._next_value = 0
         self._identity = [Identity() for _ in range(partitions)]
@@ -96,14 +104,14 @@ class Publisher:
         self._stopping.set()
 
     async def _work(self, partition: int) -> None:
-        await asyncio.sleep(self._rng.uniform(0, PACE_S))
+        await asyncio.sleep(self._rng.uniform(0, self._pace_s))
         while not self._stopping.is_set():
             if self.kind != "plain" and not self._identity[partition].producer_id:
                 await self._identify(partition)
                 continue
             request = self._make(partition)
             acked = await self._publish(request)
-            await asyncio.sleep(PACE_S * self._rng.uniform(0.7, 1.3) if acked else RETRY_S)
+            await asyncio.sleep(self._pace_s * self._rng.uniform(0.7, 1.3) if acked else RETRY_S)
 
     async def _identify(self, partition: int) -> None:
         try:
@@ -118,7 +126,7 @@ class Publisher:
         await asyncio.sleep(RETRY_S)
 
     def _make(self, partition: int) -> Request:
-        count = {"plain": self._rng.randrange(1, 4), "json": 2, "batch": 6}[self.kind]
+        count = {"plain": self._rng.randrange(1, 4), "json": 2, "batch": self._batch}[self.kind]
         first = self._next_value
         self._next_value += count
         values = [f"{self.name}.{n}.{'x' * 40}" for n in range(first, first + count)]

@@ -26,6 +26,7 @@ async def test_nothing_is_lost_in_a_storm(
         each=0,
         acked=0,
         elastic=0,
+        loopback=False,
         round_seconds=60.0,
     )
     storm = Storm(options, tmp_path, random.Random(1))

@@ -8,7 +8,7 @@ import os
 import uuid
 from collections.abc import Sequence
 
-from tests.chaos.shim import READ, SYNC, WRITE, Rule
+from tests.chaos.shim import ALLOCATE, OPEN, READ, SYNC, WRITE, Rule
 from tests.chaos.storm.damage import Damage, damage
 from tests.chaos.storm.faults import Fault, kill, start
 from tests.chaos.storm.site import StormNode
@@ -101,7 +101,9 @@ class Full(Fault):
             self._refused = await asyncio.to_thread(self.victim.disk.fill)
         else:
             assert self.victim.shim is not None
-            self._rule = self.victim.shim.fill(match=str(self.victim.data))
+            self._rule = self.victim.shim.fail(
+                WRITE | ALLOCATE | OPEN, errno.ENOSPC, match=str(self.victim.data)
+            )
 
     async def end(self) -> str:
         if self.victim.disk is not None:

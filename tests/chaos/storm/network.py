@@ -67,9 +67,8 @@ class Network:
         do("ip", "link", "set", self._bridge, "up")
 
     def close(self) -> None:
-        for number in self._numbers:
-            do("ip", "netns", "del", self._name(number))
-        self._numbers.clear()
+        for number in list(self._numbers):
+            self.remove(number)
         do("ip", "link", "del", self._bridge)
 
     def add(self, number: int) -> str:
@@ -84,6 +83,11 @@ class Network:
         do("ip", "-n", name, "link", "set", "eth0", "up")
         do("ip", "-n", name, "link", "set", "lo", "up")
         return address
+
+    def remove(self, number: int) -> None:
+        """Its namespace, which nobody may be in any more."""
+        do("ip", "netns", "del", self._name(number))
+        self._numbers.remove(number)
 
     def address(self, number: int) -> str:
         return f"{self._prefix}.{number}"

@@ -27,6 +27,8 @@ HEALTHY = "healthy"
 PARTITIONS = 6
 REPLICAS = 3
 PUBLISHERS = 4
+PACE_S = 0.15
+BATCH = 24
 PRODUCERS = 2
 MEMBERS = 2
 
@@ -112,7 +114,11 @@ class Round:
     def begin(self) -> None:
         site, http = self._site, self._http
         self._publishers = [
-            Publisher(n, site, http, self.log, PARTITIONS, self.history, self._rng)
+            Publisher(
+                *(n, site, http, self.log, PARTITIONS, self.history, self._rng),
+                pace_s=PACE_S,
+                batch=BATCH,
+            )
             for n in range(PUBLISHERS)
         ]
         shared = (site, http, self.tells, self._rng)

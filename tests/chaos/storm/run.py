@@ -38,7 +38,7 @@ class Storm:
     def __init__(self, options: argparse.Namespace, folder: Path, rng: random.Random) -> None:
         self.folder = folder
         self.rng = rng
-        self.abilities = Abilities.here()
+        self.abilities = Abilities.loopback() if options.loopback else Abilities.here()
         asked = expand(options.nemesis)
         self.kinds, self.skipped = available(asked, self.abilities)
         self.score = Score(skipped=self.skipped)
@@ -161,6 +161,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--elastic", type=int, default=0, metavar="TIMES", help="from 3 nodes to 5 and back"
     )
+    group.add_argument("--loopback", action="store_true", help="do without what root may do")
     group.add_argument("--each", type=int, default=0, help="until each kind was shown so often")
     group.add_argument("--acked", type=int, default=0, help="and so many sends were acked")
     group.add_argument("--round-seconds", type=float, default=ROUND_S, help="of one history")

@@ -46,6 +46,11 @@ class Abilities:
             ground.missing_for_networks(), ground.missing_for_disks(), ground.missing_for_shim()
         )
 
+    @classmethod
+    def loopback(cls) -> Abilities:
+        """What there is without root."""
+        return cls("not root", "not root", ground.missing_for_shim())
+
 
 @dataclass
 class StormNode(Node):
@@ -106,6 +111,8 @@ class Site(Cluster):
         self.network = Network() if abilities.networks is None else None
         self.lines: dict[tuple[int, int], SlowLine] = {}
         self._secret = folder / "secret"
+        self._last = 0
+        """The highest number that a node had: no name is given twice."""
 
     async def start(self) -> None:
         """Every node's process runs. Raises CommandFailed, ClusterError."""
@@ -136,7 +143,7 @@ class Site(Cluster):
 
     async def add(self) -> StormNode:
         """Another node, with an empty disk; it runs."""
-        node = self._make(max(node.number for node in self.members) + 1)
+        node = self._make(self._last + 1)
         node.command = await self._command(node, self.others(node))
         self.restart(node)
         return node
@@ -156,6 +163,8 @@ class Site(Cluster):
         self.nodes.remove(node)
         self.members.remove(node)
         self._close(node)
+        if self.network is not None:
+            self.network.remove(node.number)
 
     def restart(self, node: Node) -> None:
         assert isinstance(node, StormNode) and not node.is_there
@@ -191,6 +200,7 @@ class Site(Cluster):
         return [line for ends, line in self.lines.items() if node.number in ends]
 
     def _make(self, number: int) -> StormNode:
+        self._last = number
         name = f"node-{number}"
         folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,7 @@ from coordinator.placement_commands import Reassign, ReplicasChanged, Reported
 from coordinator.planner import plan_drain, plan_factor
 from coordinator.reassignments import DRAIN, FACTOR
 from coordinator.state import ClusterState
-from goqueue.wire.errors import GoQueueError
+from goqueue.wire.errors import GoQueueError, NoQuorum
 from goqueue.wire.types import GroupId, Index, Offset
 from node.http.broker import NodeView, PartitionView
 from node.http.fake_members import FakeMembers
@@ -38,11 +38,13 @@ class FakeProgress:
 
 class FakeCluster:
     """The cluster group in memory. Whenever its state is looked at, `arrivals` partitions arrive
-    where they should be; `down` are brokers that are not there."""
+    where they should be; `down` are brokers that are not there. It has no leader while it is not
+    `led`."""
 
     def __init__(self, clock_ms: Callable[[], int]) -> None:
         self.state = ClusterState(1)
         self.arrivals = 0
+        self.led = True
         self.down: set[str] = set()
         self.told = FakeProgress()
         self._clock_ms = clock_ms
@@ -52,11 +54,14 @@ class FakeCluster:
         self.apply(RegisterBroker(node, sum(node.encode()), peer_address, url, zone))
 
     async def command(self, command: Command, deadline_s: float) -> Result:
+        if not self.led:
+            raise NoQuorum
         return self.apply(command)
 
     async def refresh(self) -> bool:
-        self.move(self.arrivals)
-        return True
+        if self.led:
+            self.move(self.arrivals)
+        return self.led
 
     def absent(self) -> list[str]:
         return sorted(self.down)
@@ -83,6 +88,8 @@ class FakeCluster:
             self.apply(ReplicasChanged(rows))
 
     async def progress(self) -> Mapping[GroupId, FakeProgress]:
+        if not self.led:
+            raise NoQuorum
         return dict.fromkeys(self.state.layout.moving, self.told)
 
     def _apply(self, command: Command) -> Result:

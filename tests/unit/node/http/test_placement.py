@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.errors import Overtaken
 from node.http.fake import FakeBroker
 from tests.unit.node.http.conftest import Client
 
@@ -449,6 +450,47 @@ async def test_the_overview_has_brokers_and_running_moves(client: Client, cluste
     assert found["controller"] == "node-1"
     nodes = (await client.get("/cluster/nodes")).json["nodes"]
     assert [one["state"] for one in nodes] == ["draining", "active", "active"]
+
+
+async def test_without_a_leader_what_is_known_is_shown_and_nothing_is_called_unknown(
+    client: Client, cluster
+):
+    await client.post("/admin/brokers/node-1/drain")
+    cluster.cluster.led = False
+
+    known = await client.get("/admin/brokers/node-1")
+    assert (known.status, known.json["drain"]["replicas_left"]) == (200, 3)
+    assert known.json["drain"]["bytes_left"] is None
+    (plan,) = (await client.get("/admin/reassignment")).json["reassignments"]
+    assert (plan["state"], plan["bytes_left"]) == ("running", None)
+    for method, path in (
+        ("GET", "/admin/brokers/node-9"),
+        ("GET", "/admin/reassignment/99"),
+        ("GET", "/admin/topics/nothing/scaling-status"),
+        ("POST", "/admin/brokers/node-2/drain"),
+        ("DELETE", "/admin/brokers/node-1"),
+    ):
+        answer = await client(method, path)
+        assert (answer.status, answer.json["retriable"]) == (503, True), (path, answer.body)
+
+
+async def test_a_rebalance_that_was_overtaken_is_planned_again(client, cluster, monkeypatch):
+    command, refused = cluster.cluster.command, [Overtaken(), Overtaken()]
+
+    async def late(asked: Any, deadline_s: float) -> Any:
+        if refused:
+            raise refused.pop()
+        return await command(asked, deadline_s)
+
+    monkeypatch.setattr(cluster.cluster, "command", late)
+
+    assert (await client.post("/admin/cluster/rebalance", {})).status == 202
+    cluster.cluster.move(9)
+    await client("PATCH", "/topics/orders", {"replication_factor": 2})
+    cluster.cluster.add_broker("node-4")
+    refused += [Overtaken() for _ in range(9)]
+    answer = await client.post("/admin/cluster/rebalance", {})
+    assert (answer.status, answer.json["code"]) == (409, "overtaken")
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -1,0 +1,337 @@
+"""Any file of one of three nodes is damaged in any way: nothing is lost, nothing wrong is served,
+and the node is whole again by itself. A sample of it; `GOQUEUE_DAMAGE=all` tries everything
+(`make damage`).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from itertools import product
+
+import pytest
+
+from goqueue.wire.types import CLUSTER_GROUP, GroupId, Index, NodeId, Offset
+from log.config import StorageConfig
+from log.entry import Entry, make_entry
+from log.memory_disk import MemoryDisk
+from log.segment import OFFSETS_SUFFIX, SEGMENT_SUFFIX, TERM, TERMS_SUFFIX
+from log.store import Store
+from node import transfer
+from node.assembly import assemble
+from node.http.scrub_broker import ScrubView
+from raft.group import RaftGroup
+from tests.unit.node.test_node import append, config, eventually
+from tests.unit.node.three_nodes import NAMES, ThreeNodes
+
+SMALL = StorageConfig(
+    segment_bytes=4 << 10,
+    index_interval_bytes=512,
+    wal_file_bytes=256 << 10,
+    checkpoint_bytes=16 << 10,
+    ram_tail_bytes=0,
+    watermark_percent=0,
+    watermark_bytes=64 << 20,
+    reserve_bytes=0,
+)
+SETTINGS = {
+    "cluster.secret": "three nodes in one process",
+    "storage.scrubInterval": "0s",
+    "storage.scrubRate": "0",
+    "storage.snapshotInterval": "100ms",
+    "storage.checkpointInterval": "50ms",
+}
+VICTIM = "n2"
+"""Whatever it leads, the others can lead as well."""
+REPAIRED_S = 30.0
+BLOCK_BYTES = 512
+
+Damage = Callable[[MemoryDisk, str, random.Random], None]
+
+
+def place(disk: MemoryDisk, path: str, rng: random.Random) -> int:
+    """Where to damage a file: of the write-ahead log the part that is used."""
+    used = len(bytes(disk.content(path)).rstrip(b"\0"))
+    return rng.randrange(used)
+
+
+def flip(disk: MemoryDisk, path: str, rng: random.Random) -> None:
+    disk.content(path)[place(disk, path, rng)] ^= 1 << rng.randrange(8)
+
+
+def zeros(disk: MemoryDisk, path: str, rng: random.Random) -> None:
+    content, at = disk.content(path), place(disk, path, rng)
+    content[at : at + BLOCK_BYTES] = bytes(len(content[at : at + BLOCK_BYTES]))
+
+
+def junk(disk: MemoryDisk, path: str, rng: random.Random) -> None:
+    content, at = disk.content(path), place(disk, path, rng)
+    content[at : at + BLOCK_BYTES] = rng.randbytes(len(content[at : at + BLOCK_BYTES]))
+
+
+def cut(disk: MemoryDisk, path: str, rng: random.Random) -> None:
+    del disk.content(path)[place(disk, path, rng) :]
+
+
+def delete(disk: MemoryDisk, path: str, _rng: random.Random) -> None:
+    disk.unlink(path)
+
+
+DAMAGES: tuple[Damage, ...] = (flip, zeros, junk, cut, delete)
+FILES = (
+    "wal",
+    *(f"{part}{suffix}" for part, suffix in product(
+        ("sealed", "active"), (SEGMENT_SUFFIX, TERMS_SUFFIX, OFFSETS_SUFFIX))),
+    "snapshot",
+    "older snapshot",
+    "cluster.segment",
+    "cluster.terms",
+    "cluster snapshot",
+)  # fmt: skip
+
+
+class SmallNodes(ThreeNodes):
+    """Segments are small; scrubs are begun by the test alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stores: dict[str, Store] = {}
+
+    async def begin(self, name: str) -> None:
+        others = {n: f"127.0.0.1:{port}" for n, port in self.ports.items() if n != name}
+        settings = config(
+            **{
+                "broker.nodeId": name,
+                "broker.listeners.internal": f"127.0.0.1:{self.ports[name]}",
+                "cluster.peers": ",".join(f"{n}={address}" for n, address in others.items()),
+                **SETTINGS,
+            }
+        )
+        store = self.stores[name] = Store.open(self.disks[name], "/data", SMALL, set_aside=True)
+        failed: list[Exception] = []
+        node = assemble(settings, store, on_failure=failed.append)
+        await node.services.start()
+        self.running[name] = node
+
+    def group(self) -> GroupId:
+        return next(g for g in self.stores["n1"].groups() if g != CLUSTER_GROUP)
+
+    def leader_of(self) -> str:
+        """Who leads the partition."""
+        replicas = {name: broker_replica(self, name, self.group()) for name in NAMES}
+        return next(name for name, replica in replicas.items() if replica and replica.is_leader)
+
+    async def scrub(self, name: str = VICTIM) -> ScrubView:
+        """A round there, to its end."""
+        broker = self.broker("n1")
+        await broker.scrub(begin=True)
+        views: dict[str, ScrubView | None] = {}
+
+        async def look() -> None:
+            views.update(await broker.scrub(begin=False))
+
+        while not (view := views.get(name)) or any(v and v.running for v in views.values()):
+            await look()
+        return view
+
+    def path(self, name: str, file: str) -> str | None:
+        """A file of this kind on a node."""
+        disk, store = self.disks[name], self.stores[name]
+        group = CLUSTER_GROUP if file.startswith("cluster") else self.group()
+        directory = f"/data/groups/{group}"
+        if file == "wal":
+            return max(path for path in disk.paths() if path.endswith(".wal"))
+        if file.endswith("snapshot"):
+            found = [p for p in disk.paths() if p.startswith(directory) and p.endswith(".snapshot")]
+            return None if not found else found[0] if file.startswith("older") else found[-1]
+        chain = store.group(group).disk_segments.chain
+        segment = chain[len(chain) // 2] if file.startswith("sealed") else chain[-1]
+        return segment.path("." + file.rpartition(".")[2])
+
+    def is_whole(self, name: str) -> bool:
+        """Whether the node holds everything that the others hold, beyond doubt, and votes."""
+        broker = self.running[name].broker
+        if not broker.ready().ready or broker.cluster_view().problems:
+            return False
+        store = self.stores[name]
+        for group in (CLUSTER_GROUP, self.group()):
+            if group not in store.groups():
+                return False
+            mine, theirs = store.group(group), self.stores["n1"].group(group)
+            if mine.damaged or mine.suspect or mine.last_index != theirs.last_index:
+                return False
+            replica = broker_replica(self, name, group)
+            if replica is None or replica.applied_index != theirs.last_index:
+                return False
+            if NodeId(name) not in [voter.node for voter in replica.voters]:
+                return False
+        return True
+
+
+def broker_replica(nodes: SmallNodes, name: str, group: GroupId) -> RaftGroup | None:
+    return nodes.running[name].broker._scrub._comparison.replica(group)
+
+
+@asynccontextmanager
+async def small_nodes() -> AsyncIterator[SmallNodes]:
+    nodes = SmallNodes()
+    try:
+        for name in NAMES:
+            await nodes.begin(name)
+        await eventually(lambda: all(broker.ready().ready for broker in nodes.brokers), 30)
+        await nodes.broker("n1").create_topic("t", {"partitions": 1, "replication_factor": 3})
+        for number in range(40):
+            await append(nodes.running["n1"], f"{number} " * 200)
+        await eventually(lambda: all(nodes.is_whole(name) for name in NAMES), 30)
+        yield nodes
+    finally:
+        for name in list(nodes.running):
+            await nodes.stop(name)
+
+
+async def everything(nodes: SmallNodes, name: str) -> list[bytes]:
+    """Every entry of the partition, as this node reads it."""
+    log = nodes.stores[name].group(nodes.group())
+    found: list[bytes] = []
+    index = log.first_index
+    while index <= log.last_index:
+        entries = log.entries(index)
+        found += [entry.frame for entry in entries]
+        index = Index(entries[-1].index + 1)
+    return found
+
+
+async def messages(nodes: SmallNodes, name: str) -> int:
+    """How many messages can be read through this node."""
+    found = await nodes.broker(name).read(
+        "t", 0, Offset(0), max_records=10_000, max_bytes=1 << 24, wait_s=0
+    )
+    return found.next_offset
+
+
+def cases() -> list[tuple[str, Damage, int]]:
+    """Each file with each damage; in the sample each file with one."""
+    everything = [(file, damage) for file in FILES for damage in DAMAGES]
+    if os.environ.get("GOQUEUE_DAMAGE") == "all":
+        return [(*case, seed) for case in everything for seed in range(3)]
+    return [(file, DAMAGES[at % len(DAMAGES)], at) for at, file in enumerate(FILES)]
+
+
+async def test_a_running_node_finds_and_repairs_damage_to_any_file() -> None:
+    async with small_nodes() as nodes:
+        for file, damage, seed in cases():
+            path = nodes.path(VICTIM, file)
+            if path is None:
+                continue
+            what = f"{file} {damage.__name__} {seed}"
+            damage(nodes.disks[VICTIM], path, random.Random(seed))
+
+            await append(nodes.running["n1"], what)
+            await nodes.scrub()
+            await append(nodes.running["n1"], what)
+
+            await eventually(lambda: nodes.is_whole(VICTIM), REPAIRED_S)
+            view = await nodes.scrub()
+            again = await nodes.scrub() if view.mended_files else view
+            assert (again.damaged_entries, again.damaged, again.diverged) == (0, [], []), what
+            assert await everything(nodes, VICTIM) == await everything(nodes, "n1"), what
+            assert await messages(nodes, VICTIM) == await messages(nodes, "n1"), what
+
+
+async def test_a_node_that_starts_on_damage_to_any_file_is_whole_again_by_itself() -> None:
+    async with small_nodes() as nodes:
+        for file, damage, seed in cases():
+            path = nodes.path(VICTIM, file)
+            if path is None:
+                continue
+            what = f"{file} {damage.__name__} {seed}"
+            await nodes.stop(VICTIM)
+            nodes.disks[VICTIM].process_died()
+            damage(nodes.disks[VICTIM], path, random.Random(seed))
+            await append(nodes.running["n1"], what)
+
+            await nodes.begin(VICTIM)
+
+            await eventually(lambda: nodes.is_whole(VICTIM), REPAIRED_S)
+            await nodes.scrub()
+            await eventually(lambda: nodes.is_whole(VICTIM), REPAIRED_S)
+            view = await nodes.scrub()
+            assert (view.damaged_entries, view.damaged, view.diverged) == (0, [], []), what
+            assert await everything(nodes, VICTIM) == await everything(nodes, "n1"), what
+            assert await messages(nodes, VICTIM) == await messages(nodes, "n1"), what
+
+
+# -- replicas that differ though every checksum is right
+
+
+def other(entry: Entry) -> Entry:
+    """A sound entry of the same place and length that says something else."""
+    body = bytes(entry.body)
+    return make_entry(
+        index=entry.index,
+        term=entry.term,
+        time_ms=entry.time_ms,
+        kind=entry.kind,
+        base_offset=entry.base_offset,
+        record_count=entry.record_count,
+        matches=entry.matches,
+        body=body[:-1] + bytes([body[-1] ^ 1]),
+    )
+
+
+def forge(nodes: SmallNodes, name: str, index: int) -> None:
+    """Puts another sound entry in the place of one, with the term index to fit."""
+    log = nodes.stores[name].group(nodes.group())
+    entry = log.entry(Index(index))
+    segment = next(s for s in log.disk_segments.chain if s.last_index >= index)
+    forged = other(entry)
+    content = nodes.disks[name].content(segment.path())
+    at = bytes(content).index(entry.frame)
+    content[at : at + len(entry.frame)] = forged.frame
+    item = TERM.pack(at, forged.crc, forged.term)
+    terms = nodes.disks[name].content(segment.path(TERMS_SUFFIX))
+    start = 48 + (index - segment.first_index) * len(item)
+    terms[start : start + len(item)] = item
+
+
+@pytest.mark.parametrize("is_leader", [False, True])
+async def test_a_replica_that_differs_from_the_others_is_copied_anew(
+    monkeypatch: pytest.MonkeyPatch, is_leader: bool
+) -> None:
+    monkeypatch.setattr(transfer, "REST_S", 0.1)
+    async with small_nodes() as nodes:
+        leader = nodes.leader_of()
+        name = leader if is_leader else next(n for n in NAMES if n != leader)
+        sound = next(n for n in NAMES if n != name)
+        truth = await everything(nodes, sound)
+        forge(nodes, name, 20)
+        assert await everything(nodes, name) != truth
+
+        await nodes.scrub(leader)
+
+        def is_copied() -> bool:
+            log = nodes.stores[name].group(nodes.group())
+            return log.damaged is None and not log.suspect and log.installed_lsn > 0
+
+        await eventually(is_copied, REPAIRED_S)
+        await append(nodes.running[sound], "goes on")
+        assert (await everything(nodes, name))[: len(truth)] == truth
+        text, _type = nodes.running[leader].broker._scrub._metrics.render()
+        assert b"goqueue_scrub_diverged_total 1.0" in text
+
+
+async def test_where_no_majority_agrees_people_are_told_and_nothing_is_copied() -> None:
+    async with small_nodes() as nodes:
+        leader = nodes.leader_of()
+        first, second = (n for n in NAMES if n != leader)
+        forge(nodes, first, 20)
+        await nodes.stop(second)
+
+        view = await nodes.scrub(leader)
+
+        [text] = view.diverged
+        assert "no majority agrees" in text
+        assert text in nodes.broker(leader).cluster_view().problems
+        assert nodes.stores[first].group(nodes.group()).damaged is None

@@ -279,7 +279,13 @@ class _Groups:
     def _replica_moves(self, base: _Base) -> ReplicaMoves:
         """What changes the replicas of partitions, and what has that done."""
         moving = MovingPartitions(
-            self.cluster, self.partitions, self.forwarder, base.link, base.metrics, base.me
+            self.cluster,
+            self.partitions,
+            self.forwarder,
+            base.link,
+            base.metrics,
+            base.me,
+            self.copies.source.left_bytes,
         )
         return ReplicaMoves(
             self.cluster, moving, self.replicas.led, self.forwarder, base.link, base.metrics

@@ -54,7 +54,10 @@ class MovingPartitions:
         link: PeerLink,
         metrics: Metrics,
         me: Voter,
+        copied_from_here: Callable[[GroupId, NodeId], int | None] = lambda _group, _node: None,
     ) -> None:
+        """`copied_from_here` tells what a node has yet to copy of a replica here, if it does."""
+        self._copied_from_here = copied_from_here
         self._cluster = cluster
         self._partitions = partitions
         self._forwarder = forwarder
@@ -90,7 +93,7 @@ class MovingPartitions:
             frozenset(voter.node for voter in now.voters if self._is_in_sync(group, voter)),
             frozenset(one.node for one in now.learners if one not in lagging),
             not (group.configuration_committed and group.is_ready_leader),
-            sum(_behind_bytes(host, learner.node) for learner in lagging),
+            sum(self._left_bytes(host, learner.node) for learner in lagging),
             frozenset(self._full(host)),
         )
 
@@ -175,6 +178,11 @@ class MovingPartitions:
 
     def _is_caught_up(self, group: RaftGroup, learner: Voter) -> bool:
         return self._is_there(learner) and group.caught_up(learner.node)
+
+    def _left_bytes(self, host: PartitionHost, node: NodeId) -> int:
+        """What a learner has yet to get. While it copies, it holds nothing as far as Raft knows."""
+        left = self._copied_from_here(host.id, node)
+        return _behind_bytes(host, node) if left is None else left
 
     def _full(self, host: PartitionHost) -> list[NodeId]:
         """Brokers that are to get a replica, and have no room for what they lack of it."""

@@ -47,6 +47,8 @@ class _Session:
     export: Export
     peer: NodeId
     used_s: float
+    total_bytes: int = 0
+    sent_bytes: int = 0
     ended_s: float | None = None
 
 
@@ -103,6 +105,15 @@ class TransferSource:
             if session.ended_s is None
         ]
 
+    def left_bytes(self, group: GroupId, peer: NodeId) -> int | None:
+        """What a node has yet to copy of a replica here; None where it copies none."""
+        left = [
+            max(0, session.total_bytes - session.sent_bytes)
+            for session in self._sessions.values()
+            if session.peer == peer and session.export.group == group and session.ended_s is None
+        ]
+        return min(left, default=None)
+
     async def offer(self) -> None:
         """One round: tells replicas that this node's groups can't bring up to date any more."""
         for group, node in self._behind():
@@ -133,7 +144,7 @@ class TransferSource:
             self._release(export)
             raise
         number = self._random_u64() or 1
-        self._sessions[number] = _Session(export, peer, self._now_s())
+        self._sessions[number] = _Session(export, peer, self._now_s(), manifest.size_bytes)
         _log.info("copy_served", group=str(group), to=peer, bytes=manifest.size_bytes)
         return transfer_rpc.encode_manifest(number, manifest)
 
@@ -148,6 +159,7 @@ class TransferSource:
             return transfer_rpc.encode_chunk(payload, data)
 
         answer = await self._off_loop(read)
+        session.sent_bytes += len(answer)
         self._metrics.transferred_bytes.labels("sent").inc(len(answer))
         return answer
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -25,6 +25,7 @@ from goqueue.wire.types import GroupId, NodeId, Offset, TopicId
 from node import copies
 from node.http.queue_broker import Claim
 from node.partition import PartitionHost
+from node.placement_views import MoveProgress
 from tests.unit.node.test_node import append, eventually
 from tests.unit.node.test_transfer_nodes import SMALL_SEGMENTS, SmallNodes
 from tests.unit.node.three_nodes import NAMES, ThreeNodes, three_nodes
@@ -324,12 +325,12 @@ async def test_a_replication_factor_is_raised_and_lowered(nodes: ThreeNodes) -> 
     assert await values(nodes, "n1") == [b"%d" % value for value in range(5)]
 
 
-async def waits_for(nodes: ThreeNodes, reason: str) -> None:
-    """Return once a partition on its way waits for this, as any node tells."""
+async def until_told(nodes: ThreeNodes, holds: Callable[[MoveProgress], bool]) -> None:
+    """Return once this holds of a partition on its way, as any node tells."""
     async with asyncio.timeout(MOVED_S):
         while True:
             found = await nodes.broker("n1")._placement.progress()
-            if any(reason in one.waiting for one in found.values()):
+            if any(map(holds, found.values())):
                 return
             await asyncio.sleep(0.02)
 
@@ -368,6 +369,7 @@ async def test_a_new_replica_of_a_large_log_is_copied_at_the_rate_of_its_plan(
         began_s = asyncio.get_running_loop().time()
         await do(nodes, Reassign([row(nodes, [to])], throttle_bytes_s=400_000))
         await append(nodes.running["n1"], "beside")
+        await until_told(nodes, lambda one: 0 < one.bytes_left < 400_000 and one.rate_bytes_s > 0)
         await settled(nodes)
 
         took_s = asyncio.get_running_loop().time() - began_s
@@ -391,7 +393,7 @@ async def test_a_copy_that_does_not_fit_waits_until_it_does(
         hellos = nodes.broker(first)._cluster.hellos
         await eventually(lambda: hellos[NodeId(to)].get("room_bytes") == 50_000)
         await move(nodes, [to])
-        await waits_for(nodes, "no room")
+        await until_told(nodes, lambda one: "no room" in one.waiting)
         assert only(nodes, first).group.configuration.learners == ()
         await append(nodes.running[to], "not endangered")
         monkeypatch.setattr(disk, "space", lambda _path: (free, capacity))

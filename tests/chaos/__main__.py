@@ -202,6 +202,9 @@ def main() -> int:
     except ClusterError as error:
         print(f"the cluster failed: {error}\nits logs are in {folder}", file=sys.stderr)
         return 2
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        print(f"interrupted; what was made is taken away, history and logs are in {folder}")
+        return 130
     if code == 0 and options.folder is None:
         shutil.rmtree(folder)
     else:

@@ -132,6 +132,9 @@ def _disks() -> Iterator[str]:
             unmount_image(path)
             path.unlink()
             yield path.name
+    for folder in MOUNTS.iterdir() if MOUNTS.is_dir() else []:
+        if folder.name.isdigit() and _is_over(folder.name):
+            shutil.rmtree(folder)
 
 
 def unmount_image(image: Path) -> None:

@@ -7,7 +7,14 @@ from typing import Annotated
 
 import typer
 
-from cli import topic_scaling
+from cli import compaction, topic_scaling
+from cli.compaction import (
+    Cleanup,
+    DeleteRetention,
+    MinCleanableRatio,
+    MinCompactionLag,
+    cleanup_text,
+)
 from cli.errors import EXIT_USAGE, CliError, note, warn
 from cli.options import command, span
 from cli.output import Column, Row, bytes_text, cell_text, count_text, duration_text
@@ -106,6 +113,10 @@ async def create(
     dedup_window: DedupWindow = None,
     dedup_max: DedupMax = None,
     dead_retention: DeadRetention = None,
+    cleanup: Cleanup = None,
+    delete_retention: DeleteRetention = None,
+    min_compaction_lag: MinCompactionLag = None,
+    min_cleanable_ratio: MinCleanableRatio = None,
     label: Label = None,
 ) -> None:
     """Create a topic; answers when its partitions have leaders."""
@@ -125,6 +136,10 @@ async def create(
         dedup_window=_span("--dedup-window", dedup_window),
         dedup_max=dedup_max,
         **_dead_retention(dead_retention),
+        cleanup=cleanup,
+        delete_retention=_span("--delete-retention", delete_retention),
+        min_compaction_lag=_span("--min-compaction-lag", min_compaction_lag),
+        min_cleanable_ratio=min_cleanable_ratio,
         labels=_labels(label),
     )
     async with session:
@@ -176,6 +191,10 @@ async def alter(
     dedup_window: DedupWindow = None,
     dedup_max: DedupMax = None,
     dead_retention: DeadRetention = None,
+    cleanup: Cleanup = None,
+    delete_retention: DeleteRetention = None,
+    min_compaction_lag: MinCompactionLag = None,
+    min_cleanable_ratio: MinCleanableRatio = None,
     label: Label = None,
     replication_factor: Annotated[
         int | None, typer.Option(min=1, help="Copies of each partition; made or removed by itself.")
@@ -199,6 +218,10 @@ async def alter(
         dedup_window=_span("--dedup-window", dedup_window),
         dedup_max=dedup_max,
         **_dead_retention(dead_retention),
+        cleanup=cleanup,
+        delete_retention=_span("--delete-retention", delete_retention),
+        min_compaction_lag=_span("--min-compaction-lag", min_compaction_lag),
+        min_cleanable_ratio=min_cleanable_ratio,
         labels=_labels(label),
         replication_factor=replication_factor,
     )
@@ -251,6 +274,9 @@ async def delete(
 topic_scaling.register(app)
 
 
+compaction.register(app)
+
+
 async def _describe_all(session: Session, names: list[str]) -> list[Row]:
     gate = asyncio.Semaphore(DESCRIBES_AT_ONCE_MAX)
 
@@ -276,6 +302,7 @@ def _fields(topic: Json) -> list[tuple[str, object]]:
         ("Message TTL", duration_text(config["ttl_ms"]) if config["ttl_ms"] else "none"),
         ("Delays", _delays(config)),
         ("Message IDs", _message_ids(config)),
+        ("Cleanup", cleanup_text(config)),
         ("Dead Letters", _kept(config["dead_retention_ms"])),
         ("Labels", config.get("labels")),
         ("ID", topic["id"]),

@@ -36,6 +36,7 @@ from goqueue.wire.types import GroupId, NodeId, Offset
 from log.errors import LogError
 from node import rpc
 from node.cluster import ClusterHost
+from node.compaction_broker import CompactionBrokerNode
 from node.config import NodeConfig
 from node.ends import EndsCollector
 from node.forwarding import Forwarder
@@ -75,7 +76,7 @@ LED_DEADLINE_S = 10.0
 LED_POLL_S = 0.01
 
 
-class NodeBroker(MemberBrokerNode, PlacementBrokerNode, ScrubBrokerNode):
+class NodeBroker(MemberBrokerNode, PlacementBrokerNode, ScrubBrokerNode, CompactionBrokerNode):
     """Implements `node.http.broker.Broker`. Loop thread only."""
 
     def __init__(
@@ -98,6 +99,7 @@ class NodeBroker(MemberBrokerNode, PlacementBrokerNode, ScrubBrokerNode):
         progress: Callable[[], Awaitable[Progress]] = no_progress,
     ) -> None:
         ScrubBrokerNode.__init__(self, NodeId(config.node_id), scrub, link)
+        CompactionBrokerNode.__init__(self, finder, service, forwarder, link)
         MemberBrokerNode.__init__(self, finder, queue, members)
         PlacementBrokerNode.__init__(
             self,

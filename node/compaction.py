@@ -85,11 +85,11 @@ class Findings:
 class Standing:
     """How a partition stands: bytes that can be compacted and are not, and that are."""
 
+    running: bool
     dirty_bytes: int
     clean_bytes: int
     ratio: float
     kept: int
-    running: bool
     runs: int
     dropped: int
     last_ms: int
@@ -124,11 +124,11 @@ class Compactor:
         """As of now, on any replica."""
         plan, survivors = self._plan(), self._state.queue.survivors
         return Standing(
+            self.running,
             0 if plan is None else plan.dirty_bytes,
             survivors.carried_bytes,
             0.0 if plan is None else plan.ratio,
             len(survivors.offsets),
-            self.running,
             survivors.runs,
             survivors.dropped,
             survivors.last_ms,

@@ -47,7 +47,14 @@ from goqueue.schedules import Schedules
 from goqueue.times import Duration, Time, duration_text, time_ms, time_text
 from goqueue.wire.batch import BATCH_MEDIA_TYPE
 
-_SPANS = ("ttl", "delay_max", "dedup_window", "dead_retention")
+_SPANS = (
+    "ttl",
+    "delay_max",
+    "dedup_window",
+    "dead_retention",
+    "delete_retention",
+    "min_compaction_lag",
+)
 
 
 class AsyncClient(Receiving, Groups, Members, Positions, DeadLetters, Schedules, Placement):
@@ -123,13 +130,19 @@ class AsyncClient(Receiving, Groups, Members, Positions, DeadLetters, Schedules,
         dedup_window: Duration | None = None,
         dedup_max: int | None = None,
         dead_retention: Duration | None = None,
+        cleanup: str | None = None,
+        delete_retention: Duration | None = None,
+        min_compaction_lag: Duration | None = None,
+        min_cleanable_ratio: float | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> Topic:
         """Create a topic; what is not given has the cluster's default. Raises `TopicExists`.
 
         `durability` is `majority` (an ack means fsynced on a majority) or `relaxed`. `ttl` is for
         messages that state none; delays are at most `delay_max`; message ids are known again for
-        `dedup_window`; dead letters are kept for `dead_retention`.
+        `dedup_window`; dead letters are kept for `dead_retention`. With `cleanup="compact"` each
+        key's last value is kept instead, a null value for `delete_retention`; or
+        `"compact,delete"`, both.
         """
         settings = {
             "name": name,
@@ -147,6 +160,10 @@ class AsyncClient(Receiving, Groups, Members, Positions, DeadLetters, Schedules,
             "dedup_window": dedup_window,
             "dedup_max": dedup_max,
             "dead_retention": dead_retention,
+            "cleanup": cleanup,
+            "delete_retention": delete_retention,
+            "min_compaction_lag": min_compaction_lag,
+            "min_cleanable_ratio": min_cleanable_ratio,
             "labels": labels,
         }
         self._known.forget(name)

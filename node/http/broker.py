@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from goqueue.wire.types import Offset
+from node.http.compaction_broker import CompactionBroker
 from node.http.member_broker import MemberBroker
 from node.http.placement_broker import PlacementBroker
 from node.http.queue_broker import QueueBroker
@@ -215,7 +216,7 @@ class VersionView:
     build_time: str = ""
 
 
-class Broker(QueueBroker, MemberBroker, PlacementBroker, ScrubBroker, Protocol):
+class Broker(QueueBroker, MemberBroker, PlacementBroker, ScrubBroker, CompactionBroker, Protocol):
     """One node of the cluster. Any node serves any request, forwarding where it must.
 
     All coroutines run on the node's event loop. A call that is cancelled after it sent something

@@ -42,6 +42,7 @@ from node.http.broker import (
     VersionView,
     Visibility,
 )
+from node.http.fake_compaction import FakeCompaction
 from node.http.fake_partition import FakePartition
 from node.http.fake_placement import FakePlacement
 from node.http.fake_scrub import FakeScrub
@@ -78,7 +79,7 @@ class _Topic:
     partitions: list[FakePartition]
 
 
-class FakeBroker(FakePlacement, FakeScrub):
+class FakeBroker(FakePlacement, FakeScrub, FakeCompaction):
     """Implements `Broker` in memory. Tests set `append_error` and `not_alive` to inject faults."""
 
     def __init__(

@@ -33,7 +33,7 @@ from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId
 
 AGAIN_MS, AGAIN_MS_MAX = 250, 10_000
 """How soon what failed is tried again; each failure doubles it."""
-POLL_MS = 500
+POLL_MS = 200
 """How soon a partition that waits, for its learner say, is asked again."""
 SEEN_MS = 2_000
 """For how long what a leader told is worth a step."""

@@ -3,13 +3,15 @@ PYTHON ?= python3
 PORT ?= 8080
 DATA ?= ./data
 SEEDS ?= 0:2000
+FUZZ ?= 10
+SEED ?= 1
 MINUTES ?= 10
 NEMESIS ?= all
 VENV := .venv
 BIN := $(VENV)/bin
 export PYTHONHASHSEED ?= 0
 
-.PHONY: help setup setup-dev run test test-unit test-cluster test-sim lint sim mutants chaos \
+.PHONY: help setup setup-dev run test test-unit test-cluster test-sim lint sim mutants fuzz chaos \
 	chaos-release chaos-kills chaos-queue \
 	chaos-groups chaos-rolling bench clean-data lock
 
@@ -37,12 +39,16 @@ test: lint test-unit test-sim test-cluster
 
 ## test-unit     fast tests of every floor
 test-unit: setup-dev
-	$(BIN)/python -m pytest tests/unit tests/check tests/chaos -q
+	$(BIN)/python -m pytest tests/unit tests/check tests/chaos tests/fuzz -q
 
 ## test-sim      2,000 seeds of the cluster simulation, and its mutants
 test-sim: setup-dev
 	$(BIN)/python -m tests.sim --seeds 0:2000
 	$(BIN)/python -m pytest tests/sim -q
+
+## fuzz          FUZZ (10) minutes of fuzzing: formats, raw HTTP, the OpenAPI document
+fuzz: setup-dev
+	$(BIN)/python -m tests.fuzz --minutes $(FUZZ) --seed $(SEED)
 
 ## test-cluster  real processes, killed for real
 test-cluster: setup-dev

@@ -26,6 +26,7 @@ from cli.errors import EXIT_USAGE, CliError
 from goqueue.errors import BadRequest
 from goqueue.outgoing import to_deliver_at, to_expiry
 from goqueue.times import Duration, Time
+from goqueue.wire.unreadable import UNREADABLE
 
 PRIORITIES = ("critical", "high", "normal", "low", "background")
 LINE_BYTES_MAX = 16 << 20
@@ -142,7 +143,7 @@ def parse(line: bytes) -> Message:
         return Message(line)
     try:
         envelope = _ENVELOPE.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNREADABLE:
         return Message(line)
     if envelope.priority is not None and envelope.priority not in PRIORITIES:
         raise CliError(f"priority {envelope.priority!r} is none of {', '.join(PRIORITIES)}")

@@ -20,6 +20,7 @@ from cli.options import byte_rate, command
 from cli.output import Column, Row, bytes_text, count_text
 from cli.session import Json, Session
 from goqueue.http import join
+from goqueue.wire.unreadable import UNREADABLE
 
 REBALANCE = "/v1/admin/cluster/rebalance"
 REASSIGNMENT = "/v1/admin/reassignment"
@@ -244,7 +245,7 @@ def _plan_of(file: Path) -> list[Json]:
     text = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     try:
         plan: Any = msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise CliError(f"{file}: not JSON: {error}", exit_code=EXIT_USAGE) from None
     rows = plan.get("partitions", plan.get("moves")) if isinstance(plan, dict) else plan
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):

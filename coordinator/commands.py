@@ -10,6 +10,7 @@ from coordinator.errors import CommandUnreadable
 from coordinator.member_commands import MemberCommand, MemberResult
 from coordinator.placement_commands import PlacementCommand, PlacementResult
 from coordinator.queue_commands import QueueCommand, QueueResult
+from goqueue.wire.unreadable import UNREADABLE
 
 
 class RegisterBroker(msgspec.Struct, frozen=True, tag="register_broker", omit_defaults=True):
@@ -124,7 +125,7 @@ def decode_command(body: bytes | memoryview) -> Command:
     """Raises CommandUnreadable on anything that `encode_command` of this version did not write."""
     try:
         return _commands.decode(body)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise CommandUnreadable(f"not a command of this version: {error}") from error
 
 
@@ -137,5 +138,5 @@ def decode_result(body: bytes | memoryview) -> Result:
     """Raises CommandUnreadable on anything else than a result."""
     try:
         return _results.decode(body)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise CommandUnreadable(f"not a result of this version: {error}") from error

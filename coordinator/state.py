@@ -71,6 +71,7 @@ from coordinator.topics import TopicConfig, alter_config, create_config
 from goqueue.wire.errors import GoQueueError, TopicExists, UnknownGroup, UnknownTopic
 from goqueue.wire.ids import validate_topic_name
 from goqueue.wire.types import GroupId, Index, NodeId, TopicId
+from goqueue.wire.unreadable import UNREADABLE
 
 __all__ = [
     "Broker",
@@ -415,7 +416,7 @@ class ClusterState:
             if msgspec.msgpack.decode(version) not in SNAPSHOTS_READ:
                 raise SnapshotUnreadable("a cluster snapshot of another version")
             found = msgspec.msgpack.decode(state, type=_Snapshot)
-        except (msgspec.MsgspecError, IndexError) as error:
+        except (*UNREADABLE, IndexError) as error:
             raise SnapshotUnreadable(f"not a cluster snapshot: {error}") from error
         restored = cls(found.cluster_id)
         restored.applied_index = Index(found.applied_index)

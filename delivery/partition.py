@@ -19,6 +19,7 @@ from delivery.records import decode_appended, decode_trim
 from delivery.requests import Requests, RequestsRecord
 from delivery.survivors import decode_compaction
 from goqueue.wire.types import Index, Offset
+from goqueue.wire.unreadable import UNREADABLE
 from log.entry import Entry, EntryKind
 
 SNAPSHOT_VERSION = 2
@@ -153,7 +154,7 @@ class PartitionState:
     def _apply_queue(self, entry: Entry) -> list[Result]:
         try:
             ops = decode_ops(entry.body)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise UnknownKind(f"entry {entry.index} has an unknown operation: {error}") from error
         self.queue.advance(entry.time_ms)
         results = self.queue.apply(ops, entry.index, entry.time_ms)
@@ -228,5 +229,5 @@ def _decode_snapshot(state: bytes) -> _Snapshot:
         if msgspec.msgpack.decode(version) not in (SNAPSHOT_VERSION, COMPACTED_VERSION):
             raise SnapshotUnreadable("a partition snapshot of another version")
         return _decoder.decode(state)
-    except (msgspec.MsgspecError, IndexError) as error:
+    except (*UNREADABLE, IndexError) as error:
         raise SnapshotUnreadable(f"not a partition snapshot: {error}") from error

@@ -14,6 +14,7 @@ from coordinator.partitions import Configuration
 from coordinator.steps import Seen, Step
 from goqueue.wire.errors import BadRequest
 from goqueue.wire.types import GroupId, Incarnation, Index, NodeId, Voter
+from goqueue.wire.unreadable import UNREADABLE
 from node.rpc import GroupRequest
 
 SEEN = "move_seen"
@@ -124,7 +125,7 @@ def decode_seen(payload: bytes) -> Seen:
     """A leader's answer. Raises `BadRequest` where it is of another version."""
     try:
         return seen_of(msgspec.msgpack.decode(payload, type=SeenRow))
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise BadRequest(f"a peer's answer is not understood: {error}") from error
 
 
@@ -132,7 +133,7 @@ def decode_progress(payload: bytes) -> ProgressAnswer:
     """Raises `BadRequest` where it is of another version."""
     try:
         return msgspec.msgpack.decode(payload, type=ProgressAnswer)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise BadRequest(f"a peer's answer is not understood: {error}") from error
 
 

@@ -12,6 +12,7 @@ from delivery.ops import UNCLAIMED, Grant, Op, Result
 from goqueue.wire.batch import Headers
 from goqueue.wire.errors import BadRequest
 from goqueue.wire.types import Offset
+from goqueue.wire.unreadable import UNREADABLE
 from node.http.queue_broker import DelayedView, PartitionQueueStats, QueuedMessage
 from node.rpc import GroupRequest
 
@@ -232,7 +233,7 @@ def decode_answer(payload: bytes, type_: type[A]) -> A:
     """A peer's answer. Raises `BadRequest` where it is of another version."""
     try:
         return msgspec.msgpack.decode(payload, type=type_)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise BadRequest(f"a peer's answer is not understood: {error}") from error
 
 

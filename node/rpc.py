@@ -13,6 +13,7 @@ import msgspec
 
 from goqueue.wire.errors import BadRequest
 from goqueue.wire.types import GROUP_ID_BYTES, GroupId, Offset
+from goqueue.wire.unreadable import UNREADABLE
 from node.http.broker import AppendResult, Slice, StoredBatch, Visibility
 
 APPEND = "append"
@@ -196,7 +197,7 @@ def decode_request(payload: bytes, type_: type[R]) -> R:
     """A peer's request. Raises `BadRequest`."""
     try:
         decoded = msgspec.msgpack.decode(payload, type=type_)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise BadRequest(f"a peer's request is not understood: {error}") from error
     if any(len(packed) != GROUP_ID_BYTES for packed in decoded.packed_groups()):
         raise BadRequest("a peer's request names no group")

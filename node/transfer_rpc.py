@@ -10,6 +10,7 @@ from crc32c import crc32c
 
 from goqueue.wire.errors import BadRequest, Unavailable
 from goqueue.wire.types import GroupId, Index, Term
+from goqueue.wire.unreadable import UNREADABLE
 from log.manifest import FileKind, Manifest, SegmentParts
 from node.rpc import GroupRequest
 
@@ -96,7 +97,7 @@ def decode_manifest(payload: bytes, group: GroupId) -> tuple[int, Manifest]:
     """(session, manifest). Raises `BadRequest` where it describes no replica of this group."""
     try:
         answer = _manifest_decoder.decode(payload)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise BadRequest(f"a list of files is not understood: {error}") from error
     manifest = Manifest(
         group,

@@ -9,6 +9,7 @@ import msgspec
 
 from goqueue.errors import ServerError
 from goqueue.http import Answer, Transport
+from goqueue.wire.unreadable import UNREADABLE
 
 T = TypeVar("T")
 
@@ -60,5 +61,5 @@ def decode(body: bytes, shape: type[T]) -> T:
     """Raises ServerError on an answer of another shape."""
     try:
         return msgspec.json.decode(body, type=shape)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise ServerError(f"an answer that is not understood: {error}") from None

@@ -28,6 +28,7 @@ from goqueue.errors import (
     ServerError,
     Timeout,
 )
+from goqueue.wire.unreadable import UNREADABLE
 
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 RETRY_AFTER_S_MAX = 5.0
@@ -237,7 +238,7 @@ def error_of(answer: Answer) -> GoQueueError:
     try:
         error = GoQueueError.from_body(msgspec.json.decode(answer.body, type=dict[str, object]))
         error.http_status = answer.status
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         text = answer.body[:200].decode(errors="replace").strip() or f"HTTP {answer.status}"
         error = Busy(text) if answer.status == 429 else _plain_error(answer.status, text)
     if error.outcome == "none" and _part_unknown(error.data.get("results")):

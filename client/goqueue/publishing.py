@@ -18,6 +18,7 @@ from goqueue.times import time_ms
 from goqueue.wire.batch import BATCH_MEDIA_TYPE, resolve_ms
 from goqueue.wire.layout import RELATIVE_BELOW
 from goqueue.wire.partitioner import partition_for
+from goqueue.wire.unreadable import UNREADABLE
 
 Result = Published | GoQueueError
 BATCH = {"Content-Type": BATCH_MEDIA_TYPE}
@@ -79,7 +80,7 @@ def decode_results(answer: Answer, expected: int) -> list[BatchResult]:
     """One result for each of the `expected` batches or messages. Raises ServerError."""
     try:
         results = msgspec.json.decode(answer.body, type=_Results).results
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise ServerError(f"an answer that is not understood: {error}") from None
     if len(results) != expected:
         raise ServerError(f"{len(results)} results where {expected} were due")

@@ -17,6 +17,7 @@ import msgspec
 from goqueue.errors import GoQueueError, NotInFlight, ServerError
 from goqueue.http import Answer
 from goqueue.times import Duration, datetime_ms, duration_text
+from goqueue.wire.unreadable import UNREADABLE
 
 ACTIONS = ("ack", "nack", "reject", "extend", "release")
 SETTLES_MAX = 1000
@@ -100,7 +101,7 @@ def decode_settles(answer: Answer, expected: int) -> list[SettleResult]:
     """One result for each of the `expected` receipts, in their order. Raises ServerError."""
     try:
         results = msgspec.json.decode(answer.body, type=_Results).results
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise ServerError(f"an answer that is not understood: {error}") from None
     if len(results) != expected:
         raise ServerError(f"{len(results)} results where {expected} were due")

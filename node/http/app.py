@@ -15,12 +15,12 @@ import ssl
 import time
 from itertools import count
 
-from aiohttp import web
+from aiohttp import HttpVersion10, web
 
-from goqueue.wire.errors import GoQueueError, ServerError
+from goqueue.wire.errors import BadRequest, GoQueueError, ServerError
 from node.http.broker import Broker
 from node.http.call import Call, FrontMetrics, NoMetrics, Shared
-from node.http.errors import error_answer
+from node.http.errors import encode_error, error_answer
 from node.http.limits import ByteBudget, HttpLimits
 from node.http.router import Router
 from node.http.routes import ROUTES
@@ -118,6 +118,8 @@ class HttpFront:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """The one place where a request becomes an answer, whatever happens on the way."""
+        if request.version < HttpVersion10:
+            _refuse_nameless(request)
         started_s = time.monotonic()
         headers = request.headers
         request_id = headers.get("X-Request-ID")
@@ -151,6 +153,16 @@ class HttpFront:
             return web.Response(status=204, headers={"Allow": _METHODS})
         found, _ = self._router.find(request.raw_path)
         return web.Response(status=204, headers={"Allow": ", ".join(sorted({*found, "OPTIONS"}))})
+
+
+def _refuse_nameless(request: web.BaseRequest) -> None:
+    """A request line without a version would be answered in a version that no client reads: told
+    in HTTP/1.1 here, and cut off. Raises `ConnectionResetError`."""
+    body = encode_error(BadRequest("a request line without a version of HTTP").to_body())
+    head = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nConnection: close\r\n"
+    if request.transport is not None:
+        request.transport.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+    raise ConnectionResetError
 
 
 def _allow_origin(answer: web.Response) -> None:

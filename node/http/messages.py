@@ -23,6 +23,7 @@ from goqueue.wire.errors import (
     PayloadTooLarge,
 )
 from goqueue.wire.layout import RELATIVE_BELOW
+from goqueue.wire.unreadable import UNREADABLE
 from node.http import fields, json
 from node.http.errors import BadMessage
 from node.http.fields import Message
@@ -177,7 +178,7 @@ def check_sizes(rows: Rows, message_bytes_max: int) -> None:
 def _decode_plain(body: bytes) -> Rows | None:
     try:
         messages = _PLAIN.decode(body).messages
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         return None
     rows = Rows([message.value.encode() for message in messages])
     keys = [message.key for message in messages]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from types import UnionType
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 from aiohttp import web
@@ -58,7 +59,12 @@ def document(routes: tuple[Route, ...], version: str) -> dict[str, Any]:
     """The whole document: every route at its path and again under `/v1`."""
     types: list[type] = [ErrorAnswer]
     for route in routes:
-        types += [t for t in (route.request, route.response, route.plan) if isinstance(t, type)]
+        types += [
+            one
+            for told in (route.request, route.response, route.plan)
+            for one in alternatives(told)
+            if isinstance(one, type)
+        ]
     found, components = msgspec.json.schema_components(types, ref_template=_SCHEMAS)
     schemas = dict(zip(types, found, strict=True))
     paths: dict[str, dict[str, Any]] = {}
@@ -136,10 +142,16 @@ def _plan_out(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
     return {"200": {"description": "a dry run, or nothing to do", "content": content}}
 
 
+def alternatives(told: Any) -> tuple[Any, ...]:
+    """The types that an answer can have, where the route names several."""
+    return get_args(told) if isinstance(told, UnionType) else (told,)
+
+
 def _content_out(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
     if route.response is None:
         return {"content": {"text/plain": {"schema": {"type": "string"}}}}
-    schema = schemas.get(route.response, {"type": "object"})
+    found = [schemas.get(one, {"type": "object"}) for one in alternatives(route.response)]
+    schema = found[0] if len(found) == 1 else {"anyOf": found}
     content: dict[str, Any] = {"application/json": {"schema": schema}}
     if route.batch_out:
         content[BATCH_MEDIA_TYPE] = {"schema": {"type": "string", "format": "binary"}}

@@ -132,7 +132,7 @@ ROUTES: tuple[Route, ...] = (
           response=topics.TopicNames),
     Route("GET", _TOPIC, dead_or(topics.describe, dead_topic.describe), "describeTopic",
           "Describe a topic, or <topic>.dlq: its dead letters",
-          response=topics.TopicAnswer),
+          response=topics.TopicAnswer | dead_topic.DeadTopicAnswer),
     Route("PATCH", _TOPIC, topics.alter, "alterTopic", "Change a topic's settings",
           topics.TopicSettings, topics.TopicAnswer),
     Route("PUT", _TOPIC, topics.alter, "replaceTopic", "Change a topic's settings",

@@ -26,6 +26,7 @@ from goqueue.wire.errors import (
     from_body,
 )
 from goqueue.wire.types import NodeId
+from goqueue.wire.unreadable import UNREADABLE
 from raft.link.config import LinkLimits
 from raft.link.frames import FrameError, Kind
 
@@ -105,7 +106,7 @@ class Caller:
             return
         try:
             error = from_body(_decode_body(payload[_ID.size :]))
-        except (msgspec.DecodeError, RecursionError):
+        except UNREADABLE:
             waiting.set_exception(LinkDown(self._node, sent=True))
             raise FrameError("a failure that is not an error body") from None
         waiting.set_exception(RemoteError(error))

@@ -332,6 +332,7 @@ POST = b"POST /topics HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 MALFORMED = {
     "garbage": b"\x16\x03\x01 hello\r\n\r\n",
     "bad version": b"GET /health HTTP/9.9\r\nHost: x\r\n\r\n",
+    "no version": b"GET /health\r\nHost: x\r\n\r\n",
     "long header": HEAD + b"X-A: " + b"a" * 16_384 + b"\r\n\r\n",
     "many headers": HEAD + b"".join(b"X-%d: a\r\n" % n for n in range(10_000)) + b"\r\n",
     "long path": b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",

@@ -8,7 +8,7 @@ from uuid import uuid4
 import msgspec
 
 from goqueue.wire.batch import encode_columns
-from node.http.openapi import ErrorAnswer, document
+from node.http.openapi import ErrorAnswer, alternatives, document
 from node.http.routes import ROUTES
 
 PARAMETERS = {
@@ -144,7 +144,7 @@ async def test_every_answer_fits_its_schema(client, broker, orders):
         if route.operation == "reassign":
             begun = {"reassignment": answer.json["id"]}
         assert answer.status == route.status, (route.operation, answer.body)
-        decoded = msgspec.json.decode(answer.body, type=route.response)
+        decoded = msgspec.json.decode(answer.body, type=alternatives(route.response)[0])
         if isinstance(decoded, msgspec.Struct):
             assert set(answer.json) <= set(decoded.__struct_fields__), route.operation
 

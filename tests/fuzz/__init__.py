@@ -1,0 +1,1 @@
+"""Input that nobody sane would send, to everything that reads bytes of others."""

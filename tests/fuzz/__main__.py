@@ -1,0 +1,98 @@
+"""Fuzzes formats, raw HTTP and the OpenAPI document of a real node, for as long as is asked.
+
+python -m tests.fuzz --minutes 5 --seed 1 [--only formats,raw,openapi]
+
+Prints what was tried and what was found; the exit code is 1 where something was. The same seed
+makes the same inputs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.cluster.processes import HOST, Node
+from tests.fuzz import formats, raw
+from tests.fuzz.served import GROWTH_BYTES_MAX, fuzz_openapi, memory_bytes, served_node
+
+PARTS = ("formats", "raw", "openapi")
+ROUND_INPUTS, ROUND_REQUESTS = 2_000, 2_000
+EXAMPLES_A_MINUTE = 4
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
+    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default=",".join(PARTS), help="formats, raw, openapi")
+    given = parser.parse_args()
+    parts = given.only.split(",")
+    if not set(parts) <= set(PARTS):
+        parser.error(f"parts are {', '.join(PARTS)}")
+    seconds = given.minutes * 60 / len(parts)
+    defects = fuzz_formats(seconds, given.seed) if "formats" in parts else 0
+    if {"raw", "openapi"} & set(parts):
+        with tempfile.TemporaryDirectory() as folder, served_node(Path(folder)) as node:
+            before = memory_bytes(node)
+            if "raw" in parts:
+                defects += fuzz_raw(node, seconds, given.seed)
+            if "openapi" in parts:
+                examples = max(1, round(seconds / 60 * EXAMPLES_A_MINUTE))
+                defects += fuzz_served(node, given.seed, examples)
+            defects += judge_memory(node, before)
+    print(f"defects {defects}")
+    return 1 if defects else 0
+
+
+def fuzz_formats(seconds: float, seed: int) -> int:
+    end, rng, defects = time.monotonic() + seconds, random.Random(seed), 0
+    known = formats.formats()
+    tried = dict.fromkeys((one.name for one in known), 0)
+    while time.monotonic() < end:
+        for one in known:
+            try:
+                formats.fuzz(one, rng, ROUND_INPUTS)
+            except AssertionError as error:
+                defects += 1
+                print(error)
+            tried[one.name] += ROUND_INPUTS
+    print(f"formats {len(known)}  inputs {sum(tried.values()):,}  defects {defects}")
+    return defects
+
+
+def fuzz_raw(node: Node, seconds: float, seed: int) -> int:
+    end, rng, total = time.monotonic() + seconds, random.Random(seed), raw.Tally()
+    kept = raw.samples("fuzzed", "workers")
+    while time.monotonic() < end:
+        tally = asyncio.run(raw.fuzz(HOST, node.http_port, kept, rng, ROUND_REQUESTS))
+        total.sent += tally.sent
+        total.statuses.update(tally.statuses)
+        total.defects += tally.defects
+    if not node.is_ready():
+        total.defects.append("the node is not ready any more")
+    print(*total.defects[:20], sep="\n", end="\n" if total.defects else "")
+    print(f"raw requests {total.sent:,}  answers {dict(sorted(total.statuses.items()))}")
+    return len(total.defects)
+
+
+def fuzz_served(node: Node, seed: int, examples: int) -> int:
+    ran = fuzz_openapi(node, seed, examples, "examples,coverage,fuzzing")
+    if ran.code:
+        print(ran.output)
+    print(f"openapi cases {ran.cases:,}  exit code {ran.code}")
+    return int(bool(ran.code) or not node.is_ready())
+
+
+def judge_memory(node: Node, before: int) -> int:
+    grown = memory_bytes(node) - before
+    print(f"memory of the node {before >> 20} MiB, grown by {grown >> 20} MiB")
+    return int(grown > GROWTH_BYTES_MAX)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""Requests that were sound once, on raw sockets: answered in HTTP or cut off, and never a crash."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+
+from goqueue.wire.encoding import Record, encode_batch
+from tests.fuzz.mutation import any_of
+
+CONNECTIONS = 32
+WAITING_S = 0.4
+"""Who has no answer by then is taken to wait for the rest of a request that was cut short."""
+ANSWER_BYTES = 1 << 16
+BY_DESIGN = {501, 503, 505, 507}
+_STATUS = re.compile(rb"HTTP/1\.[01] (\d{3}) ")
+
+
+@dataclass
+class Tally:
+    """Answers by status; 0 where the connection was closed without one, or waits for more."""
+
+    sent: int = 0
+    statuses: Counter[int] = field(default_factory=Counter[int])
+    defects: list[str] = field(default_factory=list[str])
+
+
+def samples(topic: str, group: str) -> list[bytes]:
+    """Sound requests of every kind of body."""
+    message = {"value": "v", "key": "k", "headers": {"a": "b"}, "priority": "high", "delay": "1s"}
+    batch = encode_batch([Record(value=b"x" * 50, key=b"k")] * 3)
+    chunk = json.dumps(message).encode()
+    chunked = b"%x\r\n%s\r\n0\r\n\r\n" % (len(chunk), chunk)
+    chunks = b"POST /topics/%s/messages HTTP/1.1\r\nHost: x\r\n" % topic.encode()
+    chunks += b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked
+    return [
+        _request("GET", "/health"),
+        _request("GET", f"/topics/{topic}/partitions/0/messages?offset=0&limit=5&wait=10ms"),
+        _request("GET", f"/v1/topics/{topic}?a=%20b&c=%C3%A4"),
+        _json("POST", f"/topics/{topic}/messages", message),
+        _json("POST", f"/topics/{topic}/messages", {"messages": [message] * 3}),
+        _json("POST", f"/groups/{group}/receive", {"topics": [topic], "limit": 3, "wait": "10ms"}),
+        _json("POST", f"/groups/{group}/settle", {"settles": [{"receipt": "x", "action": "ack"}]}),
+        _json("PUT", f"/groups/{group}", {"visibility_timeout": "5s", "max_attempts": 4}),
+        _request(
+            "POST",
+            f"/topics/{topic}/partitions/0/messages",
+            batch,
+            "Content-Type: application/vnd.goqueue.batch",
+        ),
+        chunks,
+        _request("GET", "/health") + _request("GET", "/topics"),
+    ]
+
+
+async def fuzz(host: str, port: int, kept: list[bytes], rng: random.Random, count: int) -> Tally:
+    """Sends so many mutations, each on a connection of its own, a few at once."""
+    tally, inputs = Tally(), iter([any_of(kept, rng) for _ in range(count)])
+
+    async def work() -> None:
+        for data in inputs:
+            tally.sent += 1
+            await _send(host, port, data, tally)
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(CONNECTIONS):
+            tasks.create_task(work())
+    return tally
+
+
+async def _send(host: str, port: int, data: bytes, tally: Tally) -> None:
+    answer = b""
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        writer.write(data)
+        async with asyncio.timeout(WAITING_S):
+            answer = await reader.read(ANSWER_BYTES)
+    except (TimeoutError, ConnectionResetError, BrokenPipeError):
+        pass
+    finally:
+        writer.close()
+    if answer and not _STATUS.match(answer):
+        tally.defects.append(f"no HTTP: {answer[:60]!r} to {data.hex()}")
+    found = [int(status) for status in _STATUS.findall(answer)] or [0]
+    tally.statuses.update(found)
+    if any(status >= 500 and status not in BY_DESIGN for status in found):
+        tally.defects.append(f"{found} to {data.hex()}")
+
+
+def _json(method: str, path: str, body: object) -> bytes:
+    return _request(method, path, json.dumps(body).encode(), "Content-Type: application/json")
+
+
+def _request(method: str, path: str, body: bytes = b"", *headers: str) -> bytes:
+    length = [f"Content-Length: {len(body)}"] if body else []
+    head = [f"{method} {path} HTTP/1.1", "Host: x", *headers, *length]
+    return "\r\n".join(head).encode() + b"\r\n\r\n" + body

@@ -1,0 +1,69 @@
+"""A short run of each kind of fuzzing; `make fuzz` goes on for as long as is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster.processes import HOST, Node
+from tests.fuzz import formats, raw
+from tests.fuzz.served import GROWTH_BYTES_MAX, fuzz_openapi, memory_bytes, served_node
+
+KNOWN = formats.formats()
+UNVERSIONED = "^/(?!v1/)"
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    with served_node(tmp_path_factory.mktemp("fuzzed")) as started:
+        before = memory_bytes(started)
+        yield started
+        assert memory_bytes(started) - before < GROWTH_BYTES_MAX
+
+
+@pytest.mark.parametrize("kind", KNOWN, ids=lambda one: one.name)
+def test_what_is_read_from_others_is_read_or_refused_by_name(kind: formats.Format) -> None:
+    formats.check_samples(kind)
+
+    found = formats.fuzz(kind, random.Random(1), 800)
+
+    assert found.read + found.refused == 800
+
+
+def test_a_reader_that_raises_anything_else_is_found() -> None:
+    careless = formats.Format("careless", [b"\x01" * 8], lambda data: data[5], (ValueError,))
+
+    with pytest.raises(AssertionError, match="careless: IndexError"):
+        formats.fuzz(careless, random.Random(1), 800)
+
+
+def test_a_reader_that_believes_a_length_is_found() -> None:
+    believing = formats.Format(
+        "believing", [bytes(4)], lambda data: bytes(int.from_bytes(data[:4], "little")), ()
+    )
+
+    with pytest.raises(AssertionError, match="believing"):
+        formats.fuzz(believing, random.Random(1), 800)
+
+
+def test_broken_requests_are_answered_or_cut_off_and_the_node_serves_on(node: Node) -> None:
+    kept = raw.samples("fuzzed", "workers")
+
+    tally = asyncio.run(raw.fuzz(HOST, node.http_port, kept, random.Random(1), 1_500))
+
+    assert tally.defects == []
+    assert tally.sent == 1_500
+    assert tally.statuses[400] > 300
+    assert tally.statuses[200] > 10
+    assert node.is_ready()
+
+
+def test_requests_from_the_openapi_document_are_answered_as_it_says(node: Node) -> None:
+    ran = fuzz_openapi(node, 1, 2, "fuzzing", only=UNVERSIONED)
+
+    assert ran.code == 0, ran.output
+    assert ran.cases > 100
+    assert node.is_ready()

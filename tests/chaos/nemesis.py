@@ -1,16 +1,9 @@
-"""The one that breaks things, one at a time, and then waits for health.
-
-kill    kill -9 of the leader of a random partition, and a restart
-pause   SIGSTOP of such a leader for longer than its followers are patient, then SIGCONT
-all     kill -9 of every node at once, and a restart of all
-"""
+"""kill -9 of the leader of a random partition, and a restart; then it waits for health."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import signal
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,9 +12,7 @@ from tests.chaos.cluster import Cluster, ClusterError, Node
 from tests.chaos.http import Http, NoAnswer
 from tests.check.history import History
 
-KINDS = ("kill", "pause", "all")
 HEALTHY_S = 90.0
-PAUSE_S = (1.0, 6.0)
 POLL_S = 0.1
 
 
@@ -38,14 +29,13 @@ class Nemesis:
     between_s: tuple[float, float] = (0.3, 1.0)
     recoveries_s: list[float] = field(default_factory=list)
 
-    async def strike(self, kind: str = "kill") -> str:
-        """One fault and its end; returns when the cluster is healthy again, with what was hit."""
-        strike = {"kill": self._kill, "pause": self._pause, "all": self._kill_all}[kind]
-        hit = await strike()
+    async def strike(self) -> str:
+        """One kill and its end; returns when the cluster is healthy again, with what was hit."""
+        hit = await self._kill()
         ended = time.monotonic()
         await self.wait_until_healthy()
         self.recoveries_s.append(time.monotonic() - ended)
-        self.history.note("healthy", after=kind, nodes=hit, after_s=self.recoveries_s[-1])
+        self.history.note("healthy", nodes=hit, after_s=self.recoveries_s[-1])
         await asyncio.sleep(self.rng.uniform(*self.between_s))
         return hit
 
@@ -57,26 +47,6 @@ class Nemesis:
         await asyncio.sleep(self.rng.uniform(*self.down_s))
         self._restart(node)
         return node.id
-
-    async def _pause(self) -> str:
-        node, _ = await self._leader()
-        os.kill(node.pid, signal.SIGSTOP)
-        self.history.note("paused", node=node.id)
-        await asyncio.sleep(self.rng.uniform(*PAUSE_S))
-        os.kill(node.pid, signal.SIGCONT)
-        self.history.note("resumed", node=node.id)
-        return node.id
-
-    async def _kill_all(self) -> str:
-        for node in self.cluster.nodes:
-            self._kill_now(node)
-        self.history.note("all killed")
-        for node in self.cluster.nodes:
-            await node.gone()
-        for node in self.cluster.nodes:
-            self._restart(node)
-            await asyncio.sleep(self.rng.uniform(0, 0.5))
-        return "all"
 
     def _kill_now(self, node: Node) -> None:
         try:

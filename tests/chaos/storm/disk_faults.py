@@ -121,11 +121,17 @@ class Eio(Fault):
     fail, syncs take a second."""
 
     may_exit = True
-    HOW = ("sync once", "sync", "write once", "write", "short", "read", "slow")
+    HOW = ("sync once", "sync", "write once", "write", "short", "read", "read at a start", "slow")
 
     async def begin(self) -> None:
         self._how = self.rng.choice(self.HOW)
+        is_start = self._how == "read at a start"
+        if is_start:
+            kill(self.victim)
+            await self.victim.gone()
         self._rule = self._give(self._how)
+        if is_start:
+            self.site.restart(self.victim)
         try:
             async with asyncio.timeout(STRIKES_S):
                 while not self._rule.done:  # noqa: ASYNC110 - a count in shared memory
@@ -150,6 +156,8 @@ class Eio(Fault):
                 return shim.shorten(match=data, skip=skip)
             case "read":
                 return shim.fail(READ, errno.EIO, match=data, times=self.rng.choice((1, 5, -1)))
+            case "read at a start":
+                return shim.fail(READ, errno.EIO, match=data, times=1, skip=skip)
             case _:
                 return shim.delay(SYNC, 1.0, match=data)
 

@@ -26,6 +26,7 @@ from node import copies
 from node.http.queue_broker import Claim
 from node.partition import PartitionHost
 from node.placement_views import MoveProgress
+from tests.unit.node.test_group_members import beat, join
 from tests.unit.node.test_node import append, eventually
 from tests.unit.node.test_transfer_nodes import SMALL_SEGMENTS, SmallNodes
 from tests.unit.node.three_nodes import NAMES, ThreeNodes, three_nodes
@@ -405,6 +406,8 @@ async def test_groups_begin_added_partitions_with_their_first_message(nodes: Thr
     await create(nodes, 2, partitions=1)
     broker = nodes.broker("n1")
     await broker.put_group("late", {"start": "latest"})
+    member = await join(broker, group="members")
+    hears = asyncio.create_task(beat(broker, member, wait_s=20))
     await do(nodes, AddPartitions("t", 3))
     assert len(topic(nodes).partitions) == 3
     await eventually(lambda: all(any_leader(nodes, number) for number in range(3)))
@@ -412,6 +415,11 @@ async def test_groups_begin_added_partitions_with_their_first_message(nodes: Thr
         await published(nodes, 2, number)
     await broker.put_group("later", {"start": "latest"})
 
+    told = await hears
+    while len(told.assigned) < 3:
+        told = await beat(broker, told)
+    causes = [rebalance.cause for rebalance in (await broker.membership("members")).rebalances]
+    assert "partition_count" in causes
     assert await received(nodes, "late") == 4
     assert await received(nodes, "later") == 0
 

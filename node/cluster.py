@@ -91,6 +91,11 @@ class ClusterHost:
         """Take the group that was started with this state machine."""
         self.group = group
 
+    def detach(self, reason: str) -> None:
+        """The group was stopped, and will begin anew from what its log then holds."""
+        self.group = None
+        self.reason_not_formed = reason
+
     def use(self, forwarder: Forwarder, link: PeerLink) -> None:
         """Send commands by this forwarder, and serve those of peers."""
         self._forwarder = forwarder
@@ -211,7 +216,7 @@ class ClusterHost:
 
     def found(self, cluster_id: int) -> None:
         """The cluster's id is known, before anything is applied."""
-        self.state.cluster_id = cluster_id
+        self.state = ClusterState(cluster_id)
 
     def restore(self, index: Index, state: bytes) -> None:
         self.state = ClusterState.restore(state)

@@ -116,7 +116,7 @@ class Membership:
         cluster.hellos[node] = hello
         self._consider()
         if cluster.group is not None and not cluster.state.cluster_id:
-            cluster.found(_hello(node, hello).cluster)
+            cluster.state.cluster_id = _hello(node, hello).cluster
         self._sort(node)
 
     def peer_down(self, node: NodeId) -> None:
@@ -249,6 +249,25 @@ class Membership:
         self._cluster.wiped = group.refused
         self.cluster_changed()
 
+    def hold(self) -> None:
+        """Stop the cluster group, before its log is replaced by a copy."""
+        if self._cluster.group is not None:
+            self._raft.stop_group(CLUSTER_GROUP)
+            self._cluster.detach("the cluster group's log is being replaced by a copy")
+
+    def release(self) -> None:
+        """Start the cluster group again, from what its log holds now."""
+        if self._cluster.group is None and not self._is_new:
+            self._start_group((), self._stored_cluster(), bootstrap=False)
+
+    def _begin_anew(self) -> None:
+        """Let in with a new incarnation: what the log held for the former one is of no use, and
+        may be damaged."""
+        cluster_id = self._cluster.state.cluster_id
+        self.hold()
+        self._raft.retire_group(CLUSTER_GROUP)
+        self._start_group((), cluster_id, bootstrap=False)
+
     def _stored_cluster(self) -> int:
         """The cluster's id by its creating entry; 0 where the log goes back less far: then the
         snapshot tells it."""
@@ -288,6 +307,8 @@ class Membership:
         cluster.wiped = is_other or cluster.group.refused
         if cluster.wiped or is_forsaken:
             await self._ask(self._registration(replaces=cluster.wiped))
+            if cluster.group.refused:
+                self._begin_anew()
             return ASK_PAUSE_S
         await cluster.command(self._registration(), REGISTER_DEADLINE_S)
         return REGISTER_PAUSE_S

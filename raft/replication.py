@@ -115,6 +115,10 @@ class Replication(Following):
         term, nonce, _zero = frames.parse_end(frame)
         if term == self._SyncObj__raftCurrentTerm and self._SyncObj__raftState == LEADER:
             self._network.send(peer.node, self.id, [frames.end(term, nonce, self._log.last_index)])
+            if not peer.probing and not peer.inflight:
+                # It was started anew, and in an idle group no frame would tell it what it holds.
+                self._host.release(peer.node, peer.reset())
+                self._host.wake()
 
     def _answers_me(self, peer: Peer, term: int) -> bool:
         """Whether an answer belongs to this very leadership; a newer term ends it."""

@@ -13,14 +13,15 @@ from coordinator.placement_commands import DrainBroker, RemoveBroker
 from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import CLUSTER_GROUP, Incarnation, Index, NodeId, Voter
 from log.config import StorageConfig
-from log.errors import EntryMissing
+from log.errors import EntryMissing, WalDamaged
 from log.memory_disk import MemoryDisk
 from log.store import Store
 from node import membership
 from node.admission import ADMIT
 from node.cluster import ClusterHost
+from node.partition import PartitionHost
 from raft.link import RemoteError
-from tests.unit.node.test_node import eventually
+from tests.unit.node.test_node import append, eventually
 from tests.unit.node.three_nodes import NAMES, ThreeNodes, free_ports, three_nodes
 
 STORAGE = StorageConfig(watermark_percent=0, watermark_bytes=64 << 20)
@@ -170,6 +171,61 @@ async def test_a_directory_whose_place_was_taken_is_kept_out_for_good(nodes: Thr
     nodes.disks["n3"] = taken
     await nodes.start("n3")
     await eventually(lambda: nodes.broker("n3").ready().ready, 20)
+
+
+@pytest.mark.parametrize("aside", [False, True])
+async def test_a_node_whose_log_is_damaged_comes_back_as_a_voter_anew(
+    nodes: ThreeNodes, aside: bool
+) -> None:
+    settings = {"partitions": 1, "replication_factor": 3}
+    await nodes.broker("n1").create_topic("t", settings)
+    await append(nodes.running["n1"], "a", "b")
+    before = cluster(nodes, "n3")._me
+    await nodes.stop("n3")
+    damage_log(nodes.disks["n3"])
+
+    await nodes.start("n3", set_aside=aside, accept_damage=not aside)
+    await eventually(lambda: nodes.broker("n3").ready().ready, 20)
+    after = cluster(nodes, "n3")._me
+    assert after != before
+    await eventually(lambda: cluster(nodes, "n2").voters.get(NodeId("n3")) == after.incarnation, 20)
+    layout = cluster(nodes, "n2").state.layout
+    (group,) = layout.held_by(after)
+    await eventually(lambda: after in (layout.configuration(group) or _NONE).voters, 20)
+    await eventually(lambda: is_sound(nodes.broker("n3")._replicas.find(group)), 20)
+
+    await nodes.stop("n1")
+    await nodes.broker("n3").create_topic("u", {"replication_factor": 1})
+    await append(nodes.running["n3"], "c")
+
+
+def is_sound(host: PartitionHost | None) -> bool:
+    """Whether a replica may vote as any other."""
+    return host is not None and not host.log.suspect and not host.log.quarantined
+
+
+def damage_log(disk: MemoryDisk) -> None:
+    """What a flipped bit in the middle of the newest file does."""
+    for path in disk.paths():
+        if path.startswith("/data/wal/") and len(content := disk.content(path)) > 4096:
+            content[len(bytes(content).rstrip(b"\0")) // 2] ^= 1
+    with pytest.raises(WalDamaged):
+        Store.open(disk, "/data", STORAGE)
+
+
+async def test_nodes_that_set_all_aside_found_no_new_cluster_in_its_place(
+    nodes: ThreeNodes,
+) -> None:
+    for name in NAMES:
+        await nodes.stop(name)
+        damage_log(nodes.disks[name])
+
+    for name in NAMES:
+        await nodes.start(name, set_aside=True)
+    await eventually(lambda: all(len(cluster(nodes, name).hellos) == 2 for name in NAMES))
+
+    assert all(cluster(nodes, name).group is None for name in NAMES)
+    assert not nodes.broker("n1").ready().ready
 
 
 async def test_a_member_goes_on_where_the_group_s_first_entry_is_gone(nodes: ThreeNodes) -> None:

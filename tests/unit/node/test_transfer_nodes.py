@@ -36,7 +36,14 @@ class SmallNodes(ThreeNodes):
         super().__init__()
         self.stores: dict[str, Store] = {}
 
-    async def start(self, name: str, seeds: Sequence[str] = NAMES) -> None:
+    async def start(
+        self,
+        name: str,
+        seeds: Sequence[str] = NAMES,
+        *,
+        accept_damage: bool = False,
+        set_aside: bool = False,
+    ) -> None:
         ports = self.ports
         others = {n: f"127.0.0.1:{port}" for n, port in ports.items() if n in seeds and n != name}
         settings = config(
@@ -48,7 +55,13 @@ class SmallNodes(ThreeNodes):
                 **TRIMS,
             }
         )
-        store = self.stores[name] = Store.open(self.disks[name], "/data", SMALL_SEGMENTS)
+        store = self.stores[name] = Store.open(
+            self.disks[name],
+            "/data",
+            SMALL_SEGMENTS,
+            accept_damage=accept_damage,
+            set_aside=set_aside,
+        )
         failed: list[Exception] = []
         node = assemble(settings, store, on_failure=failed.append)
         await node.services.start()

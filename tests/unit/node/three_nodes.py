@@ -40,7 +40,15 @@ class ThreeNodes:
         ]
         return leading[0] if len(leading) == 1 else None
 
-    async def start(self, name: str, seeds: Sequence[str] = NAMES) -> None:
+    async def start(
+        self,
+        name: str,
+        seeds: Sequence[str] = NAMES,
+        *,
+        accept_damage: bool = False,
+        set_aside: bool = False,
+    ) -> None:
+        """The rest says how its store is opened where its log is damaged."""
         others = {n: f"127.0.0.1:{self.ports[n]}" for n in seeds if n != name}
         settings = config(
             **{
@@ -51,7 +59,9 @@ class ThreeNodes:
             }
         )
         storage = StorageConfig(watermark_percent=0, watermark_bytes=64 << 20)
-        store = Store.open(self.disks[name], "/data", storage, accept_damage=False)
+        store = Store.open(
+            self.disks[name], "/data", storage, accept_damage=accept_damage, set_aside=set_aside
+        )
         failed: list[Exception] = []
         node = assemble(settings, store, on_failure=failed.append)
         await node.services.start()

@@ -81,6 +81,24 @@ def test_replica_stays_suspect_through_another_crash() -> None:
     assert cluster.leader() is None
 
 
+def test_replica_that_begins_anew_beside_an_idle_leader_is_trusted_again() -> None:
+    """As after its log was replaced by a copy: no link breaks, and nothing is appended."""
+    cluster = Cluster(3)
+    cluster.elect()
+    cluster.propose(b"x")
+    cluster.settle(1.0)
+    name = cluster.followers()[0]
+    node = cluster.nodes[name]
+    assert node.host is not None
+    node.host.stop_group(GROUP)
+    node.store.group(GROUP).doubt()
+
+    cluster.start_group(name)
+    cluster.settle(1.0)
+
+    assert not is_suspect(cluster, name)
+
+
 def test_killed_process_is_not_suspect() -> None:
     cluster = relaxed_cluster()
     _leader, holder, _other = acked_by_two(cluster)

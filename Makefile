@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PYTHONHASHSEED ?= 0
 
-.PHONY: help setup setup-dev run test test-unit test-cluster test-sim lint sim mutants fuzz chaos \
+.PHONY: help setup setup-dev run test test-unit test-cluster test-sim lint sim mutants fuzz damage chaos \
 	chaos-release chaos-kills chaos-queue \
 	chaos-groups chaos-rolling bench clean-data lock
 
@@ -49,6 +49,10 @@ test-sim: setup-dev
 ## fuzz          FUZZ (10) minutes of fuzzing: formats, raw HTTP, the OpenAPI document
 fuzz: setup-dev
 	$(BIN)/python -m tests.fuzz --minutes $(FUZZ) --seed $(SEED)
+
+## damage        each kind of damage to each kind of file of one of three nodes, 3 times over
+damage: setup-dev
+	GOQUEUE_DAMAGE=all $(BIN)/python -m pytest tests/unit/node/test_repair_nodes.py -q -n 2
 
 ## test-cluster  real processes, killed for real
 test-cluster: setup-dev

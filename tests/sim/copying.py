@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from goqueue.wire.types import GroupId, NodeId
@@ -140,9 +141,19 @@ class Copy:
         staging = store.staging(self._log.id, world.rng("copies").getrandbits(63) | 1)
         staging.__class__ = world.mutant.staging
         self._staging = staging
-        staging.open(self._manifest)
         self._parts = iter(self._manifest.parts())
+        self._with_files(self._begin)
+
+    def _begin(self) -> None:
+        self._staging.open(self._manifest)
         self._next_part()
+
+    def _with_files(self, work: Callable[[], None]) -> None:
+        """It is given up where the disk is full, or the group is gone, with its directory."""
+        try:
+            work()
+        except OSError:
+            self._ended()
 
     def _next_part(self) -> None:
         part = next(self._parts, None)
@@ -171,10 +182,13 @@ class Copy:
             if data is None:
                 self._ended()
             else:
-                self._staging.write(part, at, data)
-                self._next_chunk(part, at + length)
+                self._with_files(partial(self._write, part, at, data))
 
         rpc.call(self._process, self._source, serve, read, ANSWER_S)
+
+    def _write(self, part: Part, at: int, data: bytes) -> None:
+        self._staging.write(part, at, data)
+        self._next_chunk(part, at + len(data))
 
     def _check(self) -> None:
         try:
@@ -193,14 +207,15 @@ class Copy:
         if group not in process.store.groups() or process.store.group(group) is not self._log:
             self._ended()
             return
+        made = self._staging.finish(self._manifest)
         process.hold(group)
         try:
-            self._log.install(self._staging.finish(self._manifest))
+            self._log.install(made)
         except InstallRefused:
             process.release(group)
             self._tries += 1
             if self._tries < INSTALL_TRIES:
-                process.time.call_later(PAUSE_S, self._install)
+                process.time.call_later(PAUSE_S, self._with_files, self._install)
                 return
             with suppress(OSError):
                 self._staging.remove()

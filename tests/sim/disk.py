@@ -23,6 +23,8 @@ from tests.sim.loop import ProcessTime
 
 ROOT = "/data"
 ROOM = 1 << 40
+HEADER_BYTES = 64
+"""Files are damaged after this."""
 FULL_RETRY_S = 0.1
 """How soon what a full disk refused is tried again."""
 
@@ -76,6 +78,24 @@ class SimDisk(MemoryDisk):
         after.__dict__.update(self.crash(rng, keep=keep).__dict__)
         after.lies, after.hides = self.lies, self.hides
         return after
+
+    def damage(self, rng: random.Random) -> str | None:
+        """Flip a bit, or zero some bytes, of what a segment holds synced; where, if anywhere."""
+        paths = [path for path in self.paths() if path.endswith((".segment", ".offsets"))]
+        if not paths:
+            return None
+        path = rng.choice(paths)
+        number = self._live[path]
+        assert number is not None
+        file = self._files[number]
+        if file.unsynced or len(file.live) <= HEADER_BYTES or len(file.live) != len(file.synced):
+            return None
+        at = rng.randrange(HEADER_BYTES, len(file.live))
+        damaged = rng.choice((bytes((file.live[at] ^ 1 << rng.randrange(8),)), bytes(16)))
+        for content in (file.live, file.synced):
+            end = min(len(content), at + len(damaged))
+            content[at:end] = damaged[: end - at]
+        return path
 
     def used_bytes(self) -> int:
         """The sum of all files' lengths."""

@@ -189,6 +189,15 @@ def _disk_error_and_power(world: World, rng: random.Random) -> None:
     world.loop.call_later(rng.uniform(0.1, 1.0), _power_all, world, rng)
 
 
+def _damage(world: World, rng: random.Random) -> None:
+    """Bits flip on one node; now and then it restarts, and reads what it had in memory."""
+    node = _target(world, rng)
+    for _ in range(rng.randint(1, 3)):
+        world.machines.damage(node, rng)
+    if rng.random() < 0.5:
+        _kill(world, rng)
+
+
 def _slow_link(world: World, rng: random.Random) -> None:
     one, other = rng.sample(world.nodes, 2)
     world.net.slow(one, other, rng.choice((0.01, 0.06, 0.3)), rng.uniform(0.5, 3.0))
@@ -249,6 +258,11 @@ def _kill_at_change(world: World, rng: random.Random) -> None:
     world.traps.at_changes(rng.randint(1, 3))
 
 
+def _split_at_change(world: World, rng: random.Random) -> None:
+    """Old voters here, the leader and the new ones there, as a change begins."""
+    world.traps.at_changes_split(rng.randint(1, 3))
+
+
 def _figure_8(world: World, rng: random.Random) -> None:
     world.traps.follow(Figure8(world, rng, _leader(world, rng)))
 
@@ -279,6 +293,7 @@ FAULTS: dict[str, tuple[Callable[[World, random.Random], None], int]] = {
     "disk-full": (_disk_full, 3),
     "disk-error": (_disk_error, 3),
     "disk-error-power": (_disk_error_and_power, 2),
+    "damage": (_damage, 2),
     "slow-link": (_slow_link, 5),
     "lossy-link": (_lossy_link, 4),
     "duplicates": (_duplicates, 4),
@@ -289,6 +304,7 @@ FAULTS: dict[str, tuple[Callable[[World, random.Random], None], int]] = {
     "kill-at-lead": (_kill_at_lead, 6),
     "restart-voters": (_restart_voters, 6),
     "kill-at-change": (_kill_at_change, 5),
+    "split-at-change": (_split_at_change, 4),
     "figure-8": (_figure_8, 4),
     "swizzle": (_swizzle, 3),
 }
@@ -301,10 +317,11 @@ NEMESES: dict[str, tuple[str, ...]] = {
         *("isolate", "partition", "partition-leader", "one-way", "reset", "slow-link"),
         *("lossy-link", "duplicates", "swizzle"),
     ),
-    "disk": ("slow-disk", "disk-full", "disk-error", "disk-error-power", "wipe"),
+    "disk": ("slow-disk", "disk-full", "disk-error", "disk-error-power", "damage", "wipe"),
     "clock": ("clock", "clock-drift"),
     "targeted": (
         *("kill-at-flush", "kill-at-lead", "restart-voters", "kill-at-change"),
+        "split-at-change",
         *("figure-8", "swizzle"),
     ),
 }

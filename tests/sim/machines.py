@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -51,7 +52,8 @@ class Machines:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._wiped = False
+        self._victim: NodeId | None = None
+        """The one node whose disk loses what it held."""
         self._machines = {node: self._machine(node) for node in world.nodes}
 
     def __getitem__(self, node: NodeId) -> Machine:
@@ -148,7 +150,7 @@ class Machines:
     def wipe(self, node: NodeId, down_s: float) -> None:
         """Kill a node, and bring it back with an empty disk; only one in a run. It is let in again
         where replicas come and go."""
-        if self._wiped:
+        if self._victim not in (None, node) or self._machines[node].is_wiped:
             return
         self.kill(node, power=True, down_s=down_s)
         machine = self._machines[node]
@@ -156,7 +158,7 @@ class Machines:
             self._world.loop.note("wipe", node)
             machine.disk = self._disk()
             machine.is_wiped = not self._world.shape.moving
-            self._wiped = True
+            self._victim = node
 
     def wiped(self) -> list[NodeId]:
         return [node for node, machine in self._machines.items() if machine.is_wiped]
@@ -194,6 +196,16 @@ class Machines:
         """The disk fails once, at its next operation of this name."""
         self._world.loop.note("disk fails", node, operation)
         self._machines[node].disk.fail_soon(operation, errno.EIO)
+
+    def damage(self, node: NodeId, rng: random.Random) -> None:
+        """Change bytes of files at rest, on one node only in a run."""
+        node = self._victim or node
+        if self._world.shape.relaxed or self._machines[node].is_wiped:
+            return
+        path = self._machines[node].disk.damage(rng)
+        if path is not None:
+            self._victim = node
+            self._world.loop.note("damage", node, path)
 
     def step_clock(self, node: NodeId, step_ms: int) -> None:
         """Only a minority's clocks are wrong: a majority that agrees is believed."""

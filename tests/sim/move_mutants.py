@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
-from coordinator.mover import Mover, Step
-from coordinator.steps import Seen, refusal
+from coordinator.mover import Mover
+from coordinator.steps import Seen, Step, refusal
 from goqueue.wire.types import GroupId, Index
 from log.errors import Damaged
 from log.install import Install
 from log.manifest import Manifest, SegmentParts
 from log.staging import Staging
-from raft.group import RaftGroup
 from raft.host import RaftHost
 
 
@@ -25,14 +23,6 @@ def any_replica_is_in_sync(step: Step, seen: Seen) -> str | None:
     """A leader believes that all its voters hold what is committed."""
     everyone = frozenset(voter.node for voter in seen.configuration.voters)
     return refusal(step, dataclasses.replace(seen, in_sync=everyone))
-
-
-class TakesAll(RaftGroup):
-    """Takes every change at once, though the one before has not committed, and promotes whoever
-    has not caught up."""
-
-    def _may_change(self) -> bool:
-        return True
 
 
 class UncheckedStaging(Staging):
@@ -67,6 +57,3 @@ class RetiredForget(RaftHost):
         self.stop_group(id)
         if id in self._store.groups():
             self._store.remove_group(id)
-
-
-Refusal = Callable[[Step, Seen], str | None]

@@ -125,7 +125,8 @@ class Moving:
         return None if replica is None or not replica.raft.is_leader else self._seen(replica.raft)
 
     def _seen(self, raft: RaftGroup) -> Seen:
-        known = raft.configuration_before
+        hasty = self._process.world.mutant.hasty
+        known = raft.configuration if hasty else raft.configuration_before
         return Seen(
             Configuration(known.index, known.voters, known.learners),
             self._process.node,
@@ -133,7 +134,7 @@ class Moving:
             frozenset(
                 v.node for v in known.learners if self._is_there(v) and raft.caught_up(v.node)
             ),
-            not (raft.configuration_committed and raft.is_ready_leader),
+            not (raft.configuration_committed and raft.is_ready_leader) and not hasty,
         )
 
     def _is_there(self, voter: Voter) -> bool:
@@ -173,7 +174,12 @@ class Moving:
         except (GoQueueError, NotLeader):
             ended()
         else:
-            self._process.world.traps.changing(self._process.node, step)
+            voters = raft.configuration_before.voters
+            self._process.world.traps.changing(
+                self._process.node, step, [voter.node for voter in voters]
+            )
+            if self._process.world.mutant.hasty:
+                ended()
 
     def _tell(self) -> None:
         """The cluster group's leader is told of replicas that it does not know."""
@@ -249,7 +255,8 @@ class Moving:
                 for one in known.learners
                 if self._is_there(one) and raft.caught_up(one.node)
             ),
-            busy=not (raft.is_ready_leader and raft.configuration_committed),
+            busy=not (raft.is_ready_leader and raft.configuration_committed)
+            and not self._process.world.mutant.hasty,
         )
 
 

@@ -16,10 +16,15 @@ from delivery.partition import PartitionState
 from goqueue.wire.batch import RecordBatch
 from log.staging import Staging
 from raft.group import RaftGroup
+from raft.host import RaftHost
 from tests.sim import member_mutants as members
+from tests.sim import move_mutants as moves
 from tests.sim import queue_mutants as queues
 from tests.sim.queue_requests import Ask
 from tests.unit.raft import mutants as groups
+
+MOVES = ("kill-at-change", "split-at-change", "wipe", "power-majority", "kill", "partition")
+"""What goes wrong while replicas move."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +42,13 @@ class Mutant:
     state: type[PartitionState] = PartitionState
     dispatcher: type[Dispatcher[Ask]] = Dispatcher
     coordinator: type[GroupCoordinator] = GroupCoordinator
+    host: type[RaftHost] = RaftHost
     mover: type[Mover] = Mover
     refusal: Callable[[Step, Seen], str | None] = refusal
     """What partitions' leaders make of steps."""
     staging: type[Staging] = Staging
+    hasty: bool = False
+    """Nobody waits for a change of replicas to commit."""
     membership: type[Membership] = Membership
     disk_lies: bool = False
     """Syncs are answered, and not done."""
@@ -208,6 +216,59 @@ _ALL = (
         state=members.FormerGrantsRepeated,
         dispatcher=members.RefusesNobody,
     ),
+    Mutant("copy-unchecked", "log", kind="moving", staging=moves.UncheckedStaging),
+    Mutant("copy-misnamed", "log", kind="moving", staging=moves.StaleStaging),
+    Mutant(
+        "changes-at-once",
+        "raft",
+        kind="moving",
+        nemesis=MOVES,
+        group=groups.ChangesAtOnce,
+        refusal=moves.refuses_nothing,
+        hasty=True,
+    ),
+    Mutant("learner-counted", "raft", kind="moving", nemesis=MOVES, group=groups.LearnersCount),
+    Mutant(
+        "removed-leader-counts",
+        "raft",
+        kind="moving",
+        nemesis=MOVES,
+        group=groups.RemovedLeaderCounts,
+    ),
+    Mutant(
+        "removal-outlives-truncation",
+        "raft",
+        kind="moving",
+        nemesis=MOVES,
+        group=groups.RemovalOutlivesTruncation,
+    ),
+    Mutant(
+        "configuration-awaits-commit",
+        "raft",
+        kind="moving",
+        nemesis=MOVES,
+        group=groups.ConfigurationAwaitsCommit,
+    ),
+    Mutant("joiner-trusted", "raft", kind="moving", nemesis=MOVES, group=groups.JoinersTrusted),
+    Mutant(
+        "wiped-votes-under-old-name",
+        "raft",
+        kind="moving",
+        nemesis=MOVES,
+        group=groups.WipedDiskVotes,
+    ),
+    Mutant("retired-forget", "raft", kind="moving", nemesis=MOVES, host=moves.RetiredForget),
+    Mutant(
+        "steps-unjudged", "coordinator", kind="moving", nemesis=MOVES, refusal=moves.refuses_nothing
+    ),
+    Mutant(
+        "lagging-counts-as-in-sync",
+        "coordinator",
+        kind="moving",
+        nemesis=MOVES,
+        refusal=moves.any_replica_is_in_sync,
+    ),
+    Mutant("moves-untold", "coordinator", kind="moving", mover=moves.ForgetsMoves),
 )
 """By floors, from the bottom up."""
 

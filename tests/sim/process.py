@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from coordinator.commands import Command
 from goqueue.wire.errors import NotLeader
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId, Voter
+from log.errors import EntryDamaged
 from raft.group import RaftGroup
-from raft.host import RaftHost
 from tests.sim.coordinating import Coordinating
 from tests.sim.copying import Copying
 from tests.sim.disk import Storage
+from tests.sim.healing import Healing
 from tests.sim.loop import EPOCH_MS, ProcessTime
 from tests.sim.managed import ClusterReplica, Ended, Registrar
 from tests.sim.moving import Moving
@@ -48,6 +49,7 @@ class Process:
         self.groups: Coordinating | None = None
         self.moving: Moving | None = None
         self.copying: Copying | None = None
+        self.healing: Healing | None = None
         self.held: set[GroupId] = set()
         """Replicas that must not run: their logs are being replaced."""
         self.network = NodeNetwork(world.net, self.node)
@@ -55,7 +57,7 @@ class Process:
             machine.disk, self.time, world.rng("disk"), world.shape.storage, machine.speed
         )
         self.store = self.storage.store
-        self.host = RaftHost(
+        self.host = world.mutant.host(
             self.node,
             self.store.incarnation,
             self.store,
@@ -78,6 +80,10 @@ class Process:
 
     def start(self) -> None:
         """Start the replicas that this node should have, or the cluster group that will say."""
+        if self.world.is_damaged:
+            self.copying = Copying(self)
+            self.healing = Healing(self)
+            self.healing.start()
         if self.world.shape.managed:
             self.cluster = ClusterReplica(self)
             if self.world.members is not None:
@@ -96,7 +102,7 @@ class Process:
 
     def _start_moving(self, cluster: ClusterReplica) -> None:
         self.moving = Moving(self, cluster)
-        self.copying = Copying(self)
+        self.copying = self.copying or Copying(self)
         self.host.on_configured = lambda _group: cluster.changed()
         copies = self.world.shape.copies
         self.host.copies_to_learners = lambda group: copies and group.id != CLUSTER_GROUP
@@ -117,15 +123,20 @@ class Process:
         log = self.store.group(group) if exists else self.store.create_group(group)
         log.relaxed = self.world.shape.relaxed
         replica = Replica(self, group, log, self.world.mutant)
-        self.replicas[group] = replica
-        replica.raft = self.host.start_group(
-            group,
-            voters if founds or log.last_index else (),
-            replica,
-            bootstrap=founds,
-            created_ms=created_ms,
-            preferred=preferred,
-        )
+        try:
+            replica.raft = self.host.start_group(
+                group,
+                voters if founds or log.last_index else (),
+                replica,
+                bootstrap=founds,
+                created_ms=created_ms,
+                preferred=preferred,
+            )
+        except EntryDamaged:  # it is started when that is healed
+            if self.healing is None:
+                raise
+        else:
+            self.replicas[group] = replica
 
     def stop_replica(self, group: GroupId) -> None:
         del self.replicas[group]
@@ -140,8 +151,21 @@ class Process:
     def release(self, group: GroupId) -> None:
         """The replica may run again."""
         self.held.discard(group)
+        self._start_again(group)
+
+    def healed(self, group: GroupId) -> None:
+        """The group's log is whole: its replica starts anew, unless it leads by what it holds."""
+        replica = self.replicas.get(group)
+        if replica is not None and not replica.raft.is_leader:
+            self.stop_replica(group)
+        if group not in self.replicas:
+            self._start_again(group)
+
+    def _start_again(self, group: GroupId) -> None:
         if self.cluster is not None:
             self.cluster.changed()
+        elif group not in self.replicas:
+            self.start_replica(group, self.world.voters, EPOCH_MS, None)
 
     def retire_replica(self, group: GroupId) -> None:
         """It was moved away: only its promises stay."""
@@ -246,7 +270,10 @@ class Process:
         self.world.machines.kill(self.node, power=False, down_s=LEFT_S)
 
     def _failed(self, group: RaftGroup, error: Exception) -> None:
-        self.world.checks.replica_failed(self.node, group.id, error)
+        if isinstance(error, EntryDamaged) and self.healing is not None:
+            self.world.loop.note("stopped by damage", self.node, group.id.partition)
+        else:
+            self.world.checks.replica_failed(self.node, group.id, error)
 
     def _snapshot_due(self, group: RaftGroup) -> None:
         work = group.take_snapshot()

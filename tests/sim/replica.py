@@ -12,6 +12,7 @@ from delivery.records import AppendBatch, encode_records
 from goqueue.wire.errors import DiskFull, GoQueueError, NotLeader, OutcomeUnknown
 from goqueue.wire.types import GroupId, Index, NodeId, Offset, Term
 from log.entry import Entry, EntryKind
+from log.errors import LogError
 from log.group import GroupLog
 from node.partition_reader import Bounds, PartitionReader
 from raft.errors import Outcome
@@ -209,12 +210,19 @@ class Replica:
 
     def trim(self, keep: int) -> None:
         """As leader: move the log start, keeping at least this many entries."""
-        self._upkeep.trim(keep)
+        if not self.log.quarantined:
+            self._upkeep.trim(keep)
 
     def read(self, offset: Offset, max_records: int, max_bytes: int) -> None:
         """Read as the node's front would, and let the checks judge the answer."""
-        found = self._reader.read(offset, max_records=max_records, max_bytes=max_bytes)
-        self._checks.read(self._process.node, self.id, max(offset, self._begins()), found)
+        try:
+            found = self._reader.read(offset, max_records=max_records, max_bytes=max_bytes)
+            begins = self._begins()
+        except LogError:
+            if not self._process.world.is_damaged:
+                raise
+        else:
+            self._checks.read(self._process.node, self.id, max(offset, begins), found)
 
     def _begins(self) -> Offset:
         """The first offset here. A replica that restarted from a snapshot older than the last

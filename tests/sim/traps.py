@@ -23,12 +23,13 @@ class Traps:
         self._leads = 0
         self._votes = 0
         self._changes = 0
+        self._splits = 0
         self._figure8: Figure8 | None = None
 
     def clear(self) -> None:
         """No more faults."""
         self._flushes.clear()
-        self._leads = self._votes = self._changes = 0
+        self._leads = self._votes = self._changes = self._splits = 0
         self._figure8 = None
 
     def at_flush(self, node: NodeId, *, power: bool, delay_s: float) -> None:
@@ -87,12 +88,24 @@ class Traps:
         """Kill who changes the replicas of a group, or whom it is about, while that goes on."""
         self._changes = count
 
-    def changing(self, node: NodeId, step: Step) -> None:
-        """A leader has appended a change of its replicas."""
+    def at_changes_split(self, count: int) -> None:
+        """Part who changes the replicas of a group, with all who had no vote before, from the
+        other voters."""
+        self._splits = count
+
+    def changing(self, node: NodeId, step: Step, voters: list[NodeId]) -> None:
+        """A leader has appended a change of its replicas; these had a vote before."""
+        rng = self._world.rng("traps")
+        if self._splits:
+            self._splits -= 1
+            seconds = rng.uniform(0.5, 3.0)
+            for old in [other for other in voters if other != node]:
+                for new in [one for one in self._world.nodes if one == node or one not in voters]:
+                    self._world.net.stall(old, new, seconds)
+                    self._world.net.stall(new, old, seconds)
         if not self._changes:
             return
         self._changes -= 1
-        rng = self._world.rng("traps")
         victim = node if rng.random() < 0.6 else step.voter.node
         delay_s = rng.uniform(0.0, 2 * self._world.shape.sync_s + self._world.shape.delay_s[1])
         if rng.random() < 0.4:

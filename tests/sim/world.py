@@ -127,12 +127,19 @@ class World:
         """Of who takes part in a group, that have committed."""
         self.copies = 0
         """Of whole replicas."""
+        self.repairs = 0
+        """Of damaged logs, entry by entry."""
 
     def rng(self, name: str) -> random.Random:
         """The generator of one part."""
         if name not in self._rngs:
             self._rngs[name] = random.Random(f"{self.seed} {name}")
         return self._rngs[name]
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether what disks hold may be damaged, so that it must be healed."""
+        return any(fault.kind == "damage" for fault in self.plan)
 
     # the run
 
@@ -232,6 +239,9 @@ class World:
         if len(self.machines.running()) < len(self.nodes):
             return "a node is down"
         processes = self._members()
+        for process in processes:
+            if process.healing is not None and not process.healing.is_done:
+                return f"{process.node} is damaged yet"
         if self.shape.managed:
             if not self.admin.idle:
                 return "the admin is not answered"

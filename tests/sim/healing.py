@@ -1,0 +1,132 @@
+"""Damaged logs of a simulated node made good: entry by entry from peers, else by a whole copy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from goqueue.wire.types import GroupId, Index, NodeId
+from log.entry import Entry, decode_frames
+from log.errors import Damaged, EntryDamaged, LogError
+from log.group import GroupLog
+from log.install import UNKNOWN_END
+from node.healer import _agreeing
+from tests.sim import rpc
+
+if TYPE_CHECKING:
+    from tests.sim.process import Process
+
+LOOK_S = 0.3
+ASK_S = 0.4
+RUN_MAX = 64
+PATIENCE_S = 2.0
+"""What is damaged for longer is copied whole."""
+
+
+class Healing:
+    """One node's healer, and its scrub once all is quiet: it reads everything there is."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._asking: set[GroupId] = set()
+        self._scrubbed = False
+        self._since_s: dict[GroupId, float] = {}
+
+    def start(self) -> None:
+        self._process.time.call_later(LOOK_S, self._look)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything was read since the last fault, and nothing is damaged."""
+        store = self._process.store
+        return self._scrubbed and not any(store.group(g).damaged for g in store.groups())
+
+    def _look(self) -> None:
+        store = self._process.store
+        if self._process.world.is_quiet and not self._scrubbed:
+            self._scrubbed = True
+            for group in store.groups():
+                self._scrub(store.group(group))
+        now_s = self._process.time.now()
+        damaged = [g for g in store.groups() if store.group(g).damaged is not None]
+        self._since_s = {group: self._since_s.get(group, now_s) for group in damaged}
+        for group in damaged:
+            if group in self._process.held:
+                continue
+            if now_s - self._since_s[group] > PATIENCE_S:
+                self._copy(group)
+            self._heal(store.group(group))
+        self._process.time.call_later(LOOK_S, self._look)
+
+    def _scrub(self, log: GroupLog) -> None:
+        index = log.first_index
+        while index <= log.last_index:
+            with suppress(EntryDamaged):
+                index = Index(log.entries(index, max_count=RUN_MAX)[-1].index + 1)
+                continue
+            index = Index(index + 1)
+
+    def _heal(self, log: GroupLog) -> None:
+        assert log.damaged is not None
+        first, last = log.damaged
+        if last == UNKNOWN_END or first < log.first_index:
+            self._copy(log.id)
+            return
+        index = first
+        while index <= min(last, log.spilled_index):
+            try:
+                index = Index(log.cold_entries(index)[-1].index + 1)
+            except (LogError, OSError):
+                self._mend(log, index, last)
+                return
+        if last <= log.last_index and log.damaged == (first, last):
+            log.lift_quarantine()
+            self._process.world.repairs += 1
+            self._process.world.loop.note("healed", self._process.node, log.id.partition)
+            self._process.healed(log.id)
+
+    def _mend(self, log: GroupLog, index: Index, last: Index) -> None:
+        if log.identity(index) is None:
+            self._copy(log.id)
+        elif not log.is_cold(index):
+            self._put(log, log.entries(index, max_count=RUN_MAX))
+        elif log.id not in self._asking:
+            self._ask(log, index, min(RUN_MAX, last - index + 1))
+
+    def _put(self, log: GroupLog, run: Sequence[Entry]) -> None:
+        try:
+            if log.disk_segments.repair(run):
+                return
+        except (Damaged, OSError):
+            pass
+        self._copy(log.id)
+
+    def _ask(self, log: GroupLog, index: Index, count: int) -> None:
+        self._asking.add(log.id)
+
+        def serve(process: Process, reply: rpc.Reply) -> None:
+            try:
+                found = process.store.group(log.id)
+                entries = [] if found.untrusted else found.entries(index, max_count=count)
+            except (KeyError, LogError):
+                entries = []
+            reply(b"".join([entry.frame for entry in entries]))
+
+        def ended(answer: object) -> None:
+            self._asking.discard(log.id)
+            if not isinstance(answer, bytes) or self._process.store.group(log.id) is not log:
+                return
+            run = _agreeing(log, index, list(decode_frames(answer)))
+            if run:
+                self._put(log, run)
+
+        rpc.call(self._process, self._peer(), serve, ended, ASK_S)
+
+    def _copy(self, group: GroupId) -> None:
+        if self._process.copying is not None:
+            self._process.copying.want(group, self._peer())
+
+    def _peer(self) -> NodeId:
+        world = self._process.world
+        return world.rng("healing").choice(world.others(self._process.node))

@@ -14,6 +14,7 @@ from tests.chaos.storm.faults import Fault, kill, start
 from tests.chaos.storm.site import StormNode
 
 STRIKES_S = 4.0
+STARTS_S = 15.0
 LEAVES_S = 15.0
 
 
@@ -133,7 +134,7 @@ class Eio(Fault):
         if is_start:
             self.site.restart(self.victim)
         try:
-            async with asyncio.timeout(STRIKES_S):
+            async with asyncio.timeout(STARTS_S if is_start else STRIKES_S):
                 while not self._rule.done:  # noqa: ASYNC110 - a count in shared memory
                     await asyncio.sleep(0.02)
         except TimeoutError:
@@ -157,7 +158,7 @@ class Eio(Fault):
             case "read":
                 return shim.fail(READ, errno.EIO, match=data, times=self.rng.choice((1, 5, -1)))
             case "read at a start":
-                return shim.fail(READ, errno.EIO, match=data, times=1, skip=skip)
+                return shim.fail(READ, errno.EIO, match=data, times=1, skip=skip // 4)
             case _:
                 return shim.delay(SYNC, 1.0, match=data)
 

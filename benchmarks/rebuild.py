@@ -1,7 +1,7 @@
 """`python -m benchmarks.rebuild --gigabytes 2`: a node that lost its disk gets its replica back.
 
 Three processes hold a partition of that size. One is killed, its data directory deleted, and it is
-started again; all the time one connection publishes at a steady rate. Told are how fast the replica
+started again; all the time four connections publish at a steady rate. Told are how fast the replica
 was copied, and what publishing took beside it. At the end every message is read back, and the
 files of all nodes are compared.
 """
@@ -30,7 +30,7 @@ from log.store import Store
 TOPIC = "rebuilt"
 RECORD_BYTES, RECORDS = 10_000, 50
 """Of one request while the partition is filled."""
-STEADY_PER_S = 100
+STEADY_PER_S, CONNECTIONS = 100, 4
 STEADY_BYTES = 1_000
 NORMAL_S = 10.0
 SETTLE_S = 5.0
@@ -42,33 +42,39 @@ GIGABYTE = 10**9
 
 @dataclass
 class Steady:
-    """A publisher that sends at its times, whether or not it was answered soon."""
+    """Connections that each send at their times; what is not answered in time delays the next."""
 
     address: tuple[str, int]
     sent: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
-    """When each was due, and how long after that it was acked."""
+    """When each was sent, and how long it took to be acked."""
     print: int = 0
     stopped: bool = False
 
     async def run(self) -> None:
-        """A late answer makes the next ones late, which counts."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(CONNECTIONS):
+                group.create_task(self._run(number))
+
+    async def _run(self, number: int) -> None:
         connection = await Connection.open(self.address)
         due = time.perf_counter()
         while not self.stopped:
-            value = b"%012d" % len(self.sent) + b"s" * (STEADY_BYTES - 12)
+            value = b"%012d" % (CONNECTIONS * len(self.sent) + number)
+            value += b"s" * (STEADY_BYTES - len(value))
             body = b'{"messages":[{"partition":0,"value":"%s"}]}' % value
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
+            began = time.perf_counter()
             path = f"/v1/topics/{TOPIC}/messages"
             _, answer = await connection.ask(post(path, body, "application/json"))
             if b'"error"' in answer:
                 raise BadAnswer(answer[:300].decode())
-            self.sent.append((due, time.perf_counter() - due))
+            self.sent.append((began, time.perf_counter() - began))
             self.print += fingerprint([value])
-            due += 1 / STEADY_PER_S
+            due = max(due + CONNECTIONS / STEADY_PER_S, began)
         connection.close()
 
     def p99_s(self, began: float, ended: float) -> float:
-        return percentile([took for due, took in self.sent if began <= due <= ended], 0.99)
+        return percentile([took for at, took in self.sent if began <= at <= ended], 0.99)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +147,7 @@ async def measure(folder: Path, size_bytes: int) -> Rebuilt:
             in_sync - started,
             steady.p99_s(normal_ended - NORMAL_S, normal_ended),
             steady.p99_s(copied.began, copied.ended),
-            max(took for due, took in steady.sent if copied.began <= due <= copied.ended),
+            max(took for at, took in steady.sent if copied.began <= at <= copied.ended),
             messages,
             segments,
         )

@@ -128,11 +128,18 @@ async def moves(
         str | None, typer.Argument(help="Only this one, with its partitions.", show_default=False)
     ] = None,
     every: Annotated[bool, typer.Option("--all", "-a", help="Also those that ended.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", "-w", help="Watch the one that is named until it is over.")
+    ] = False,
 ) -> None:
     """List the reassignments that run; or show one, partition by partition."""
+    if wait and id is None:
+        raise CliError("--wait: for which reassignment?", exit_code=EXIT_USAGE)
     async with session:
         if id is not None:
-            _show_one(session, await session.get(_path(id)))
+            found = await (follow_moves(session, id) if wait else session.get(_path(id)))
+            if session.output.is_table or not wait:
+                _show_one(session, found)
             return
         found = await session.get(REASSIGNMENT, running=None if every else "true")
     session.output.rows(
@@ -169,7 +176,7 @@ async def follow_moves(session: Session, id: str) -> Json:
         return Look(total - left, total, text + copied, found, is_over, found["waiting"])
 
     goes_on = (
-        f"Reassignment {id} goes on. `goqueue-cli cluster moves {id}` shows it, "
+        f"Reassignment {id} goes on. `goqueue-cli cluster moves {id} --wait` shows it, "
         f"`goqueue-cli cluster cancel {id}` calls it off."
     )
     return (await follow(session, f"Reassignment {id}", look, goes_on)).record

@@ -302,6 +302,17 @@ def test_a_rebalance_is_waited_for(three: Shell) -> None:
     assert even == "✓ Nothing to move: the brokers have equal shares\n"
 
 
+def test_a_reassignment_is_watched_again(three: Shell) -> None:
+    id = json.loads(three.ok("cluster", "rebalance"))["id"]
+    three.broker.cluster.arrivals = 1
+
+    lines = three.ok("cluster", "moves", id, "--wait", *TABLE).splitlines()
+
+    assert lines[0] == f"Reassignment {id}: 1 of 2 partitions"
+    assert lines[1:4] == [f"ID:         {id}", "Cause:      rebalance", "State:      done"]
+    assert three.run("cluster", "moves", "--wait").exit_code == 2
+
+
 def test_a_limit_says_that_more_is_left(three: Shell) -> None:
     out = three.ok("cluster", "rebalance", "--dry-run", "-n", "1", *TABLE)
 

@@ -85,6 +85,8 @@ class Membership:
         self._registrar: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
+        if CLUSTER_GROUP in self._store.groups() and self._store.group(CLUSTER_GROUP).untrusted:
+            self._raft.retire_group(CLUSTER_GROUP)  # its leader sends all of it again
         if not self._is_new:
             self._start_group((), self._stored_cluster(), bootstrap=False)
         else:

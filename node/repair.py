@@ -77,9 +77,14 @@ class Repair:
             replica.transfer_leadership()
 
     def copy(self, group: GroupId) -> None:
-        """Single entries can't heal it: all of it is copied. The cluster's own group is not."""
+        """Single entries can't heal it: all of it is copied. The cluster's own group is renewed by
+        a restart, where somebody else leads it, and so has all of it."""
         if group != CLUSTER_GROUP:
             self._transfers.want(group)
+            return
+        leader = None if self._cluster.group is None else self._cluster.group.leader
+        if leader not in (None, self._me.node):
+            self.diverged(group, "single entries can't repair it")
 
     def diverged(self, group: GroupId, reason: str) -> None:
         """What this node holds of the group is not what the others agree on: it is no longer used,

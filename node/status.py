@@ -120,6 +120,9 @@ class NodeStatus:
         """Why this process should be restarted."""
         if self._store.failed is not None:
             return f"storage failed: {self._store.failed}"
+        groups = self._store.groups()
+        if CLUSTER_GROUP in groups and self._store.group(CLUSTER_GROUP).untrusted:
+            return "the cluster group's replica here is not to be believed: a restart renews it"
         stopped = self._failed.get(CLUSTER_GROUP)
         return None if stopped is None else f"the cluster group's replica has stopped: {stopped}"
 

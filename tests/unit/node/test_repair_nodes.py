@@ -335,3 +335,26 @@ async def test_where_no_majority_agrees_people_are_told_and_nothing_is_copied() 
         assert "no majority agrees" in text
         assert text in nodes.broker(leader).cluster_view().problems
         assert nodes.stores[first].group(nodes.group()).damaged is None
+
+
+async def test_a_cluster_group_that_is_not_to_be_believed_is_renewed_by_a_restart() -> None:
+    async with small_nodes() as nodes:
+        leader = nodes.leader()
+        name = next(n for n in NAMES if n != leader)
+        store = nodes.stores[name]
+        assert nodes.running[name].broker.ready().ready
+        for suffix in (SEGMENT_SUFFIX, TERMS_SUFFIX):  # the first entry, and what names it
+            path = nodes.path(name, f"cluster{suffix}")
+            assert path is not None
+            nodes.disks[name].content(path)[48:64] = b"x" * 16
+
+        await nodes.scrub(name)
+        await eventually(lambda: store.group(CLUSTER_GROUP).untrusted, REPAIRED_S)
+        assert not nodes.running[name].broker.ready().ready
+        await nodes.stop(name)
+        nodes.disks[name].process_died()
+        await nodes.begin(name)
+
+        await eventually(lambda: nodes.is_whole(name), REPAIRED_S)
+        assert nodes.broker(name).list_topics() == ["t"]
+        assert nodes.stores[name].incarnation == store.incarnation

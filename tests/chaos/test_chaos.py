@@ -107,7 +107,7 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
 
 
 async def test_every_kind_of_publisher_reaches_every_partition(stage: Stage) -> None:
-    await stage.publish(0.5)
+    await stage.publish(1.0)
 
     verdict = check(stage.history)
 

@@ -40,8 +40,9 @@ class Disk:
         self._mount()
 
     def close(self) -> None:
-        unmount_image(self.image)
-        self.image.unlink(missing_ok=True)
+        if self.image.exists():
+            unmount_image(self.image)
+            self.image.unlink()
         with contextlib.suppress(OSError):
             self.path.rmdir()
             self.path.parent.rmdir()

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tests.chaos.cluster import ClusterError
 from tests.chaos.shim import ShimUnavailable, library
 
 MARK = "goqueue-chaos"
@@ -27,7 +28,7 @@ _IMAGE = re.compile(rf"{MARK}-(\d+)-[\w-]+\.img")
 _GONE_S = 5.0
 
 
-class CommandFailed(Exception):
+class CommandFailed(ClusterError):
     """A command of the system failed; what it said."""
 
 

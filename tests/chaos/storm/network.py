@@ -67,6 +67,8 @@ class Network:
         do("ip", "link", "set", self._bridge, "up")
 
     def close(self) -> None:
+        if not self._prefix:
+            return
         for number in list(self._numbers):
             self.remove(number)
         do("ip", "link", "del", self._bridge)

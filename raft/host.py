@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar, TypeVarTuple
 
 from goqueue.wire.types import GroupId, Incarnation, Lsn, NodeId, Voter
+from log.errors import EntryDamaged
 from raft import frames
 from raft.config import RaftConfig
 from raft.frames import HEARTBEAT_GROUP, FrameKind
 from raft.group import RaftGroup
-from raft.interfaces import Handle, LogStore, Network, Scheduler, StateMachine
+from raft.interfaces import Handle, Log, LogStore, Network, Scheduler, StateMachine
 from raft.seat import Seat, Windows
 from raft.voters import creating_entry
 
@@ -156,7 +157,7 @@ class RaftHost:
         if id not in self._store.groups():
             return
         log = self._store.group(id)
-        hard, newest = log.hard_state, log.last_term
+        hard, newest = log.hard_state, _last_term(log)
         self._store.remove_group(id)
         log = self._store.create_group(id)
         log.save_hard_state(max(hard.term, newest), hard.vote if hard.term >= newest else None)
@@ -344,3 +345,11 @@ class RaftHost:
                 if answer is not None:
                     answers.append(frames.beat_item(key, *answer))
             self._send_items(node, FrameKind.HEARTBEAT_ANSWERS, answers)
+
+
+def _last_term(log: Log) -> int:
+    """The newest entry's term; 0 where it can't be read, as the saved term is no older."""
+    try:
+        return log.last_term
+    except EntryDamaged:
+        return 0

@@ -267,3 +267,27 @@ def test_the_same_damage_under_a_seal_is_refused_by_name() -> None:
     with pytest.raises(WalDamaged, match=newest):
         open_store(disk.clone())
     assert frames(everything(log))
+
+
+def test_a_log_cut_at_its_damage_is_suspect_and_does_not_wait_for_what_was_never_committed() -> (
+    None
+):
+    disk = MemoryDisk()
+    store = open_store(disk)
+    append(group_of(store), 12)
+    flush(store)
+    checkpoint(store)
+    store.close()
+    open_store(disk).close()  # nothing is left in the write-ahead log
+    segment = max(path for path in disk.paths() if path.endswith(".segment"))
+    disk.content(segment)[-3] ^= 1
+
+    log = open_store(disk).group(GROUP)
+    assert log.last_index == 11
+    assert log.damaged == (12, 12)
+    assert log.suspect
+
+    log.trust()  # it has caught up with a leader that holds no entry 12
+
+    assert not log.suspect
+    assert not log.quarantined

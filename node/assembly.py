@@ -14,6 +14,7 @@ from log.store import Store
 from node.append_queue import ByteBudget
 from node.broker import NodeBroker
 from node.clock import SystemClock, system_random
+from node.closing import RaftService, StoreService
 from node.cluster import ClusterHost
 from node.cluster_members import ClusterMembers
 from node.config import NodeConfig
@@ -74,34 +75,6 @@ class NodeAssembly:
     broker: NodeBroker
     raft: RaftHost
     link: PeerLink
-
-
-class _RaftService:
-    """Stops all groups before what is beneath them stops."""
-
-    def __init__(self, host: RaftHost) -> None:
-        self._host = host
-
-    async def start(self) -> None:
-        return None
-
-    async def stop(self) -> None:
-        self._host.stop()
-
-
-class _StoreService:
-    """The store was opened before the loop ran; it closes with it, and the worker threads."""
-
-    def __init__(self, store: Store, workers: ThreadPoolExecutor) -> None:
-        self._store = store
-        self._workers = workers
-
-    async def start(self) -> None:
-        return None
-
-    async def stop(self) -> None:
-        await asyncio.get_running_loop().run_in_executor(None, self._store.close)
-        self._workers.shutdown(wait=False)
 
 
 class _Base:
@@ -368,11 +341,11 @@ def assemble(
     front = _front(config, broker, base.metrics)
     services = ServiceStack(
         [
-            ("store", _StoreService(store, base.workers)),
+            ("store", StoreService(store, base.workers)),
             ("flusher", base.flusher),
             ("loop_lag", lag),
             ("space", base.space),
-            ("raft", _RaftService(base.raft)),
+            ("raft", RaftService(base.raft)),
             ("link", base.link),
             ("replicas", groups.reconciler),
             ("healer", groups.healer),

@@ -100,7 +100,6 @@ class Metrics:
         self.is_controller = gauge("is_controller", "1 where this node leads the cluster group")
         self.connected_peers = gauge("connected_peers", "Peers with a live link")
         self.stored_bytes = gauge("stored_bytes", "Bytes of all replicas' logs on this node")
-        self.wal_durable_lsn = gauge("wal_durable_lsn", "Write-ahead log position on disk")
         self.up = gauge("up", "1 while the node serves")
 
         self._declare_queue()
@@ -167,6 +166,7 @@ class Metrics:
             return Gauge(f"goqueue_{name}", text, registry=self.registry)
 
         self.disk_free_bytes = gauge("disk_free_bytes", "Free space of the data directory")
+        self.wal_durable_lsn = gauge("wal_durable_lsn", "Write-ahead log position on disk")
         self.disk_stuck = gauge("disk_stuck", "1 while the disk is full and confirms nothing")
         self.disk_slow = gauge("disk_slow", "1 while the disk is slow and other nodes lead")
         self.flush_waiting = gauge(

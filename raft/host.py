@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import TypeVar, TypeVarTuple
 
-from goqueue.wire.types import GroupId, Incarnation, Lsn, NodeId, Voter
+from goqueue.wire.types import GroupId, Incarnation, Lsn, NodeId, Term, Voter
 from log.errors import EntryDamaged
 from raft import frames
 from raft.config import RaftConfig
@@ -347,9 +347,9 @@ class RaftHost:
             self._send_items(node, FrameKind.HEARTBEAT_ANSWERS, answers)
 
 
-def _last_term(log: Log) -> int:
+def _last_term(log: Log) -> Term:
     """The newest entry's term; 0 where it can't be read, as the saved term is no older."""
     try:
         return log.last_term
     except EntryDamaged:
-        return 0
+        return Term(0)

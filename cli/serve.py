@@ -34,7 +34,10 @@ PeerListen = Annotated[str | None, typer.Option(help="Listen for the other nodes
 PeerAdvertise = Annotated[str | None, typer.Option(help="HOST:PORT that the other nodes dial.")]
 Peer = Annotated[
     list[str] | None,
-    typer.Option(metavar="ID=HOST:PORT", help="Another node; repeat. The same list on every node."),
+    typer.Option(
+        metavar="ID=HOST:PORT",
+        help="A node of the cluster; repeat. Founders name all founders, who joins any node.",
+    ),
 ]
 SecretFile = Annotated[
     Path | None, typer.Option(help="File with the cluster's secret, which proves membership.")

@@ -26,9 +26,11 @@ class RangeHashes:
 
     def __init__(self, last: int) -> None:
         self.found: dict[Range, bytes] = {}
+        self.sizes: dict[Range, int] = {}
+        """In bytes of frames."""
         self._last = last
         self._first = 0
-        self._next = 0
+        self._next = self._size = 0
         self._digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
 
     def add(self, entry: Entry) -> None:
@@ -41,17 +43,23 @@ class RangeHashes:
             self._next = -1
             return
         self._digest.update(entry.frame)
+        self._size += len(entry.frame)
         self._next = index + 1
         if self._next % RANGE_ENTRIES == 0 or index == self._last:
             self.found[self._first, index] = self._digest.digest()
+            self.sizes[self._first, index] = self._size
 
     def _begin(self, index: int) -> None:
-        self._first = index
+        self._first, self._size = index, 0
         self._digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
 
 
-def hash_range(log: GroupLog, first: int, last: int) -> bytes:
-    """The hash of entries read from segments, on any thread; empty where not all can be read."""
+def hash_range(log: GroupLog, first: int, last: int) -> tuple[bytes, int]:
+    """The hash of entries read from segments, empty where not all can be read, and the bytes read.
+
+    On any thread.
+    """
+    size = 0
     digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
     index = Index(first)
     try:
@@ -59,7 +67,8 @@ def hash_range(log: GroupLog, first: int, last: int) -> bytes:
             entries = log.cold_entries(index, max_count=last - index + 1)
             for entry in entries:
                 digest.update(entry.frame)
+                size += len(entry.frame)
             index = Index(entries[-1].index + 1)
     except (Damaged, OSError):
-        return b""
-    return digest.digest()
+        return b"", size
+    return digest.digest(), size

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 
 import msgspec
@@ -19,7 +19,7 @@ import structlog
 from goqueue.wire.errors import BadRequest, GoQueueError, NotFound
 from goqueue.wire.types import GroupId, NodeId
 from log.group import GroupLog
-from log.ranges import Range, hash_range
+from log.ranges import Range, RangeHashes, hash_range
 from log.store import Store
 from node import rpc
 from node.metrics import Metrics
@@ -30,7 +30,9 @@ from raft.host import RaftHost
 from raft.link import RemoteError
 
 RANGES_A_REQUEST = 32
-ASK_TIMEOUT_S = 30.0
+BYTES_A_REQUEST = 32 << 20
+"""Or one range: a peer that has not hashed them yet reads them at the rate of its scrub."""
+ASK_TIMEOUT_S = 120.0
 RANGE_ENTRIES_MAX = 8192
 """A request for more in one range is refused."""
 
@@ -39,7 +41,8 @@ _log = structlog.get_logger("scrub")
 
 
 class Comparison:
-    """`on_diverged` is called with a group whose replica here is not to be believed, and why."""
+    """`on_diverged` is called with a group whose replica here is not to be believed, and why; `pay`
+    holds back what is read for it."""
 
     def __init__(
         self,
@@ -50,6 +53,7 @@ class Comparison:
         workers: Executor,
         metrics: Metrics,
         *,
+        pay: Callable[[int], Awaitable[None]],
         on_diverged: Callable[[GroupId, str], None],
     ) -> None:
         self._me = me
@@ -58,6 +62,7 @@ class Comparison:
         self._raft = raft
         self._workers = workers
         self._metrics = metrics
+        self._pay = pay
         self._on_diverged = on_diverged
         self._known: dict[GroupId, tuple[GroupLog, int, dict[Range, bytes]]] = {}
         self.diverged: dict[GroupId, str] = {}
@@ -69,20 +74,21 @@ class Comparison:
         """The running replica of a group, if there is one."""
         return next((replica for replica in self._raft.groups() if replica.id == group), None)
 
-    async def compare(self, group: GroupId, found: dict[Range, bytes]) -> int:
+    async def compare(self, group: GroupId, hashes: RangeHashes) -> int:
         """Notes what was found here; where this node leads, asks the others. Ranges compared."""
+        found = hashes.found
         log = self._store.group(group)
         self._known[group] = (log, log.disk_segments.generation, found)
         replica = self.replica(group)
         if replica is None or not replica.is_ready_leader:
             self.diverged.pop(group, None)
             return 0
-        ranges, differing, compared = list(found), [], 0
-        for at in range(0, len(ranges), RANGES_A_REQUEST):
-            some = ranges[at : at + RANGES_A_REQUEST]
+        differing: list[Range] = []
+        compared = 0
+        for some in _requests(hashes.sizes):
             told = await self._ask_all(replica, some, fresh=False)
             for number, range_ in enumerate(some):
-                others = [hashes[number] for hashes in told.values() if hashes[number]]
+                others = [theirs[number] for theirs in told.values() if theirs[number]]
                 compared += bool(others)
                 if any(other != found[range_] for other in others):
                     differing.append(range_)
@@ -185,4 +191,19 @@ class Comparison:
 
     async def _hash(self, log: GroupLog, range_: Range) -> bytes:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._workers, hash_range, log, *range_)
+        hash_, size = await loop.run_in_executor(self._workers, hash_range, log, *range_)
+        await self._pay(size)
+        return hash_
+
+
+def _requests(sizes: dict[Range, int]) -> list[list[Range]]:
+    """The ranges, as many in each request as may be asked at once."""
+    requests: list[list[Range]] = []
+    total = 0
+    for range_, size in sizes.items():
+        total += size
+        if not requests or total > BYTES_A_REQUEST or len(requests[-1]) == RANGES_A_REQUEST:
+            requests.append([])
+            total = size
+        requests[-1].append(range_)
+    return requests

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -17,6 +18,7 @@ from node.metrics import Metrics
 from node.peer_link import PeerLink
 from node.replicas import Replicas
 from node.scrub import Scrub
+from node.throttle import Throttle
 from node.transfer import Transfers
 from raft.host import RaftHost
 
@@ -47,8 +49,16 @@ class Repair:
         self._replicas = replicas
         self._transfers = transfers
         self._workers = ThreadPoolExecutor(1, thread_name_prefix="goqueue-scrub")
+        throttle = Throttle(options.scrub_bytes_per_s, time.monotonic)
         self.comparison = Comparison(
-            me.node, store, link, raft, self._workers, metrics, on_diverged=self.diverged
+            me.node,
+            store,
+            link,
+            raft,
+            self._workers,
+            metrics,
+            pay=throttle.take,
+            on_diverged=self.diverged,
         )
         self.scrub = Scrub(
             store,
@@ -57,7 +67,7 @@ class Repair:
             self._workers,
             metrics,
             interval_s=options.scrub_interval_ms / 1000,
-            bytes_per_s=options.scrub_bytes_per_s,
+            throttle=throttle,
             renew_snapshot=self.renew_snapshot,
             is_whole=self.is_whole,
             wall_ms=wall_ms,

@@ -8,7 +8,6 @@ files, headers, snapshots of the state, the write-ahead log. Damaged entries go 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
@@ -53,7 +52,7 @@ class Scrub:
         metrics: Metrics,
         *,
         interval_s: float,
-        bytes_per_s: int,
+        throttle: Throttle,
         renew_snapshot: Callable[[GroupId], Awaitable[bool]],
         is_whole: Callable[[GroupId], bool],
         wall_ms: Callable[[], int],
@@ -67,7 +66,7 @@ class Scrub:
         self._renew_snapshot = renew_snapshot
         self._is_whole = is_whole
         self._wall_ms = wall_ms
-        self._throttle = Throttle(bytes_per_s, time.monotonic)
+        self._throttle = throttle
         self._wanted = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._found: deque[str] = deque(maxlen=FOUND_MAX)
@@ -184,7 +183,7 @@ class Scrub:
             if segment in log.disk_segments.chain and self._is_still(log):
                 await self._check_segment(log, segment, hashes)
         if log.damaged is None and self._is_still(log):
-            self._compared += await self._comparison.compare(log.id, hashes.found)
+            self._compared += await self._comparison.compare(log.id, hashes)
 
     async def _check_segment(self, log: GroupLog, segment: Segment, hashes: RangeHashes) -> None:
         segments = log.disk_segments

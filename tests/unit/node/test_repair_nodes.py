@@ -211,6 +211,19 @@ async def messages(nodes: SmallNodes, name: str) -> int:
     return found.next_offset
 
 
+async def whole_again(nodes: SmallNodes, what: str) -> None:
+    """Wait until the victim is whole. Names what it is not whole after."""
+    try:
+        await eventually(lambda: nodes.is_whole(VICTIM), REPAIRED_S)
+    except TimeoutError:
+        store = nodes.stores[VICTIM]
+        logs = [
+            (str(log.id), log.damaged, log.last_index) for log in map(store.group, store.groups())
+        ]
+        problems = nodes.broker(VICTIM).cluster_view().problems
+        raise AssertionError(f"not whole after {what}: {logs} {problems}") from None
+
+
 def cases() -> list[tuple[str, Damage, int]]:
     """Each file with each damage; in the sample each file with one."""
     everything = [(file, damage) for file in FILES for damage in DAMAGES]
@@ -232,7 +245,7 @@ async def test_a_running_node_finds_and_repairs_damage_to_any_file() -> None:
             await nodes.scrub()
             await append(nodes.running["n1"], what)
 
-            await eventually(lambda: nodes.is_whole(VICTIM), REPAIRED_S)
+            await whole_again(nodes, what)
             view = await nodes.scrub()
             again = await nodes.scrub() if view.mended_files else view
             assert (again.damaged_entries, again.damaged, again.diverged) == (0, [], []), what
@@ -254,9 +267,9 @@ async def test_a_node_that_starts_on_damage_to_any_file_is_whole_again_by_itself
 
             await nodes.begin(VICTIM)
 
-            await eventually(lambda: nodes.is_whole(VICTIM), REPAIRED_S)
+            await whole_again(nodes, what)
             await nodes.scrub()
-            await eventually(lambda: nodes.is_whole(VICTIM), REPAIRED_S)
+            await whole_again(nodes, what)
             view = await nodes.scrub()
             assert (view.damaged_entries, view.damaged, view.diverged) == (0, [], []), what
             assert await everything(nodes, VICTIM) == await everything(nodes, "n1"), what

@@ -112,6 +112,7 @@ class Segment:
         for entry in entries:
             terms.append(TERM.pack(position, entry.crc, entry.term))
             position += len(entry.frame)
+        self._hold_files()
         disk = self._files.disk
         with self._files.borrow(self.path(SEGMENT_SUFFIX)) as handle:
             disk.pwritev(handle, [b"".join([entry.frame for entry in entries])], self.end)
@@ -127,6 +128,7 @@ class Segment:
 
     def truncate(self, last_index: int) -> None:
         """Drops entries past this one, which the segment holds, from all three files."""
+        self._hold_files()
         self.end = self.end_of(last_index)
         self.count = last_index - self.first_index + 1
         kept = FILE_HEADER_BYTES + self.index().truncate(last_index)
@@ -243,6 +245,16 @@ class Segment:
         if missing:
             disk.rename(target, path)
             disk.sync_directory(path.rpartition("/")[0])
+
+    def _hold_files(self) -> None:
+        """Makes files anew that somebody has deleted: what they held is found missing later, and
+        the node goes on meanwhile."""
+        for suffix in SUFFIXES:
+            try:
+                with self._files.borrow(self.path(suffix)):
+                    pass
+            except FileNotFoundError:
+                self.reattach(suffix)
 
     def reattach(self, suffix: str) -> None:
         """Where the file has lost its name but is open here, makes it anew with all it holds; else

@@ -159,6 +159,31 @@ def test_the_segment_being_written_is_verified_up_to_what_it_held() -> None:
     assert disk.exists(segment.path())
 
 
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_file_deleted_under_the_writer_stops_nothing(suffix: str) -> None:
+    disk, store, log = written()
+    truth = everything(log)
+    segment = log.disk_segments.chain[-1]
+    before = segment.count
+    disk.unlink(segment.path(suffix))
+    log.disk_segments.forget(segment)
+
+    append(log, 1, size=80)
+    flush(store)
+
+    assert store.failed is None
+    findings = verify(log, segment)
+    mend(segment, findings)
+    if suffix == SEGMENT_SUFFIX:
+        assert damaged(findings) == {segment.first_index + n for n in range(before)}
+        run = [entry for entry in truth if entry.index >= segment.first_index]
+        assert log.disk_segments.repair(run) == before
+    else:
+        assert not damaged(findings)
+    assert not verify(log, segment).entries
+    assert everything(log)[: len(truth)] == truth
+
+
 # -- the write-ahead log
 
 

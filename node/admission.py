@@ -6,6 +6,8 @@ forwards the command to whoever leads the cluster group.
 
 from __future__ import annotations
 
+import asyncio
+
 from coordinator.commands import (
     BrokerRegistered,
     RegisterBroker,
@@ -24,6 +26,8 @@ from raft.link import RemoteError
 ADMIT = "admit"
 ADMIT_DEADLINE_S = 4.0
 ASK_TIMEOUT_S = 6.0
+ALIVE_S = 2.0
+"""Nobody takes the place of a node that was heard so shortly ago: two of one name are a mistake."""
 
 
 class Admission:
@@ -32,7 +36,12 @@ class Admission:
     def __init__(self, cluster: ClusterHost, link: PeerLink) -> None:
         self._cluster = cluster
         self._link = link
+        self._heard_s: dict[NodeId, float] = {}
         link.handle(ADMIT, self._serve)
+
+    def heard(self, node: NodeId) -> None:
+        """A node with the data directory that the cluster knows is alive."""
+        self._heard_s[node] = asyncio.get_running_loop().time()
 
     async def ask(self, command: RegisterBroker, cluster_id: int) -> None:
         """Returns once that cluster has registered this node. Raises what it refuses it with, or
@@ -67,6 +76,7 @@ class Admission:
             raise BadRequest(f"{peer} belongs to another cluster")
         if command.incarnation != told.get("incarnation"):
             raise BadRequest("a node registers with its own data directory")
+        self._check_alone(command)
         if not command.peer_address:
             raise BadRequest(f"nobody could dial {peer}: set cluster.advertise there")
         if cluster.group is None or cluster.wiped or cluster.outcast is not None:
@@ -76,3 +86,11 @@ class Admission:
         result = await cluster.command(command, ADMIT_DEADLINE_S)
         assert isinstance(result, BrokerRegistered)
         return encode_result(result)
+
+    def _check_alone(self, command: RegisterBroker) -> None:
+        node = NodeId(command.node)
+        known = self._cluster.known_incarnation(node)
+        now = asyncio.get_running_loop().time()
+        if known in (None, command.incarnation) or now - self._heard_s.get(node, 0.0) > ALIVE_S:
+            return
+        raise Unavailable(f"another node that calls itself {node} was here a moment ago")

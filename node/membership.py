@@ -120,6 +120,8 @@ class Membership:
         if cluster.group is not None and not cluster.state.cluster_id:
             cluster.state.cluster_id = _hello(node, hello).cluster
         self._sort(node)
+        if node in self._admitted:
+            self._admission.heard(node)
 
     def peer_down(self, node: NodeId) -> None:
         self._cluster.hellos.pop(node, None)

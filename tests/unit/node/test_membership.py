@@ -10,15 +10,18 @@ import pytest
 from coordinator.commands import Command, RegisterBroker, encode_command
 from coordinator.partitions import Configuration
 from coordinator.placement_commands import DrainBroker, RemoveBroker
-from goqueue.wire.errors import GoQueueError
+from goqueue.wire.errors import GoQueueError, Unavailable
 from goqueue.wire.types import CLUSTER_GROUP, Incarnation, Index, NodeId, Voter
 from log.config import StorageConfig
 from log.errors import EntryMissing, WalDamaged
+from log.group import UNKNOWN_END, GroupLog
 from log.memory_disk import MemoryDisk
 from log.store import Store
 from node import membership
 from node.admission import ADMIT
 from node.cluster import ClusterHost
+from node.copies import Copies
+from node.membership import Membership
 from node.partition import PartitionHost
 from raft.link import RemoteError
 from tests.unit.node.test_node import append, eventually
@@ -173,6 +176,24 @@ async def test_a_directory_whose_place_was_taken_is_kept_out_for_good(nodes: Thr
     await eventually(lambda: nodes.broker("n3").ready().ready, 20)
 
 
+async def test_a_node_that_is_there_is_not_replaced_by_another_of_its_name(
+    nodes: ThreeNodes,
+) -> None:
+    part = dict(nodes.running["n1"].services._parts)["cluster"]
+    assert isinstance(part, Membership)
+    known = cluster(nodes, "n1")
+    name = NodeId("n3")
+    real = known.state.brokers[name].incarnation
+    other = Incarnation(real ^ 1)
+    asked = encode_command(RegisterBroker(name, other, "127.0.0.1:1", replaces=True))
+
+    known.hellos[name] = {**known.hellos[name], "incarnation": other}  # as its link would tell
+    with pytest.raises(Unavailable, match="another node that calls itself n3 was here"):
+        await part._admission._serve(name, asked)
+
+    assert known.state.brokers[name].incarnation == real
+
+
 @pytest.mark.parametrize("aside", [False, True])
 async def test_a_node_whose_log_is_damaged_comes_back_as_a_voter_anew(
     nodes: ThreeNodes, aside: bool
@@ -211,6 +232,25 @@ def damage_log(disk: MemoryDisk) -> None:
             content[len(bytes(content).rstrip(b"\0")) // 2] ^= 1
     with pytest.raises(WalDamaged):
         Store.open(disk, "/data", STORAGE)
+
+
+async def test_a_damaged_replica_of_the_cluster_group_is_copied_whole(nodes: ThreeNodes) -> None:
+    before = cluster(nodes, "n3").group
+    assert before is not None
+    log = before._log
+    assert isinstance(log, GroupLog)
+    await eventually(lambda: (log.latest_snapshot() or (0,))[0] > 2)
+    log.quarantine(3, UNKNOWN_END, "as damage would")
+    copies = dict(nodes.running["n3"].services._parts)["copies"]
+    assert isinstance(copies, Copies)
+
+    copies.transfers.want(CLUSTER_GROUP)
+
+    await eventually(lambda: cluster(nodes, "n3").group not in (None, before), 30)
+    await eventually(lambda: not log.quarantined and not log.suspect, 20)
+    await eventually(lambda: nodes.broker("n3").ready().ready, 20)
+    await nodes.stop("n1")
+    await nodes.broker("n3").create_topic("v", {"replication_factor": 2})
 
 
 async def test_nodes_that_set_all_aside_found_no_new_cluster_in_its_place(

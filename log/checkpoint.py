@@ -58,12 +58,17 @@ class CheckpointJob:
         for file in self.dropped_files:
             self.writer.retire(file)
         try:
-            self.writer.prepare_spare()
+            if self._old_files_left != 1:  # else the next checkpoint makes that one the spare
+                self.writer.prepare_spare()
             self.space.reserve()
         except OSError as error:
             if not is_full(error):
                 raise
             self.full = True
+
+    @property
+    def _old_files_left(self) -> int:
+        return len(self.writer.files) - 1 - len(self.dropped_files)
 
 
 @dataclass(slots=True)

@@ -170,16 +170,19 @@ class MemoryDisk:
         self.make_directories(parent)
         self._check("mkdir", path)
         self._do("mkdir", path)
-        self.sync_directory(parent)
+        self._sync_directory(parent)
 
     def sync_directory(self, path: str) -> None:
+        self._sync_directory(path)
+        self.syncs += 1
+
+    def _sync_directory(self, path: str) -> None:
         try:
             self._check("sync_directory", path)
         except FileNotFoundError:
             raise
         except OSError as error:
             raise SyncFailed(*error.args) from error
-        self.syncs += 1
         self._do("sync_directory", path)
 
     def rename(self, source: str, target: str) -> None:

@@ -21,7 +21,18 @@ from log.entry import Entry
 from log.errors import EntryDamaged, LogError
 from log.memory_disk import MemoryDisk, ShortWrite
 from log.store import Store
-from tests.unit.log.stores import GROUP, OTHER, SMALL, entry, group_of, open_store
+from tests.unit.log.stores import (
+    GROUP,
+    OTHER,
+    SMALL,
+    append,
+    checkpoint,
+    entry,
+    everything,
+    flush,
+    group_of,
+    open_store,
+)
 from tests.unit.log.test_crash import Workload
 
 CONFIG = replace(SMALL, wal_file_bytes=900, segment_bytes=300, reserve_bytes=1000)
@@ -234,3 +245,51 @@ def test_a_fault_at_any_operation_loses_nothing_acked_and_acks_nothing_lost(kind
         judge(work, (kind, at))
     print(f"{kind}: {len(found)} operations, {ended} of them ended the process")
     assert (ended > 0) == (kind != "full")
+
+
+def test_a_node_is_started_again_on_a_disk_without_any_room() -> None:
+    config = replace(SMALL, reserve_bytes=1000)
+    disk = MemoryDisk(capacity=ROOMY)
+    store = open_store(disk, config)
+    log = group_of(store)
+    append(log, 20)
+    flush(store)
+    checkpoint(store)
+    checkpoint(store)
+    disk.capacity = ROOMY - disk.space("/")[0]
+    append(log, 3)
+    flush(store)
+    assert (log.durable_index, store.failed, store.stalled) == (23, None, None)
+
+    disk.process_died()
+    store = open_store(disk, config, seed=2)
+    log = store.group(GROUP)
+    assert [entry.index for entry in everything(log)] == list(range(1, 24))
+    append(log)
+    flush(store)
+
+    assert log.durable_index == 24
+    assert store.failed is None
+
+
+def test_a_log_that_is_checkpointed_goes_round_in_files_that_it_has() -> None:
+    disk = MemoryDisk()
+    store = open_store(disk, replace(SMALL, wal_file_bytes=900))
+    log = group_of(store)
+    allocated: list[str] = []
+
+    def note(operation: str, path: str) -> None:
+        if operation == "truncate" and "/wal/" in path:
+            allocated.append(path)
+
+    for number in range(60):
+        if number == 10:
+            disk.fault = note
+        append(log, 2)
+        flush(store)
+        checkpoint(store)
+
+    assert max(int(path[-20:-4], 16) for path in disk.paths() if path.endswith(".wal")) > 20
+    assert not allocated
+    after = open_store(disk.clone(), replace(SMALL, wal_file_bytes=900), seed=2)
+    assert [entry.index for entry in everything(after.group(GROUP))] == list(range(1, 121))

@@ -170,6 +170,7 @@ class NodeBroker(MemberBrokerNode, PlacementBrokerNode, ScrubBrokerNode, Compact
                 raise
 
     def list_topics(self) -> list[str]:
+        self._cluster.check_outcast()
         return sorted(self._cluster.state.topics)
 
     async def topic(self, name: str) -> TopicView:

@@ -13,9 +13,11 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from raft.config import RaftConfig
 from tests.chaos.storm import ground
 from tests.chaos.storm.damage import KINDS, damage
 from tests.chaos.storm.disks import Disk
@@ -24,7 +26,7 @@ from tests.chaos.storm.network import Cut, Network
 from tests.chaos.storm.round import HEALTHY, Judgement, SharedHistory
 from tests.chaos.storm.run import conclude
 from tests.chaos.storm.score import Score
-from tests.chaos.storm.site import Abilities
+from tests.chaos.storm.site import Abilities, Site, StormNode
 from tests.chaos.storm.slow_line import SlowLine
 from tests.check import logcheck, queuecheck
 from tests.check.history import Event, History
@@ -250,6 +252,15 @@ def test_what_a_machine_cannot_do_is_skipped_by_name_and_the_run_is_incomplete()
     }
     assert list(Score(skipped=skipped).lines())[-1].startswith("INCOMPLETE")
     assert list(Score().lines())[-1] == "complete"
+
+
+def test_pauses_and_partitions_outlast_the_longest_election_timeout() -> None:
+    longest_s = RaftConfig().election_max_s
+
+    for name in ("pause", "partition", "oneway"):
+        site = cast(Site, None)
+        made = SINGLE[name](site, StormNode("n", "", [], 0), random.Random(1))
+        assert made.lasts_s[0] > longest_s
 
 
 def fault(kind: str, effect: str, **fields: object) -> Event:

@@ -8,6 +8,7 @@ import signal
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from tests.chaos.cluster import ClusterError
 from tests.chaos.storm.network import Cut
@@ -26,8 +27,8 @@ class Fault:
     site: Site
     victim: StormNode
     rng: random.Random
-    lasts_s: tuple[float, float] = (0.2, 1.2)
-    may_exit = False
+    lasts_s: ClassVar[tuple[float, float]] = (0.2, 1.2)
+    may_exit: ClassVar[bool] = False
     """Whether the node may end by itself, and is to be started again."""
     findings: list[str] = field(default_factory=list[str])
     """What the node did that it must not do."""
@@ -82,11 +83,14 @@ class Pause(Fault):
     """SIGSTOP for longer than the others are patient: elections, and at times leases, too."""
 
     lasts_s = (1.7, 3.0)
+    long_s = (5.0, 8.0)
     _was_paused = False
 
+    async def last(self) -> None:
+        is_long = self.rng.random() < 0.15
+        await asyncio.sleep(self.rng.uniform(*(self.long_s if is_long else self.lasts_s)))
+
     async def begin(self) -> None:
-        if self.rng.random() < 0.15:
-            self.lasts_s = (5.0, 8.0)
         self.victim.pause()
         for _ in range(STOPS_AFTER):
             self._was_paused = self.victim.is_paused()

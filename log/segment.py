@@ -19,6 +19,7 @@ from crc32c import crc32c
 
 from goqueue.wire.types import GroupId, Index
 from log.descriptors import Descriptors
+from log.disk import is_full
 from log.entry import FRAME_BYTES_MAX, HEADER_BYTES, Entry, decode_frame, frame_length
 from log.errors import Damaged, NewerFormat
 from log.segment_index import ITEM_BYTES, OffsetIndex, encode_item
@@ -377,8 +378,16 @@ class Segment:
             sound = index.load(data, self.first_index, self.last_index)
             self._index_end = FILE_HEADER_BYTES + sound
         except Damaged:
-            self._renew_offsets(path)
+            self._try_to_renew_offsets(path)
         return index
+
+    def _try_to_renew_offsets(self, path: str) -> None:
+        """Where the disk is full, searches do without the index."""
+        try:
+            self._renew_offsets(path)
+        except OSError as error:
+            if not is_full(error):
+                raise
 
     def _renew_offsets(self, path: str) -> None:
         self._index_end = FILE_HEADER_BYTES

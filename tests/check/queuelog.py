@@ -18,7 +18,7 @@ from delivery.config import QueueConfig
 from delivery.lanes import LOOKED_AT_MAX
 from tests.check.queuemodel import DEAD, DONE, LEASED, READY, WAITING, Group, Message
 from tests.check.queueowners import Claiming, is_overtaken, judge_claim, judge_receipt, take_over
-from tests.check.queuerules import TIMED_OUT
+from tests.check.queuerules import TIMED_OUT, expired_since
 
 STORE_STEP_MS = 1000
 """A group takes messages to have waited for up to this longer than they have."""
@@ -265,14 +265,14 @@ class QueueLog:
 
     def _is_late(self, group: Group, lane: int, ready: set[int]) -> bool:
         """Whether anything of the lane had waited too long when messages were chosen."""
-        late_ms = self.time_ms + STORE_STEP_MS - group.config.lane_max_wait_ms
         rows = [o for o in ready if self.messages[o].lane == lane]
+        rows += expired_since(self.messages, lane, self._times.get(self._seen, 0), self._seen)
         waits = [self._since_ms(group, o) for o in rows]
         if len(rows) > LOOKED_AT_MAX:  # beyond these a group goes by when they were stored
             waits += [self.messages[o].time_ms for o in rows]
         given = group.passed[self._passed_before.get(group.id, 0) :]
         waits += [since for _, since, other, _ in given if other == lane]
-        return min(waits) <= late_ms
+        return min(waits) <= self.time_ms + STORE_STEP_MS - group.config.lane_max_wait_ms
 
     def _since_ms(self, group: Group, offset: int) -> int:
         stored_ms = max(self.messages[offset].time_ms, group.opened_ms)

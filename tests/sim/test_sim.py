@@ -134,6 +134,34 @@ def test_members_bring_about_what_they_are_for() -> None:
     assert wanted <= {name for name, count in causes.items() if count > 5}
 
 
+def test_moves_bring_about_what_they_are_for() -> None:
+    """Over some seeds: replicas join and leave, whole ones are copied, brokers are drained, one is
+    wiped and let in again; topics get more partitions."""
+    worlds = [
+        World(seed, kind="moving", nemesis=() if seed % 2 else ("wipe", "kill"))
+        for seed in range(12)
+    ]
+
+    assert [world.run().violations for world in worlds] == [[]] * len(worlds)
+
+    assert sum(world.changes for world in worlds) > 5 * len(worlds)
+    assert sum(world.copies for world in worlds) > 3
+    states = [world.newest_state() for world in worlds]
+    plans = [plan for state in states for plan in state.layout.reassignments.by_id.values()]
+    assert {"drain", "reassign"} <= {plan.cause for plan in plans}
+    assert any(broker.former for state in states for broker in state.brokers.values())
+    assert any(topic.raised for state in states for topic in state.topics.values())
+
+
+def test_damage_is_healed() -> None:
+    """Over some seeds: by single entries of other replicas, and by copies of whole ones."""
+    worlds = [World(seed, kind="core", nemesis=("damage", "kill")) for seed in range(12)]
+
+    assert [world.run().violations for world in worlds] == [[]] * len(worlds)
+
+    assert sum(world.repairs + world.copies for world in worlds) > 1
+
+
 def test_queue_work_brings_about_what_it_is_for() -> None:
     """Over some seeds: every outcome of a settle, repeated ids, deaths, redrives, trims."""
     worlds = list(islice(queue_worlds(FOUND_WITHIN), 12))
@@ -171,6 +199,9 @@ def test_queue_work_brings_about_what_it_is_for() -> None:
         "flights-ignored",
         "duplicate-answered-early",
         "appender-kept",
+        "failed-fsync-ignored",
+        "learner-counted",
+        "configuration-awaits-commit",
     ],
 )
 def test_a_planted_bug_is_found(mutant: str) -> None:

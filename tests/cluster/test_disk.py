@@ -84,6 +84,13 @@ def create(cluster: Cluster) -> None:
         assert cluster[0].ask("DELETE", f"/topics/{TOPIC}").status == 200
     answer = cluster[0].ask("POST", "/topics", {"name": TOPIC, "num_partitions": 1})
     assert answer.status == 201, answer.content
+    for node in cluster.nodes:
+        eventually("known everywhere", lambda node=node: topic_id(node) == answer.body["id"])
+
+
+def topic_id(node: Node) -> str | None:
+    answer = node.ask("GET", f"/topics/{TOPIC}")
+    return answer.body["id"] if answer.status == 200 else None
 
 
 def receive(node: Node, limit: int) -> list[dict[str, Any]]:

@@ -123,9 +123,7 @@ async def produce(
         deliver_at,
         ttl,
     )
-    values: list[bytes | None]
-    values = [text.encode("utf-8", "surrogateescape") for text in message or ()]
-    values += [None] * null
+    values = [*map(_bytes, message or ()), *[None] * null]
     if values and file is not None:
         raise CliError("-m and --file exclude each other", exit_code=EXIT_USAGE)
     _check(given, len(values))

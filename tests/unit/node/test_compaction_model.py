@@ -8,7 +8,12 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    rule,
+    run_state_machine_as_test,
+)
 
 from delivery.config import GroupConfig
 from delivery.ops import Cancelled, OpenGroup, Tick, encode_ops
@@ -133,10 +138,13 @@ def last_was_late(machine: CompactionMachine, offset: int) -> bool:
     return any(later[0] == key for later in machine.published[offset + 1 :])
 
 
-TestCompaction = CompactionMachine.TestCase
-TestCompaction.settings = settings(
-    max_examples=100,
-    stateful_step_count=25,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+def test_every_key_has_its_last_value_whatever_came_between() -> None:
+    run_state_machine_as_test(
+        CompactionMachine,
+        settings=settings(
+            max_examples=100,
+            stateful_step_count=25,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

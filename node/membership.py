@@ -31,7 +31,7 @@ from coordinator.formation import (
 )
 from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, Incarnation, Index, NodeId, Voter
-from log.errors import LogError
+from log.errors import EntryDamaged, LogError
 from log.store import Store
 from node.admission import Admission
 from node.cluster import ClusterHost
@@ -48,6 +48,8 @@ REGISTER_PAUSE_S = 0.05
 REGISTER_CHECK_S = 1.0
 ASK_PAUSE_S = 0.5
 """After being let in was refused, or nobody could answer."""
+HEALED_S = 10.0
+HEALED_PAUSE_S = 0.1
 LEADERLESS_S = 3.0
 """Who hears no leader for so long asks whether it still belongs to the cluster."""
 
@@ -87,6 +89,7 @@ class Membership:
     async def start(self) -> None:
         if CLUSTER_GROUP in self._store.groups() and self._store.group(CLUSTER_GROUP).untrusted:
             self._raft.retire_group(CLUSTER_GROUP)  # its leader sends all of it again
+        await self._until_readable()
         if not self._is_new:
             self._start_group((), self._stored_cluster(), bootstrap=False)
         else:
@@ -145,6 +148,20 @@ class Membership:
             self._sort(node)
 
     # private
+
+    async def _until_readable(self) -> None:
+        """Damaged entries of the cluster group come back from peers before it is started, as it
+        could not go on from them; where nobody brings them in time, it is started all the same."""
+        deadline = asyncio.get_running_loop().time() + HEALED_S
+        while not self._is_new and asyncio.get_running_loop().time() < deadline:
+            log = self._store.group(CLUSTER_GROUP)
+            at = log.first_index
+            try:
+                while at <= log.last_index:
+                    at = Index(log.entries(at)[-1].index + 1)
+                return
+            except EntryDamaged:  # the healer knows of it from now on
+                await asyncio.sleep(HEALED_PAUSE_S)
 
     @property
     def _is_new(self) -> bool:

@@ -43,6 +43,7 @@ SETTINGS = {
     "storage.snapshotInterval": "100ms",
     "storage.checkpointInterval": "50ms",
 }
+CLUSTER = f"/{CLUSTER_GROUP}/"
 VICTIM = "n2"
 """Whatever it leads, the others can lead as well."""
 REPAIRED_S = 30.0
@@ -371,3 +372,20 @@ async def test_a_cluster_group_that_is_not_to_be_believed_is_renewed_by_a_restar
         await eventually(lambda: nodes.is_whole(name), REPAIRED_S)
         assert nodes.broker(name).list_topics() == ["t"]
         assert nodes.stores[name].incarnation == store.incarnation
+
+
+async def test_damaged_entries_of_the_cluster_group_are_back_before_it_starts_from_them() -> None:
+    async with small_nodes() as nodes:
+        path = nodes.path(VICTIM, "cluster.segment")
+        assert path is not None
+        await nodes.stop(VICTIM)
+        disk = nodes.disks[VICTIM]
+        disk.process_died()
+        for snapshot in [p for p in disk.paths() if CLUSTER in p and p.endswith(".snapshot")]:
+            disk.unlink(snapshot)  # so all entries are applied again
+        disk.content(path)[60] ^= 1
+
+        await nodes.begin(VICTIM)
+
+        await whole_again(nodes, "a start on damaged entries without a snapshot")
+        assert nodes.broker(VICTIM).list_topics() == ["t"]

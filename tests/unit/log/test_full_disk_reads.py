@@ -13,10 +13,12 @@ def test_a_search_does_without_an_index_that_a_full_disk_can_not_renew() -> None
     append(group_of(store), 400, size=100)
     flush(store)
     store.close()
+    store = open_store(disk)
+    for segment in group_of(store).disk_segments.chain:
+        segment.drop_index()
     for path in disk.paths():
         if path.endswith(".offsets"):
             disk.content(path)[0] ^= 1
-    store = open_store(disk)
     disk.capacity = 0
 
     assert group_of(store).locate_offset(Offset(150)) == 151

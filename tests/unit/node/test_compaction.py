@@ -14,6 +14,7 @@ from log.memory_disk import MemoryDisk
 from node.assembly import NodeAssembly
 from node.compaction import Findings
 from node.partition import PartitionHost
+from tests.unit.node.compaction_scene import Scene
 from tests.unit.node.test_node import config, eventually, running
 from tests.unit.node.test_queue_node import publish, receive, settle
 
@@ -216,3 +217,51 @@ async def test_only_the_newest_that_fit_stay_where_size_is_bounded(node: NodeAss
     left = [offset for offset, _, _ in await read_all(node)]
     assert 0 < left[0] < 90
     assert left == list(range(left[0], 100))
+
+
+def dirty(**settings: object) -> Scene:
+    scene = Scene(**settings)
+    for number in range(30):
+        scene.publish(Record(b"%d" % number, b"k%d" % (number % 3)))
+    return scene
+
+
+async def test_a_full_disk_or_a_lost_leadership_ends_a_run_and_the_next_one_begins_anew() -> None:
+    scene = dirty()
+    scene.lacks_room = True
+    assert (await scene.compact()).outcome == "the disk is full"
+    scene.lacks_room = False
+    assert (await scene.compact(fails_after=1)).outcome == "another node leads"
+    assert scene.state.log_start_offset == 0
+
+    assert (await scene.compact()).outcome == "done"
+
+    last = [row.offset for row in scene.seen()]
+    assert last == [27, 28, 29]
+    assert scene.state.snapshot() == scene.follower.snapshot()
+
+
+async def test_a_run_waits_for_enough_that_is_dirty_and_old() -> None:
+    lagging = dirty(min_compaction_lag_ms=60_000)
+    assert (await lagging.compact()).outcome == "nothing"
+    lagging.now_ms += 60_001
+    assert (await lagging.compact()).outcome == "done"
+
+    scene = dirty(min_cleanable_ratio=0.9)
+    assert (await scene.compactor.run()).outcome == "done"
+    for _ in range(12):
+        scene.publish(Record(b"x", b"k"))
+    assert scene.compactor.standing().ratio < 0.9
+    assert (await scene.compactor.run()).outcome == "nothing"
+    assert (await scene.compact()).outcome == "done"
+
+
+async def test_what_is_dropped_is_counted() -> None:
+    scene = dirty()
+    done = await scene.compact()
+
+    text = scene.metrics.render()[0].decode()
+
+    assert 'goqueue_compaction_runs_total{topic="t"} 1.0' in text
+    assert f'goqueue_compaction_dropped_messages_total{{topic="t"}} {float(done.dropped)}' in text
+    assert scene.compactor.standing().dropped == done.dropped > 0

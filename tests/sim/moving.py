@@ -108,11 +108,11 @@ class Moving:
         rpc.call(self._process, self._leader_of(step.group), serve, ended, STEP_S)
 
     def _leader_of(self, group: GroupId) -> NodeId:
-        """Who leads, as far as this node knows; else somebody who may."""
-        replica = self._process.replicas.get(group)
-        if replica is not None and replica.raft.leader is not None:
-            return replica.raft.leader
-        world = self._process.world
+        """Who leads, as far as this node knows, now and then; else who does, or may."""
+        world, replica = self._process.world, self._process.replicas.get(group)
+        known = None if replica is None else replica.raft.leader
+        if known is not None and world.rng("moving").random() < 0.5:
+            return known
         holders = [voter.node for voter in self._cluster.state.layout.holders(group)]
         led = [node for node in holders if world.machines.leads_group(node, group)]
         return world.rng("moving").choice(led or holders or [self._process.node])

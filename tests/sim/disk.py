@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from goqueue.wire.types import CLUSTER_GROUP
 from log.config import StorageConfig
 from log.disk import SyncFailed, is_full
 from log.flush import FlushJob
@@ -80,8 +81,10 @@ class SimDisk(MemoryDisk):
         return after
 
     def damage(self, rng: random.Random) -> str | None:
-        """Flip a bit, or zero some bytes, of what a segment holds synced; where, if anywhere."""
-        paths = [path for path in self.paths() if path.endswith((".segment", ".offsets"))]
+        """Flip a bit, or zero some bytes, of what a partition's segment holds synced; where, if
+        anywhere."""
+        files = [path for path in self.paths() if path.endswith((".segment", ".offsets"))]
+        paths = [path for path in files if f"/{CLUSTER_GROUP}/" not in path]
         if not paths:
             return None
         path = rng.choice(paths)

@@ -141,11 +141,12 @@ class Compactor:
         """
         if self.running or self._retention.in_flight:
             return Findings("busy")
-        if not self._config().is_compacted or not self._group().is_ready_leader:
+        compacted = self._config().is_compacted
+        if not (compacted or self._state.queue.kept) or not self._group().is_ready_leader:
             return Findings("nothing")
         self.running = self._retention.in_flight = True
         try:
-            plan = self._plan()
+            plan = self._plan() if compacted else None
             if plan is not None and (force or dry_run or self._is_due(plan)):
                 return await self._compact(plan, dry_run=dry_run)
             return Findings("nothing") if dry_run else await self._forget()

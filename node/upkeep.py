@@ -133,7 +133,7 @@ class Upkeep:
         """One partition after the other, so that memory is bounded."""
         ratios: dict[str, float] = {}
         for host in self._replicas.led():
-            if host.config.is_compacted:
+            if host.config.is_compacted or host.state.queue.kept:
                 await host.compactor.run()
                 ratio = host.compactor.standing().ratio if host.is_leader else 0.0
                 ratios[host.topic] = max(ratio, ratios.get(host.topic, 0.0))

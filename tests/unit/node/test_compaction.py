@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from coordinator.topics import TopicConfig
 from goqueue.wire.batch import Record, RecordBatch
 from goqueue.wire.errors import KeyRequired, NullValue
 from goqueue.wire.types import Offset
@@ -265,3 +266,19 @@ async def test_what_is_dropped_is_counted() -> None:
     assert 'goqueue_compaction_runs_total{topic="t"} 1.0' in text
     assert f'goqueue_compaction_dropped_messages_total{{topic="t"}} {float(done.dropped)}' in text
     assert scene.compactor.standing().dropped == done.dropped > 0
+
+
+async def test_what_is_kept_grows_old_too_once_the_topic_is_not_compacted_any_more() -> None:
+    scene = dirty()
+    scene.publish(*[Record(b"x", b"other%d" % number) for number in range(9)])
+    for number in range(9):
+        scene.publish(Record(b"y", b"k%d" % number))
+    await scene.compact()
+    assert scene.state.queue.kept
+    scene.config = TopicConfig(retention_ms=1000)
+    assert (await scene.compactor.run()).outcome == "nothing"
+
+    scene.now_ms += 2000
+    assert (await scene.compactor.run()).outcome == "done"
+
+    assert not scene.state.queue.kept

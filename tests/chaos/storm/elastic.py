@@ -25,8 +25,8 @@ from tests.chaos.storm.strikes import Striker
 from tests.check.history import History
 
 MOVES_S = 240.0
-THROTTLE_BYTES_S = 2_000_000
-STRIKES = ("kill", "partition")
+THROTTLE_BYTES_S = 400_000
+STRIKES = ("partition+kill",)
 GROW, SHRINK = "3 to 5", "5 to 3"
 
 

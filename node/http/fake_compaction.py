@@ -17,7 +17,7 @@ class FakeCompaction:
     def partition_count(self, topic: str) -> int:
         raise NotImplementedError
 
-    def _partition(self, topic: str, partition: int) -> FakePartition:
+    def _partition(self, name: str, partition: int) -> FakePartition:
         raise NotImplementedError
 
     async def compaction(self, topic: str) -> dict[int, PartitionCompaction | None]:

@@ -310,7 +310,7 @@ def assemble(
     base = _Base(config, store, on_failure)
     groups = _Groups(base)
     cluster, replicas, node = groups.cluster, groups.replicas, base.me.node
-    lag = LoopLag(base.metrics)
+    lag = LoopLag(base.metrics, base.flusher.pace.ticked)
     base.status = status = _status(base, groups, lag)
     base.membership = Membership(
         base.me, config=config, store=store, raft=base.raft, cluster=cluster, link=base.link

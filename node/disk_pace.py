@@ -12,10 +12,13 @@ QUICK_FOR_S = 10.0
 """Only quick ones for this long make it quick again, so that leaders don't move to and fro."""
 FORGOTTEN_AFTER_S = 30.0
 """What nothing was written for is not known to be slow any more."""
+STOOD_STILL_S = 1.0
+"""Where the loop was not seen for so long, this process stood still, and the disk may be quick."""
 
 
 class DiskPace:
-    """Told of each flush by `begun` and `ended`; loop thread only."""
+    """Told of each flush by `begun` and `ended`, and that the loop runs by `ticked`; loop thread
+    only."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
@@ -24,6 +27,14 @@ class DiskPace:
         self._slow_since_s: float | None = None
         self._quick_since_s: float | None = None
         self._was_slow = False
+        self._ticked_s: float | None = None
+
+    def ticked(self) -> None:
+        """The loop runs: to be called several times a second. A flush that was out while it stood
+        still is timed from now on."""
+        if self._stood_still and self._began_s is not None:
+            self._began_s = self._now_s()
+        self._ticked_s = self._now_s()
 
     def begun(self) -> None:
         """A flush was handed to the disk."""
@@ -39,6 +50,8 @@ class DiskPace:
         if began is None:
             return
         self._began_s, self._ended_s = None, now
+        if self._stood_still:
+            return
         if now - began >= SLOW_S:
             self._quick_since_s = None
             if self._slow_since_s is None:
@@ -52,8 +65,10 @@ class DiskPace:
 
     @property
     def waiting_s(self) -> float:
-        """How long the flush that is out has been waiting; 0 for none."""
-        return 0.0 if self._began_s is None else self._now_s() - self._began_s
+        """How long the flush that is out has been waiting; 0 for none, or where nobody can say."""
+        if self._began_s is None or self._stood_still:
+            return 0.0
+        return self._now_s() - self._began_s
 
     @property
     def is_slow(self) -> bool:
@@ -61,3 +76,7 @@ class DiskPace:
         if self._began_s is None and self._now_s() - self._ended_s >= FORGOTTEN_AFTER_S:
             self._was_slow = False
         return self._was_slow or self.waiting_s >= SLOW_FOR_S
+
+    @property
+    def _stood_still(self) -> bool:
+        return self._ticked_s is not None and self._now_s() - self._ticked_s >= STOOD_STILL_S

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import structlog
 
@@ -16,10 +17,14 @@ _log = structlog.get_logger("node")
 
 
 class LoopLag:
-    """A service that measures; `worst_s` is the latest timer of the last ten seconds."""
+    """A service that measures; `worst_s` is the latest timer of the last ten seconds.
 
-    def __init__(self, metrics: Metrics) -> None:
+    `on_tick` is called at each measurement.
+    """
+
+    def __init__(self, metrics: Metrics, on_tick: Callable[[], None] | None = None) -> None:
         self._metrics = metrics
+        self._on_tick = on_tick
         self._samples: list[float] = []
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
@@ -50,4 +55,6 @@ class LoopLag:
         if late > WARN_S and self._due - self._warned_s > 60:
             self._warned_s = self._due
             _log.warning("event_loop_stalled", late_ms=round(late * 1000))
+        if self._on_tick is not None:
+            self._on_tick()
         self._plan(loop)

@@ -274,3 +274,32 @@ def unreadable(operation: str, path: str) -> OSError | None:
     if operation != "pread" or not path.endswith(SEGMENT_SUFFIX):
         return None
     return OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+
+def test_a_node_that_stood_still_takes_nothing_of_that_for_a_slow_disk() -> None:
+    now = [0.0]
+    pace = DiskPace(lambda: now[0])
+
+    def run(seconds: float) -> None:
+        for _ in range(round(seconds * 10)):
+            now[0] += 0.1
+            pace.ticked()
+
+    run(1)
+    for wakes_first in (True, False):
+        pace.begun()
+        now[0] += 3 * SLOW_FOR_S
+        assert pace.waiting_s == 0.0
+        assert not pace.is_slow
+        if wakes_first:
+            pace.ticked()
+        pace.ended()
+        pace.ticked()
+        assert not pace.is_slow
+
+    pace.begun()
+    now[0] += 3 * SLOW_FOR_S
+    run(SLOW_FOR_S - 1)
+    assert not pace.is_slow
+    run(2)
+    assert pace.is_slow

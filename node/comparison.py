@@ -2,8 +2,9 @@
 
 A checksum tells of bytes that changed. It does not tell of a replica that holds other, sound bytes:
 a write that went elsewhere, an old file that came back, a fault of this program. A group's leader
-asks the others for the hashes of what is committed. Whoever differs from a majority is told, stops
-serving, and is copied anew; where there is no majority, people are told.
+asks the others for the hashes of what is committed. Whoever differs from a majority of the voters
+is told, stops serving, and is copied anew; where there is no majority, people are told. A learner
+has no say: what it holds may be a copy of the one replica that is wrong.
 """
 
 from __future__ import annotations
@@ -123,10 +124,12 @@ class Comparison:
         told = await self._ask_all(replica, [range_], fresh=True)
         hashes = {node: found[0] for node, found in told.items() if found[0]}
         hashes[self._me] = await self._hash(log, range_)
-        counted = Counter(found for found in hashes.values() if found)
-        if len(counted) < 2 or self.replica(group) is not replica:
+        if len({*hashes.values()} - {b""}) < 2 or self.replica(group) is not replica:
             return
-        most, number = counted.most_common(1)[0]
+        voters = {voter.node for voter in replica.voters}
+        told_by = Counter(hashes[node] for node in sorted(voters & {*hashes}))
+        del told_by[b""]
+        most, number = next(iter(told_by.most_common(1)), (b"", 0))
         text = f"entries {range_[0]} to {range_[1]} of {group} differ between replicas"
         self._metrics.scrub_diverged.inc()
         if number <= len(replica.voters) // 2:

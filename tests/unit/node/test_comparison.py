@@ -1,0 +1,96 @@
+"""Who is believed where replicas differ: a majority of those that vote, and nobody else."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from goqueue.wire.types import GroupId, Incarnation, NodeId, TopicId, Voter
+from log.ranges import Range
+from node import rpc
+from node.comparison import Comparison
+from node.metrics import Metrics
+from node.scrub_rpc import DIVERGED, HASHES, DivergedRequest, HashesAnswer
+
+GROUP = GroupId(TopicId(1, 7), 0)
+RANGE: Range = (1, 4)
+TRUE, FALSE = b"t" * 16, b"f" * 16
+
+
+class Replicas:
+    """The replicas of one group, led by `me`: the hash that each node has of one range."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, hashes: dict[str, bytes], voters: list[str]
+    ) -> None:
+        self.hashes = hashes
+        self.told: dict[str, bytes] = {}
+        peers = {name: SimpleNamespace(connected=True) for name in sorted(hashes) if name != "me"}
+        replica = SimpleNamespace(
+            id=GROUP,
+            is_ready_leader=True,
+            peers=peers,
+            voters=[Voter(NodeId(name), Incarnation(1)) for name in voters],
+        )
+        log = SimpleNamespace(id=GROUP, disk_segments=SimpleNamespace(generation=0))
+        monkeypatch.setattr("node.comparison.hash_range", lambda *_: (hashes["me"], 0))
+        self.comparison = Comparison(
+            NodeId("me"),
+            cast(Any, SimpleNamespace(group=lambda _group: log, groups=lambda: [GROUP])),
+            cast(Any, SimpleNamespace(handle=lambda *_: None, request=self.request)),
+            cast(Any, SimpleNamespace(groups=lambda: [replica])),
+            ThreadPoolExecutor(1),
+            Metrics(),
+            pay=self.pay,
+            on_diverged=lambda _group, reason: self.told.update(me=reason.encode()),
+        )
+
+    async def compare(self) -> None:
+        hashes = SimpleNamespace(found={RANGE: self.hashes["me"]}, sizes={RANGE: 100})
+        await self.comparison.compare(GROUP, cast(Any, hashes))
+
+    async def request(self, node: str, method: str, payload: bytes, _timeout_s: float) -> bytes:
+        if method == HASHES:
+            return rpc.encode(HashesAnswer([self.hashes[node]]))
+        assert method == DIVERGED
+        self.told[node] = rpc.decode_request(payload, DivergedRequest).hash
+        return b""
+
+    async def pay(self, _size: int) -> None:
+        pass
+
+
+async def test_a_copy_that_a_learner_made_of_a_wrong_replica_outvotes_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hashes = {"bad": FALSE, "copy": FALSE, "good": TRUE, "me": TRUE}
+    replicas = Replicas(monkeypatch, hashes, ["bad", "good", "me"])
+
+    await replicas.compare()
+
+    assert replicas.told == {"bad": TRUE, "copy": TRUE}
+
+
+async def test_two_voters_that_differ_are_not_decided_between_by_a_learner(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    replicas = Replicas(monkeypatch, {"bad": FALSE, "copy": FALSE, "me": TRUE}, ["bad", "me"])
+
+    await replicas.compare()
+
+    assert replicas.told == {}
+    assert "no majority agrees" in replicas.comparison.diverged[GROUP]
+
+
+async def test_a_learner_that_differs_from_all_voters_is_copied_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hashes = {"a": TRUE, "learner": FALSE, "me": TRUE}
+    replicas = Replicas(monkeypatch, hashes, ["a", "me"])
+
+    await replicas.compare()
+
+    assert replicas.told == {"learner": TRUE}

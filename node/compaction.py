@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -194,8 +194,9 @@ class Compactor:
         begun_at, before = state.log_start_index, state.log_start_offset
         kept_before, now_ms = len(queue.kept), self._group().log_time_ms()
         offset = max(self._retention.offset_from(plan.index), before)
-        live, nulls = await self._live(plan.index, now_ms)
-        live -= self._overdue(now_ms) & nulls
+        overdue = self._overdue(now_ms)  # before the log is read: what is delayed now supersedes
+        live, nulls = await self._live(plan.index, now_ms)  # nothing in this run, even once due
+        live -= overdue & nulls
         size = after = plan.dirty_bytes + plan.clean_bytes
         quota = self._config().retention_bytes
         room = quota if self._config().is_deleted and quota >= 0 else None
@@ -205,10 +206,12 @@ class Compactor:
         dropped = offset - before + kept_before - len(live)
         if dry_run:
             return Findings("done", dropped, len(live), len(tombstones), size, after)
+        if not await self._carry_needed(plan.index, offset):
+            return Findings("what must be kept could not be carried")
         since, after = await self._carry(plan.index, live)
         decision = Compaction(begun_at, plan.index, offset, since, live, tombstones)
         for _ in range(DECIDES):
-            if not await self._retention.carry(plan.index, offset, self._leased(offset, live)):
+            if not await self._carry_needed(plan.index, offset, self._leased(offset, live)):
                 return Findings("what must be kept could not be carried")
             await self._propose(EntryKind.COMPACT, encode_compaction(decision))
             if state.log_start_index == plan.index:
@@ -267,12 +270,29 @@ class Compactor:
             live = live - span(0, firsts[gone] if gone < len(firsts) else self._state.next_offset)
         return live, total
 
+    async def _carry_needed(self, index: Index, offset: Offset, also: Sequence[int] = ()) -> bool:
+        """Carry on what the queue must keep, and these, all in this run: the next one begins later,
+        and would have to carry them again. Before what stays, which is in vain without it."""
+        done = self._carried_from(index)
+        while not await self._retention.carry(index, offset, also):
+            before, done = done, self._carried_from(index)
+            if done == before:
+                return False
+            self._check_room()
+        return True
+
+    def _carried_from(self, index: Index) -> int:
+        return sum(at >= index for at in self._state.queue.carried.values())
+
+    def _check_room(self) -> None:
+        if self._parts.lacks_room(voter.node for voter in self._group().voters):
+            raise ValueError("the disk is full")
+
     async def _carry(self, index: Index, live: BitMap64) -> tuple[Index, int]:
         """Append what stays once more: the first entry that holds any of it, and their bytes."""
         since, total = Index(0), 0
         async for batches, size in self._bodies(index, live):
-            if self._parts.lacks_room(voter.node for voter in self._group().voters):
-                raise ValueError("the disk is full")
+            self._check_room()
             at = await self._propose(EntryKind.KEPT, encode_carried(batches))
             since, total = since or at, total + size
         return since or Index(self._log.last_index + 1), total

@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from coordinator.topics import TopicConfig
+from delivery.bitmaps import BitMap64
 from goqueue.wire.batch import Record, RecordBatch
 from goqueue.wire.errors import KeyRequired, NullValue
-from goqueue.wire.types import Offset
+from goqueue.wire.types import Index, Offset
 from log.memory_disk import MemoryDisk
 from node.assembly import NodeAssembly
 from node.compaction import Findings
@@ -282,3 +283,65 @@ async def test_what_is_kept_grows_old_too_once_the_topic_is_not_compacted_any_mo
     assert (await scene.compactor.run()).outcome == "done"
 
     assert not scene.state.queue.kept
+
+
+async def test_a_run_carries_all_that_the_queue_must_keep_however_much_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("node.retention.CARRIED_BYTES", 1)
+    monkeypatch.setattr("node.retention.CARRIED_A_ROUND", 2)
+    scene = Scene()
+    for number in range(30):
+        scene.publish(Record(b"%d" % number, b"k", deliver_at_ms=scene.now_ms + 60_000))
+
+    findings = await scene.compact()
+
+    assert findings.outcome == "done"
+    assert scene.state.log_start_offset == 25
+    assert scene.state.snapshot() == scene.follower.snapshot()
+
+
+async def test_nothing_is_appended_for_a_run_while_what_the_queue_must_keep_can_not_be_carried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = dirty()
+    scene.publish(Record(b"later", b"d", deliver_at_ms=scene.now_ms + 60_000))
+    for _ in range(10):
+        scene.publish(Record(b"x", b"filler"))
+    before = len(scene.log.all)
+    monkeypatch.setattr(scene.retention, "_body", _unreadable)
+
+    findings = await scene.compact()
+
+    assert findings.outcome == "what must be kept could not be carried"
+    assert len(scene.log.all) == before
+
+
+async def test_a_null_value_stays_as_long_as_a_message_that_was_delayed_when_the_run_began(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene(delete_retention_ms=1000)
+    delayed = scene.publish(Record(b"old", b"a", deliver_at_ms=scene.now_ms + 5000))
+    null = scene.publish(Record(None, b"a"))
+    for _ in range(10):
+        scene.publish(Record(b"x", b"filler"))
+    await scene.compact()
+    scene.now_ms += 4000
+    for _ in range(10):
+        scene.publish(Record(b"x", b"filler"))
+    look = scene.compactor._live
+
+    async def until_it_is_due(index: Index, now_ms: int) -> tuple[BitMap64, BitMap64]:
+        found = await look(index, now_ms)
+        scene.now_ms += 2000
+        scene.publish(Record(b"x", b"filler"))
+        return found
+
+    monkeypatch.setattr(scene.compactor, "_live", until_it_is_due)
+    await scene.compact()
+
+    assert [row.offset for row in scene.seen() if row.key == b"a"] == [delayed, null]
+
+
+def _unreadable(_offsets: list[Offset]) -> tuple[int, bytes]:
+    raise ValueError("can't be read")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -202,8 +203,16 @@ def test_a_drain_on_a_terminal_is_a_bar(three: Shell, on_a_terminal: None) -> No
     assert result.stdout == "✓ node-1 is drained: it holds nothing\n"
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C reaches this process, also where whoever started it has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def test_ctrl_c_stops_the_looking_only_and_says_how_to_call_it_off(
-    three: Shell, monkeypatch: pytest.MonkeyPatch
+    three: Shell, monkeypatch: pytest.MonkeyPatch, interruptible: None
 ) -> None:
     monkeypatch.setattr(following._Lines, "show", lambda *_: signal.raise_signal(signal.SIGINT))
 

@@ -240,8 +240,16 @@ class NodeStatus:
             metrics.is_controller.set(1 if group.is_leader else 0)
 
     def _under_replicated(self) -> int:
-        """Partitions led here with a replica that is not in sync."""
-        return sum(len(host.in_sync()) < len(host.voters) for host in self._replicas.led())
+        """Partitions led here with fewer voters in sync than there are, or than are wanted: whoever
+        is still learning does not count."""
+        return sum(
+            len(host.in_sync()) < max(len(host.voters), self._wanted(host.id))
+            for host in self._replicas.led()
+        )
+
+    def _wanted(self, group: GroupId) -> int:
+        placement = self._cluster.state.placement(group)
+        return 0 if placement is None else len(placement.replicas)
 
     def _node_view(self, node: NodeId, state: ClusterState) -> NodeView:
         broker = state.brokers.get(node)

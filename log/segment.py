@@ -225,6 +225,7 @@ class Segment:
                 self._files.disk.pwritev(handle, frames, start)
                 self._files.disk.pwritev(handle, [self._header(SEGMENT_SUFFIX)], 0)
                 self._files.disk.fdatasync(handle)
+            self._files.disk.uncache(self.path())  # whoever reads it next reads the medium
             if position > self.end:
                 self.end = position
         return number

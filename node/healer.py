@@ -32,6 +32,8 @@ ASK_TIMEOUT_S = 5.0
 RUN_BYTES_MAX = 1 << 20
 """Entries that one answer brings, at least one."""
 RUN_ENTRIES_MAX = 4096
+MENDS_MAX = 3
+"""So often entries are put in a place where they can't be read; then the replica is copied."""
 _RANGE = struct.Struct("<QQ")
 
 _log = structlog.get_logger("healer")
@@ -57,6 +59,8 @@ class Healer:
         self._on_damaged = on_damaged
         self._on_healed = on_healed
         self._on_hopeless = on_hopeless
+        self._in_vain: dict[GroupId, int] = {}
+        """How often entries that were put in place could not be read."""
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         link.handle(rpc.ENTRY, self._serve)
@@ -79,6 +83,7 @@ class Healer:
                 continue
             self._on_damaged(group)
             if await self._heal(log):
+                self._in_vain.pop(group, None)
                 _log.info("entries_repaired", group=str(group))
                 self._on_healed(group)
 
@@ -132,6 +137,8 @@ class Healer:
         if log.identity(index) is None:
             self._on_hopeless(log.id)
             return None
+        if log.id in self._in_vain:
+            last = log.spilled_index  # the place that can't be read may lie behind
         run = self._held(log, index, last) or await self._ask(log, index, last)
         if not run:
             return None
@@ -142,7 +149,16 @@ class Healer:
         if not number:
             self._on_hopeless(log.id)  # the index that tells where they belong is damaged, too
             return None
-        return Index(index + number)
+        following = await self._after(log, index)
+        if following is None:
+            self._mended_in_vain(log.id)
+        return following and min(following, Index(index + number))
+
+    def _mended_in_vain(self, group: GroupId) -> None:
+        """What was written can't be read: the medium has lost that place."""
+        self._in_vain[group] = self._in_vain.get(group, 0) + 1
+        if self._in_vain[group] >= MENDS_MAX:
+            self._on_hopeless(group)  # a copy is written elsewhere
 
     def _held(self, log: GroupLog, index: Index, last: Index) -> list[Entry]:
         """The entries, where they are still in memory."""

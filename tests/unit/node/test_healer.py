@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -189,6 +190,66 @@ async def test_nothing_but_the_very_entry_is_put_in_place(answer: bytes) -> None
     first.link.lies = {}
     await first.healer.heal()
     assert first.everything() == second.everything()
+
+
+class BadSector:
+    """Can't be read, in a disk's file, at the place where an entry stands."""
+
+    def __init__(self, node: Node, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        frames = node.everything()
+        self.at = len(b"".join(frames[: number - 1])) + 48
+        self.lasts = True
+        self.gone = False
+        self._pread, self._pwritev = node.disk.pread, node.disk.pwritev
+        monkeypatch.setattr(node.disk, "pread", self.pread)
+        monkeypatch.setattr(node.disk, "pwritev", self.pwritev)
+
+    def pread(self, handle: int, length: int, offset: int) -> bytes:
+        if not self.gone and offset <= self.at < offset + length and length > 16:
+            raise OSError(errno.EIO, "the medium can't be read")
+        return self._pread(handle, length, offset)
+
+    def pwritev(self, handle: int, parts: Sequence[bytes], offset: int) -> int:
+        written = offset <= self.at < offset + sum(map(len, parts))
+        self.gone = self.gone or (written and not self.lasts)
+        return self._pwritev(handle, parts, offset)
+
+
+async def test_an_entry_that_can_not_be_read_where_it_was_put_stays_damaged_until_a_copy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, _ = nodes(2)
+    whole = first.everything()
+    sector = BadSector(first, 7, monkeypatch)
+    with pytest.raises(Exception, match="damaged"):
+        first.log.entry(Index(7))
+
+    for _ in range(2):
+        await first.healer.heal()
+        assert first.log.quarantined
+    assert first.hopeless == []
+
+    await first.healer.heal()
+    assert (first.hopeless, first.healed) == ([GROUP], [])
+    sector.gone = True
+    await first.healer.heal()
+    assert (first.everything(), first.healed) == (whole, [GROUP])
+
+
+async def test_a_sector_behind_the_entry_whose_reading_met_it_is_written_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, _ = nodes(2)
+    whole = first.everything()
+    sector = BadSector(first, 7, monkeypatch)
+    sector.lasts = False
+    with pytest.raises(Exception, match="damaged"):
+        first.log.entries(Index(5))
+
+    for _ in range(2):
+        await first.healer.heal()
+
+    assert (first.everything(), first.healed, first.hopeless) == (whole, [GROUP], [])
 
 
 async def test_a_log_that_was_cut_at_its_damage_waits_for_a_leader() -> None:

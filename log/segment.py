@@ -22,6 +22,7 @@ from log.descriptors import Descriptors
 from log.disk import is_full
 from log.entry import FRAME_BYTES_MAX, HEADER_BYTES, Entry, decode_frame, frame_length
 from log.errors import Damaged, NewerFormat
+from log.quiet import QuietRun
 from log.segment_index import ITEM_BYTES, OffsetIndex, encode_item
 
 FORMAT = 1
@@ -68,6 +69,7 @@ class Segment:
         self.count = 0
         self.end = FILE_HEADER_BYTES
         self.first_time_ms = 0
+        self.quiet = QuietRun()
         self._files = files
         self._group = group
         self.interval_bytes = interval_bytes
@@ -135,6 +137,7 @@ class Segment:
         kept = FILE_HEADER_BYTES + self.index().truncate(last_index)
         self._index_end = min(self._index_end, kept)
         self.cut_files()
+        self.quiet.cut()
 
     def cut_files(self) -> None:
         """Makes the files end where the segment does."""

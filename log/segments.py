@@ -19,6 +19,7 @@ from log.descriptors import Descriptors
 from log.entry import Entry
 from log.errors import Damaged, reraise_other
 from log.install import Install, move_in
+from log.quiet import last_with_records
 from log.segment import SEGMENT_SUFFIX, SUFFIXES, Segment
 from log.segment_index import OffsetIndex
 from log.verify import Verification
@@ -265,12 +266,7 @@ class GroupSegments:
             if segment.first_index > last:
                 continue
             start = self._index_of(segment).before_offset(offset, last) or segment.first_index
-            answer = None
-            for entry in segment.scan(start, min(last, segment.last_index)):
-                if entry.record_count:
-                    if entry.base_offset > offset:
-                        break
-                    answer = entry.index
+            answer = last_with_records(segment, offset, start, min(last, segment.last_index))
             if answer is not None:
                 return answer
         self._check_head(first)

@@ -1,0 +1,87 @@
+"""Searches by offset where most entries hold no records: right whatever was cut, and read once."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from goqueue.wire.types import Index, Offset
+from log.entry import Entry, EntryKind, make_entry
+from log.memory_disk import MemoryDisk
+from tests.unit.log.stores import GROUP, SMALL, flush, open_store
+
+LARGE = replace(SMALL, segment_bytes=1 << 20, segment_time_ms=1 << 40, wal_file_bytes=1 << 20)
+
+
+def next_entry(log: list[Entry], *, records: bool) -> Entry:
+    base = sum(entry.record_count for entry in log)
+    return make_entry(
+        index=Index(len(log) + 1),
+        term=1,
+        time_ms=len(log) + 1,
+        kind=EntryKind.RECORDS if records else EntryKind.QUEUE,
+        base_offset=base if records else 0,
+        record_count=2 if records else 0,
+        body=b"x" * 30,
+    )
+
+
+def expected(log: list[Entry], offset: int) -> int | None:
+    below = (e.index for e in log if e.record_count and e.base_offset <= offset)
+    return max(below, default=None)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_searches_are_right_whatever_was_appended_cut_and_searched_before(seed: int) -> None:
+    rng = random.Random(seed)
+    store = open_store(MemoryDisk(), replace(LARGE, segment_bytes=rng.choice((600, 1 << 20))))
+    group = store.create_group(GROUP)
+    log: list[Entry] = []
+    for _ in range(60):
+        if log and rng.random() < 0.2:
+            index = rng.randint(max(1, len(log) - 20), len(log))
+            group.truncate_from(Index(index))
+            del log[index - 1 :]
+        records = rng.random() < 0.4
+        for _ in range(rng.randint(1, 12)):
+            entry = next_entry(log, records=records)
+            group.append([entry])
+            log.append(entry)
+        if rng.random() < 0.7:
+            flush(store)
+        for _ in range(5):
+            offset = rng.randint(0, 2 * len(log))
+            assert group.locate_offset(Offset(offset)) == expected(log, offset)
+
+
+def test_a_run_without_records_is_read_by_the_first_search_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = MemoryDisk()
+    store = open_store(disk, LARGE)
+    group = store.create_group(GROUP)
+    log: list[Entry] = []
+    for number in range(2000):
+        log.append(next_entry(log, records=number < 20))
+    group.append(log)
+    flush(store)
+    [segment] = group.disk_segments.chain
+    read: list[int] = []
+    frames = segment._frames
+
+    def counted(index: int, position: int, chunk_bytes: int) -> Iterator[Entry]:
+        for entry in frames(index, position, chunk_bytes):
+            read.append(entry.index)
+            yield entry
+
+    monkeypatch.setattr(segment, "_frames", counted)
+    assert group.locate_offset(Offset(38)) == 20
+    assert len(read) > 1900
+    read.clear()
+
+    assert group.locate_offset(Offset(38)) == 20
+    assert group.locate_offset(Offset(3)) == 2
+    assert len(read) < 60

@@ -14,6 +14,8 @@ from node.http.broker import Slice, StoredBatch
 
 ENTRIES_A_STEP = 256
 """Entries fetched at once: bounds what one step of a read holds."""
+STEPS_BEFORE_SEARCH = 8
+"""What is looked through for the next message, before it is searched for by offset."""
 
 
 class EntryLog(Protocol):
@@ -117,17 +119,33 @@ class PartitionReader:
             if kept is not None:
                 return kept
         index = self._log.locate_time(time_ms)
-        while index is not None and index <= bounds.applied:
-            entries = self._log.entries(index, max_bytes=1 << 20, max_count=ENTRIES_A_STEP)
-            if not entries:
+        found = None if index is None else self.offset_from(index)
+        return None if found is None else max(found, bounds.start)
+
+    def offset_from(self, index: Index) -> Offset | None:
+        """The first message that this entry or a later one holds; None where no applied one does.
+
+        Where messages are rare among other entries, by a search: the loop waits for it.
+        """
+        bounds = self._bounds()
+        for _ in range(STEPS_BEFORE_SEARCH):
+            if index > bounds.applied:
                 return None
-            for entry in entries:
+            for entry in self._log.entries(index, max_bytes=1 << 16, max_count=ENTRIES_A_STEP):
                 if entry.index > bounds.applied:
                     return None
-                if entry.kind == EntryKind.RECORDS and entry.time_ms >= time_ms:
-                    return max(entry.base_offset, bounds.start)
-            index = Index(entries[-1].index + 1)
-        return None
+                if entry.kind == EntryKind.RECORDS:
+                    return entry.base_offset
+                index = Index(entry.index + 1)
+        low, high = bounds.start, bounds.end
+        while low < high:
+            middle = Offset((low + high) // 2)
+            at = self._log.locate_offset(middle)
+            if at is None or at < index:
+                low = Offset(middle + 1)
+            else:
+                high = middle
+        return low if low < bounds.end else None
 
     def _collect(
         self,

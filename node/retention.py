@@ -115,13 +115,8 @@ class Retention:
 
     def offset_from(self, index: Index) -> Offset:
         """The offset that the entries before this index end at."""
-        last = self._state.applied_index
-        while index <= last:
-            for entry in self._log.entries(index, max_bytes=1 << 16, max_count=64):
-                if entry.kind == EntryKind.RECORDS:
-                    return entry.base_offset
-                index = Index(entry.index + 1)
-        return self._state.next_offset
+        found = self._reader.offset_from(index)
+        return self._state.next_offset if found is None else found
 
     async def carry(self, index: Index, offset: Offset, also: Iterable[int] = ()) -> bool:
         """Whether all that must be kept, and these messages, stand at or after the index now."""

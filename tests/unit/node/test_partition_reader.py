@@ -14,6 +14,7 @@ from log.memory_disk import MemoryDisk
 from log.store import Store
 from node.http.broker import Slice
 from node.partition_reader import Bounds, PartitionReader
+from tests.unit.node.compaction_scene import Scene as Partition
 
 COUNTS = ((2, 1), (0,), (3,), (0, 1, 1, 0, 1), (4,), (0,))
 """Records of each batch of each records entry; no-ops stand between them. A batch of none is there
@@ -210,3 +211,30 @@ def test_reading_below_what_is_left_begins_with_the_first_message_there_is() -> 
     found = reader.read(Offset(1), max_records=100, max_bytes=1 << 20)
     assert [stored.base_offset for stored in found.batches] == [4, 5, 6, 7]
     assert found.next_offset == 8
+
+
+@pytest.mark.parametrize("behind", [True, False])
+def test_the_next_message_behind_many_other_entries_is_searched_for_not_walked_to(
+    monkeypatch: pytest.MonkeyPatch, *, behind: bool
+) -> None:
+    scene = Partition()
+    for number in range(3):
+        scene.publish(Record(b"%d" % number, b"k"))
+    first = scene.log.last_index + 1
+    scene.now_ms += 1000
+    for _ in range(2000):
+        scene.apply(EntryKind.NOOP, b"")
+    offset = scene.publish(Record(b"late", b"k")) if behind else None
+    steps: list[int] = []
+    read = scene.log.entries
+
+    def counted(first: int, *, max_bytes: int, max_count: int) -> list[Entry]:
+        steps.append(first)
+        return read(first, max_bytes=max_bytes, max_count=max_count)
+
+    monkeypatch.setattr(scene.log, "entries", counted)
+
+    assert scene.reader.offset_from(Index(first)) == offset
+    assert scene.reader.offset_at(scene.now_ms) == offset
+    assert scene.retention.offset_from(Index(first)) == scene.state.next_offset - int(behind)
+    assert len(steps) < 50

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVarTuple
 
 from goqueue.wire.types import Index, NodeId, Term
-from log.entry import EntryKind, make_entry
+from log.entry import Entry, EntryKind, make_entry
 from log.errors import LogError
 from raft.configuration import pack_snapshot, unpack_snapshot
 from raft.configured import Configured
@@ -31,6 +32,8 @@ class Applying(Configured):
     _ready_term = 0
     _snapshot_index = 0
     _announced: tuple[NodeId | None] | None = None
+    _unapplied: deque[Entry]
+    """Committed entries that were read, and come next."""
 
     # -- state
 
@@ -153,11 +156,11 @@ class Applying(Configured):
 
     def _apply_some(self, until: float) -> bool:
         """Applies entries read at once; False when time is up or the replica has stopped."""
-        applied = self._SyncObj__raftLastApplied
-        count = min(self._config.apply_entries, self._SyncObj__raftCommitIndex - applied)
         waiting = self._SyncObj__commandsWaitingCommit
         now = self._scheduler.now
-        for entry in self._log.entries(Index(applied + 1), max_count=count):
+        unapplied = self._unapplied = self._unapplied or self._read_committed()
+        while unapplied:
+            entry = unapplied.popleft()
             result: object = None
             if entry.kind not in _OWN_KINDS:
                 try:
@@ -178,6 +181,14 @@ class Applying(Configured):
             if self._halted or now() >= until:
                 return False
         return True
+
+    def _read_committed(self) -> deque[Entry]:
+        """The next entries to apply. What no slice had time for waits for the next one: reading it
+        again from the disk could take all of that."""
+        config, applied = self._config, self._SyncObj__raftLastApplied
+        count = min(config.apply_entries, self._SyncObj__raftCommitIndex - applied)
+        first = Index(applied + 1)
+        return deque(self._log.entries(first, max_bytes=config.apply_bytes, max_count=count))
 
     def _noop_applied(self) -> None:
         if self.is_leader and self._ready_term != self._SyncObj__raftCurrentTerm:

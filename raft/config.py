@@ -35,6 +35,9 @@ class RaftConfig:
     """Applying yields to the loop after this."""
     apply_entries: int = 256
     """Entries read at once to be applied."""
+    apply_bytes: int = 64 * KIB
+    """Their bytes, if one entry is not larger: each replica keeps them in RAM until all of them are
+    applied, and reading them takes less than a slice of time."""
     outcome_grace_s: float = 0.5
     """After leadership is lost, how long proposals wait to learn what became of them."""
     transfer_s: float = 1.0

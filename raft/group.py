@@ -60,6 +60,7 @@ class RaftGroup(Changes):
         if not founders.is_sound():
             raise ConfigurationMismatch(f"group {id}: voters {founders.voters}")
         self._untold = []
+        self._unapplied = deque()
         self._votes = set()
         self._suspects = set()
         self._reads = []

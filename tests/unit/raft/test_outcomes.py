@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from goqueue.wire.errors import GoQueueError
-from goqueue.wire.types import GroupId, NodeId, TopicId
+from goqueue.wire.types import GroupId, Index, NodeId, TopicId
+from log.entry import Entry
 from raft.errors import ApplyFailed, NotLeader, Outcome
 from raft.group import RaftGroup
 from tests.unit.raft.cluster import (
@@ -140,6 +141,31 @@ def test_apply_yields_after_its_slice(group_type: type[RaftGroup]) -> None:
         applied_in_turn.append(lone.replica.applied_index - before)
 
     assert max(applied_in_turn) <= 6
+
+
+def test_entries_are_read_once_where_reading_takes_longer_than_a_slice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lone = Lone()
+    host = lone.me.host
+    assert host is not None
+    read, firsts = lone.log.entries, list[int]()
+
+    def slow_read(first: Index, *, max_bytes: int = 1 << 20, max_count: int = 1) -> list[Entry]:
+        lone.time.pass_by(0.003)
+        firsts.append(first)
+        return read(first, max_bytes=max_bytes, max_count=max_count)
+
+    entries = [command(index, 1, b"x") for index in range(2, 102)]
+    host.receive(NodeId("b"), GROUP, append_frame(1, 1, 0, 101, entries))
+    monkeypatch.setattr(lone.log, "entries", slow_read)
+    turns = 0
+    while lone.replica.applied_index < 101:
+        host._flush()
+        turns += 1
+
+    assert len(firsts) == 1
+    assert turns == 2
 
 
 def test_failing_store_stops_the_leader_and_reports() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import time
 import uuid
 from collections.abc import Sequence
 from typing import Protocol
@@ -18,6 +19,7 @@ from log.errors import DirectoryLocked
 
 Bytes = bytes | bytearray | memoryview
 
+PAUSE_S = 1.0
 _VECTORS_MAX = 512
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _ZEROS = bytes(1 << 20)
@@ -73,6 +75,10 @@ class Disk(Protocol):
     def uncache(self, path: str) -> None:
         """Lets the file be read from the medium next, as far as it is synced and the system obeys:
         damage at rest hides behind pages that are still in memory. Raises FileNotFoundError."""
+        ...
+
+    def pause(self) -> None:
+        """Waits a moment, so that a medium that was reset can answer again."""
         ...
 
     def size(self, path: str) -> int:
@@ -183,6 +189,9 @@ class OsDisk:
                 os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
             os.close(handle)
+
+    def pause(self) -> None:
+        time.sleep(PAUSE_S)
 
     def size(self, path: str) -> int:
         return os.stat(path).st_size

@@ -74,6 +74,7 @@ class MemoryDisk:
         self.fault: Fault | None = None
         self.boots = 1
         self.syncs = 0
+        self.pauses = 0
         self.open_handles = 0
         self.open_handles_most = 0
         self._files: list[_File] = []
@@ -145,6 +146,9 @@ class MemoryDisk:
 
     def uncache(self, path: str) -> None:
         self.size(path)  # nothing is cached: damage shows at once
+
+    def pause(self) -> None:
+        self.pauses += 1
 
     def size(self, path: str) -> int:
         number = self._live.get(path)

@@ -25,7 +25,8 @@ from log.wal import (
 )
 from log.wal_writer import SUFFIX, WalFile, file_path
 
-READ_TRIES = 3
+READ_TRIES = 5
+"""Of a file, with a pause between; a medium that refuses for longer is damaged."""
 
 
 @dataclass(slots=True)
@@ -103,6 +104,7 @@ def _read(disk: Disk, handle: int, path: str) -> bytes:
                 raise
             if last:
                 raise WalDamaged(path, 0, "the medium can't be read") from error
+            disk.pause()
     raise AssertionError("unreachable")
 
 

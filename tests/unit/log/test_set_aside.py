@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
-from goqueue.wire.types import Term
+from goqueue.wire.types import GroupId, Term
 from log.errors import WalDamaged
 from log.memory_disk import MemoryDisk
 from log.set_aside import SetAside
+from log.wal_reader import READ_TRIES
 from tests.unit.log.stores import (
     GROUP,
     OTHER,
@@ -100,3 +103,28 @@ def test_a_crash_on_the_way_never_leaves_less_than_everything_to_be_opened() -> 
         store = open_store(found, set_aside=True, seed=11)
         assert store.groups() == [], end
         assert SetAside(found, ROOT).groups() == [GROUP, OTHER], end
+
+
+@pytest.mark.parametrize(("refusals", "groups"), [(READ_TRIES - 1, [GROUP, OTHER]), (1 << 20, [])])
+def test_a_medium_that_is_back_in_a_few_seconds_is_not_taken_for_a_damaged_one(
+    refusals: int, groups: list[GroupId]
+) -> None:
+    disk = MemoryDisk()
+    store = open_store(disk)
+    for group in (GROUP, OTHER):
+        store.create_group(group)
+    store.close()
+    left = refusals
+
+    def refuse(operation: str, path: str) -> OSError | None:
+        nonlocal left
+        if operation != "pread" or not path.startswith(f"{ROOT}/wal/") or not left:
+            return None
+        left -= 1
+        return OSError(errno.EIO, "no answer")
+
+    disk.fault = refuse
+    store = open_store(disk, set_aside=True, seed=9)
+
+    assert store.groups() == groups
+    assert disk.pauses == READ_TRIES - 1

@@ -147,7 +147,8 @@ class Reads(Replication):
             self._host.wake()
         matched = self._SyncObj__raftMatchIndex[peer]
         stale = self._scheduler.now() - peer.sent_at >= self._config.heartbeat_s / 2
-        if matched < self._log.last_index and stale and peer.connected:
+        behind = matched < self._log.last_index or peer.probing
+        if behind and stale and peer.connected:
             self._nudge(peer)
 
     def _nudge(self, peer: Peer) -> None:

@@ -409,6 +409,24 @@ def test_wiped_node_comes_back_as_learner_with_its_new_incarnation() -> None:
     assert cluster.bodies(wiped) == [b"x", b"y"]
 
 
+def test_replica_that_starts_long_after_its_link_is_known_to_keep_up_though_all_is_idle() -> None:
+    """What its leader asked it when the link came up went to nobody."""
+    cluster = Cluster(3)
+    cluster.propose(b"x")
+    cluster.settle()
+    leader, late = cluster.elect(), cluster.followers()[0]
+    cluster.kill(late)
+    cluster.nodes[late].open()
+    cluster.connect_all()
+    cluster.settle(1)
+
+    cluster.start_group(late)
+    cluster.settle(1)
+
+    assert cluster.group(leader).in_step(NodeId(late))
+    assert cluster.group(leader).caught_up(NodeId(late))
+
+
 @fails_under(JoinersTrusted)
 def test_replica_that_joins_again_forgets_no_promise(group_type: type[RaftGroup]) -> None:
     """Two that were removed and come back hold the first configuration, and not the later ones:

@@ -194,7 +194,8 @@ class Membership:
         elif node not in self._admitted:
             self._strangers.discard(node)
             self._admitted.add(node)
-            self._raft.peer_connected(node)
+            told = self._cluster.hellos[node]
+            self._raft.peer_connected(node, Incarnation(int(told["incarnation"])))
 
     def _part(self, node: NodeId) -> None:
         if node in self._admitted:

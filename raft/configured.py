@@ -148,6 +148,8 @@ class Configured(Engine):
         peers = {node: self._peers.get(node) or self._seat(node) for node in sorted(named)}
         for peer in peers.values():
             peer.voter = peer.node in voters
+            if peer.connected != self._is_linked(peer.node):
+                self._link(peer)
         self._peers = peers
         self._self_peer.voter = self._me in configuration.voters
         self._voters = tuple(sorted(voters))
@@ -161,10 +163,21 @@ class Configured(Engine):
         peer.heard_at = self._SyncObj__lastResponseTime[peer] = self._scheduler.now()
         self._SyncObj__raftNextIndex[peer] = self._log.last_index + 1
         self._SyncObj__raftMatchIndex[peer] = 0
-        peer.connected = self._host.is_connected(node)
+        self._link(peer)
+        return peer
+
+    def _link(self, peer: Peer) -> None:
+        """Notes whether there is a link to the very replica that the configuration names."""
+        peer.connected = self._is_linked(peer.node)
         if peer.connected:
             self._SyncObj__connectedNodes.add(peer)
-        return peer
+        else:
+            self._SyncObj__connectedNodes.discard(peer)
+            self._host.release(peer.node, peer.reset())
+
+    def _is_linked(self, node: NodeId) -> bool:
+        named = self.configuration.find(node)
+        return self._host.is_connected(node, None if named is None else named.incarnation)
 
     def _unseat(self, peer: Peer) -> None:
         self._host.release(peer.node, peer.reset())
@@ -176,7 +189,8 @@ class Configured(Engine):
             self._SyncObj__lastResponseTime,
         ):
             table.pop(peer, None)
-        if peer.connected:
+        if self._host.is_connected(peer.node):
+            peer.connected = True
             self._strangers[peer.node] = peer
 
     def _speaker(self, node: NodeId) -> Peer | None:

@@ -144,7 +144,7 @@ class Elections(Voting):
     def peer_connected(self, node: NodeId) -> None:
         """A link is up: what was in flight before is lost."""
         peer = self._peers.get(node)
-        if peer is None or self._halted:
+        if peer is None or self._halted or not self._is_linked(node):
             return
         peer.connected = True
         self._SyncObj__connectedNodes.add(peer)

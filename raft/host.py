@@ -69,7 +69,7 @@ class RaftHost:
         self._by_key: dict[bytes, Seat] = {}
         self._leading: dict[Seat, None] = {}
         self._awake: dict[Seat, None] = {}
-        self._connected: dict[NodeId, None] = {}
+        self._connected: dict[NodeId, Incarnation | None] = {}
         self._windows = Windows(network, self.config.peer_window_bytes)
         self._timer: Handle | None = None
         self._timer_at = NEVER
@@ -205,9 +205,13 @@ class RaftHost:
         if seat is not None:
             self._guard(seat, seat.group.receive, node, frame)
 
-    def peer_connected(self, node: NodeId) -> None:
-        """A link to this node is up."""
-        self._connected[node] = None
+    def peer_connected(self, node: NodeId, incarnation: Incarnation | None = None) -> None:
+        """A link to this node is up; with the data directory that it has proven, if it has.
+
+        A group whose configuration names the node with another one has no link to that replica: who
+        begins anew must not answer for what was promised before.
+        """
+        self._connected[node] = incarnation
         for group in self.groups():
             group.peer_connected(node)
 
@@ -232,9 +236,11 @@ class RaftHost:
             seat.group.fail(error)
             return None
 
-    def is_connected(self, node: NodeId) -> bool:
-        """Whether a link to this node is up."""
-        return node in self._connected
+    def is_connected(self, node: NodeId, incarnation: Incarnation | None = None) -> bool:
+        """Whether a link to this node is up; and not one to another data directory than this."""
+        proven = self._connected.get(node)
+        other = None not in (proven, incarnation) and proven != incarnation
+        return node in self._connected and not other
 
     # -- what groups ask for, through their seats
 

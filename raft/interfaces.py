@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from goqueue.wire.types import GroupId, Index, Lsn, NodeId, Term
+from goqueue.wire.types import GroupId, Incarnation, Index, Lsn, NodeId, Term
 from log.entry import Entry
 from log.journal import HardState
 
@@ -157,7 +157,9 @@ class GroupHost(Protocol):
         """The group began or ceased to lead: heartbeats are sent for it, or not."""
         ...
 
-    def is_connected(self, node: NodeId) -> bool: ...
+    def is_connected(self, node: NodeId, incarnation: Incarnation | None = None) -> bool:
+        """Whether a link to this node is up; and not one to another data directory than this."""
+        ...
 
     def reserve(self, node: NodeId, size: int) -> bool:
         """Takes bytes of the peer's window; False where it is full: woken when some is free."""

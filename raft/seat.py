@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.wire.types import NodeId
+from goqueue.wire.types import Incarnation, NodeId
 from raft.interfaces import Network
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ class Seat:
     def led(self, leads: bool) -> None:
         self._host.led(self, leads)
 
-    def is_connected(self, node: NodeId) -> bool:
-        return self._host.is_connected(node)
+    def is_connected(self, node: NodeId, incarnation: Incarnation | None = None) -> bool:
+        return self._host.is_connected(node, incarnation)
 
     def reserve(self, node: NodeId, size: int) -> bool:
         return self._windows.take(node, self, size)

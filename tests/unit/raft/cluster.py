@@ -157,6 +157,8 @@ class Net:
         self.filter: Callable[[Sent], bool] | None = None
         self.log: list[Sent] = []
         self.epoch: dict[tuple[str, str], int] = {}
+        self.proves_incarnations = False
+        """Whether hosts learn with which data directory a link is."""
 
     def send(self, source: str, target: str, group: GroupId, parts: Sequence[bytes]) -> bool:
         link = (min(source, target), max(source, target))
@@ -185,7 +187,8 @@ class Net:
         for a, b in ((one, other), (other, one)):
             host = nodes[a].host
             assert host is not None
-            host.peer_connected(NodeId(b))
+            proven = nodes[b].store.incarnation if self.proves_incarnations else None
+            host.peer_connected(NodeId(b), proven)
 
     def cut(self, one: str, other: str) -> None:
         link = (min(one, other), max(one, other))

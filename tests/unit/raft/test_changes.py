@@ -409,6 +409,50 @@ def test_wiped_node_comes_back_as_learner_with_its_new_incarnation() -> None:
     assert cluster.bodies(wiped) == [b"x", b"y"]
 
 
+def test_node_that_begins_anew_confirms_nothing_in_its_former_place() -> None:
+    """Its former data directory may have voted for another leader of which this one knows nothing:
+    until it has been removed, who has come in its place counts for nobody."""
+    cluster = Cluster(3)
+    cluster.net.proves_incarnations = True
+    leader = cluster.elect()
+    cluster.propose(b"x")
+    cluster.settle()
+    wiped, cut = cluster.followers()
+    cluster.wipe(wiped)
+    cluster.isolate(cut)
+    cluster.join(wiped)
+
+    cluster.propose(b"y", leader)
+    cluster.settle(3)
+
+    assert cluster.group(wiped).configuration.members == ()
+    assert not cluster.group(leader).is_leader
+    assert cluster.bodies(leader) == [b"x"]
+
+
+def test_node_that_begins_anew_is_linked_once_it_takes_part_itself() -> None:
+    cluster = Cluster(3)
+    cluster.net.proves_incarnations = True
+    cluster.propose(b"x")
+    cluster.settle()
+    wiped = cluster.followers()[0]
+    cluster.wipe(wiped)
+    again = cluster.join(wiped)
+    cluster.settle(3)
+
+    drop(cluster, wiped)
+    cluster.change(AddLearner(again))
+    cluster.settle()
+    cluster.change(Promote(NodeId(wiped)))
+    cluster.settle()
+    cluster.kill(cluster.elect())
+    cluster.elect()
+    cluster.propose(b"y")
+    cluster.settle()
+
+    assert cluster.bodies(wiped) == [b"x", b"y"]
+
+
 def test_replica_that_starts_long_after_its_link_is_known_to_keep_up_though_all_is_idle() -> None:
     """What its leader asked it when the link came up went to nobody."""
     cluster = Cluster(3)

@@ -1,4 +1,5 @@
-"""The disks of this node and its peers: who has room, who can write at all, who is quick.
+"""The disks of this node and its peers: who has room, who can write at all, who is quick, and who
+has applied what it found there.
 
 Publishes need a majority with room, so that what others must still write always has some: settles,
 deliveries, votes. Where a majority can write nothing any more, those are refused too.
@@ -18,6 +19,8 @@ from node.space_watch import DISK_LOW, SpaceWatch
 DISK_STUCK = "disk_stuck"
 DISK_SLOW = "disk_slow"
 """The names under which peers are told, beside `DISK_LOW`."""
+REPLAYING = "replaying"
+"""Likewise, by those that still apply what their disks held when they started."""
 _NOTHING = frozenset({DISK_STUCK})
 _LITTLE = _NOTHING | {DISK_LOW}
 _ANY = _LITTLE | {DISK_SLOW}
@@ -69,8 +72,9 @@ class Disks:
         return self._no_majority(voters, _NOTHING)
 
     def should_lead(self, node: NodeId) -> bool:
-        """Whether nothing is known of its disk that makes others the better leaders."""
-        return self._is_free_of(node, _ANY)
+        """Whether nothing is known of its disk that makes others the better leaders, nor, of a
+        peer, that what it led would wait until it has applied its log."""
+        return self._is_free_of(node, _ANY | {REPLAYING})
 
     @property
     def problems(self) -> list[str]:

@@ -194,6 +194,15 @@ class PartitionHost:
     def applied_index(self) -> Index:
         return self._applied
 
+    @property
+    def is_replaying(self) -> bool:
+        """Whether entries that were found at the start are not applied yet: should it lead, its
+        partition would wait for that."""
+        group = self.group
+        if group.failed is not None or self.log.quarantined:
+            return False
+        return group.applied_index < min(self._found_index, self.log.last_index)
+
     def matches(self) -> dict[NodeId, Index]:
         """What each replica is known to hold durably, as far as this node knows."""
         return self.group.matches()

@@ -48,6 +48,7 @@ class Replicas:
         self._parts = parts
         self._hosts: dict[GroupId, PartitionHost] = {}
         self._held: set[GroupId] = set()
+        self._began = False
         self.refused: dict[GroupId, str] = {}
         """Replicas that can't be started from what their directories hold, and why."""
 
@@ -83,6 +84,11 @@ class Replicas:
             if placement.may_found(self._me)
         )
 
+    @property
+    def are_replaying(self) -> bool:
+        """Whether this node has not come back from its last start with all of them."""
+        return not self._began or any(host.is_replaying for host in self._hosts.values())
+
     async def reconcile(self, state: ClusterState) -> None:
         """Make what runs here what the state says. A replica that can't be started is named in
         `refused`, and stops no other."""
@@ -108,6 +114,7 @@ class Replicas:
         for group in left:
             if group not in wanted and self._is_removed(state, group):
                 self._retire(group)
+        self._began = True
 
     def healed(self, group: GroupId) -> None:
         """The group's log is whole again: its replica starts anew with the next `reconcile`, from

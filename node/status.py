@@ -16,7 +16,7 @@ from log.store import Store
 from node import rpc
 from node.cluster import ClusterHost
 from node.config import NodeConfig
-from node.disks import Disks
+from node.disks import REPLAYING, Disks
 from node.group_metrics import set_lag_gauges
 from node.http.broker import (
     Check,
@@ -94,6 +94,7 @@ class NodeStatus:
             "leaders": len(self._replicas.led()),
             "replicas": len(self._replicas.all()),
             UNDER_REPLICATED: self._under_replicated(),
+            REPLAYING: self._replicas.are_replaying,
             "stopping": self.stopping,
         }
 

@@ -86,13 +86,25 @@ class Voting(Transfers):
     # -- campaigning
 
     def _start_prevote(self, now: float) -> None:
-        """Asks whether others would vote, changing nobody's term (dissertation, 9.6)."""
+        """Asks whether others would vote, changing nobody's term (dissertation, 9.6).
+
+        Who has much to apply before it could serve lets others try first, once.
+        """
         self._set_leader(None)
+        gives_way = self._attempts == 0 and self._lags
         self._retry_later(now)
+        if gives_way:
+            return
         self._prevotes = {self._self_peer} if self._self_peer.voter else set()
         self._suspects = {self._self_peer} if self._log.suspect else set()
         self._ask_voters(frames.PRE, self._SyncObj__raftCurrentTerm + 1)
         self._count_prevotes(self._prevotes)
+
+    @property
+    def _lags(self) -> bool:
+        """Whether it has more to apply than one read brings: as after a restart."""
+        behind = self._SyncObj__raftCommitIndex - self._SyncObj__raftLastApplied
+        return behind > self._config.apply_entries
 
     def _count_prevotes(self, granted: set[Peer]) -> None:
         """Campaigns among a majority that is not suspect, or else among all voters."""

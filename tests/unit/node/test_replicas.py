@@ -12,14 +12,18 @@ from coordinator.commands import CreateTopic, DeleteTopic, RegisterBroker
 from coordinator.state import ClusterState
 from goqueue.wire.types import GroupId, Incarnation, Index, NodeId, Voter
 from log.config import StorageConfig
+from log.entry import EntryKind, make_entry
 from log.errors import EntryDamaged, StoreFailed
 from log.memory_disk import MemoryDisk
 from log.store import Store
 from node.append_queue import ByteBudget
+from node.disks import REPLAYING, Disks
+from node.flusher import Flusher
 from node.message_reader import BatchCache
 from node.metrics import Metrics
 from node.partition import NodeParts, PartitionSettings
 from node.replicas import Replicas
+from node.space_watch import SpaceWatch
 from raft.group import RaftGroup
 from raft.host import RaftHost
 
@@ -33,6 +37,8 @@ class Group:
 
     def __init__(self, id: GroupId) -> None:
         self.id = id
+        self.failed: Exception | None = None
+        self.applied_index = 0
 
 
 class Raft:
@@ -59,7 +65,7 @@ class Node:
         self.raft = Raft()
         self.elsewhere: set[Voter] = set()
         """Voters whose name is there with another data directory."""
-        store = Store.open(MemoryDisk(), "/data", StorageConfig(watermark_percent=0))
+        self.store = store = Store.open(MemoryDisk(), "/data", StorageConfig(watermark_percent=0))
         me = Voter(ME, Incarnation(7))
         parts = NodeParts(
             node=ME,
@@ -143,3 +149,41 @@ async def test_a_voter_that_came_back_with_another_data_directory_is_not_in_sync
     node.elsewhere.add(wiped)
 
     assert host.in_sync() == ["c", ME]
+
+
+async def test_a_node_is_replaying_until_it_has_applied_what_its_replicas_found() -> None:
+    node = Node()
+    log = node.store.create_group(node.group(0))
+    log.append([make_entry(index=n, term=1, time_ms=n, kind=EntryKind.NOOP) for n in (1, 2, 3)])
+    assert node.replicas.are_replaying, "nothing is known yet of what is here"
+
+    await node.replicas.reconcile(node.state)
+    group = cast(Group, node.replicas.all()[0].group)
+    assert node.replicas.are_replaying
+
+    group.applied_index = 2
+    assert node.replicas.are_replaying
+    group.failed = EntryDamaged("1", 1, 1, "a replica that has stopped is waited for by nobody")
+    assert not node.replicas.are_replaying
+
+    group.failed, group.applied_index = None, 3
+    assert not node.replicas.are_replaying
+
+
+def test_others_leave_no_leadership_to_a_node_that_is_replaying() -> None:
+    hellos: dict[NodeId, dict[str, Any]] = {ME: {}, NodeId("n2"): {REPLAYING: True}}
+    disks = Disks(
+        ME,
+        cast(Store, SimpleNamespace(stalled=None)),
+        cast(Flusher, SimpleNamespace(pace=SimpleNamespace(is_slow=False))),
+        cast(SpaceWatch, SimpleNamespace(is_low=False)),
+        lambda: hellos,
+        Metrics(),
+    )
+    disks.look()
+    assert not disks.should_lead(NodeId("n2"))
+    assert not disks.lack_room([ME, NodeId("n2")])
+
+    hellos[NodeId("n2")] = {REPLAYING: False}
+    disks.look()
+    assert disks.should_lead(NodeId("n2"))

@@ -27,7 +27,7 @@ def status(voters: str, in_sync: str, wanted: str) -> NodeStatus:
         "config": SimpleNamespace(node_id="n1"),
         "store": None,
         "cluster": SimpleNamespace(state=state),
-        "replicas": SimpleNamespace(led=lambda: [host], all=lambda: [host]),
+        "replicas": SimpleNamespace(led=lambda: [host], all=lambda: [host], are_replaying=False),
         "topology": None,
         "lag": None,
         "space": SimpleNamespace(room_bytes=0),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from raft import frames
 from raft.frames import FrameKind
 from raft.group import RaftGroup
@@ -281,3 +283,19 @@ def test_nobody_elects_twice_in_a_term_over_many_seeds() -> None:
         cluster.settle()
         leads = [name for name in cluster.nodes if cluster.group(name).is_leader]
         assert leads == [leader]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_who_has_much_to_apply_lets_others_lead(seed: int) -> None:
+    cluster = Cluster(seed=seed)
+    leader = cluster.elect()
+    replaying, other = cluster.followers()
+    for number in range(cluster.config.apply_entries + 50):
+        cluster.propose(b"%d" % number, leader)
+    cluster.group(replaying)._SyncObj__applyLogEntries = lambda: False  # type: ignore[method-assign]
+    cluster.settle(1)
+    assert cluster.group(replaying).commit_index > cluster.group(replaying).applied_index + 256
+
+    cluster.kill(leader)
+
+    assert cluster.elect(2) == other

@@ -39,8 +39,9 @@ LATE_DEATH_S = 2.5
 """When a member dies after the last fault: everything is calm by then."""
 TAKEN_OVER_S = 1.0
 """Its partitions are somebody else's so soon after its session."""
-CLOCK_S = 2.5
-"""Log time may run ahead by this where clocks step."""
+WRONG_CLOCK_S = {"clock": 2.5, "clock-drift": 1.3}
+"""Log time, by which sessions are measured, may be off by this where clocks step, or drift by 30 %
+for 4 s."""
 SETTLED_S = 1000
 """What is due within this time is waited for in the end."""
 
@@ -86,7 +87,7 @@ class MemberWork:
         self._last = 0
         self._sticky: set[int] = set()
         self._to_die = self.rng.random() < 0.3
-        self._steps_clocks = False
+        self._clock_s = 0.0
 
     def _groups(self) -> int:
         return self.rng.choice((1, 1, 2))
@@ -115,7 +116,10 @@ class MemberWork:
 
     def start(self) -> None:
         """Groups are made as soon as there is a topic."""
-        self._steps_clocks = any(fault.kind == "clock" for fault in self.world.plan)
+        kinds = {fault.kind for fault in self.world.plan}
+        self._clock_s = max(
+            (WRONG_CLOCK_S[kind] for kind in kinds & WRONG_CLOCK_S.keys()), default=0.0
+        )
         self.world.loop.call_later(0.1, self._make_groups)
         if self.rng.random() < 0.3:
             self.world.loop.call_later(self.rng.uniform(2.0, 6.0), self._all_die)
@@ -171,8 +175,7 @@ class MemberWork:
             program = self.rng.choice(lives)
             assert program.life is not None
             until_s = self.world.loop.time + program.group.session_s + TAKEN_OVER_S
-            if self._steps_clocks:
-                until_s += CLOCK_S
+            until_s += self._clock_s
             self.members.died(program.group.id, program.life.id, until_s)
             program.crash(None)
 
@@ -224,7 +227,7 @@ class MemberWork:
         """A coordinator takes a member for dead that it has not heard of for so long, or since it
         began."""
         session_s = next(known.session_s for known in self.groups if known.id == group)
-        if silent_s < session_s - (CLOCK_S if self._steps_clocks else 0.02):
+        if silent_s < session_s - (self._clock_s or 0.02):
             told = f"{member} was expired after {silent_s:.2f} s, its session is {session_s} s"
             self._broken("G5", told)
 

@@ -106,13 +106,23 @@ class Upkeep:
         groups = [group for group in self.led() if len(group.voters) > 1]
         if not groups:
             return
-        done = asyncio.gather(*(transferred(group, None) for group in groups))
+        done = asyncio.gather(*(transferred(group, self._heir(group)) for group in groups))
         try:
             async with asyncio.timeout(timeout_s):
                 await done
         except TimeoutError:
             left = sum(group.is_leader for group in groups)
             _log.warning("leaderships_not_handed_over", left=left)
+
+    def _heir(self, group: RaftGroup) -> NodeId | None:
+        """The voter furthest ahead of those that would serve at once; None leaves it to Raft."""
+        matches = group.matches()
+        able = [
+            node
+            for node, peer in group.peers.items()
+            if peer.voter and peer.connected and self._should_lead(node)
+        ]
+        return max(able, key=lambda node: matches.get(node, 0), default=None)
 
     # rounds
 

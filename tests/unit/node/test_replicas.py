@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any, cast
@@ -24,6 +25,7 @@ from node.metrics import Metrics
 from node.partition import NodeParts, PartitionSettings
 from node.replicas import Replicas
 from node.space_watch import SpaceWatch
+from node.upkeep import Upkeep
 from raft.group import RaftGroup
 from raft.host import RaftHost
 
@@ -187,3 +189,32 @@ def test_others_leave_no_leadership_to_a_node_that_is_replaying() -> None:
     hellos[NodeId("n2")] = {REPLAYING: False}
     disks.look()
     assert disks.should_lead(NodeId("n2"))
+
+
+async def test_a_node_that_leaves_hands_over_to_one_that_serves_at_once() -> None:
+    given: list[NodeId | None] = []
+
+    def transfer(to: NodeId | None, callback: Callable[[bool], None]) -> None:
+        given.append(to)
+        callback(True)
+
+    names = [NodeId("n2"), NodeId("n3")]
+    group = SimpleNamespace(
+        voters=(ME, *names),
+        is_leader=True,
+        is_ready_leader=True,
+        peers={name: SimpleNamespace(voter=True, connected=True) for name in names},
+        matches=lambda: {"n1": 9, "n2": 9, "n3": 8},
+        transfer_leadership=transfer,
+    )
+    parts: dict[str, Any] = dict.fromkeys(("config", "flusher", "metrics"))
+    parts["cluster"] = SimpleNamespace(group=None)
+    parts["replicas"] = SimpleNamespace(led=lambda: [SimpleNamespace(group=group)])
+    replaying = {NodeId("n2")}
+    upkeep = Upkeep(ME, **parts, should_lead=lambda node: node not in replaying)
+
+    await upkeep.hand_over_all(5)
+    replaying.add(NodeId("n3"))
+    await upkeep.hand_over_all(5)
+
+    assert given == ["n3", None]

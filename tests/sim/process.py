@@ -189,7 +189,9 @@ class Process:
         self.time.call_soon(self.host.receive, node, group, memoryview(frame))
 
     def peer_connected(self, node: NodeId) -> None:
-        self.time.call_soon(self.host.peer_connected, node)
+        peer = self.world.machines.process(node)
+        proven = None if peer is None else peer.store.incarnation
+        self.time.call_soon(self.host.peer_connected, node, proven)
 
     def peer_disconnected(self, node: NodeId) -> None:
         self.time.call_soon(self.host.peer_disconnected, node)

@@ -162,7 +162,9 @@ class ClusterReplica:
             for group in doomed:
                 store.remove_group(group)
             return
-        work = self.raft.take_snapshot()
+        work = self.raft.take_snapshot() or self.raft.take_snapshot(
+            again=True
+        )  # one may have failed
         if work is not None:
             self._process.storage.keep(work.run, self.changed)
         else:

@@ -233,6 +233,8 @@ class World:
 
     def _unsettled(self) -> str:
         """What keeps the cluster from being at rest, in words."""
+        if self.shape.managed:
+            self.topics_changed()  # who knew of a deletion may have died when it was told
         for client in self.clients:
             if not client.idle:
                 return f"client {client.number} is not acked"

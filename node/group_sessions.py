@@ -8,9 +8,9 @@ leads next finds in the cluster's state what is left to do, and grants every ses
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Protocol
 
 import structlog
 
@@ -27,6 +27,7 @@ from node.group_metrics import GroupFigures
 from node.group_rpc import HeardAnswer, HeardRequest, SilentAnswer, SilentRequest
 from node.metrics import Metrics
 from node.peer_link import PeerLink
+from node.under_way import UnderWay
 
 LOOK_S = 0.25
 """The time between two looks at most, where nothing happens."""
@@ -85,7 +86,7 @@ class GroupSessions:
         self._leadership = 0
         self._looked_ms = 0
         self._at_once = asyncio.Semaphore(PARTITIONS_AT_ONCE_MAX)
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._under_way = UnderWay()
         self._more = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._figures = GroupFigures(metrics)
@@ -139,11 +140,11 @@ class GroupSessions:
         self._forgive(coordinator, now_ms)
         work = coordinator.collect(now_ms)
         for command in work.commands:
-            self._begin(self._propose(coordinator, command))
+            self._under_way.begin(self._propose(coordinator, command))
         for naming in work.namings:
-            self._begin(self._name(coordinator, naming))
+            self._under_way.begin(self._name(coordinator, naming))
         for drain in work.drains:
-            self._begin(self._drain(coordinator, drain))
+            self._under_way.begin(self._drain(coordinator, drain))
         wake_ms = coordinator.next_wake_ms(now_ms)
         if wake_ms is None:
             return LOOK_S
@@ -151,8 +152,7 @@ class GroupSessions:
 
     async def settled(self) -> None:
         """Wait until nothing is under way."""
-        while self._under_way:
-            await asyncio.wait(list(self._under_way))
+        await self._under_way.settled()
 
     # private
 
@@ -204,8 +204,7 @@ class GroupSessions:
 
     def _drop(self) -> None:
         """What is under way is of a leadership that is over: the next one does it again."""
-        for task in self._under_way:
-            task.cancel()
+        self._under_way.cancel()
 
     def _forgive(self, coordinator: GroupCoordinator, now_ms: int) -> None:
         """While this node stood still, or its clock was set forward, nobody was silent."""
@@ -217,11 +216,6 @@ class GroupSessions:
             for member in membership.members:
                 silent_ms = coordinator.silent_ms(group, member, now_ms) - late_ms
                 coordinator.heard(group, member, now_ms - max(0, silent_ms))
-
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
 
     async def _propose(self, coordinator: GroupCoordinator, command: MemberCommand) -> None:
         applied = False

@@ -8,10 +8,10 @@ tells of the partitions it leads where the cluster group knows of other replicas
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import structlog
 
@@ -30,6 +30,7 @@ from node.move_rpc import PARTITIONS_TOLD_MAX, ProgressAnswer, ProgressRow, Seen
 from node.partition import PartitionHost
 from node.peer_link import PeerLink
 from node.placement_views import TURN
+from node.under_way import UnderWay
 
 LOOK_S = 0.25
 """The time between two looks at most, while something moves or is told."""
@@ -109,7 +110,7 @@ class ReplicaMoves:
         self._leadership = 0
         self._rates: dict[GroupId, _Rate] = {}
         self._at_once = asyncio.Semaphore(AT_ONCE_MAX)
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._under_way = UnderWay()
         self._more = asyncio.Event()
         self._tell = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -184,13 +185,13 @@ class ReplicaMoves:
         mover = self._led(now_ms)
         work = mover.collect(now_ms)
         for command in work.commands:
-            self._begin(self._propose(mover, command))
+            self._under_way.begin(self._propose(mover, command))
         for planning in work.plans:
-            self._begin(self._plan(mover, planning))
+            self._under_way.begin(self._plan(mover, planning))
         for ask in work.asks:
-            self._begin(self._ask(mover, ask))
+            self._under_way.begin(self._ask(mover, ask))
         for step in work.steps:
-            self._begin(self._step(mover, step))
+            self._under_way.begin(self._step(mover, step))
         moving = self._cluster.state.layout.moving
         for group in [group for group in self._rates if group not in moving]:
             del self._rates[group]
@@ -201,8 +202,7 @@ class ReplicaMoves:
 
     async def settled(self) -> None:
         """Wait until nothing is under way."""
-        while self._under_way:
-            await asyncio.wait(list(self._under_way))
+        await self._under_way.settled()
 
     def untold(self) -> list[tuple[GroupId, Seen]]:
         """Of the partitions led here, those whose replicas the cluster group does not know."""
@@ -302,13 +302,7 @@ class ReplicaMoves:
         """What is under way is of a leadership that is over: the next one does it again."""
         self._mover = None
         self._rates.clear()
-        for task in self._under_way:
-            task.cancel()
-
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        self._under_way.cancel()
 
     async def _propose(self, mover: Mover, command: PlacementCommand) -> None:
         applied = False

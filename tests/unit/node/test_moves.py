@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, suppress
 
 import pytest
 
@@ -30,7 +30,7 @@ from node.placement_views import MoveProgress
 from tests.unit.node.test_group_members import beat, join
 from tests.unit.node.test_node import append, eventually
 from tests.unit.node.test_transfer_nodes import SMALL_SEGMENTS, SmallNodes
-from tests.unit.node.three_nodes import NAMES, ThreeNodes, three_nodes
+from tests.unit.node.three_nodes import NAMES, ThreeNodes, all_ready, three_nodes
 
 MOVED_S = 20.0
 SETTLED_LOOKS = 40
@@ -338,18 +338,9 @@ async def until_told(nodes: ThreeNodes, holds: Callable[[MoveProgress], bool]) -
             await asyncio.sleep(0.02)
 
 
-@asynccontextmanager
-async def small_nodes() -> AsyncIterator[SmallNodes]:
+def small_nodes() -> AbstractAsyncContextManager[SmallNodes]:
     """Nodes whose logs are in many segments soon."""
-    found = SmallNodes()
-    try:
-        for name in NAMES:
-            await found.start(name)
-        await eventually(lambda: all(broker.ready().ready for broker in found.brokers), 20)
-        yield found
-    finally:
-        for name in list(found.running):
-            await found.stop(name)
+    return all_ready(SmallNodes())
 
 
 async def filled(nodes: SmallNodes) -> tuple[str, str]:

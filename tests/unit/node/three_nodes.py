@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import socket
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TypeVar
 
 from log.config import StorageConfig
 from log.memory_disk import MemoryDisk
@@ -79,10 +80,12 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
+N = TypeVar("N", bound=ThreeNodes)
+
+
 @asynccontextmanager
-async def three_nodes() -> AsyncIterator[ThreeNodes]:
+async def all_ready(nodes: N) -> AsyncIterator[N]:
     """All of them ready; those that still run are stopped at the end."""
-    nodes = ThreeNodes()
     try:
         for name in NAMES:
             await nodes.start(name)
@@ -91,3 +94,8 @@ async def three_nodes() -> AsyncIterator[ThreeNodes]:
     finally:
         for name in list(nodes.running):
             await nodes.stop(name)
+
+
+def three_nodes() -> AbstractAsyncContextManager[ThreeNodes]:
+    """Three ready nodes with the settings that nodes have."""
+    return all_ready(ThreeNodes())

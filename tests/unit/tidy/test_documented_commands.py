@@ -52,6 +52,8 @@ def test_every_command_in_the_documents_exists(document: Path, line: str) -> Non
         chosen = _take(words, known, subcommands is not None, f"{document.name}: {line}")
         if chosen is None:
             return
+        if chosen not in subcommands and hasattr(command, "default_command"):
+            chosen = command.default_command
         assert chosen in subcommands, f"{document.name}: no command {chosen!r} in {line!r}"
         command = subcommands[chosen]
 

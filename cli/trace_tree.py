@@ -1,0 +1,67 @@
+"""One message's life as a tree, for people."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from cli.session import Json, Session
+
+EVENT_WIDTH = 12
+EPOCH_MS_MIN = 10**11  # a time, not a duration: 1973 or later
+
+
+def print_tree(session: Session, trace: Json) -> None:
+    """The tree of the README: facts, timeline, attempts, latency."""
+    line = session.output.line
+    line(f"Message: {trace['id']}")
+    line(f"Topic: {trace['topic']}")
+    line(f"Partition: {trace['partition']}")
+    line(f"Offset: {trace['offset']}")
+    line()
+    line("Timeline:")
+    events = trace["events"]
+    for number, event in enumerate(events, 1):
+        branch = "└─" if number == len(events) else "├─"
+        facts = " ".join(fact_text(*fact) for fact in event.get("attributes", {}).items())
+        name = f"{event['event_type']:<{EVENT_WIDTH}}"
+        line(f"{branch} {event['timestamp']}  {name}  {facts}".rstrip())
+    line()
+    line(f"Delivery Attempts: {trace.get('delivery_attempts', 0)}")
+    line(f"Total Latency: {latency_text(events)}")
+
+
+def fact_text(name: str, value: object) -> str:
+    """`nodes=[node-1, node-2]`, `expires=2025-01-22T10:30:00.000Z`, as the README shows them."""
+    if isinstance(value, list | tuple):
+        return f"{name}=[{', '.join(str(item) for item in value)}]"
+    if name.endswith("_ms") and isinstance(value, int) and value > EPOCH_MS_MIN:
+        return f"{name.removesuffix('_ms')}={_format_ms(value)}"
+    return f"{name}={value}"
+
+
+def latency_text(events: list[Json]) -> str:
+    """Publish to final ack, or to replication while nothing has settled the message."""
+    told = {event["event_type"]: event for event in events}
+    times = {name: _time(event["timestamp"]) for name, event in told.items()}
+    began = times.get("PUBLISHED")
+    for name, meaning in (
+        ("ACKNOWLEDGED", "final ack"),
+        ("REJECTED", "rejection"),
+        ("DEAD_LETTERED", "dead letter"),
+        ("REPLICATED", "replicated"),
+    ):
+        known = told.get(name, {}).get("attributes", {}).get("time")
+        if began is not None and name in times and known != "not_recorded":
+            seconds = (times[name] - began).total_seconds()
+            bound = "at most " * (known == "at_latest")
+            return f"{bound}{seconds:.3f}s (publish to {meaning})"
+    return "-"
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+def _format_ms(time_ms: int) -> str:
+    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

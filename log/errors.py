@@ -24,11 +24,15 @@ class DirectoryLocked(LogError):
 
 
 class Damaged(LogError):
-    """Stored bytes fail their checksum or are missing; nothing was read past them."""
+    """Stored bytes fail their checksum or are missing; nothing was read past them. `entries`:
+    the first and the last one that they hide, where that is known."""
 
     code = "corrupt"
 
-    def __init__(self, path: str, position: int, reason: str) -> None:
+    def __init__(
+        self, path: str, position: int, reason: str, entries: tuple[int, int] | None = None
+    ) -> None:
+        self.entries = entries
         super().__init__(
             f"{path} is damaged at byte {position}: {reason}",
             path=path,

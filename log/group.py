@@ -473,9 +473,13 @@ class GroupLog:
         try:
             return search()
         except (Damaged, OSError) as error:
-            self._store.damaged_entries += 1
-            _log.error("search_met_damage group=%s %s", self.id, error)
-            within = self.first_index, self.last_index
+            hidden = error.entries if isinstance(error, Damaged) else None
+            if hidden is None:
+                self._store.damaged_entries += 1
+                _log.error("search_met_damage group=%s %s", self.id, error)
+            else:
+                self.quarantine(*hidden, str(error))
+            within = hidden or (self.first_index, self.last_index)
             raise EntryDamaged(str(self.id), *within, str(error)) from error
 
     def _check_index(self, index: int) -> None:

@@ -19,9 +19,8 @@ from crc32c import crc32c
 
 from goqueue.wire.types import GroupId, Index
 from log.descriptors import Descriptors
-from log.disk import is_full
 from log.entry import FRAME_BYTES_MAX, HEADER_BYTES, Entry, decode_frame, frame_length
-from log.errors import Damaged, NewerFormat
+from log.errors import Damaged, NewerFormat, reraise_other
 from log.quiet import QuietRun
 from log.segment_index import ITEM_BYTES, OffsetIndex, encode_item
 
@@ -335,7 +334,7 @@ class Segment:
             position = self._find(first)
             entries = self._take(first, position, last, max_bytes, max_count)
         if not entries:
-            raise Damaged(self.path(), position, f"entry {first} is unreadable")
+            raise self._unreadable(first, position)
         return entries
 
     def scan(self, first: int, last: int) -> Iterator[Entry]:
@@ -351,7 +350,7 @@ class Segment:
             yield entry
             at += 1
         if at <= last:
-            raise Damaged(self.path(), position, f"entry {at} is unreadable")
+            raise self._unreadable(at, position)
 
     def identity(self, index: int) -> tuple[int, int]:
         """(term, CRC) that the term index has for an entry, readable or not."""
@@ -381,17 +380,11 @@ class Segment:
                 data = self._files.disk.pread(handle, size, FILE_HEADER_BYTES)
             sound = index.load(data, self.first_index, self.last_index)
             self._index_end = FILE_HEADER_BYTES + sound
-        except Damaged:
-            self._try_to_renew_offsets(path)
+        except (Damaged, OSError) as error:
+            reraise_other(error)
+            with suppress(OSError):  # searches do without it, where it can't be written anew
+                self._renew_offsets(path)
         return index
-
-    def _try_to_renew_offsets(self, path: str) -> None:
-        """Where the disk is full, searches do without the index."""
-        try:
-            self._renew_offsets(path)
-        except OSError as error:
-            if not is_full(error):
-                raise
 
     def _renew_offsets(self, path: str) -> None:
         self._index_end = FILE_HEADER_BYTES
@@ -437,7 +430,10 @@ class Segment:
             if entry.index == index:
                 return position
             position += len(entry.frame)
-        raise Damaged(self.path(), position, f"entry {index} is unreadable")
+        raise self._unreadable(index, position)
+
+    def _unreadable(self, index: int, position: int) -> Damaged:
+        return Damaged(self.path(), position, f"entry {index} is unreadable", (index, index))
 
     def _take(
         self, first: int, position: int, last: int, max_bytes: int, max_count: int

@@ -266,6 +266,7 @@ class GroupSegments:
             if segment.first_index > last:
                 continue
             start = self._index_of(segment).before_offset(offset, last) or segment.first_index
+            start = max(start, first)
             answer = last_with_records(segment, offset, start, min(last, segment.last_index))
             if answer is not None:
                 return answer
@@ -279,7 +280,8 @@ class GroupSegments:
             self._check_head(first)
         for segment in self.chain[max(0, at - 1) :]:
             start = self._index_of(segment).before_time(time_ms, last) or segment.first_index
-            for entry in segment.scan(start, min(last, segment.last_index)):
+            start, end = max(start, first), min(last, segment.last_index)
+            for entry in segment.scan(start, end) if start <= end else ():
                 if entry.time_ms >= time_ms:
                     return entry.index
         return None
@@ -401,12 +403,14 @@ class GroupSegments:
         chain = self.chain
         at = bisect_right(chain, index, key=lambda segment: segment.first_index)
         if not at or index > chain[at - 1].last_index:
-            raise Damaged(self.directory, 0, f"no segment holds entry {index}")
+            raise Damaged(self.directory, 0, f"no segment holds entry {index}", (index, index))
         return chain[at - 1]
 
     def _check_head(self, first: int) -> None:
         if not self.chain or self.chain[0].first_index > first:
-            raise Damaged(self.directory, 0, f"the segment that begins at {first} is missing")
+            last = self.chain[0].first_index - 1 if self.chain else first
+            reason = f"the segment that begins at {first} is missing"
+            raise Damaged(self.directory, 0, reason, (first, last))
 
     def _index_of(self, segment: Segment) -> OffsetIndex:
         index = segment.index()

@@ -61,19 +61,19 @@ class Retention:
 
     async def run(self) -> None:
         """As leader: carry on what must be kept, then move the log start, through the log. At most
-        one at a time. Raises nothing that leadership explains."""
+        one at a time. Raises nothing that leadership or damage explains."""
         group = self._group()
         if self.in_flight or not group.is_ready_leader:
             return
-        trim = self._due(group.log_time_ms())
-        if trim is None:
-            return
         self.in_flight = True
         try:
-            if await self.carry(*trim):
+            trim = self._due(group.log_time_ms())
+            if trim is not None and await self.carry(*trim):
                 await self._propose(EntryKind.TRIM, encode_trim(*trim))
         except NotLeader:
             return
+        except (LogError, OSError) as error:  # who heals the log knows of it
+            _log.warning("not_trimmed", group=str(self._log.id), problem=str(error))
         finally:
             self.in_flight = False
 

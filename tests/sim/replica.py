@@ -12,7 +12,7 @@ from delivery.records import AppendBatch, encode_records
 from goqueue.wire.errors import DiskFull, GoQueueError, NotLeader, OutcomeUnknown
 from goqueue.wire.types import GroupId, Index, NodeId, Offset, Term
 from log.entry import Entry, EntryKind
-from log.errors import LogError
+from log.errors import EntryDamaged, LogError
 from log.group import GroupLog
 from node.partition_reader import Bounds, PartitionReader
 from raft.errors import Outcome
@@ -209,9 +209,14 @@ class Replica:
     # other work of a leader
 
     def trim(self, keep: int) -> None:
-        """As leader: move the log start, keeping at least this many entries."""
-        if not self.log.quarantined:
-            self._upkeep.trim(keep)
+        """As leader: move the log start, keeping at least this many entries. Damage that it meets
+        is known from then on, and healed."""
+        try:
+            if not self.log.quarantined:
+                self._upkeep.trim(keep)
+        except EntryDamaged:
+            if not self._process.world.is_damaged or not self.log.quarantined:
+                raise
 
     def read(self, offset: Offset, max_records: int, max_bytes: int) -> None:
         """Read as the node's front would, and let the checks judge the answer."""

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from goqueue.wire.types import Index, Offset
+from goqueue.wire.types import GroupId, Index, Offset
 from log.entry import Entry, EntryKind, make_entry
+from log.errors import EntryDamaged
 from log.memory_disk import MemoryDisk
 from tests.unit.log.stores import GROUP, SMALL, flush, open_store
 
@@ -85,3 +86,28 @@ def test_a_run_without_records_is_read_by_the_first_search_only(
     assert group.locate_offset(Offset(38)) == 20
     assert group.locate_offset(Offset(3)) == 2
     assert len(read) < 60
+
+
+@pytest.mark.parametrize("by_time", [False, True])
+def test_a_search_that_meets_damage_tells_which_entry_is_to_be_healed(by_time: bool) -> None:
+    disk = MemoryDisk()
+    store = open_store(disk, LARGE)
+    group = store.create_group(GROUP)
+    log: list[Entry] = []
+    for number in range(40):
+        log.append(next_entry(log, records=number < 20))
+    group.append(log)
+    flush(store)
+    told: list[GroupId] = []
+    store.on_damaged = told.append
+    at = group.disk_segments.chain[0]._claimed(30)[0]
+    disk.content(f"/data/node/groups/{GROUP}/0000000000000001.segment")[at + 40] ^= 1
+
+    with pytest.raises(EntryDamaged) as raised:
+        if by_time:
+            group.locate_time(30)
+        else:
+            group.locate_offset(Offset(38))
+
+    assert (raised.value.data["first"], raised.value.data["last"]) == (30, 30)
+    assert (group.damaged, told) == ((30, 30), [GROUP])

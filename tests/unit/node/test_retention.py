@@ -11,6 +11,7 @@ import pytest
 from goqueue.wire.batch import Record
 from goqueue.wire.types import Offset
 from log.entry import EntryKind
+from log.errors import EntryDamaged
 from log.memory_disk import MemoryDisk
 from node import retention
 from node.assembly import NodeAssembly
@@ -178,3 +179,23 @@ async def test_leases_of_messages_that_fell_to_retention_are_over(node: NodeAsse
     assert getattr(end, "code", "") == "not_in_flight"
     assert (stats.groups["g"].fallen, stats.groups["g"].floor) == (1, 1)
     assert [m.value for m in await receive(node, wait_s=5)] == [b"next"]
+
+
+async def test_damage_that_retention_meets_is_told_and_leaves_other_partitions_trimmed(
+    node: NodeAssembly, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await publish(node, "kept as long as its log can not be searched")
+    damaged = led(node)
+    await node.broker.create_topic("u", {"partitions": 1, "retention_ms": KEPT_MS})
+    monkeypatch.setattr(damaged.retention, "_due", unreadable)
+    await eventually(lambda: len(node.broker._replicas.led()) == 2)
+    (other,) = (host for host in node.broker._replicas.led() if host is not damaged)
+    await publish(node, "goes", topic="u")
+
+    await eventually(lambda: other.state.log_start_offset == 1)
+    assert damaged.state.log_start_offset == 0
+    assert not damaged.retention.in_flight
+
+
+def unreadable(_now_ms: int) -> None:
+    raise EntryDamaged("t", 1, 1, "a bit has flipped")

@@ -11,6 +11,7 @@ from cli import (
     delayed,
     dev,
     dlq,
+    generate,
     group,
     produce,
     schedule,
@@ -42,6 +43,7 @@ app.add_typer(schedule.app, name="schedule")
 app.add_typer(trace.app, name="trace")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(config.app, name="config")
+app.add_typer(generate.app, name="generate")
 app.command("dev")(dev.dev)
 app.command("serve", help=serve.HELP)(serve.serve)
 version.register(app)

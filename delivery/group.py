@@ -423,7 +423,7 @@ class GroupState(GroupStanding):
         if 0 < self.config.max_attempts <= failed:
             return self._kill(offset, reason, now_ms), 0
         self._come_back(
-            offset, now_ms, self._backoff(failed) if delay_ms < 0 else delay_ms, to_back
+            offset, now_ms, self.backoff_ms(failed) if delay_ms < 0 else delay_ms, to_back
         )
         return "requeued", self._visible_ms(offset, now_ms)
 
@@ -432,7 +432,8 @@ class GroupState(GroupStanding):
         waits = self.waiting.get(offset)
         return now_ms if waits is None else waits[0]
 
-    def _backoff(self, failed: int) -> int:
+    def backoff_ms(self, failed: int) -> int:
+        """How long a message waits that has failed so often, unless its consumer says."""
         config = self.config
         return min(config.backoff_ms << min(failed - 1, 30), config.backoff_ms_max)
 

@@ -145,8 +145,12 @@ class GroupMessages:
     def peek(self, limit: int, now_ms: int, lowest_lane: int = LANES_COUNT - 1) -> list[int]:
         """The same, whatever is in flight."""
         self.look()
+        return self.ready.select(limit, self.fairness(now_ms, lowest_lane), lowest_lane)
+
+    def fairness(self, now_ms: int, lowest_lane: int = LANES_COUNT - 1) -> Fairness:
+        """The bound on waiting as it stands, for those who want lanes down to this one."""
         config = self.config
-        fairness = Fairness(
+        return Fairness(
             now_ms,
             config.lane_max_wait_ms,
             config.lane_share,
@@ -155,7 +159,6 @@ class GroupMessages:
             self._stored_ms,
             self.since,
         )
-        return self.ready.select(limit, fairness, lowest_lane)
 
     def is_owned_by(self, member: str, generation: int) -> bool:
         """Whether this member may act here in this generation; who is none says `UNCLAIMED`."""

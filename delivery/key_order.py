@@ -10,6 +10,8 @@ from delivery.keys import NO_KEY
 
 STALE_MAX = 1000
 """Messages that are gone and still in a heap, beyond as many as there wait."""
+COUNTED_MAX = 10_000
+"""Messages of one key that are looked at for how many come before another."""
 
 
 @dataclass(slots=True)
@@ -114,6 +116,14 @@ class KeyOrder:
     def behind(self, key_hash: int) -> int:
         """How many messages a key has that are not settled, the first one included."""
         return (key_hash in self.heads) + len(self._left(key_hash))
+
+    def ahead(self, key_hash: int, offset: int) -> int | None:
+        """How many of a key's messages must be settled before this one, which waits; None where
+        they are too many to be counted now."""
+        chain = self.chains.get(key_hash, ())
+        if len(chain) > COUNTED_MAX:
+            return None
+        return 1 + sum(1 for before in chain if before < offset and before in self.waits)
 
     def _chain(self, key: int, offset: int) -> None:
         heapq.heappush(self.chains.setdefault(key, []), offset)

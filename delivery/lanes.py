@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import islice, takewhile
 
 from delivery.bitmaps import BitMap64
 from delivery.config import LANES_COUNT
@@ -115,6 +115,28 @@ class ReadyLanes:
     def heads(self) -> list[int | None]:
         """What each lane would give next."""
         return [next(self._in_order(lane), None) for lane in range(LANES_COUNT)]
+
+    def place(self, offset: int) -> tuple[int, int] | None:
+        """Its lane, and how many of that lane come before it; None for one that is not ready."""
+        known = self._behind.get(offset)
+        if known is not None:
+            lane = known[0]
+            for before, (barrier, behind, _) in enumerate(self._live(lane)):
+                if behind == offset:
+                    return lane, before + self._front[lane].range_cardinality(0, barrier)
+        for lane, front in enumerate(self._front):
+            if offset in front:
+                back = takewhile(lambda place: place[0] <= offset, self._live(lane))
+                return lane, front.rank(offset) - 1 + sum(1 for _ in back)
+        return None
+
+    def waits_since(self, lane: int, fairness: Fairness) -> int | None:
+        """Since when the lane is taken to have something ready: with `max_wait_ms` more, the share
+        of what has waited too long may go to it. None for an empty lane."""
+        head = next(self._in_order(lane), None)
+        if head is None:
+            return None
+        return self._oldest(lane, fairness) if head in fairness.later else fairness.stored(head)
 
     def select(
         self, limit: int, fairness: Fairness, lowest_lane: int = LANES_COUNT - 1

@@ -269,13 +269,18 @@ class NodeStatus:
             last_heartbeat_ms=self._heard_ms.get(node, 0),
             labels=broker.labels if broker is not None else {},
             state=broker.state if broker is not None else "active",
+            room_bytes=_count(told.get(ROOM_BYTES)),
         )
 
     def _told(self, node: NodeId) -> Mapping[str, Any]:
         """What a node last said of itself."""
         if node != self._node:
             return self._cluster.hellos.get(node, {})
-        return {"leaders": len(self._replicas.led()), "replicas": len(self._replicas.all())}
+        return {
+            "leaders": len(self._replicas.led()),
+            "replicas": len(self._replicas.all()),
+            ROOM_BYTES: self._space.room_bytes,
+        }
 
     def _problems(self, nodes: tuple[NodeView, ...]) -> list[str]:
         found = [f"{view.node} is {view.status}" for view in nodes if view.status != "alive"]
@@ -294,6 +299,10 @@ class NodeStatus:
         ]
         found += self.diverged()
         return found + self._disks.problems
+
+
+def _count(told: object) -> int | None:
+    return told if isinstance(told, int) else None
 
 
 def _name(group: GroupId) -> str:

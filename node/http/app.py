@@ -20,6 +20,7 @@ from aiohttp import HttpVersion10, web
 from goqueue.wire.errors import BadRequest, GoQueueError, ServerError
 from node.http.broker import Broker
 from node.http.call import Call, FrontMetrics, NoMetrics, Shared
+from node.http.console.front import Console, is_for_console
 from node.http.errors import encode_error, error_answer
 from node.http.limits import ByteBudget, HttpLimits
 from node.http.router import Router
@@ -52,6 +53,7 @@ class HttpFront:
         ssl_context: ssl.SSLContext | None = None,
         limits: HttpLimits | None = None,
         metrics: FrontMetrics | None = None,
+        console: bool = True,
     ) -> None:
         self._host = host
         self._port = port
@@ -59,9 +61,10 @@ class HttpFront:
         self._limits = limits or HttpLimits()
         self._metrics: FrontMetrics = metrics or NoMetrics()
         self._shared = Shared(
-            broker, self._limits, self._metrics, ByteBudget(self._limits.in_flight_bytes_max)
+            broker, self._limits, self._metrics, ByteBudget(self._limits.in_flight_bytes_max), host
         )
         self._router = Router(ROUTES)
+        self._console = Console(self._shared) if console else None
         self._server: FrontServer | None = None
         self._listener: asyncio.Server | None = None
         self._sweeper: asyncio.Task[None] | None = None
@@ -127,8 +130,11 @@ class HttpFront:
             request_id = f"{self._request_prefix}-{next(self._request_numbers):x}"
         template = UNMATCHED
         answer: web.Response
+        is_page = self._console is not None and is_for_console(request.raw_path)
         try:
-            if request.method == "OPTIONS":
+            if self._console is not None and is_page:
+                answer, template = await self._console.serve(request, request_id)
+            elif request.method == "OPTIONS":
                 answer = self._options(request)
             else:
                 route, params = self._router.match(request.method, request.raw_path)
@@ -143,7 +149,7 @@ class HttpFront:
             answer = error_answer(ServerError(), {"request_id": request_id})
         answer.headers["Server"] = "goqueue"
         answer.headers["X-Request-ID"] = request_id
-        if "Origin" in headers:
+        if "Origin" in headers and not is_page:
             _allow_origin(answer)
         self._metrics.observe(request.method, template, answer.status, time.monotonic() - started_s)
         return answer

@@ -167,6 +167,9 @@ class NodeView:
     last_heartbeat_ms: int = 0
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     state: str = "active"  # active | draining | drained
+    room_bytes: int | None = None
+    """What may still be stored there before publishes are refused, as it last said; None: it did
+    not."""
 
 
 @dataclass(frozen=True, slots=True)

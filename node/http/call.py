@@ -55,6 +55,8 @@ class Shared:
     limits: HttpLimits
     metrics: FrontMetrics
     budget: ByteBudget
+    host: str = "127.0.0.1"
+    """What the front listens on."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     turn: int = 0
     """Moves on with every request that needs a partition chosen: round robin."""

@@ -116,16 +116,9 @@ async def nodes(call: Call) -> web.Response:
 async def health(call: Call) -> web.Response:
     """Always 200: this tells of the cluster, `/readyz` of the node that answers."""
     view = call.broker.cluster_view()
-    well = not view.problems and all(node.status == "alive" for node in view.nodes)
-    if not view.has_quorum or view.leaderless:
-        status = "unavailable"
-    elif view.under_replicated or not well:
-        status = "degraded"
-    else:
-        status = "healthy"
     return answer(
         ClusterHealth(
-            status,
+            health_status(view),
             view.has_quorum,
             {node.node: node.status for node in view.nodes},
             view.under_replicated,
@@ -133,6 +126,14 @@ async def health(call: Call) -> web.Response:
             list(view.problems),
         )
     )
+
+
+def health_status(view: ClusterView) -> str:
+    """See `ClusterHealth`."""
+    well = not view.problems and all(node.status == "alive" for node in view.nodes)
+    if not view.has_quorum or view.leaderless:
+        return "unavailable"
+    return "healthy" if well and not view.under_replicated else "degraded"
 
 
 async def state(call: Call) -> web.Response:

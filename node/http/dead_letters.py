@@ -149,7 +149,7 @@ async def list_dead(call: Call) -> web.Response:
     )
     limit = call.query_int("limit", LIMIT_DEFAULT, 1, LIMIT_MAX)
     page = await call.broker.dead_letters(
-        group, topic, filter_of(wanted, topic), after=_after(query.get("after", "")), limit=limit
+        group, topic, filter_of(wanted, topic), after=after_of(query.get("after", "")), limit=limit
     )
     size = sum(len(letter.message.value) for letter in page.messages)
     return await off_loop(size, _page, group, topic, page)
@@ -250,7 +250,8 @@ def _topic(call: Call) -> str:
     return validate_topic_name(name)
 
 
-def _after(text: str) -> tuple[int, int] | None:
+def after_of(text: str) -> tuple[int, int] | None:
+    """Where an earlier page's `next` goes on. Raises BadRequest."""
     if not text:
         return None
     found = _AFTER.fullmatch(text)

@@ -7,38 +7,52 @@ path; `..` has no meaning here and ends as a bad name.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Generic, Protocol, TypeVar
 from urllib.parse import unquote
 
 from goqueue.wire.errors import BadRequest, MethodNotAllowed, NotFound
-from node.http.routes import Route
 
-PREFIX = "v1"
+PREFIXES = ("", "/v1")
 PATH_BYTES_MAX = 4096
 
 
-class _Node:
+class Placed(Protocol):
+    """What has a place in a table of routes."""
+
+    @property
+    def method(self) -> str: ...
+
+    @property
+    def path(self) -> str: ...
+
+
+R = TypeVar("R", bound=Placed)
+
+
+class _Node(Generic[R]):
     __slots__ = ("children", "names", "parameter", "routes")
 
     def __init__(self) -> None:
-        self.children: dict[str, _Node] = {}
-        self.parameter: _Node | None = None
-        self.routes: dict[str, Route] = {}
+        self.children: dict[str, _Node[R]] = {}
+        self.parameter: _Node[R] | None = None
+        self.routes: dict[str, R] = {}
         self.names: list[str] = []
 
 
-class Router:
-    """Matches methods and raw paths against a table of routes."""
+class Router(Generic[R]):
+    """Matches methods and raw paths against a table of routes, each mounted at every prefix."""
 
-    def __init__(self, routes: Iterable[Route]) -> None:
-        self._root = _Node()
+    def __init__(self, routes: Iterable[R], prefixes: Iterable[str] = PREFIXES) -> None:
+        self._root = _Node[R]()
+        mounts = tuple(prefixes)
         for route in routes:
-            for path in (route.path, f"/{PREFIX}{route.path}"):
+            for path in (prefix + route.path for prefix in mounts):
                 node, names = self._place(path)
                 assert not node.routes or node.names == names, f"two names in one place of {path}"
                 node.routes[route.method] = route
                 node.names = names
 
-    def match(self, method: str, raw_path: str) -> tuple[Route, dict[str, str]]:
+    def match(self, method: str, raw_path: str) -> tuple[R, dict[str, str]]:
         """The route and its path's parameters, decoded.
 
         HEAD takes GET's route. Raises NotFound, MethodNotAllowed (with what is allowed), and
@@ -51,13 +65,13 @@ class Router:
             raise MethodNotAllowed(f"{method[:20]} is not allowed here", allow=allow)
         return route, params
 
-    def find(self, raw_path: str) -> tuple[dict[str, Route], dict[str, str]]:
+    def find(self, raw_path: str) -> tuple[dict[str, R], dict[str, str]]:
         """The routes of a path by method, as `match`."""
-        path = raw_path.partition("?")[0].partition("#")[0]
+        path = path_of(raw_path)
         if len(path) > PATH_BYTES_MAX:
             raise BadRequest("the path is too long")
         if path[:1] != "/":
-            path = _of_absolute(path)
+            raise NotFound(f"no such route: {path[:200]}")
         node = self._root
         values: list[str] = []
         for segment in path[1:].removesuffix("/").split("/"):
@@ -72,17 +86,17 @@ class Router:
             raise NotFound(f"no such route: {path[:200]}")
         return node.routes, dict(zip(node.names, values, strict=True))
 
-    def _place(self, path: str) -> tuple[_Node, list[str]]:
+    def _place(self, path: str) -> tuple[_Node[R], list[str]]:
         node = self._root
         names: list[str] = []
         for segment in path[1:].split("/"):
             if segment[:1] == "{":
                 names.append(segment[1:-1])
                 if node.parameter is None:
-                    node.parameter = _Node()
+                    node.parameter = _Node[R]()
                 node = node.parameter
             else:
-                node = node.children.setdefault(segment, _Node())
+                node = node.children.setdefault(segment, _Node[R]())
         return node, names
 
 
@@ -93,9 +107,10 @@ def _decode(segment: str) -> str:
         raise BadRequest("the path is not UTF-8") from None
 
 
-def _of_absolute(target: str) -> str:
-    """The path of `http://host/path`, which proxies may send."""
-    _, separator, rest = target.partition("://")
-    if not separator:
-        raise NotFound(f"no such route: {target[:200]}")
-    return "/" + rest.partition("/")[2]
+def path_of(target: str) -> str:
+    """The path of a request's target, also of `http://host/path`, which proxies may send."""
+    path = target.partition("?")[0].partition("#")[0]
+    if path[:1] == "/":
+        return path
+    _, separator, rest = path.partition("://")
+    return "/" + rest.partition("/")[2] if separator else path

@@ -159,6 +159,18 @@ class Dispatcher(Generic[T]):
             if waiting.ticket is ticket:
                 waiting.gone = True
 
+    def recall(self, request: int) -> list[T] | None:
+        """Forget the receives that wait under this id: whose they were, for each to be told. None
+        while an entry on its way may grant it something: what it does is known soon."""
+        if any(waiting.want.request == request for waiting in self._flying):
+            return None
+        found: list[T] = []
+        for queued in self._waiting.values():
+            for waiting in [w for w in queued if w.want.request == request]:
+                queued.remove(waiting)
+                found.append(waiting.ticket)
+        return found
+
     def tickets(self) -> list[T]:
         """Everyone who waits and is in no entry: what to fail when leadership is lost."""
         waiting = [w.ticket for queued in self._waiting.values() for w in queued]

@@ -42,6 +42,7 @@ from node.http.queue_broker import (
     GroupView,
     PartitionQueueStats,
     QueuedMessage,
+    Received,
     RedriveView,
     ScheduleView,
     SettleRequest,
@@ -140,7 +141,7 @@ class QueueBrokerNode(ABC):
         partitions: Sequence[int] | None = None,
         places: Sequence[tuple[str, int]] | None = None,
         lowest_lane: int = LANES_COUNT - 1,
-    ) -> list[QueuedMessage]:
+    ) -> Received:
         if places is None:
             found = await self._partitions(topics, partitions)
         else:
@@ -164,11 +165,13 @@ class QueueBrokerNode(ABC):
         except StaleGeneration as error:
             error.data["partitions"] = _named_places(error.data.get("partitions"), names)
             raise
-        return [
+        messages = [
             message
             for one in taken
             for message in _received(names[GroupId.unpack(one.partition)], ref.id, one)
         ]
+        doubtful = sorted(poll.doubtful)
+        return Received(messages, [(names[id], id.partition) for id in doubtful])
 
     async def peek(
         self, group: str, topics: Sequence[str], *, limit: int, partitions: Sequence[int] | None

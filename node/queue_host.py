@@ -129,6 +129,16 @@ class QueueHost:
             raise stale_generation(result)
         return result if isinstance(result, Granted) else Granted(0, 0, [])
 
+    def recall(self, request: int) -> bool:
+        """Whether all that was granted under this id, and ever will be, is known by now: who waits
+        under it here is told of nothing."""
+        if self._dispatcher is None:
+            return False
+        tickets = self._dispatcher.recall(request)
+        for ticket in tickets or ():
+            self._answer(ticket, Granted(0, 0, []))
+        return tickets is not None
+
     async def submit(self, ops: Sequence[Op], opens: GroupRef | None = None) -> list[Result]:
         """Put operations into the log; their results once they are applied.
 

@@ -293,8 +293,8 @@ class QueueReceiver:
         await self._recover(poll, left)
 
     async def _recover(self, poll: Poll, partitions: Iterable[GroupId]) -> None:
-        """Ask again, under the same ids, what was granted in answers that were lost, and give it
-        back: nobody waits for it any more. Where nothing was, one message goes and comes."""
+        """Recall what was granted in answers that were lost, and give it back: nobody waits for it
+        any more. Nothing else is taken for it: others would be given what comes after."""
         left = sorted(partitions)
         for _ in range(RECOVER_ROUNDS):
             if not left:
@@ -311,7 +311,7 @@ class QueueReceiver:
             poll.group,
             wanted,
             poll.member,
-            1,
+            0,
             poll.max_bytes,
             poll.visibility_ms,
             poll.generation,

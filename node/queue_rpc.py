@@ -58,7 +58,12 @@ class MessageRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
 class TakeRequest(GroupRequest, array_like=True, frozen=True):
     """Lease up to `limit` messages from partitions of one leader: (partition, request id) each, in
     the order of preference. A request id that was granted before is answered again. `generation`
-    and `lowest_lane` as in `delivery.dispatcher.Want`."""
+    and `lowest_lane` as in `delivery.dispatcher.Want`.
+
+    A `limit` of 0 recalls these ids: the answer tells what is left of what was granted under them,
+    without messages, and nothing more is. One of which that is not known yet has moved to where it
+    was asked.
+    """
 
     group: GroupRef
     partitions: list[tuple[bytes, int]]

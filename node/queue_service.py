@@ -22,6 +22,10 @@ UNREADABLE_RETRY_MS = 10_000
 from the other replicas meanwhile. It is no failure of its consumer's, and counts as no attempt."""
 
 
+RECALLED_MAX = 10_000
+"""Request ids that are remembered as recalled, the newest."""
+
+
 @dataclass(slots=True)
 class _Taking:
     """One request as it is served."""
@@ -43,6 +47,8 @@ class QueueService:
         self._replicas = replicas
         self._waits: dict[int, asyncio.Future[None]] = {}
         self._serving: set[asyncio.Future[TakeAnswer]] = set()
+        self._recalled: dict[int, None] = {}
+        """Request ids whose callers have given up, oldest first."""
         link.handle(queue_rpc.TAKE, self._serve_take)
         link.handle(queue_rpc.WAIT, self._serve_wait)
         link.handle(queue_rpc.LEAVE, self._serve_leave)
@@ -50,8 +56,11 @@ class QueueService:
     async def take(self, request: TakeRequest) -> TakeAnswer:
         """Lease what is ready now, from as many of the partitions as it takes.
 
-        A caller that is cancelled has leased nothing: what was granted is given back.
+        With a limit of 0 the request is recalled: see `TakeRequest`. A caller that is cancelled has
+        leased nothing: what was granted is given back.
         """
+        if request.limit == 0:
+            return self._recall(request)
         taking = _Taking(request, request.limit, request.max_bytes)
         partitions = deque(request.partitions)
         for packed, _request_id in request.partitions:
@@ -108,6 +117,9 @@ class QueueService:
             if host is None:
                 taking.answer.moved.append((packed, self._leader(packed)))
                 continue
+            if request_id in self._recalled:
+                taking.answer.empty.append(packed)
+                continue
             known = host.state.queue.results.of(request_id)
             if isinstance(known, Granted):  # the answer was lost on its way
                 self._granted(taking, host, packed, _standing(host, taking.request.group, known))
@@ -130,6 +142,28 @@ class QueueService:
             await self._receive(taking, *wanted[0])
         elif wanted:
             await self._receive_all(taking, wanted)
+
+    def _recall(self, request: TakeRequest) -> TakeAnswer:
+        answer = TakeAnswer([], [], [], [])
+        for packed, request_id in request.partitions:
+            self._recalled[request_id] = None
+            if len(self._recalled) > RECALLED_MAX:
+                del self._recalled[next(iter(self._recalled))]
+            host = self._led(packed)
+            if host is None:
+                answer.moved.append((packed, self._leader(packed)))
+                continue
+            if not host.queue.recall(request_id):
+                answer.moved.append((packed, self._node))
+                continue
+            known = host.state.queue.results.of(request_id)
+            left = _standing(host, request.group, known) if isinstance(known, Granted) else None
+            if left is None or not left.grants:
+                answer.empty.append(packed)
+            else:
+                taken = Taken(packed, left.delivery, left.deadline_ms, left.grants, [])
+                answer.taken.append(taken)
+        return answer
 
     def _share(self, taking: _Taking, host: PartitionHost, packed: bytes, left: int) -> int:
         """How many messages to ask of a partition: 0 where it has nothing to give."""

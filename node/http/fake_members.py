@@ -135,7 +135,7 @@ class FakeMembers(FakeLags):
             while True:
                 self._member_of(group, member)
                 places, claim = self._places_of(ref, member, generation)
-                found = []
+                found: list[QueuedMessage] = []
                 if places:
                     found = await self.receive(
                         group,

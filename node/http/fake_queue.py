@@ -34,6 +34,7 @@ from node.http.queue_broker import (
     DeadPage,
     PartitionQueueStats,
     QueuedMessage,
+    Received,
     RedriveView,
     SettleRequest,
     SettleView,
@@ -67,7 +68,7 @@ class FakeQueue(FakeGroups):
         partitions: Sequence[int] | None = None,
         places: Sequence[Place] | None = None,
         lowest_lane: int = LANES_COUNT - 1,
-    ) -> list[QueuedMessage]:
+    ) -> Received:
         self._check(topics, partitions)
         for topic, partition in places or ():
             self._check([topic], [partition])
@@ -81,7 +82,7 @@ class FakeQueue(FakeGroups):
             found = self._take(named, wanted, limit, claim, visibility_ms, lowest_lane)
             left_s = ends_s - time.monotonic()
             if found or left_s <= 0:
-                return found
+                return Received(found)
             await asyncio.sleep(min(left_s, LOOK_AGAIN_S))
 
     async def peek(

@@ -6,7 +6,7 @@ may raise a `GoQueueError`, which the front renders as it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -39,6 +39,19 @@ class QueuedMessage:
     """When the lease of a received message ends."""
     is_null: bool = False
     """The value is null, and empty here: in a compacted topic, it deletes the key."""
+
+
+class Received(list[QueuedMessage]):
+    """What a receive leased; `unanswered` are the partitions, as (topic, number), whose leaders'
+    answers did not come. What they may have leased for it is given back soon."""
+
+    def __init__(
+        self,
+        messages: Iterable[QueuedMessage] = (),
+        unanswered: Iterable[tuple[str, int]] = (),
+    ) -> None:
+        super().__init__(messages)
+        self.unanswered = list(unanswered)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +308,7 @@ class QueueBroker(Protocol):
         partitions: Sequence[int] | None = None,
         places: Sequence[tuple[str, int]] | None = None,
         lowest_lane: int = 4,
-    ) -> list[QueuedMessage]:
+    ) -> Received:
         """Lease up to `limit` messages; waits up to `wait_s` for the first one.
 
         They come from `places`, (topic, partition) each, where these are given; else from all

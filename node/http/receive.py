@@ -66,9 +66,14 @@ class ReceiveBody(Sources):
     lowest_priority: str | int | None = None
 
 
-class ReceivedAnswer(Struct):
+class ReceivedAnswer(Struct, omit_defaults=True):
+    """`unanswered` is there where leaders of partitions did not answer in time: what they may have
+    leased for this receive comes again soon, as the same attempt, and maybe after later messages.
+    """
+
     group: str
     messages: list[QueuedView]
+    unanswered: list[Place] = []
 
 
 _RECEIVE = msgspec.json.Decoder(ReceiveBody)
@@ -101,7 +106,8 @@ async def receive(call: Call) -> web.Response:
     found = await (long_poll(call, receiving) if wait_s else receiving)
     if found and has_hung_up(call):
         await call.broker.settle([SettleRequest(m.receipt, "release") for m in found], group)
-    return await off_loop(_size(found), _answer, group, found or [])
+    unanswered = [] if found is None else found.unanswered
+    return await off_loop(_size(found), _answer, group, found or [], unanswered)
 
 
 async def peek(call: Call) -> web.Response:
@@ -110,7 +116,7 @@ async def peek(call: Call) -> web.Response:
     found = await call.broker.peek(
         group, topics_of(wanted), limit=limit_of(wanted), partitions=wanted.partitions
     )
-    return await off_loop(_size(found), _answer, group, found)
+    return await off_loop(_size(found), _answer, group, found, [])
 
 
 def topics_of(wanted: Sources) -> list[str]:
@@ -148,8 +154,11 @@ def visibility_ms(given: Duration | None, name: str = "visibility") -> int | Non
     return found
 
 
-def _answer(group: str, found: list[QueuedMessage]) -> web.Response:
-    return answer(ReceivedAnswer(group, queued_views(found)))
+def _answer(
+    group: str, found: list[QueuedMessage], unanswered: list[tuple[str, int]]
+) -> web.Response:
+    places = [Place(topic, partition) for topic, partition in unanswered]
+    return answer(ReceivedAnswer(group, queued_views(found), places))
 
 
 def _size(found: list[QueuedMessage] | None) -> int:

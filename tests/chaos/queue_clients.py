@@ -181,12 +181,13 @@ class Consumer(Client):
             await asyncio.sleep(RETRY_S)
             return
         messages: list[dict[str, Any]] = answer["messages"]
+        unanswered = [place["partition"] for place in answer.get("unanswered", ())]
+        if unanswered:
+            self.history.unreceived(self._group, sent=sent, partitions=unanswered)
         for message in messages:
             self._received(message, sent)
         if messages:
             await self._settle(messages)
-        else:
-            self.history.unreceived(self._group, sent=sent)
 
     def _received(self, message: dict[str, Any], sent: float) -> None:
         self.history.received(

@@ -216,16 +216,24 @@ def _conclude(history: QueueHistory, kills: int, workers: list[Producer | Consum
 
 
 def _report(history: QueueHistory, verdict: Verdict, kills: int) -> list[str]:
-    late = sorted(verdict.lateness_s)
     return [
         *verdict.lines(),
         f"leaders killed        {kills}",
         *verdict.counts(),
         *(f"settled once, {line}" for line in _settled_once(history)),
-        f"late by               p50 {quantile(late, 0.5):.3f} s, p99 {quantile(late, 0.99):.3f} s, "
-        f"max {quantile(late, 1.0):.3f} s over {len(late)} delayed messages",
+        *(_late(group, verdict.lateness_s.get(group, [])) for group in GROUPS),
         f"violations            {len(verdict.violations)}   (must be 0)",
     ]
+
+
+def _late(group: str, lateness_s: list[float]) -> str:
+    late = sorted(lateness_s)
+    waits = ", each behind those of its key" if GROUPS[group]["ordering"] == "key" else ""
+    p50, p99, longest = (quantile(late, at) for at in (0.5, 0.99, 1.0))
+    return (
+        f"{f'late by, {group}':<22}p50 {p50:.3f} s, p99 {p99:.3f} s, max {longest:.3f} s "
+        f"over {len(late)} delayed messages{waits}"
+    )
 
 
 def _settled_once(history: QueueHistory) -> list[str]:

@@ -14,7 +14,7 @@ import pytest
 from goqueue.wire.errors import GoQueueError
 from node.http.app import HttpFront
 from node.http.fake import FakeBroker
-from node.http.queue_broker import NOBODY, Claim, DeadPage, QueuedMessage, SettleRequest, SettleView
+from node.http.queue_broker import NOBODY, Claim, DeadPage, Received, SettleRequest, SettleView
 from tests.chaos import queue_run
 from tests.chaos.cluster import Cluster, Node
 from tests.chaos.http import Http
@@ -60,11 +60,11 @@ class Broker(FakeBroker):
             for request, view in zip(requests, found, strict=True)
         ]
 
-    async def receive(self, *args: Any, **options: Any) -> list[QueuedMessage]:
+    async def receive(self, *args: Any, **options: Any) -> Received:
         """`miscount` tells another attempt."""
         found = await super().receive(*args, **options)
         if found and self._lies("miscount"):
-            return [replace(message, attempt=message.attempt + 1) for message in found]
+            return Received(replace(message, attempt=message.attempt + 1) for message in found)
         return found
 
     async def dead_letters(self, *args: Any, **options: Any) -> DeadPage:

@@ -23,13 +23,13 @@ from tests.chaos.storm.damage import KINDS, damage
 from tests.chaos.storm.disks import Disk
 from tests.chaos.storm.kinds import COMBINED, SINGLE, available, expand
 from tests.chaos.storm.network import Cut, Network
-from tests.chaos.storm.round import HEALTHY, Judgement, SharedHistory
+from tests.chaos.storm.round import Judgement
 from tests.chaos.storm.run import conclude
 from tests.chaos.storm.score import Score
 from tests.chaos.storm.site import Abilities, Site, StormNode
 from tests.chaos.storm.slow_line import SlowLine
 from tests.check import logcheck, queuecheck
-from tests.check.history import Event, History
+from tests.check.history import Event
 
 MIB = 1 << 20
 
@@ -315,22 +315,3 @@ def test_exit_status_tells_what_failed() -> None:
 
 def ground_gone() -> Exception:
     return RuntimeError("gone")
-
-
-def test_a_receive_in_trouble_counts_as_answered_in_part_and_one_after_it_does_not() -> None:
-    history = History()
-    tells = SharedHistory(history)
-    tells.trouble("begins")
-    tells.received("g", sent=tells.now(), offset=1)
-    began = tells.now()
-    tells.trouble(HEALTHY)
-    tells.received("g", sent=began, offset=2)
-    tells.received("g", sent=began, offset=3)
-    tells.received("g", sent=tells.now(), offset=4)
-
-    kinds = [(event["type"], event.get("offset")) for event in history.events]
-
-    assert kinds == [
-        *(("trouble", None), ("received", 1), ("unreceived", None), ("trouble", None)),
-        *(("received", 2), ("unreceived", None), ("received", 3), ("received", 4)),
-    ]

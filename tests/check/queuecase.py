@@ -110,6 +110,19 @@ class Dead:
     redrives: int
 
 
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A receive of which an answer was lost: what was granted to it in these partitions, None for
+    all, may come again as the same attempt."""
+
+    sent: float
+    ended: float
+    partitions: frozenset[int] | None = None
+
+    def concerns(self, partition: int) -> bool:
+        return self.partitions is None or partition in self.partitions
+
+
 @dataclass
 class Message:
     """What is known of one place in the log."""
@@ -155,8 +168,7 @@ class Case:
         self.redriven: set[str] = set()
         self.purged: set[str] = set()
         self.drained: set[str] = set()
-        self.lost_receives: dict[str, list[tuple[float, float]]] = defaultdict(list)
-        """(request left, given up): what was granted to it may come again as the same attempt."""
+        self.lost_receives: dict[str, list[Lost]] = defaultdict(list)
         self.fallen: set[tuple[str, Place]] = set()
         self.ended = EARLIEST
         self.troubles: list[float] = []
@@ -246,7 +258,11 @@ class Case:
         self._receipts[grant.group, grant.receipt] = grant
 
     def _take_unreceived(self, event: Event) -> None:
-        self.lost_receives[event["group"]].append((event["sent"], event["time"]))
+        partitions = event.get("partitions")
+        lost = Lost(
+            event["sent"], event["time"], None if partitions is None else frozenset(partitions)
+        )
+        self.lost_receives[event["group"]].append(lost)
 
     def _take_settle(self, event: Event) -> None:
         tried = Tried(event["action"], event["reason"], event["time"])

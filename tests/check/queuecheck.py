@@ -38,8 +38,8 @@ class Verdict(Findings):
     """By outcome; `unknown` and `refused` included."""
     cancelled: int = 0
     dead: dict[str, int] = field(default_factory=dict[str, int])
-    lateness_s: list[float] = field(default_factory=list[float])
-    """Of first deliveries of delayed messages, from when they were due."""
+    lateness_s: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
+    """Of first deliveries of delayed messages, from when they were due, by group."""
 
     def lines(self) -> Iterator[str]:
         """At most ten violations of each rule, and how many more."""
@@ -74,7 +74,8 @@ def check(events: Iterable[Event], limits: Limits | None = None) -> Verdict:
         verdict.redeliveries += grant.attempt > 1
         message = case.messages[grant.place]
         if message.delay_s and grant.attempt == 1 and not grant.redrives:
-            verdict.lateness_s.append(grant.came - message.acked - message.delay_s)
+            late = verdict.lateness_s.setdefault(grant.group, [])
+            late.append(grant.came - message.acked - message.delay_s)
         for tried in grant.settles:
             verdict.settles[tried.outcome] = verdict.settles.get(tried.outcome, 0) + 1
     verdict.cancelled = sum(

@@ -8,8 +8,9 @@
     received     a group was given a message: `partition`, `offset`, `value`, `lane`, `key`,
                  `attempt`, `reason`, `redrives`, `receipt`; `sent` is when the request left,
                  `log_ms` the log time, where the writer knows it
-    unreceived   a receive of a `group`, begun at `sent`, had no answer, or only when repeated, or
-                 was answered empty after a while: what was granted to it by then is given back
+    unreceived   a receive of a `group`, begun at `sent`, had no answer, or only when repeated:
+                 what was granted to it by then is given back. With `partitions` it had one, in
+                 which the leaders of these had no part
     settle       a settle begins: `op`, `group`, `receipt`, `action`, `reason`
     settled      how it ended: `outcome` (acked, requeued, dead, extended, released, ...), or
                  `refused` (with a `code`), or `unknown`
@@ -122,8 +123,11 @@ class QueueHistory:
     def received(self, group: str, *, sent: float, **fields: Any) -> None:
         self.add("received", group=group, sent=sent, **fields)
 
-    def unreceived(self, group: str, *, sent: float) -> None:
-        self.add("unreceived", group=group, sent=sent)
+    def unreceived(
+        self, group: str, *, sent: float, partitions: Sequence[int] | None = None
+    ) -> None:
+        told = {} if partitions is None else {"partitions": list(partitions)}
+        self.add("unreceived", group=group, sent=sent, **told)
 
     def settle(self, group: str, receipt: str, action: str, reason: str = "") -> int:
         self._next += 1

@@ -239,7 +239,6 @@ def lanes_are_strict(case: Case, limits: Limits) -> Broken:
         wait_s = settings.get("lane_max_wait_ms", 30_000) / 1000 - WAITS_KNOWN_TO_S - limits.clock_s
         visibility_s = settings.get("visibility_ms", 30_000) / 1000
         held_s = visibility_s + limits.clock_s + EXPIRY_S
-        lost = [(sent, ended + held_s) for sent, ended in case.lost_receives[group]]
         ages = _Ages(case, group)
         firsts: dict[int, list[_First]] = defaultdict(list)
         for place, grants in case.grants[group].items():
@@ -248,8 +247,10 @@ def lanes_are_strict(case: Case, limits: Limits) -> Broken:
             if first is not None and not _is_delayed(case, first):
                 is_late = ages.oldest(first) < first.came - wait_s
                 firsts[place[0]].append(_First(first, message, is_late))
-        for found in firsts.values():
-            yield from _no_lower_lane_before(found, lost)
+        for partition, found in firsts.items():
+            lost = [r for r in case.lost_receives[group] if r.concerns(partition)]
+            held = [(receive.sent, receive.ended + held_s) for receive in lost]
+            yield from _no_lower_lane_before(found, held)
 
 
 class _Ages:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -546,6 +547,29 @@ def test_a_receive_without_an_answer_excuses_what_it_may_have_held() -> None:
     events.insert(0, {"type": "unreceived", "group": "plain", "sent": first, "time": last})
 
     assert "Q4" not in judge(events).rules()
+
+
+def test_a_receive_answered_in_part_excuses_only_those_partitions_and_that_time() -> None:
+    events = Model(seed=3, steps=500).events
+    swap_in_a_lane(events)
+    (partition,) = {planted_place(broken.text)[0] for broken in judge(events).violations}
+    first = min(e["time"] for e in events)
+    last = max(e["time"] for e in events)
+
+    def told(began: float, ended: float, *partitions: int) -> Event:
+        lost = {"type": "unreceived", "group": "plain", "sent": began, "time": ended}
+        return lost | {"partitions": list(partitions)}
+
+    assert "Q4" in judge([told(first, last, partition + 1), *events]).rules()
+    assert "Q4" in judge([told(first - 99, first - 98, partition), *events]).rules()
+    assert "Q4" not in judge([told(first, last, partition), *events]).rules()
+
+
+def planted_place(text: str) -> tuple[int, int]:
+    """The (partition, offset) that a violation names first."""
+    found = re.search(r"\((\d+), (\d+)\)", text)
+    assert found is not None
+    return int(found[1]), int(found[2])
 
 
 def test_a_history_comes_back_from_its_file(tmp_path: Path) -> None:

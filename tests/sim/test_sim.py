@@ -177,7 +177,7 @@ def test_queue_work_brings_about_what_it_is_for() -> None:
         outcomes["duplicate"] += verdict.duplicates
         outcomes["redelivered"] += verdict.redeliveries
         outcomes["dead letter"] += sum(verdict.dead.values())
-        outcomes["late"] += len(verdict.lateness_s)
+        outcomes["late"] += sum(map(len, verdict.lateness_s.values()))
         events.update(event["type"] for event in world.queue.history.events)
     wanted = {"acked", "requeued", "dead", "extended", "released", "refused", "unknown"}
     wanted |= {"duplicate", "redelivered", "dead letter", "late"}

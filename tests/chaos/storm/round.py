@@ -4,7 +4,6 @@ one history, judged when the round is over."""
 from __future__ import annotations
 
 import asyncio
-import math
 import random
 import time
 from collections import Counter
@@ -22,8 +21,6 @@ from tests.check import logcheck, queuecheck
 from tests.check.history import Event, History
 from tests.check.queuehistory import QueueHistory
 
-HEALTHY = "healthy"
-"""The trouble that ends all troubles."""
 PARTITIONS = 6
 REPLICAS = 3
 PUBLISHERS = 4
@@ -36,29 +33,12 @@ LIMITS = replace(queue_run.LIMITS, late_s=15.0)
 
 
 class SharedHistory(QueueHistory):
-    """Queue work told in the lines of a history that others write to.
-
-    What a receive was answered while something was done to the cluster may be a part of what it
-    was granted: the answer of another partition's leader was lost, and the leases go back. So such
-    a receive counts as one whose answer was lost, too.
-    """
+    """Queue work told in the lines of a history that others write to."""
 
     def __init__(self, history: History) -> None:
         super().__init__()
         self.events = history.events
         self._history = history
-        self._healthy = 0.0
-        self._in_part: tuple[str, float] = ("", 0.0)
-
-    def trouble(self, text: str, **fields: Any) -> None:
-        super().trouble(text, **fields)
-        self._healthy = self.now() if text == HEALTHY else math.inf
-
-    def received(self, group: str, *, sent: float, **fields: Any) -> None:
-        super().received(group, sent=sent, **fields)
-        if sent < self._healthy and (group, sent) != self._in_part:
-            self._in_part = (group, sent)
-            self.unreceived(group, sent=sent)
 
     def add(self, kind: str, **fields: Any) -> None:
         self._history.add(kind, **fields)

@@ -9,7 +9,7 @@ import time
 from tests.chaos.storm.disk_faults import Flip
 from tests.chaos.storm.faults import Fault
 from tests.chaos.storm.kinds import COMBINED, SINGLE
-from tests.chaos.storm.round import HEALTHY, SharedHistory
+from tests.chaos.storm.round import SharedHistory
 from tests.chaos.storm.score import Score
 from tests.chaos.storm.site import Site, StormNode
 from tests.chaos.storm.watch import Watch, choose
@@ -70,7 +70,7 @@ class Striker:
         self._score.add_fault(event)
         self._score.restarts += self._watch.restarts
         self._watch.restarts = []
-        self._tells.trouble(HEALTHY)
+        self._tells.trouble("healthy")
         print(
             f"{kind} {self._score.rows[kind].shown}: {', '.join(sorted(struck))}: "
             f"{event['effect'] or 'NOT SHOWN'}; healthy after {healthy_s:.1f} s, "

@@ -70,6 +70,8 @@ class Leader:
             group = GroupId.unpack(packed)
             if group not in self.led:
                 answer.moved.append((packed, None))
+            elif request.limit == 0 and request_id not in self.granted:
+                answer.empty.append(packed)
             elif request_id in self.granted:
                 answer.taken.append(self.granted[request_id])
             elif group in self.blocked:
@@ -267,6 +269,32 @@ async def test_what_a_lost_answer_granted_is_given_back_when_others_had_enough(
     assert GroupId.unpack(found.partition) == P[0]
     await eventually(lambda: world.submitted)
     assert world.submitted == [(P[1], Settled(REF.id, RELEASE, [(5, [0, 1])]))]
+
+
+async def test_nothing_is_taken_to_find_out_whether_a_lost_answer_granted_something(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_receiver, "PAUSE_MAX_S", 0.001)
+    world.leaders[ME].ready = {P[0]: 1}
+    world.leaders[B].loses_answers = 1
+    await world.receive()
+    world.leaders[B].ready = {P[1]: 2}
+
+    await eventually(lambda: len(world.leaders[B].takes) == 2)
+
+    assert world.leaders[B].takes[1].limit == 0
+    assert world.leaders[B].takes[1].partitions == world.leaders[B].takes[0].partitions
+    assert world.submitted == []
+
+
+async def test_a_receive_knows_whose_answers_did_not_come(world: World) -> None:
+    world.leaders[ME].ready = {P[0]: 1}
+    world.leaders[B].loses_answers = 1
+    poll = Poll(REF, list(P), "m", 10, 30_000, 1 << 20)
+
+    await world.receiver.receive(poll, 0.0)
+
+    assert poll.doubtful == {P[1]}
 
 
 async def test_what_a_leader_granted_before_it_died_is_given_back_at_the_next(

@@ -90,6 +90,46 @@ async def test_a_link_that_breaks_leaves_the_leases_for_the_request_that_comes_a
     assert scene.in_flight() == 2
 
 
+async def test_a_recalled_request_tells_what_it_was_granted_and_is_granted_nothing_more(
+    scene: Scene,
+) -> None:
+    await scene.service.take(scene.request(2))
+
+    recalled = await scene.service.take(scene.request(0))
+    again = await scene.service.take(scene.request(2))
+
+    assert offsets(recalled) == [0, 1]
+    assert [taken.messages for taken in recalled.taken] == [[]]
+    assert offsets(again) == []
+
+
+async def test_recalling_what_was_granted_nothing_leases_nothing_so_others_keep_their_order(
+    scene: Scene,
+) -> None:
+    """It took one message and gave it back: meanwhile others were given later ones."""
+    recalling = asyncio.ensure_future(scene.service.take(scene.request(0, id=50)))
+    taking = asyncio.ensure_future(scene.service.take(scene.request(3)))
+
+    assert offsets(await taking) == [0, 1, 2]
+    assert offsets(await recalling) == []
+    assert scene.in_flight() == 3
+
+
+async def test_a_recalled_request_that_is_on_its_way_is_to_be_asked_for_again(
+    scene: Scene,
+) -> None:
+    taking = asyncio.ensure_future(scene.service.take(scene.request(2)))
+    first = scene.hosts[0]
+    while not first.queue._dispatcher or not first.queue._dispatcher._flying:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+
+    recalled = await scene.service.take(scene.request(0))
+
+    assert recalled.moved == [(first.id.pack(), "node-1")]
+    assert offsets(await taking) == [0, 1]
+    assert offsets(await scene.service.take(scene.request(0))) == [0, 1]
+
+
 async def test_what_does_not_fit_into_the_answer_is_given_back(scene: Scene) -> None:
     for _ in range(3):
         await publish(scene.node, Record(b"x" * 10_000))

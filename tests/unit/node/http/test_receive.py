@@ -8,6 +8,8 @@ import time
 
 import pytest
 
+from node.http.queue_broker import Received
+
 RECEIVE = "/groups/workers/receive"
 HOUR_MS = 3_600_000
 
@@ -213,13 +215,28 @@ async def test_a_wait_is_cut_at_a_minute_not_at_thirty_seconds(client, broker, o
 
     async def receive(*_, wait_s, **__):
         asked.append(wait_s)
-        return []
+        return Received()
 
     broker.receive = receive
     for wait in ("45s", "60s", "10m", 59_000):
         await client.post(RECEIVE, {"topic": "orders", "wait": wait})
 
     assert asked == [45, 60, 60, 59]
+
+
+async def test_a_receive_tells_which_partitions_did_not_answer(client, broker, put):
+    await put(b"a")
+    receive = broker.receive
+
+    async def in_part(*arguments, **options):
+        return Received(await receive(*arguments, **options), [("orders", 3)])
+
+    whole = await client.post(RECEIVE, {"topic": "orders"})
+    broker.receive = in_part
+    part = await client.post(RECEIVE, {"topic": "orders"})
+
+    assert "unanswered" not in whole.json
+    assert part.json["unanswered"] == [{"topic": "orders", "partition": 3}]
 
 
 async def test_stopping_ends_a_wait_with_an_empty_answer(front, broker, take, eventually):

@@ -18,7 +18,7 @@ from delivery.config import QueueConfig
 from delivery.lanes import LOOKED_AT_MAX
 from tests.check.queuemodel import DEAD, DONE, LEASED, READY, WAITING, Group, Message
 from tests.check.queueowners import Claiming, is_overtaken, judge_claim, judge_receipt, take_over
-from tests.check.queuerules import TIMED_OUT, expired_since
+from tests.check.queuerules import TIMED_OUT
 
 STORE_STEP_MS = 1000
 """A group takes messages to have waited for up to this longer than they have."""
@@ -266,8 +266,9 @@ class QueueLog:
     def _is_late(self, group: Group, lane: int, ready: set[int]) -> bool:
         """Whether anything of the lane had waited too long when messages were chosen."""
         rows = [o for o in ready if self.messages[o].lane == lane]
-        rows += expired_since(self.messages, lane, self._times.get(self._seen, 0), self._seen)
         waits = [self._since_ms(group, o) for o in rows]
+        chosen_ms = self._times.get(self._seen, 0)
+        waits += group.expired_since(self.messages, lane, chosen_ms, self._seen)
         if len(rows) > LOOKED_AT_MAX:  # beyond these a group goes by when they were stored
             waits += [self.messages[o].time_ms for o in rows]
         given = group.passed[self._passed_before.get(group.id, 0) :]
@@ -417,10 +418,7 @@ class QueueLog:
     def _withdraw(self, offset: int, message: Message) -> None:
         message.is_gone = True
         for group in self.groups.values():
-            life = group.lives.get(offset)
-            in_flight = life is not None and life.status in (LEASED, DEAD)
-            if offset >= group.base and not in_flight:
-                group.finish(offset, message)
+            group.withdraw(offset, message, self._since_ms(group, offset))
 
     def _purged(self, op: ops.Purged, result: ops.Result) -> None:
         group = self._group(op, result)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from delivery.config import GroupConfig
@@ -89,6 +89,8 @@ class Group:
     """The message of each key that was delivered and is not settled."""
     passed: list[tuple[int, int, int, int]] = field(default_factory=list[tuple[int, int, int, int]])
     """(when it was chosen, since when it was ready, lane, offset) of every grant."""
+    expired: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
+    """(offset, entry and time since which it was ready) of what expired while it was ready."""
     delivered: int = 0
     redelivered: int = 0
 
@@ -97,6 +99,26 @@ class Group:
 
     def of(self, status: str) -> list[int]:
         return [offset for offset, life in self.lives.items() if life.status == status]
+
+    def withdraw(self, offset: int, message: Message, since_ms: int) -> None:
+        """The message is gone, but for who has it; ready since then, if it was."""
+        status = self.lives[offset].status if offset in self.lives else READY
+        if offset in self.open and status == READY:
+            self.expired.append((offset, self.life(offset).since, since_ms))
+        if offset >= self.base and status not in (LEASED, DEAD):
+            self.finish(offset, message)
+
+    def expired_since(
+        self, messages: Mapping[int, Message], lane: int, chosen_ms: int, seen: int
+    ) -> Iterator[int]:
+        """Since when those of a lane waited that were ready here at this time, when everything up
+        to the entry `seen` had applied, and have expired since."""
+        for offset, since, since_ms in self.expired:
+            message = messages.get(offset)
+            if message is None or message.lane != lane or message.expires_ms <= chosen_ms:
+                continue
+            if 0 < message.visible <= seen and since <= seen:
+                yield since_ms
 
     def finish(self, offset: int, message: Message, status: str = DONE) -> None:
         life = self.life(offset)

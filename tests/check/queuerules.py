@@ -9,11 +9,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate, combinations, pairwise
 
-from tests.check import queuemodel
 from tests.check.queuecase import Case, Dead, Grant, Message, Place
 
 TIMED_OUT = "visibility timeout"
@@ -420,15 +419,3 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "KEY": (keys_are_in_order,),
     "L6": (nothing_is_made_up,),
 }
-
-
-def expired_since(
-    messages: Mapping[int, queuemodel.Message], lane: int, chosen_ms: int, seen: int
-) -> list[int]:
-    """Messages of a lane that were ready when a leader chose, and had expired when that applied."""
-    gone = [o for o, m in messages.items() if m.is_gone and m.lane == lane]
-    return [
-        offset
-        for offset in gone
-        if messages[offset].expires_ms >= chosen_ms and 0 < messages[offset].visible <= seen
-    ]

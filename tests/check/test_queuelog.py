@@ -1,0 +1,109 @@
+"""The model of lanes: what the queue may do is clean, and a lane that is skipped is named."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from delivery import ops
+from delivery.config import GroupConfig
+from tests.check.queuelog import STORE_STEP_MS, QueueLog
+from tests.unit.delivery.desk import Desk
+
+CRITICAL, BACKGROUND = 0, 4
+MAX_WAIT_MS = 30_000
+LIVES_MS = MAX_WAIT_MS + STORE_STEP_MS + 100
+"""Messages that live so long have waited too long shortly before they expire."""
+VISIBILITY_MS = 60_000
+
+
+class Judged(Desk):
+    """A partition with one group, whose every entry is told to the model as well."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.broken: list[str] = []
+        self.log = QueueLog(lambda rule, text: self.broken.append(f"{rule}: {text}"))
+        config = GroupConfig(visibility_ms=VISIBILITY_MS, lane_max_wait_ms=MAX_WAIT_MS)
+        self.tell(ops.OpenGroup(1, "group", 1, config))
+
+    def tell(self, *asked: ops.Op) -> list[ops.Result]:
+        seen = int(self.state.applied_index)
+        results = self.do(*asked)
+        self.log.apply(seen + 1, self.now_ms, seen, asked, results)
+        return results
+
+    def store(self, lane: int, expires_ms: int | None = None) -> int:
+        columns: dict[str, Any] = {} if expires_ms is None else {"expires_at_ms": [expires_ms]}
+        (offset,) = self.publish(1, lanes=[lane], **columns)
+        row = (lane, None, None, expires_ms, None)
+        self.log.records(self.state.applied_index, self.now_ms, offset, [row])
+        return offset
+
+    def lease(self, offsets: Sequence[int]) -> list[int]:
+        (granted,) = self.tell(ops.Delivered(1, "", VISIBILITY_MS, list(offsets)))
+        assert isinstance(granted, ops.Granted)
+        return [grant.offset for grant in granted.grants]
+
+
+@pytest.fixture
+def desk() -> Judged:
+    return Judged()
+
+
+def two_of_a_low_lane(desk: Judged) -> tuple[int, int]:
+    """One that has waited too long and is about to expire, and a new one; a critical one is ready.
+    The next entry's leader has seen all this."""
+    old = desk.store(BACKGROUND, desk.now_ms + LIVES_MS)
+    desk.now_ms += LIVES_MS - 10
+    new = desk.store(BACKGROUND)
+    desk.store(CRITICAL)
+    return old, new
+
+
+def test_one_that_expired_while_it_was_chosen_had_given_its_lane_a_turn(desk: Judged) -> None:
+    old, new = two_of_a_low_lane(desk)
+    desk.now_ms += 10
+
+    assert desk.lease([old, new]) == [new]
+
+    assert desk.broken == []
+
+
+def test_a_lane_is_skipped_where_the_one_that_expired_was_not_ready_any_more(desk: Judged) -> None:
+    """Acked by this group long before, it has given its lane no turn."""
+    old = desk.store(BACKGROUND, desk.now_ms + LIVES_MS)
+    assert desk.lease([old]) == [old]
+    desk.tell(ops.Settled(1, ops.ACK, [(int(desk.state.applied_index), [old])]))
+    desk.now_ms += LIVES_MS - 10
+    new = desk.store(BACKGROUND)
+    desk.store(CRITICAL)
+    desk.now_ms += 10
+
+    assert desk.lease([new]) == [new]
+
+    assert [told[:2] for told in desk.broken] == ["Q4"]
+
+
+def test_a_lane_is_skipped_where_the_other_expired_before_anything_was_chosen(
+    desk: Judged,
+) -> None:
+    _old, new = two_of_a_low_lane(desk)
+    desk.now_ms += 10
+    desk.store(CRITICAL)
+    desk.now_ms += 1
+
+    assert desk.lease([new]) == [new]
+
+    assert [told[:2] for told in desk.broken] == ["Q4"]
+
+
+def test_a_lane_is_skipped_where_nothing_has_waited(desk: Judged) -> None:
+    new = desk.store(BACKGROUND)
+    desk.store(CRITICAL)
+
+    assert desk.lease([new]) == [new]
+
+    assert [told[:2] for told in desk.broken] == ["Q4"]

@@ -48,6 +48,10 @@ class Failures:
     def __len__(self) -> int:
         return len(self._failures)
 
+    def offsets(self) -> list[int]:
+        """Messages of which an attempt failed that counts."""
+        return [offset for offset, failure in self._failures.items() if failure.count]
+
     def count(self, offset: int) -> int:
         found = self._failures.get(offset)
         return 0 if found is None else found.count

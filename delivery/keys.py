@@ -10,7 +10,7 @@ import sys
 import zlib
 from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import compress
 
 from crc32c import crc32c
@@ -37,6 +37,19 @@ def key_hashes(keys: Sequence[bytes]) -> array[int]:
     hashes = array("Q")
     hashes.frombytes(halves.tobytes())
     return hashes
+
+
+def places(column: bytes, cell: bytes) -> list[int]:
+    """Where a column of cells of one width holds this one."""
+    found: list[int] = []
+    width = len(cell)
+    at = column.find(cell)
+    while at >= 0:
+        row, beside = divmod(at, width)
+        if not beside:
+            found.append(row)
+        at = column.find(cell, at + (1 if beside else width))
+    return found
 
 
 class KeyHashes:
@@ -69,6 +82,19 @@ class KeyHashes:
         at = bisect_left(self._kept_offsets, offset)
         found = at < len(self._kept_offsets) and self._kept_offsets[at] == offset
         return self._kept_hashes[at] if found else NO_KEY
+
+    def stretches(self, hash_: int, below: int) -> Iterator[list[int]]:
+        """Offsets below this one whose key has this hash, newest first: one list a stretch of
+        `CHUNK` offsets, each found in well under a millisecond; the kept ones come last."""
+        wanted = hash_.to_bytes(8, sys.byteorder)
+        for number in sorted(self._chunks, reverse=True):
+            chunk = self._chunks.get(number)
+            if chunk is None or number * CHUNK >= below:
+                continue
+            rows = places(chunk.tobytes(), wanted)
+            yield [at for row in reversed(rows) if (at := number * CHUNK + row) < below]
+        kept = places(self._kept_hashes.tobytes(), wanted)
+        yield [at for row in reversed(kept) if (at := self._kept_offsets[row]) < below]
 
     def forget_below(self, offset: int, kept: BitMap64) -> None:
         """Let go of whole chunks below the offset, but for what they hold of `kept`."""

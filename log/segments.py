@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import re
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -18,12 +19,15 @@ from log.config import StorageConfig
 from log.descriptors import Descriptors
 from log.entry import Entry
 from log.errors import Damaged, reraise_other
+from log.hash_file import SUFFIX as HASHES_SUFFIX
+from log.hash_file import HashFile
 from log.install import Install, move_in
 from log.quiet import last_with_records
 from log.segment import SEGMENT_SUFFIX, SUFFIXES, Segment
 from log.segment_index import OffsetIndex
 from log.verify import Verification
 
+_HEX = re.compile(r"[0-9a-f]{16}", re.ASCII)
 _INDEXES_LOADED_MAX = 16
 _HASH_CHUNK_BYTES = 1 << 20
 
@@ -293,6 +297,22 @@ class GroupSegments:
             raise Damaged(self.directory, 0, f"no segment begins at {first_index}")
         with self._files.borrow(segment.path(suffix)) as handle:
             return self._files.disk.pread(handle, length, offset)
+
+    def hash_file(self, first_index: Index) -> HashFile:
+        """The search hashes beside the segment that begins there."""
+        base = f"{self.directory}/{first_index:016x}"
+        return HashFile(self._files, base, self._group, first_index)
+
+    def hash_files(self) -> list[Index]:
+        """First indexes by which search hashes are named here, also of segments that have gone."""
+        names = self._files.disk.list_directory(self.directory)
+        found = (name.removesuffix(HASHES_SUFFIX) for name in names if name.endswith(HASHES_SUFFIX))
+        return [Index(int(name, 16)) for name in found if _HEX.fullmatch(name)]
+
+    @property
+    def is_written(self) -> bool:
+        """Whether files may be made here."""
+        return self._files.write
 
     def infos(self) -> list[SegmentInfo]:
         chain = self.chain

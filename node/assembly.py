@@ -24,12 +24,14 @@ from node.ends import EndsCollector
 from node.errands import Errands
 from node.flusher import Flusher
 from node.forwarding import Forwarder
+from node.hash_indexer import HashIndexer
 from node.healer import Healer
 from node.http.app import HttpFront
 from node.http.limits import HttpLimits
 from node.loop_lag import LoopLag
 from node.membership import Membership
 from node.message_reader import BatchCache
+from node.message_search import MessageSearch
 from node.metrics import Metrics
 from node.moving_partitions import MovingPartitions
 from node.partition import NodeParts, PartitionSettings
@@ -44,6 +46,8 @@ from node.replica_moves import ReplicaMoves
 from node.replicas import Replicas
 from node.scheduler import LoopScheduler
 from node.schedules import ScheduleRunner
+from node.search_broker import SearchParts
+from node.search_counts import SearchCounts
 from node.service import ServiceStack
 from node.space_watch import SpaceWatch
 from node.status import NodeStatus
@@ -337,6 +341,7 @@ def assemble(
         progress=groups.moves.ask_progress,
         scrub=groups.repair.scrub,
         link=base.link,
+        search=SearchParts(MessageSearch(service, base.link), SearchCounts(replicas, base.link)),
     )
     front = _front(config, broker, base.metrics)
     services = ServiceStack(
@@ -354,6 +359,7 @@ def assemble(
             ("copies", groups.copies),
             ("repair", groups.repair),
             ("upkeep", groups.upkeep),
+            ("hash_indexer", HashIndexer(replicas)),
             ("yielding", Yielding(node, base.disks, groups.upkeep.led)),
             ("errands", errands),
             ("replica_moves", groups.moves),

@@ -61,6 +61,7 @@ from node.queue_broker import QueueParts
 from node.replicas import Replicas
 from node.scrub import Scrub
 from node.scrub_broker import ScrubBrokerNode
+from node.search_broker import SearchBrokerNode, SearchParts
 from node.status import NodeStatus
 from node.sync import TopicSync
 from node.topic_finder import TopicFinder
@@ -76,7 +77,13 @@ LED_DEADLINE_S = 10.0
 LED_POLL_S = 0.01
 
 
-class NodeBroker(MemberBrokerNode, PlacementBrokerNode, ScrubBrokerNode, CompactionBrokerNode):
+class NodeBroker(
+    MemberBrokerNode,
+    PlacementBrokerNode,
+    ScrubBrokerNode,
+    CompactionBrokerNode,
+    SearchBrokerNode,
+):
     """Implements `node.http.broker.Broker`. Loop thread only."""
 
     def __init__(
@@ -96,11 +103,13 @@ class NodeBroker(MemberBrokerNode, PlacementBrokerNode, ScrubBrokerNode, Compact
         members: MemberParts,
         scrub: Scrub,
         link: PeerLink,
+        search: SearchParts,
         progress: Callable[[], Awaitable[Progress]] = no_progress,
     ) -> None:
         ScrubBrokerNode.__init__(self, NodeId(config.node_id), scrub, link)
         CompactionBrokerNode.__init__(self, finder, service, forwarder, link)
         MemberBrokerNode.__init__(self, finder, queue, members)
+        SearchBrokerNode.__init__(self, search, queue, finder)
         PlacementBrokerNode.__init__(
             self,
             PlacementParts(

@@ -25,6 +25,7 @@ from node.compaction import Compactor
 from node.http.broker import AppendResult, Slice, Visibility
 from node.message_reader import BatchCache, MessageReader
 from node.metrics import Metrics
+from node.partition_hashes import PartitionHashes
 from node.partition_reader import Bounds, PartitionReader
 from node.queue_host import QueueHost
 from node.queue_metrics import PartitionTally
@@ -126,6 +127,7 @@ class PartitionHost:
             carried=lambda: self.state.queue.held,
             carried_rows=self.retention.carried_rows,
         )
+        self.hashes = PartitionHashes(log, lambda: self._applied, parts.workers)
         self._tally = PartitionTally(topic, self.state, parts.metrics)
         self._group: RaftGroup | None = None
         self._appends: AppendQueue | None = None
@@ -167,6 +169,7 @@ class PartitionHost:
         self._wake(self._waiters)
         self._wake(self._leader_waiters)
         self._parts.batches.forget(self.id)
+        self.hashes.forget()
 
     @property
     def group(self) -> RaftGroup:

@@ -17,6 +17,7 @@ from node.http.member_broker import MemberBroker
 from node.http.placement_broker import PlacementBroker
 from node.http.queue_broker import QueueBroker
 from node.http.scrub_broker import ScrubBroker
+from node.http.search_broker import SearchBroker
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +220,15 @@ class VersionView:
     build_time: str = ""
 
 
-class Broker(QueueBroker, MemberBroker, PlacementBroker, ScrubBroker, CompactionBroker, Protocol):
+class Broker(
+    QueueBroker,
+    MemberBroker,
+    PlacementBroker,
+    ScrubBroker,
+    CompactionBroker,
+    SearchBroker,
+    Protocol,
+):
     """One node of the cluster. Any node serves any request, forwarding where it must.
 
     All coroutines run on the node's event loop. A call that is cancelled after it sent something

@@ -217,6 +217,60 @@ class RecordBatch:
             )
         )
 
+    def record(self, row: int) -> Record:
+        """One row: the others are only counted past, though compressed values come as a whole."""
+        count, header = self.header.count, self.header
+        wide, cells = self._wide_bytes(), self._uint32s
+        keys, values = cells(wide + 4 * count), self.value_lengths()
+        before = keys[:row]
+        keys_at = HEADER_BYTES + header.columns_bytes()
+        at = keys_at + sum(before) - NONE * before.count(NONE)
+        key = None if keys[row] == NONE else self.buffer[at : at + keys[row]]
+        headers: Headers = ()
+        message_id = None
+        start = keys_at + header.keys_bytes
+        if header.flags & HAS_HEADERS:
+            lengths = cells(wide + 12 * count)
+            at = start + sum(lengths[:row])
+            headers = decode_headers(self.buffer[at : at + lengths[row]])
+        if header.flags & HAS_MESSAGE_IDS:
+            lengths = self._id_lengths()
+            at = start + header.headers_bytes + sum(lengths[:row])
+            message_id = decode_text(self.buffer[at : at + lengths[row]]) or None
+        begin = sum(values[:row])
+        if header.codec == Codec.NONE:
+            begin += self._values_at()
+            value = self.buffer[begin : begin + values[row]]
+        else:
+            value = self._plain()[begin : begin + values[row]]
+        return Record(
+            None if row in self.nulls() else value,
+            key,
+            headers,
+            header.base_timestamp_ms + cells(wide)[row],
+            self.lanes()[row],
+            self.deliver_at()[row],
+            self.expires_at()[row],
+            message_id,
+        )
+
+    def header_blobs(self) -> list[bytes]:
+        """The headers of each record as they are encoded; empty where none has any."""
+        if not self.header.flags & HAS_HEADERS:
+            return []
+        start = HEADER_BYTES + self.header.columns_bytes() + self.header.keys_bytes
+        lengths = self._uint32s(self._wide_bytes() + 12 * self.header.count)
+        return _cut(self.buffer, start, lengths)
+
+    def message_id_blobs(self) -> list[bytes]:
+        """The producer's own ids as they are encoded, empty ones for none; no list where none has
+        any."""
+        header = self.header
+        if not header.flags & HAS_MESSAGE_IDS:
+            return []
+        start = HEADER_BYTES + header.columns_bytes() + header.keys_bytes + header.headers_bytes
+        return _cut(self.buffer, start, self._id_lengths())
+
     # as a whole
 
     def validate(self) -> None:

@@ -1,0 +1,107 @@
+"""Which messages of a partition are in a state, for a group: sets of offsets, not one by one.
+
+The words are those of a message's timeline. `acked` is all that a group is done with: what it has
+acked, and what it went past. `expired` is all that is past its time, also what a group had acked
+before. A group that has leases on messages which were withdrawn meanwhile has them in flight.
+"""
+
+from __future__ import annotations
+
+from delivery.bitmaps import BitMap64, span
+from delivery.group import GroupState
+from delivery.queue import QueueState
+
+STATES = (
+    "delayed",
+    "ready",
+    "in_flight",
+    "retrying",
+    "acked",
+    "dead",
+    "cancelled",
+    "expired",
+)
+
+
+def offsets_in(queue: QueueState, state: str, group: GroupState | None) -> BitMap64:
+    """Offsets that are stored and in this state for the group; without one, for any group, and for
+    nobody where the partition has none. The set is the caller's."""
+    if group is not None:
+        return _of_group(queue, state, group)
+    if state in ("delayed", "cancelled", "expired"):
+        return _of_message(queue, state)
+    found = BitMap64()
+    for one in queue.groups.values():
+        found |= _of_group(queue, state, one)
+    if state == "ready" and not queue.groups:
+        found = stored(queue) - queue.hidden - queue.withdrawn
+    return found
+
+
+def state_of(queue: QueueState, group: GroupState, offset: int) -> str:
+    """The state of one message that is stored, for one group."""
+    if offset in group.leases:
+        return "in_flight"
+    if offset in group.dead:
+        return "dead"
+    if offset in queue.withdrawn:
+        return "cancelled" if offset in queue.cancelled else "expired"
+    if offset in queue.hidden:
+        return "delayed"
+    if not group.pending(BitMap64((offset,))):
+        return "acked"
+    return "retrying" if group.failures.count(offset) else "ready"
+
+
+def states_of(queue: QueueState, offset: int) -> dict[str, str]:
+    """Of each group by name, the state of one message that is stored."""
+    return {group.name: state_of(queue, group, offset) for group in queue.groups.values()}
+
+
+def status_of(queue: QueueState, offset: int, group: GroupState | None = None) -> str:
+    """GoQueue's word for a message's life so far, for one group or for all: `delayed`, `expired`
+    (cancelled, too), `failed`, `retrying`, `completed` or `in_progress`."""
+    groups = list(queue.groups.values()) if group is None else [group]
+    states = {state_of(queue, one, offset) for one in groups}
+    if "dead" in states:
+        return "failed"
+    if "retrying" in states:
+        return "retrying"
+    if offset in queue.hidden:
+        return "delayed"
+    if states & {"in_flight", "ready"}:
+        return "in_progress"
+    if offset in queue.withdrawn:
+        return "expired"
+    return "completed" if states else "in_progress"
+
+
+def stored(queue: QueueState) -> BitMap64:
+    """Every message that the partition still has."""
+    held = BitMap64(queue.carried)
+    return span(queue.log_start_offset, queue.next_offset) | queue.kept | held
+
+
+def _of_message(queue: QueueState, state: str) -> BitMap64:
+    if state == "delayed":
+        return queue.hidden.copy()
+    if state == "cancelled":
+        return queue.cancelled.copy()
+    return queue.withdrawn - queue.cancelled
+
+
+def _of_group(queue: QueueState, state: str, group: GroupState) -> BitMap64:
+    group.look()
+    flying = BitMap64(group.leases)
+    if state == "in_flight":
+        return flying
+    dead = BitMap64(group.dead)
+    if state == "dead":
+        return dead - flying
+    if state in ("delayed", "cancelled", "expired"):
+        return _of_message(queue, state) - flying - dead
+    pending = group.pending(stored(queue)) - flying - queue.withdrawn
+    if state in ("ready", "retrying"):
+        failed = BitMap64(group.failures.offsets()) & pending
+        return failed if state == "retrying" else pending - failed
+    return stored(queue) - pending - flying - dead - queue.hidden - queue.withdrawn

@@ -1,0 +1,183 @@
+"""Searching topics as the HTTP front sees it: every leader is asked once, and the pages merged."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+
+from coordinator.state import Topic
+from goqueue.wire.errors import BadRequest, UnknownPartition
+from goqueue.wire.types import GroupId, NodeId
+from node import search_rpc
+from node.http.search_broker import (
+    FoundEvent,
+    FoundMessage,
+    NotSearched,
+    SearchFilter,
+    SearchPage,
+    SearchStats,
+)
+from node.message_search import MessageSearch
+from node.queue_broker import QueueParts
+from node.queue_rpc import queued
+from node.search_counts import SearchCounts
+from node.search_rpc import NO_BOUND, FoundRow, SearchAnswer, SearchRequest
+from node.topic_finder import TopicFinder
+
+PARTITIONS_MAX = 4096
+"""Partitions of one search."""
+SEARCH_MS = 1500
+"""What a leader may take; what it has not searched by then it names."""
+ANSWER_BYTES = 4 << 20
+ROUNDS = 2
+
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchParts:
+    """What searches ask of this node."""
+
+    messages: MessageSearch
+    counts: SearchCounts
+
+
+class SearchBrokerNode:
+    """Implements `node.http.search_broker.SearchBroker`. Loop thread only."""
+
+    def __init__(self, search: SearchParts, queue: QueueParts, finder: TopicFinder) -> None:
+        self._search = search.messages
+        self._counts = search.counts
+        self._search_calls = queue.calls
+        self._search_groups = queue.groups
+        self._search_finder = finder
+
+    async def search(
+        self,
+        topics: Sequence[str] | None,
+        which: SearchFilter,
+        *,
+        below: Mapping[Place, int] | None,
+        limit: int,
+        with_events: bool = False,
+    ) -> SearchPage:
+        places = await self._searched(topics, which, below)
+        group = 0
+        if which.group is not None:
+            group = (await self._search_groups.find(which.group)).id
+        answers: dict[GroupId, search_rpc.PartitionFound] = {}
+
+        async def ask(node: NodeId, asked: list[GroupId]) -> Iterable[GroupId]:
+            request = _request(which, group, limit, with_events)
+            request.partitions.extend((one.pack(), places[one][1]) for one in asked)
+            answer = await self._search_calls.ask_node(
+                node, request, self._search.search, search_rpc.SEARCH, SearchAnswer
+            )
+            found = [] if answer is None else answer.found
+            answers.update((GroupId.unpack(one.partition), one) for one in found)
+            return [GroupId.unpack(one.partition) for one in found]
+
+        left = await self._search_calls.each_leader(places, ask, ROUNDS)
+        missing = [NotSearched(*places[one][0], "no leader answers") for one in sorted(left)]
+        return _merged(places, answers, missing, limit)
+
+    async def search_stats(self) -> SearchStats:
+        topics = self._search_finder.all()
+        told, figures = await asyncio.gather(
+            self._counts.of_all_nodes(), self._search_calls.figures(topics)
+        )
+        groups = [view for one in figures.partitions for view in one.groups.values()]
+        return SearchStats(
+            nodes=len(told),
+            messages=sum(one.messages for one in told),
+            items=sum(one.items for one in told),
+            disk_bytes=sum(one.disk_bytes for one in told),
+            ram_bytes=sum(one.ram_bytes for one in told),
+            behind_entries=sum(one.behind_entries for one in told),
+            segments=sum(one.segments for one in told),
+            acked=sum(view.acked for view in groups),
+            dead=sum(view.dead for view in groups),
+            wait_ms_sum=sum(sum(view.lane_wait_ms_sum) for view in groups),
+            waits=sum(sum(view.lane_waits) for view in groups),
+        )
+
+    async def _searched(
+        self,
+        names: Sequence[str] | None,
+        which: SearchFilter,
+        below: Mapping[Place, int] | None,
+    ) -> dict[GroupId, tuple[Place, int]]:
+        """Partitions to ask, each with the offset below which to look."""
+        topics: list[Topic] = self._search_finder.all()
+        if names is not None:
+            topics = [await self._search_finder.find(name) for name in names]
+        places: dict[GroupId, tuple[Place, int]] = {}
+        for topic in topics:
+            count = len(topic.partitions)
+            if which.partition is not None and which.partition >= count:
+                if names is not None:
+                    raise UnknownPartition(topic.name, which.partition)
+                continue
+            for number in range(count):
+                place = (topic.name, number)
+                is_meant = which.partition in (None, number)
+                if is_meant and (below is None or place in below):
+                    high = NO_BOUND if below is None else below[place]
+                    places[GroupId(topic.id, number)] = (place, high)
+        if len(places) > PARTITIONS_MAX:
+            raise BadRequest(
+                f"{len(places)} partitions to search: at most {PARTITIONS_MAX}; name a topic"
+            )
+        return places
+
+
+def _request(which: SearchFilter, group: int, limit: int, with_events: bool) -> SearchRequest:
+    return SearchRequest(
+        [],
+        limit,
+        ANSWER_BYTES,
+        SEARCH_MS,
+        which.message_id,
+        which.trace_id,
+        which.key,
+        list(which.headers),
+        which.from_ms,
+        which.to_ms,
+        group,
+        list(which.states),
+        which.status,
+        with_events,
+    )
+
+
+def _merged(
+    places: Mapping[GroupId, tuple[Place, int]],
+    answers: Mapping[GroupId, search_rpc.PartitionFound],
+    missing: list[NotSearched],
+    limit: int,
+) -> SearchPage:
+    """The newest of all pages, and where each partition goes on."""
+    rows: list[tuple[int, int, Place, FoundRow]] = []
+    following: dict[Place, int] = {}
+    for group, answer in answers.items():
+        place = places[group][0]
+        missing += [NotSearched(*place, reason) for reason in answer.missing]
+        rows += [(row.message.time_ms, row.message.offset, place, row) for row in answer.rows]
+        if answer.below >= 0:
+            following[place] = answer.below
+    rows.sort(key=lambda row: row[:3], reverse=True)
+    for _, offset, place, _ in rows[limit:]:
+        following[place] = max(offset + 1, following.get(place, 0))
+    found = [_found(place, row) for _, _, place, row in rows[:limit]]
+    missing.sort(key=attrgetter("topic", "partition"))
+    return SearchPage(found, following, missing)
+
+
+def _found(place: Place, row: FoundRow) -> FoundMessage:
+    events = None
+    if row.events is not None:
+        events = [FoundEvent(*event) for event in row.events]
+    message = queued(*place, row.message)
+    return FoundMessage(message, row.trace_id, row.states, row.status, events)

@@ -1,8 +1,9 @@
 """`goqueue-cli dev`: a whole cluster of real processes on this machine, for development.
 
-Standard output gets one line, when every node serves: `ready URL URL URL`. Exits and errors of
-nodes go to standard error; nothing is restarted. A node that someone else starts again, by the
-`command` in DIR/cluster.json, is found by its pid file and stopped with the rest.
+Standard output gets two lines, when every node serves: `ready URL URL URL`, and `console URL`,
+where its pages are. Exits and errors of nodes go to standard error; nothing is restarted. A node
+that someone else starts again, by the `command` in DIR/cluster.json, is found by its pid file and
+stopped with the rest.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ Data = Annotated[Path, typer.Option(help="The cluster's directory; reused when i
 def dev(nodes: Nodes = None, port: Port = 8080, data: Data = Path("data")) -> None:
     """Run a cluster of real processes on this machine, until Ctrl-C.
 
-    Prints one line, `ready URL URL URL`, when it serves. Topics are created on the first publish.
-    The data stays in the directory; pids and commands are in its cluster.json, logs in
-    node-N/node.log.
+    Prints `ready URL URL URL` when it serves, and where its console is. Topics are created on the
+    first publish. The data stays in the directory; pids and commands are in its cluster.json,
+    logs in node-N/node.log.
     """
     finish(lambda: run(data.resolve(), nodes, port))
 
@@ -69,6 +70,7 @@ def run(root: Path, count: int | None, port: int) -> None:
             cluster.start()
             if cluster.wait_until_ready(stop):
                 print("ready", *(node.url for node in directory.nodes), flush=True)
+                print("console", f"{directory.nodes[0].url}/ui", flush=True)
             while not stop.asked:
                 cluster.watch()
                 time.sleep(POLL_S)

@@ -481,5 +481,11 @@ def _front(config: NodeConfig, broker: NodeBroker, metrics: Metrics) -> HttpFron
         long_poll_s_max=http.long_poll_max_ms / 1000,
     )
     return HttpFront(
-        broker, host=http.host, port=http.port, ssl_context=context, limits=limits, metrics=metrics
+        broker,
+        host=http.host,
+        port=http.port,
+        ssl_context=context,
+        limits=limits,
+        metrics=metrics,
+        console=http.console,
     )

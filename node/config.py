@@ -135,6 +135,13 @@ class HttpConfig:
         low=0,
         why="GoQueue's longest poll",
     )
+    console: bool = option(
+        True,
+        key="http.console",
+        parse=flag,
+        why="pages at /ui that show what the API tells anyway; only dead letters can be changed"
+        " there, and only from this machine",
+    )
     tls: TlsConfig = field(default_factory=TlsConfig)
 
     @property

@@ -62,6 +62,11 @@ class Dev:
         assert line, self.errors.read_text()
         return line
 
+    def console(self) -> str:
+        """The line after the first one."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
     def nodes(self) -> list[dict[str, Any]]:
         nodes: list[dict[str, Any]] = json.loads((self.data / "cluster.json").read_text())["nodes"]
         return nodes
@@ -104,7 +109,9 @@ def start(tmp_path: Path, port: int) -> Iterator[Callable[..., Dev]]:
         dev.process.communicate()
 
 
-def test_it_prints_one_line_when_all_nodes_serve(start: Callable[..., Dev], port: int) -> None:
+def test_it_tells_when_all_nodes_serve_and_where_the_console_is(
+    start: Callable[..., Dev], port: int
+) -> None:
     dev = start("--nodes", "3")
 
     assert (
@@ -113,6 +120,7 @@ def test_it_prints_one_line_when_all_nodes_serve(start: Callable[..., Dev], port
         + " ".join(f"http://127.0.0.1:{number}" for number in range(port, port + 3))
         + "\n"
     )
+    assert dev.console() == f"console http://127.0.0.1:{port}/ui\n"
     pids = [node["pid"] for node in dev.nodes()]
     assert all(alive(pid) for pid in pids)
     assert stat.S_IMODE((dev.data / "secret").stat().st_mode) == 0o600
@@ -149,6 +157,7 @@ def test_a_killed_node_is_told_of_and_the_one_started_in_its_place_is_found(
 ) -> None:
     dev = start("--nodes", "3")
     dev.ready()
+    dev.console()
     victim = dev.nodes()[1]
 
     os.kill(victim["pid"], signal.SIGKILL)

@@ -1,0 +1,304 @@
+"""Load of every kind on three nodes, so that every figure that can move does.
+
+Publishers and consumers go on in threads of their own until they are told to stop; what happens
+once (a move, a compaction, a node killed and started again) is told by name, in order.
+"""
+
+from __future__ import annotations
+
+import http.client
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tests.cluster.group_members import Member, Pulse, soon
+from tests.cluster.processes import Answer, Cluster, Node, eventually
+
+TOPIC, COMPACTED, MOVED, SHORT, QUIET = "orders", "prices", "moved", "short", "quiet"
+CREW, SLOW, HALTED, KEYED = "billing", "audit", "strict", "keyed"
+LANES = ("critical", "high", "normal", "low", "background")
+BROKEN = (OSError, http.client.HTTPException)
+SETTINGS = (
+    "storage.segmentBytes=64KiB",
+    "storage.retentionCheck=1s",
+    "storage.snapshotInterval=2s",
+)
+SESSION = "2s"
+KEPT_ALIVE = 3
+Json = dict[str, Any]
+
+
+class Load:
+    """A context: everything stops when it is left. `problems` is what should not have happened."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.problems: list[str] = []
+        self._over = threading.Event()
+        self._pulse = Pulse(cluster)
+        self._threads: list[threading.Thread] = []
+        self._turn = 0
+
+    def __enter__(self) -> Load:
+        self._set_up()
+        self._pulse.__enter__()
+        for work in (
+            self._publish,
+            self._publish_prices,
+            self._read,
+            self._consume,
+            self._receive_without_settling,
+            self._fail,
+            self._refuse,
+            self._wait,
+        ):
+            self._threads.append(threading.Thread(target=self._again, args=(work,), daemon=True))
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join(20)
+        self._pulse.__exit__()
+
+    # what happens once
+
+    def change_members(self) -> None:
+        """Some join, one leaves, one falls silent."""
+        crew = [self._member(name) for name in ("first", "second", "third", "fourth")]
+        for member in crew[:2]:
+            self._pulse.keep(member)
+        soon("a member leaves", crew[2].leave)
+        eventually("the silent one is gone", lambda: self._members() <= {m.id for m in crew[:2]})
+        self._crew = crew[:2]
+
+    def once_more(self) -> None:
+        """What people do now and then."""
+        self.look_up()
+        self.cancel_delayed()
+        self.redrive()
+        self.purge()
+        self.replay()
+        self.commit()
+        self.let_go_on()
+
+    def redrive(self) -> None:
+        """What is dead is tried again, and what is dead then is forgotten."""
+        self.ask("POST", f"/groups/{CREW}/dlq/redrive", {"topic": TOPIC, "force": True})
+
+    def purge(self) -> None:
+        self.ask("POST", f"/groups/{CREW}/dlq/purge", {"topic": TOPIC})
+
+    def replay(self) -> None:
+        """The slow group goes on from the beginning."""
+        self.ask("POST", f"/groups/{SLOW}/seek", {"topic": TOPIC, "to": "earliest"})
+
+    def commit(self) -> None:
+        """A position of a client that commits, as Kafka's do."""
+        self.ask("POST", f"/groups/{SLOW}/commit", {"topic": TOPIC, "offsets": {"1": 2}})
+        self.ask("POST", f"/groups/{SLOW}/offsets", {"offsets": {TOPIC: {"2": 3}}})
+
+    def let_go_on(self) -> None:
+        self.ask("POST", f"/groups/{HALTED}/resume", {"topic": TOPIC})
+
+    def cancel_delayed(self) -> None:
+        found = self.ask("GET", f"/topics/{TOPIC}/delayed?limit=5")["messages"]
+        for one in found:
+            self.try_ask("DELETE", f"/topics/{TOPIC}/delayed/{one['partition']}/{one['offset']}")
+
+    def compact(self) -> None:
+        self.ask("POST", f"/topics/{COMPACTED}/compaction", {})
+
+    def scrub(self) -> None:
+        self.ask("POST", "/admin/scrub")
+
+    def look_up(self) -> None:
+        """A message's timeline, and where groups stand."""
+        self.ask("GET", f"/messages/{TOPIC}:0:0/timeline")
+        self.try_ask("GET", f"/messages/{TOPIC}:0:999999999/timeline")
+        self.ask("GET", f"/groups/{CREW}/lag")
+
+    def move(self) -> None:
+        """Partitions go round: each replica to the next node, and there in the end."""
+        names = [node.id for node in self.cluster.nodes]
+        after = {name: names[(at + 1) % len(names)] for at, name in enumerate(names)}
+        for _ in range(2):
+            wanted = [
+                {
+                    "topic": MOVED,
+                    "partition": number,
+                    "new_replicas": [after[name] for name in row["replicas"]],
+                }
+                for number, row in enumerate(
+                    self.ask("GET", f"/topics/{MOVED}/partitions")["partitions"]
+                )
+            ]
+            self.ask("POST", "/admin/reassignment", {"partitions": wanted})
+            eventually(
+                "the replicas have moved",
+                lambda: not self.ask("GET", "/admin/reassignment?running=true")["count"],
+                deadline_s=30,
+            )
+
+    def kill_and_restart(self, seen: Callable[[], bool]) -> None:
+        """A node that leads something dies, is missed by who watches, and comes back."""
+        node = self.cluster.leader(TOPIC)
+        node.kill()
+        eventually(f"{node.id} is missed", seen, deadline_s=20)
+        node.start()
+        self.cluster.wait_until_ready()
+
+    # what goes on all the time
+
+    def _publish(self) -> None:
+        """Ten messages over all keys and lanes; some due later, some expire, some are repeats."""
+        self._turn += 1
+        turn = self._turn
+        messages: list[Json] = [
+            {
+                "key": f"key-{number}",
+                "value": f"{turn}-{number}" + "." * 400,
+                "priority": LANES[number % len(LANES)],
+                "headers": {"from": "load"},
+            }
+            for number in range(10)
+        ]
+        messages[0]["delay"] = "300ms"
+        messages[1]["delay"] = "1h" if turn % 10 == 0 else "700ms"
+        messages[2]["ttl"] = "1s"
+        messages[3]["message_id"] = f"id-{turn // 2}"
+        self.ask("POST", f"/topics/{TOPIC}/messages", {"messages": messages})
+        self._over.wait(0.05)
+
+    def _publish_prices(self) -> None:
+        """Few keys, so that most of it is superseded, and what retention takes at once."""
+        rows = [{"key": f"k{n % 3}", "value": "x" * 2000} for n in range(20)]
+        self.ask("POST", f"/topics/{COMPACTED}/messages", {"messages": rows})
+        plain = [{"value": "x" * 2000} for _ in range(20)]
+        self.ask("POST", f"/topics/{SHORT}/messages", {"messages": plain})
+        self.ask("POST", f"/topics/{MOVED}/messages", {"messages": plain[:2]})
+        self._over.wait(0.3)
+
+    def _read(self) -> None:
+        self.ask("GET", f"/topics/{TOPIC}/partitions/0/messages?offset=0&limit=100")
+        self._over.wait(0.2)
+
+    def _consume(self) -> None:
+        """Members take what they own and settle it each way."""
+        for member in list(getattr(self, "_crew", ())):
+            member.hear()
+            answer = member.receive(limit=60, wait="200ms")
+            if answer.status == 200:
+                self._settle(CREW, answer.body["messages"])
+        self._over.wait(0.05)
+
+    def _receive_without_settling(self) -> None:
+        """The slow group: leases run out, a few are acked, and it falls behind."""
+        body = {"topic": TOPIC, "limit": 20, "visibility": "300ms", "wait": "100ms"}
+        found = self.ask("POST", f"/groups/{SLOW}/receive", body)["messages"]
+        self._settle_all(SLOW, [(one, "ack") for one in found[:2]])
+        self.ask("POST", f"/groups/{KEYED}/receive", {"topic": TOPIC, "limit": 5})
+        self._over.wait(0.4)
+
+    def _fail(self) -> None:
+        """A group whose work always fails halts, is let go on, and halts again."""
+        answer = self.try_ask("POST", f"/groups/{HALTED}/receive", {"topic": TOPIC, "limit": 50})
+        if answer is not None and answer.status == 200:
+            self._settle_all(HALTED, [(one, "reject") for one in answer.body["messages"]])
+        self._over.wait(0.5)
+
+    def _refuse(self) -> None:
+        """Mistakes of clients, each with its code."""
+        self.try_ask("POST", f"/topics/{TOPIC}/messages", {"value": "x", "delay": "9000h"})
+        self.try_ask("POST", "/topics/-bad-/messages", {"value": "x"})
+        self.try_ask("POST", f"/topics/{SHORT}/messages", {"value": "x" * 20_000})
+        self._over.wait(1)
+
+    def _wait(self) -> None:
+        """For messages that do not come."""
+        body = {"topic": QUIET, "limit": 1, "wait": "3s"}
+        self.try_ask("POST", f"/groups/{SLOW}/receive", body)
+
+    # beneath
+
+    def ask(self, method: str, path: str, body: object = None) -> Json:
+        """Of any node that answers well within 20 s."""
+
+        def answered() -> Answer | None:
+            answer = self.try_ask(method, path, body)
+            return answer if answer is not None and answer.status < 300 else None
+
+        answer = eventually(f"{method} {path}", answered)
+        found: Json = answer.body
+        return found
+
+    def try_ask(self, method: str, path: str, body: object = None) -> Answer | None:
+        running = [node for node in self.cluster.nodes if node.is_running()]
+        self._asked = getattr(self, "_asked", 0) + 1
+        node: Node = running[self._asked % len(running)]
+        try:
+            return node.ask(method, path, body, timeout_s=8)
+        except BROKEN:
+            return None
+
+    def _set_up(self) -> None:
+        for name, settings in {
+            TOPIC: {"num_partitions": 6},
+            COMPACTED: {"num_partitions": 1, "cleanup": "compact"},
+            MOVED: {"num_partitions": 4, "replication_factor": 2},
+            QUIET: {"num_partitions": 1},
+            SHORT: {"num_partitions": 1, "retention_bytes": 200_000, "max_message_bytes": 10_000},
+        }.items():
+            self.ask("POST", "/topics", {"name": name, **settings})
+        for name, settings in {
+            CREW: {"visibility_timeout": "2s", "max_attempts": 2, "session_timeout": SESSION},
+            SLOW: {"max_attempts": 0, "start": "earliest"},
+            HALTED: {"halt_percent": 20, "halt_window": 20},
+            KEYED: {"ordering": "key"},
+        }.items():
+            self.ask("PUT", f"/groups/{name}", settings)
+        self.ask("POST", f"/groups/{SLOW}/receive", {"topic": SHORT, "limit": 1})
+        every = {"name": "tick", "topic": TOPIC, "every": "1s", "value": "tick"}
+        self.ask("POST", "/schedules", every)
+
+    def _member(self, name: str) -> Member:
+        member = Member(self.cluster, CREW, name)
+        soon(f"{name} joins", lambda: member.join([TOPIC], session_timeout=SESSION, wait="1s"))
+        return member
+
+    def _members(self) -> set[str]:
+        return {one["id"] for one in self.ask("GET", f"/groups/{CREW}/members")["members"]}
+
+    def _settle(self, group: str, messages: list[Json]) -> None:
+        """Of ten, one each is rejected, failed, kept longer, and forgotten; six are acked."""
+        ends = ("reject", "nack", "extend", "")
+        chosen = [
+            (one, ends[number % 10] if number % 10 < len(ends) else "ack")
+            for number, one in enumerate(messages)
+        ]
+        self._settle_all(group, [(one, action) for one, action in chosen if action])
+
+    def _settle_all(self, group: str, chosen: list[tuple[Json, str]]) -> None:
+        if chosen:
+            settles = [
+                {
+                    "receipt": one["receipt"],
+                    "action": action,
+                    **({"visibility": "1s"} if action == "extend" else {}),
+                    **({"reason": "it is load"} if action in ("nack", "reject") else {}),
+                }
+                for one, action in chosen
+            ]
+            self.try_ask("POST", f"/groups/{group}/settle", {"settles": settles})
+
+    def _again(self, work: Callable[[], None]) -> None:
+        while not self._over.is_set():
+            try:
+                work()
+            except (AssertionError, *BROKEN) as error:
+                if not self._over.is_set():
+                    self.problems.append(f"{work.__name__}: {error}")
+                    time.sleep(0.2)

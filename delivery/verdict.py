@@ -21,11 +21,12 @@ class Reason(msgspec.Struct, array_like=True, frozen=True):
 class Verdict(msgspec.Struct, array_like=True):
     """What holds for one group.
 
-    `state` is unpublished, gone, delayed, ready, in_flight, retrying, acked, dead, purged,
-    cancelled, expired or skipped. `deliverable` says whether a receive would get the message now:
-    the owner's, where the partition has one, and for as many messages as may be in flight.
-    `attempts` counts its deliveries. `eta_ms` estimates when it is delivered (again), by `eta_by`:
-    delay, backoff, lease (if that is not settled), or rate; 0 where no estimate is honest.
+    `state` is delayed, ready, in_flight, retrying, acked (done with, however), dead, cancelled or
+    expired; or unpublished, gone, stored (where no group is meant), unknown. `deliverable` says
+    whether a receive would get the message now: the owner's, where the partition has one, and for
+    as many messages as may be in flight. `attempts` counts its deliveries. `eta_ms` estimates when
+    it is delivered (again), by `eta_by`: delay, backoff, lease (if that is not settled), or rate; 0
+    where no estimate is honest.
     """
 
     state: str
@@ -46,7 +47,8 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a settled message ended for the group, as its timeline tells: acked or purged."""
+    """How a settled message ended for the group, as its timeline tells: acked, purged or
+    skipped."""
 
     code: str
     at_ms: int
@@ -59,7 +61,7 @@ class Around:
     that is not known; `subscribed` ones have the topic."""
 
     begins: int = 0
-    """Where a group that has not been here would begin; -1 where no group has the topic."""
+    """Where a group that has not been here would begin; -1 for no group."""
     members: int | None = None
     subscribed: int = 0
     shared: bool = False

@@ -78,18 +78,18 @@ def why(
 
 def _without_group(queue: QueueState, subject: Subject, now_ms: int, around: Around) -> Verdict:
     """Of a group that has never asked the partition, or of no group at all."""
-    offset, state = subject.offset, "ready"
+    offset, state = subject.offset, "stored" if around.begins < 0 else "ready"
     reasons: list[Reason] = []
     if offset in queue.withdrawn:
         withdrawn = _withdrawn(queue, offset)
         return Verdict(withdrawn.code, [withdrawn])
     if around.begins > offset:
-        return Verdict("skipped", [Reason("below_beginning", 0, {"begins": around.begins})])
+        return Verdict("acked", [Reason("below_beginning", 0, {"begins": around.begins})])
     if offset in queue.hidden:
         state = "delayed"
         reasons.append(_delayed(subject, now_ms))
     if around.begins < 0:
-        return Verdict(state, [*reasons, Reason("no_group")])
+        return Verdict(state, reasons)
     return Verdict(state, [*reasons, Reason("not_begun", 0, _asked(around))])
 
 
@@ -142,13 +142,13 @@ class _Case:
         queue, offset, ending = self.queue, self.subject.offset, self.around.ending
         if ending is not None:
             facts: dict[str, Fact] = {"at_ms": ending.at_ms, **ending.facts}
-            return Verdict(ending.code, [Reason(ending.code, 0, facts)])
+            return Verdict("acked", [Reason(ending.code, 0, facts)])
         if offset in queue.withdrawn:
             withdrawn = _withdrawn(queue, offset)
             return Verdict(withdrawn.code, [withdrawn])
         if offset < self.group.base:
             begins = Reason("below_beginning", 0, {"begins": self.group.base})
-            return Verdict("skipped", [begins])
+            return Verdict("acked", [begins])
         return Verdict("acked", [Reason("settled", 0, {"floor": self.group.floor})])
 
     def hidden(self) -> Verdict:
@@ -219,7 +219,7 @@ class _Case:
         return verdict
 
     def _pending(self) -> str:
-        return "retrying" if self.group.failures.last_reason(self.subject.offset) else "ready"
+        return "retrying" if self.group.failures.count(self.subject.offset) else "ready"
 
     def _failure(self) -> dict[str, Fact]:
         failures, offset = self.group.failures, self.subject.offset

@@ -38,7 +38,7 @@ from node.partition import NodeParts, PartitionSettings
 from node.partition_service import PartitionService
 from node.peer_clocks import WALL_MS, PeerClocks
 from node.peer_link import NoPeers, PeerLink
-from node.queue_assembly import QueueBase, member_parts, queue_parts
+from node.queue_assembly import QueueBase, member_parts, queue_parts, whys_of
 from node.reconciler import Reconciler
 from node.redrives import RedriveRunner
 from node.repair import Repair
@@ -340,6 +340,7 @@ def assemble(
         members=members,
         progress=groups.moves.ask_progress,
         scrub=groups.repair.scrub,
+        whys=whys_of(queue_base, parts),
         link=base.link,
         search=SearchParts(MessageSearch(service, base.link), SearchCounts(replicas, base.link)),
     )

@@ -66,6 +66,7 @@ from node.status import NodeStatus
 from node.sync import TopicSync
 from node.topic_finder import TopicFinder
 from node.trace import trace_from_answer, trace_message
+from node.why_broker import WhyBrokerNode, Whys
 
 READ_DEADLINE_S = 10.0
 READ_PATIENCE_S = 0.3
@@ -83,6 +84,7 @@ class NodeBroker(
     ScrubBrokerNode,
     CompactionBrokerNode,
     SearchBrokerNode,
+    WhyBrokerNode,
 ):
     """Implements `node.http.broker.Broker`. Loop thread only."""
 
@@ -102,12 +104,14 @@ class NodeBroker(
         queue: QueueParts,
         members: MemberParts,
         scrub: Scrub,
+        whys: Whys,
         link: PeerLink,
         search: SearchParts,
         progress: Callable[[], Awaitable[Progress]] = no_progress,
     ) -> None:
         ScrubBrokerNode.__init__(self, NodeId(config.node_id), scrub, link)
         CompactionBrokerNode.__init__(self, finder, service, forwarder, link)
+        WhyBrokerNode.__init__(self, whys)
         MemberBrokerNode.__init__(self, finder, queue, members)
         SearchBrokerNode.__init__(self, search, queue, finder)
         PlacementBrokerNode.__init__(

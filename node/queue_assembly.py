@@ -33,6 +33,7 @@ from node.queue_views import QueueViews
 from node.replicas import Replicas
 from node.topic_finder import TopicFinder
 from node.topology import Topology
+from node.why_broker import WhyParts, Whys
 
 ANSWER_BYTES = 8 << 20
 """Values in one answer; what was leased beyond them is given back."""
@@ -87,6 +88,23 @@ def queue_parts(base: QueueBase) -> QueueParts:
         source=source,
         answer_bytes=ANSWER_BYTES,
         rng=base.rng,
+    )
+
+
+def whys_of(base: QueueBase, queue: QueueParts) -> Whys:
+    """What tells why a message is not delivered."""
+    return Whys(
+        WhyParts(
+            node=base.node,
+            cluster=base.cluster,
+            replicas=base.replicas,
+            service=base.partitions,
+            groups=queue.groups,
+            finder=base.finder,
+            forwarder=base.forwarder,
+            topology=base.topology,
+            link=base.link,
+        )
     )
 
 

@@ -14,7 +14,7 @@ import structlog
 
 from delivery.config import LANES_COUNT, QueueConfig
 from delivery.dispatcher import DUE_GRACE_MS, OPS_MAX, Dispatcher, Proposal, Want
-from delivery.ops import RELEASE, Granted, Op, Result, Settled, StaleResult, encode_ops
+from delivery.ops import RELEASE, Delivered, Granted, Op, Result, Settled, StaleResult, encode_ops
 from delivery.partition import PartitionState
 from goqueue.wire.errors import (
     DiskFull,
@@ -26,6 +26,7 @@ from goqueue.wire.errors import (
 )
 from goqueue.wire.types import Index
 from log.entry import EntryKind
+from node.asking import Asking
 from node.queue_rpc import GroupRef
 from raft.errors import Outcome
 from raft.group import RaftGroup
@@ -72,11 +73,13 @@ class QueueHost:
         self._armed_for: tuple[int | None, int | None] = (None, None)
         self._receiving: dict[Ticket, int] = {}
         """The groups of receives that are not answered."""
+        self.asking = Asking()
 
     # leadership
 
     def open(self) -> None:
         """This node leads, and all that was before is applied."""
+        self.asking.begin_anew()
         self._dispatcher = Dispatcher(self._state)
         self._dispatcher.watched = bool(self._waiters)
         self.configure()
@@ -177,6 +180,7 @@ class QueueHost:
 
     def drop_group(self, group: int) -> None:
         """The group was deleted in the cluster."""
+        self.asking.forget(group)
         if self._dispatcher is not None:
             self._dispatcher.drop_group(group)
             self._schedule()
@@ -203,6 +207,10 @@ class QueueHost:
         group."""
         known = self._state.queue.groups.get(group)
         return known is None or bool(known.select(1, self._group.log_time_ms(), lowest_lane))
+
+    def is_watched(self, group: int) -> bool:
+        """Whether a receive of the group waits here for messages."""
+        return any(not waiter.done() for waiter in self._waiters.get(group, ()))
 
     @property
     def is_due(self) -> bool:
@@ -318,6 +326,7 @@ class QueueHost:
     ) -> None:
         if outcome is Outcome.APPLIED:
             assert isinstance(result, list), "what a queue entry results in"
+            self._note_deliveries(proposal, result)
             for ticket, answer in dispatcher.landed(proposal, result):
                 self._answer(ticket, answer)
         else:
@@ -329,6 +338,12 @@ class QueueHost:
         else:  # a receive that got nothing does not wait for a leadership that is over
             for ticket in dispatcher.tickets():
                 _fail(ticket, NotLeader(self._group.leader))
+
+    def _note_deliveries(self, proposal: Proposal[Ticket], results: list[Result]) -> None:
+        now_ms = self._state.queue.time_ms
+        for sent, granted in zip(proposal.sent, results, strict=True):
+            if isinstance(sent.op, Delivered) and isinstance(granted, Granted) and granted.grants:
+                self.asking.delivered(sent.op.group, len(granted.grants), now_ms)
 
     def _answer(self, ticket: Ticket, answer: Result | GoQueueError) -> None:
         group = self._receiving.pop(ticket, None)

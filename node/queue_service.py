@@ -67,6 +67,7 @@ class QueueService:
             host = self._led(packed)
             if host is not None:
                 host.queue.reopen(request.group)
+                host.queue.asking.asked(request.group.id, request.member, host.log_time_ms())
         try:
             while partitions and taking.left > 0 and taking.bytes_left > 0:
                 await self._round(taking, partitions)

@@ -17,6 +17,7 @@ from node.http.member_broker import MemberBroker
 from node.http.placement_broker import PlacementBroker
 from node.http.queue_broker import QueueBroker
 from node.http.scrub_broker import ScrubBroker
+from node.http.why_broker import WhyBroker
 from node.http.search_broker import SearchBroker
 
 
@@ -227,6 +228,7 @@ class Broker(
     ScrubBroker,
     CompactionBroker,
     SearchBroker,
+    WhyBroker,
     Protocol,
 ):
     """One node of the cluster. Any node serves any request, forwarding where it must.

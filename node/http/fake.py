@@ -47,6 +47,7 @@ from node.http.fake_partition import FakePartition
 from node.http.fake_placement import FakePlacement
 from node.http.fake_scrub import FakeScrub
 from node.http.fake_search import FakeSearch
+from node.http.fake_why import FakeWhy
 
 PARTITIONS_MAX = 1024
 BATCHES_KEPT = 100_000
@@ -80,7 +81,7 @@ class _Topic:
     partitions: list[FakePartition]
 
 
-class FakeBroker(FakePlacement, FakeScrub, FakeCompaction, FakeSearch):
+class FakeBroker(FakePlacement, FakeScrub, FakeCompaction, FakeWhy, FakeSearch):
     """Implements `Broker` in memory. Tests set `append_error` and `not_alive` to inject faults."""
 
     def __init__(

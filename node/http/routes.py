@@ -44,6 +44,7 @@ from node.http import (
     scrub,
     settle,
     topics,
+    why,
 )
 from node.http.call import Call
 from node.http.dead_topic import dead_or
@@ -167,6 +168,9 @@ ROUTES: tuple[Route, ...] = (
           "One message by topic:partition:offset", response=render.MessageView),
     Route("GET", "/messages/{id}/timeline", read.timeline, "getTimeline",
           "What happened to a message", response=read.TimelineAnswer),
+    Route("GET", "/messages/{id}/why", why.why, "getWhy",
+          "Why a message is not delivered, or not settled, now", response=why.WhyAnswer,
+          query=(Query("group", "string", "for this group; else for each that has the topic"),)),
     Route("POST", "/producers/init", producers.init, "initProducer", "Get a producer identity",
           producers.InitProducer, producers.ProducerIdentity),
     Route("POST", "/producers/{producer}/heartbeat", producers.heartbeat, "producerHeartbeat",

@@ -69,17 +69,25 @@ class GroupState(GroupStanding):
         self.look()
         owner = self.owner
         if op.generation <= owner.generation:
+            self._note_untouched(op.member)
             return OwnedResult(owner.member, owner.generation, owner.ended)
         ended: list[int] = []
         since = owner.since
         if op.member != owner.member:
             since = index
             ended = self.leases.of_others(op.member)
+        else:
+            self._note_untouched(op.member)
         self.owner = Owner(op.member, op.generation, since, len(ended))
         for offset in ended:
             self._take_back(offset, now_ms, fence=op.fence)
         self._advance()
         return OwnedResult(op.member, op.generation, len(ended))
+
+    def _note_untouched(self, member: str) -> None:
+        """What others have in flight stays so, though the operation names another owner."""
+        if self.leases.of_others(member):
+            self._stored.chronicle.nothing()
 
     def _take_back(self, offset: int, now_ms: int, *, fence: bool) -> None:
         self.leases.end(offset)
@@ -95,14 +103,18 @@ class GroupState(GroupStanding):
     def deliver(self, op: Delivered, delivery: int, now_ms: int) -> Granted | StaleResult:
         """Lease what of it is ready; the rest is left out."""
         if not self.is_owned_by(op.member, op.generation):
+            self._stored.chronicle.nothing()
             return self._stale()
         deadline_ms = now_ms + bounded(op.visibility_ms, 0, VISIBILITY_MS_MAX)
         if self.halted:
+            self._stored.chronicle.nothing()
             return Granted(delivery, deadline_ms, [])
         self.look()
         room = self.config.in_flight_max - len(self.leases)
         granted = stored_only(op.offsets[: max(0, room)], self._stored.next_offset)
         taken = self.ready.take(BitMap64(granted))
+        if len(taken) < len(op.offsets):
+            self._note_left_out(op.offsets, taken)
         if len(taken) < len(granted):
             granted = list(dict.fromkeys(filter(taken.__contains__, granted)))
         if not granted:
@@ -115,6 +127,11 @@ class GroupState(GroupStanding):
         if self.failures:
             self.tally.redelivered += sum(map(bool, map(self.failures.count, granted)))
         return Granted(delivery, deadline_ms, self.grants(granted))
+
+    def _note_left_out(self, offsets: Sequence[int], taken: BitMap64) -> None:
+        left = [offset for offset in offsets if offset < 0 or offset not in taken]
+        if left:
+            self._stored.chronicle.not_granted(left)
 
     def grants(self, offsets: Sequence[int]) -> list[Grant]:
         """What is told of deliveries."""
@@ -135,6 +152,8 @@ class GroupState(GroupStanding):
         before = self.floor
         settles: list[Settle] = []
         stale = bool(op.generation) and not self.is_owned_by(op.member, op.generation)
+        if stale and any(self._holds(*held) for held in op.deliveries):
+            self._stored.chronicle.nothing()
         for delivery, offsets in op.deliveries:
             if stale:
                 settles += [_REFUSED[STALE]] * len(offsets)
@@ -167,6 +186,8 @@ class GroupState(GroupStanding):
     def commit(self, op: Committed) -> CountResult | StaleResult:
         """Settle everything below the offset, in flight or not."""
         if not self.is_owned_by(op.member, op.generation):
+            if op.offset > self.base or self.timed:
+                self._stored.chronicle.nothing()
             return self._stale()
         self.look()
         offset = bounded(op.offset, 0, self._stored.next_offset)
@@ -180,6 +201,7 @@ class GroupState(GroupStanding):
         """Begin anew at the offset: all that the log has from there on is ready again; of what
         outlived the log, what was not settled."""
         if not self.is_owned_by(op.member, op.generation):
+            self._stored.chronicle.nothing()
             return self._stale()
         stored, floor, coming = self._stored, self.floor, self.coming()
         start = bounded(op.offset, 0, stored.next_offset)
@@ -327,6 +349,11 @@ class GroupState(GroupStanding):
 
     # -- settling
 
+    def _holds(self, delivery: int, offsets: Sequence[int]) -> bool:
+        """Whether any of these is in flight in this delivery."""
+        found = map(self.leases.get, offsets)
+        return any(lease is not None and lease.delivery == delivery for lease in found)
+
     def _lease_of(self, delivery: int, offset: int) -> Settle | None:
         """None where the lease stands; else why not."""
         lease = self.leases.get(offset)
@@ -455,6 +482,7 @@ class GroupState(GroupStanding):
             self.failures.forgive(offset)
             return "parked"
         if self._halts():
+            self._stored.chronicle.halted(offset)
             self._make_ready(offset, now_ms)
             return "halted"
         failure = self.failures.take(offset)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from delivery.bitmaps import BitMap64, first_missing, remove_below, span
+from delivery.chronicle import Chronicle
 from delivery.config import LANES_COUNT, GroupConfig
 from delivery.failures import DeadLetter, Failures, Redrives
 from delivery.key_order import KeyOrder
@@ -56,6 +57,7 @@ class Stored(Protocol):
     """Cancelled or expired: never delivered any more."""
     keys: KeyHashes
     times: StoreTimes
+    chronicle: Chronicle
 
     @property
     def kept(self) -> BitMap64:

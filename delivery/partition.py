@@ -178,6 +178,8 @@ class PartitionState:
         if self.queue.may_trim(index, offset):
             self.queue.trim(index, offset)
             self.log_start_index, self.log_start_offset = index, offset
+        else:
+            self.queue.did_nothing(entry.index)
 
     def _apply_kept(self, entry: Entry) -> None:
         self.queue.advance(entry.time_ms)
@@ -196,6 +198,8 @@ class PartitionState:
         if allowed and self.queue.may_trim(index, offset):
             self.queue.compact(decision, entry.time_ms)
             self.log_start_index, self.log_start_offset = index, offset
+        else:
+            self.queue.did_nothing(entry.index)
 
     @property
     def first_offset(self) -> Offset:

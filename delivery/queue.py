@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from delivery.bitmaps import BitMap64, lane_rows, remove_below, span, stored_only
+from delivery.chronicle import Chronicle, GroupPast
 from delivery.columns import stored_batch, stored_lanes
 from delivery.config import LANES_COUNT, QueueConfig, bounded, sound_group, sound_queue
 from delivery.due import DueTimes
@@ -97,6 +98,7 @@ class QueueState:
         """Offset below the log start -> index of the entry that holds it now."""
         self.survivors = Survivors()
         self.results = Results()
+        self.chronicle = Chronicle()
         self.lasting = 0
         """Runs of `expiries` that were left when they were cleared last."""
         self.stored_by_lane = [0] * LANES_COUNT
@@ -250,7 +252,13 @@ class QueueState:
 
     def apply(self, ops: list[Op], index: int, time_ms: int) -> list[Result]:
         """Each operation's result, in order."""
-        return [self._apply(op, index, time_ms) for op in ops]
+        results: list[Result] = []
+        chronicle = self.chronicle
+        chronicle.index = index
+        for number, op in enumerate(ops):
+            chronicle.number = number
+            results.append(self._apply(op, index, time_ms))
+        return results
 
     def carry(self, offsets: Sequence[int], index: int) -> None:
         """These messages stand in this entry from now on."""
@@ -273,10 +281,16 @@ class QueueState:
         self.survivors.compact(decision, time_ms, dropped)
         self._begin_at(decision.index, decision.offset)
 
+    def did_nothing(self, index: int) -> None:
+        """This trim, or compaction, was refused."""
+        self.chronicle.index, self.chronicle.number = index, 0
+        self.chronicle.nothing()
+
     # -- private
 
     def _begin_at(self, index: int, offset: int) -> None:
         self.log_start_offset = offset
+        self.chronicle.trim(index)
         self.carried = {o: at for o, at in self.carried.items() if at >= index}
         kept = BitMap64(self.carried) | self.kept
         for group in self.groups.values():
@@ -296,6 +310,7 @@ class QueueState:
         if request:
             known = self.results.of(request)
             if known is not None and not self._is_overtaken(op, known):
+                self.chronicle.nothing()
                 return known
         result = _APPLY[type(op)](self, op, index, time_ms)
         if request and not isinstance(result, UnknownGroup | StaleResult) and not _is_empty(result):
@@ -312,6 +327,7 @@ class QueueState:
 
     def _configure(self, op: Configure, _index: int, _time_ms: int) -> Result:
         self.config = sound_queue(op.config)
+        self.chronicle.configured(self.config)
         return None
 
     def _open(self, op: OpenGroup, _index: int, time_ms: int) -> Result:
@@ -319,16 +335,21 @@ class QueueState:
         if group is not None:
             if op.version > group.version:
                 group.configure(op.version, op.config)
+                self.chronicle.regrouped(group.id, group.config)
             return None
         for other in [g for g in self.groups.values() if g.name == op.name]:
             if other.id > op.group:
                 return None
             del self.groups[other.id]
-        self.groups[op.group] = self.begun(op, time_ms)
+            self.chronicle.dropped(other.id)
+        group = self.groups[op.group] = self.begun(op, time_ms)
+        past = GroupPast(group.id, group.name, group.base, time_ms)
+        self.chronicle.opened(past, group.config)
         return None
 
     def _drop(self, op: DropGroup, _index: int, _time_ms: int) -> Result:
-        self.groups.pop(op.group, None)
+        if self.groups.pop(op.group, None) is not None:
+            self.chronicle.dropped(op.group)
         return None
 
     def _tick(self, _op: Tick, _index: int, _time_ms: int) -> Result:

@@ -12,6 +12,7 @@ from typing import cast
 import msgspec
 
 from delivery.bitmaps import BitMap64, canonical
+from delivery.chronicle import ChronicleRecord
 from delivery.config import GroupConfig, QueueConfig
 from delivery.due import DueTimes
 from delivery.failures import DeadLetter, Reason, Redrives
@@ -81,6 +82,7 @@ class QueueRecord(msgspec.Struct, array_like=True, frozen=True):
     groups: list[GroupRecord]
     survivors: SurvivorsRecord | None = None
     """Of a partition that was compacted."""
+    chronicle: ChronicleRecord | None = None
 
 
 def encode_bitmaps(found: object) -> bytes:
@@ -121,6 +123,7 @@ def dump_queue(queue: QueueState) -> QueueRecord:
         list(queue.stored_by_lane),
         [_dump_group(queue.groups[id_]) for id_ in sorted(queue.groups)],
         None if queue.survivors.is_empty else queue.survivors.dump(),
+        queue.chronicle.dump(),
     )
 
 
@@ -145,6 +148,8 @@ def load_queue(record: QueueRecord) -> QueueState:
     queue.stored_by_lane = list(record.stored_by_lane)
     if record.survivors is not None:
         queue.survivors.load(record.survivors)
+    if record.chronicle is not None:
+        queue.chronicle.load(record.chronicle)
     queue.groups = {found.id: _load_group(found, queue) for found in record.groups}
     return queue
 

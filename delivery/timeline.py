@@ -1,0 +1,302 @@
+"""One message's timeline: its whole life as its partition's log has it.
+
+A projection: the entries, and what the `Chronicle` notes of how they were judged, give the same
+events on every replica, at any time. `project` reads a log in memory; who looks one message up in a
+large log drives a `Projection` with the entries that name it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from delivery.carried import decode_carried, decode_stories
+from delivery.chronicle import Chronicle
+from delivery.config import QueueConfig
+from delivery.records import decode_records
+from delivery.timeline_groups import Attributes, GroupStory, TimelineEvent, status_of
+from delivery.timeline_story import Story, StoryRecord
+from goqueue.wire.batch import LANES, RecordBatch, resolve_ms
+from log.entry import Entry, EntryKind
+
+LATER_ENTRIES_MAX = 256
+"""Frames after the message's that are looked at for who had it."""
+NOTABLE_MS = 1000
+"""A later entry's time is told as it stands when it came sooner than this after the message."""
+CARRIED_EVENTS_MAX = 200
+"""Of one message that outlives the log: its first event and the newest ones."""
+
+_TRACEPARENT = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?")
+_CARRIERS = (EntryKind.CARRIED, EntryKind.KEPT)
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """What is known of one message; `events` are in the log's order."""
+
+    offset: int
+    message_id: str | None
+    key: bytes | None
+    events: list[TimelineEvent]
+    groups: dict[str, GroupStory]
+    states: dict[str, str]
+    """Group -> delayed, ready, in_flight, retrying, acked, dead, cancelled or expired."""
+    status: str
+    """Of the whole message, in GoQueue's words."""
+    exact: bool = True
+    """False where notes on some of its entries were too many to be kept."""
+
+    @property
+    def attempts(self) -> int:
+        """Deliveries in all groups, but for those that were given back."""
+        return sum(group.attempts for group in self.groups.values())
+
+
+@dataclass(slots=True)
+class Message:
+    """What is told of a message by the batch that holds it."""
+
+    time_ms: int
+    batch: RecordBatch
+    row: int
+    events: list[TimelineEvent] = field(default_factory=list[TimelineEvent])
+
+    @property
+    def key(self) -> bytes | None:
+        return self.batch.keys()[self.row]
+
+    @property
+    def message_id(self) -> str | None:
+        return self.batch.message_ids()[self.row]
+
+    def due_ms(self) -> int:
+        """When it is due; 0 where it was from the beginning."""
+        due_ms = resolve_ms(self.batch.deliver_at()[self.row], self.time_ms) or 0
+        return due_ms if due_ms > self.time_ms else 0
+
+    def expires_ms(self, config: QueueConfig) -> int:
+        """When it expires; 0 for never."""
+        given = resolve_ms(self.batch.expires_at()[self.row], self.time_ms)
+        return given or (self.time_ms + config.ttl_ms if config.ttl_ms else 0)
+
+
+class Projection:
+    """A message's timeline in the making, from the entry that holds it on."""
+
+    def __init__(self, offset: int, chronicle: Chronicle, entry: Entry) -> None:
+        """Raises KeyError where the entry holds no such message."""
+        self.offset = offset
+        self.index = entry.index
+        self._chronicle = chronicle
+        self._message = _message_in(entry, offset)
+        self._replicated: TimelineEvent | None = None
+        self._first_ms = self._message.time_ms
+        told = _story_in(entry, offset)
+        self.is_carried = entry.kind in _CARRIERS
+        self.story = Story(offset, chronicle, told or self._begun(entry))
+        self._wants_frames = not self.is_carried
+
+    @property
+    def since(self) -> int:
+        """Entries up to this one are told already."""
+        return self.story.index
+
+    @property
+    def wants_frames(self) -> bool:
+        """Whether the very next entries are wanted, to tell who had the message."""
+        return self._wants_frames
+
+    def frame(self, entry: Entry) -> None:
+        """Take a later entry's word on who had the message, whether or not it names it."""
+        if not self._wants_frames or entry.index <= self.index:
+            return
+        if entry.index > self.index + LATER_ENTRIES_MAX:
+            self._wants_frames = False
+            return
+        voters = self._chronicle.voters_at(entry.index)
+        if not voters or len(voters) != len(entry.matches):
+            return
+        had = zip(voters, entry.matches, strict=True)
+        nodes = [node for node, match in had if match >= self.index]
+        if len(nodes) > len(voters) // 2:
+            self._wants_frames = False
+            what: Attributes = {"nodes": nodes}
+            if entry.time_ms - self._first_ms >= NOTABLE_MS:
+                what["time"] = "at_latest"
+            self._replicated = entry.time_ms, "REPLICATED", what
+
+    def tell(self, entry: Entry) -> None:
+        """Take the next entry of those that name the message."""
+        self.story.tell(entry)
+
+    def record(self, index: int) -> StoryRecord:
+        """For its carrier: all of it, as of this entry, within a bound."""
+        found = self.story.record(index)
+        found.events = self._events()
+        spare = len(found.events) - CARRIED_EVENTS_MAX
+        if spare > 0:
+            del found.events[1 : 1 + spare]
+            found.omitted += spare
+        return found
+
+    def timeline(self, holders: Sequence[str] = ()) -> Timeline:
+        """As of the entries that were told. `holders`: nodes known to hold the message now, for one
+        of whom no later entry tells."""
+        story, states = self.story, self.story.states()
+        events = self._events(holders)
+        if story.omitted:
+            time_ms, type_, what = events[0]
+            events[0] = time_ms, type_, {**what, "events_omitted": story.omitted}
+        keep_ms = story.config.retention_ms
+        retained: Attributes = {"expires": "never"}
+        if keep_ms >= 0:
+            retained = {"expires_ms": self._first_ms + keep_ms}
+        if not story.kept:
+            events.append((max(time_ms for time_ms, _, _ in events), "RETAINED", retained))
+        return Timeline(
+            self.offset,
+            self._message.message_id,
+            self._message.key,
+            events,
+            {group.name: group for group in story.groups.values() if group.name in states},
+            states,
+            status_of(states, story.fate),
+            self.index >= self._chronicle.noted_from or self.is_carried,
+        )
+
+    # private
+
+    def _events(self, holders: Sequence[str] = ()) -> list[TimelineEvent]:
+        events = list(self.story.events)
+        if self.is_carried:  # it stands in the story so far
+            return events
+        replicated = self._replicated
+        if replicated is None:
+            nodes = list(holders) or self._chronicle.voters_at(self.index)
+            what: Attributes = {"nodes": nodes, "time": "not_recorded"}
+            replicated = self._first_ms, "REPLICATED", what
+        at = 2 if events[1:] and events[1][1] == "DELAYED" else 1
+        while at < len(events) and events[at][0] < replicated[0]:
+            at += 1
+        events.insert(at, replicated)
+        return events
+
+    def _begun(self, entry: Entry) -> StoryRecord:
+        """A story that begins with what the entry holds."""
+        message = self._message
+        config = QueueConfig()
+        for at, known in self._chronicle.settings:
+            config = known if at[0] <= entry.index else config
+        due_ms = message.due_ms()
+        expires_ms = message.expires_ms(config)
+        events: list[TimelineEvent] = [(message.time_ms, "PUBLISHED", _published(message))]
+        if due_ms:
+            events.append((message.time_ms, "DELAYED", {"deliver_at_ms": due_ms}))
+        record = StoryRecord(
+            entry.index,
+            message.key,
+            due_ms,
+            expires_ms,
+            "delayed" if due_ms else "",
+            self.is_carried,
+            entry.kind == EntryKind.KEPT,
+            0,
+            0,
+            events,
+            [],
+        )
+        if self.is_carried:
+            self._carried(entry, record)
+        return record
+
+    def _carried(self, entry: Entry, record: StoryRecord) -> None:
+        """What came before the carrying entry, of which no story was carried."""
+        if record.fate and record.due_ms <= entry.time_ms:
+            record.fate = ""
+            record.events.append((record.due_ms, "DUE", {}))
+        if record.expires_ms and record.expires_ms <= entry.time_ms:
+            record.fate = "expired"
+            record.events.append((record.expires_ms, "EXPIRED", {}))
+        record.events.append((entry.time_ms, "KEPT", {}))
+
+
+def project(offset: int, entries: Sequence[Entry], chronicle: Chronicle) -> Timeline | None:
+    """The timeline of a message as these entries tell it, in order and up to the newest that was
+    applied; None where none of them holds it."""
+    holding = holding_entry(entries, offset)
+    if holding is None:
+        return None
+    projection = Projection(offset, chronicle, holding)
+    for entry in entries:
+        if entry.index > projection.since:
+            projection.frame(entry)
+            projection.tell(entry)
+    return projection.timeline()
+
+
+def message_ids_in(body: bytes | memoryview) -> list[int]:
+    """The offsets that a carrying entry holds."""
+    return [offset for carried in decode_carried(body) for offset in carried.offsets]
+
+
+def holding_entry(entries: Sequence[Entry], offset: int) -> Entry | None:
+    """The entry that stores the message; of one that outlived that, the newest that carries it."""
+    carrier: Entry | None = None
+    for entry in entries:
+        if entry.kind == EntryKind.RECORDS:
+            if entry.base_offset <= offset < entry.base_offset + entry.record_count:
+                return entry
+        elif entry.kind in _CARRIERS and offset in message_ids_in(entry.body):
+            carrier = entry
+    return carrier
+
+
+def _message_in(entry: Entry, offset: int) -> Message:
+    if entry.kind == EntryKind.RECORDS:
+        for batch in decode_records(entry.body, entry.base_offset):
+            row = offset - batch.base_offset
+            if 0 <= row < batch.count:
+                return Message(entry.time_ms, RecordBatch.parse(batch.batch), row)
+    elif entry.kind in _CARRIERS:
+        for carried in decode_carried(entry.body):
+            if offset in carried.offsets:
+                row = list(carried.offsets).index(offset)
+                return Message(carried.time_ms, RecordBatch.parse(carried.batch), row)
+    raise KeyError(offset)
+
+
+def _story_in(entry: Entry, offset: int) -> StoryRecord | None:
+    if entry.kind != EntryKind.CARRIED:
+        return None
+    for stories in decode_stories(entry.body):
+        found = msgspec.msgpack.decode(stories, type=dict[int, msgspec.Raw]).get(offset)
+        if found is not None:
+            return msgspec.msgpack.decode(found, type=StoryRecord)
+    return None
+
+
+def encode_stories(stories: dict[int, StoryRecord]) -> bytes:
+    """For a carrying entry: offset -> its story."""
+    return msgspec.msgpack.encode(stories)
+
+
+def _published(message: Message) -> Attributes:
+    batch, row = message.batch, message.row
+    what: Attributes = {}
+    if batch.producer_id:
+        what["producer"] = batch.producer_id
+        what["sequence"] = batch.base_sequence + row
+    what["lane"] = LANES[batch.lanes()[row]]
+    if message.key is not None:
+        what["key"] = message.key.decode("utf-8", "backslashreplace")
+    what["produced_at_ms"] = batch.timestamps_ms()[row]
+    if message.message_id is not None:
+        what["message_id"] = message.message_id
+    for name, value in batch.headers()[row]:
+        context = _TRACEPARENT.fullmatch(value) if name.lower() == "traceparent" else None
+        if context is not None:
+            what["trace_id"], what["span_id"] = context[1].decode(), context[2].decode()
+    return what

@@ -1,0 +1,147 @@
+"""Timelines of every message, over any mix of operations, against who watched the queue itself."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from delivery.carried import CarriedBatch, encode_carried
+from delivery.records import encode_trim
+from delivery.timeline import Projection, encode_stories, holding_entry, project
+from goqueue.wire.batch import encode_columns
+from goqueue.wire.types import Index, Offset
+from log.entry import Entry, EntryKind, make_entry
+from tests.unit.delivery.test_queue_model import QueueMachine, many
+from tests.unit.delivery.timeline_recorder import Recorder, see
+
+EXAMPLES, STEPS = 160, 80
+TOLD_LEAST = 5_000
+"""Events in timelines that were compared, other than those of a publish."""
+PLAIN = ("PUBLISHED", "REPLICATED", "DELAYED", "RETAINED")
+
+
+class Told:
+    """Events that this run of the tests compared, by type."""
+
+    events: ClassVar[dict[str, int]] = {}
+
+
+class TimelineMachine(QueueMachine):
+    """The queue as before; its entries are kept as a log keeps them."""
+
+    def apply(self, kind: EntryKind, body: Any, base: int = 0, count: int = 0) -> Any:
+        if not self.index:
+            self.recorder, self.log = Recorder(), list[Entry]()
+            self.cuts: dict[int, int] = {}
+        self.recorder.watch(self.leader.queue)
+        self.log.append(
+            make_entry(
+                index=self.index + 1,
+                term=1,
+                time_ms=self.now_ms,
+                kind=kind,
+                body=body,
+                base_offset=base,
+                record_count=count,
+            )
+        )
+        return super().apply(kind, body, base, count)
+
+    @precondition(lambda self: self.model.end > 6)
+    @rule(number=many, careless=st.integers(0, 3))
+    def trim(self, number: int, careless: int) -> None:
+        """As before; what must outlive the log is carried with its story, which may be older."""
+        stored = [entry for entry in self.log if entry.kind == EntryKind.RECORDS]
+        if not stored:
+            return
+        first = stored[number % len(stored)]
+        index, offset = first.index, max(int(first.base_offset), self.model.log_start)
+        needed = self.leader.queue.needed_below(offset)
+        carried = self.leader.queue.carried
+        left = [o for o in needed if carried.get(o, 0) < index or self.cuts[o] < index - 1]
+        if left and careless:
+            batch = encode_columns([b"v"] * len(left))
+            told = {o: self.story(o, index) for o in left}
+            self.cuts.update({o: story.index for o, story in told.items()})
+            body = encode_carried([CarriedBatch(self.now_ms, left, batch)], encode_stories(told))
+            self.apply(EntryKind.CARRIED, body)
+            self.model.carried.update(dict.fromkeys(left, self.index))
+        self.apply(EntryKind.TRIM, encode_trim(Index(index), Offset(offset)))
+        self.model.trim(index, offset)
+        start = self.leader.log_start_index
+        self.log = [entry for entry in self.log if entry.index >= start]
+        self.compare()
+
+    def story(self, offset: int, index: int) -> Any:
+        """Told up to the entry before this one, which the log may begin with, or further."""
+        upto = self.index if offset % 2 else max(index - 1, 0)
+        chronicle = self.leader.queue.chronicle
+        holding = holding_entry(self.log, offset)
+        assert holding is not None
+        projection = Projection(offset, chronicle, holding)
+        upto = max(upto, projection.since)
+        for entry in self.log:
+            if entry.index <= upto:
+                projection.frame(entry)
+                projection.tell(entry)
+        return projection.record(Index(upto))
+
+    def teardown(self) -> None:
+        queue = self.leader.queue
+        for offset in range(self.model.end):
+            timeline = project(offset, self.log, queue.chronicle)
+            if offset < self.leader.log_start_offset and queue.held_in(offset) is None:
+                assert timeline is None or timeline.events
+                continue
+            assert timeline is not None and timeline.exact
+            told = [event for event in timeline.events if event[1] not in PLAIN]
+            assert told == self.recorder.events.get(offset, []), self.apart(offset, told)
+            assert timeline.events[0][1] == "PUBLISHED"
+            for _time, type_, _what in told:
+                Told.events[type_] = Told.events.get(type_, 0) + 1
+            self.compare_states(offset, timeline.states)
+
+    def apart(self, offset: int, told: list[Any]) -> str:
+        """Where the timeline and what was seen part."""
+        seen = self.recorder.events.get(offset, [])
+        at = next(
+            (n for n, pair in enumerate(zip(told, seen, strict=False)) if pair[0] != pair[1]),
+            len(told),
+        )
+        start = self.leader.log_start_offset
+        return (
+            f"offset {offset} of {start}: {at}: told {told[at : at + 3]}, seen {seen[at : at + 3]}"
+        )
+
+    def compare_states(self, offset: int, states: dict[str, str]) -> None:
+        for group in self.leader.queue.groups.values():
+            place, state = see(group).place(offset), states.get(group.name)
+            if place == "coming":
+                assert state in ("ready", "retrying", "delayed"), (offset, state)
+            elif place == "settled":
+                assert state in (None, "acked", "cancelled", "expired"), (offset, state)
+            else:
+                assert state == {"leased": "in_flight", "dead": "dead"}[place]
+
+
+TimelineMachine.TestCase.settings = settings(
+    max_examples=EXAMPLES,
+    stateful_step_count=STEPS,
+    deadline=None,
+    database=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def test_timelines_tell_what_the_queue_did(capsys: pytest.CaptureFixture[str]) -> None:
+    before_s = time.perf_counter()
+    TimelineMachine.TestCase().runTest()  # type: ignore[attr-defined]
+    with capsys.disabled():
+        print(f"\n{Told.events} in {time.perf_counter() - before_s:.0f} s")
+    assert sum(Told.events.values()) >= TOLD_LEAST

@@ -42,6 +42,7 @@ class Bookkeeping(NamedTuple):
     """What the hashes of one replica take, and how far they are."""
 
     items: int
+    ram_items: int
     disk_bytes: int
     ram_bytes: int
     behind_entries: int
@@ -93,6 +94,7 @@ class PartitionHashes:
         return Bookkeeping(
             sum(block.items for file in files for block in file.blocks)
             + sum(len(run.hashes) for run in pending),
+            sum(len(run.hashes) for run in pending),
             sum(file.size_bytes for file in files),
             sum(run.hashes.size_bytes for run in pending),
             max(0, through - covered),

@@ -97,6 +97,8 @@ class SearchBrokerNode:
             ram_bytes=sum(one.ram_bytes for one in told),
             behind_entries=sum(one.behind_entries for one in told),
             segments=sum(one.segments for one in told),
+            ram_items=sum(one.ram_items for one in told),
+            ram_items_max=sum(one.ram_items_max for one in told),
             acked=sum(view.acked for view in groups),
             dead=sum(view.dead for view in groups),
             wait_ms_sum=sum(sum(view.lane_wait_ms_sum) for view in groups),

@@ -7,6 +7,7 @@ import asyncio
 import msgspec
 
 from delivery.message_states import stored
+from delivery.search_hashes import ITEMS_MAX, KINDS
 from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import NodeId
 from node import rpc
@@ -37,6 +38,8 @@ class SearchCounts:
             behind_entries=sum(book.behind_entries for book in books),
             segments=sum(book.segments for book in books),
             replicas=len(hosts),
+            ram_items=sum(book.ram_items for book in books),
+            ram_items_max=KINDS * ITEMS_MAX * len(hosts),
             messages=sum(len(stored(host.state.queue)) for host in hosts if host.is_leader),
         )
 

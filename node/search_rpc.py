@@ -80,4 +80,6 @@ class HashesAnswer(msgspec.Struct, array_like=True, frozen=True):
     behind_entries: int = 0
     segments: int = 0
     replicas: int = 0
+    ram_items: int = 0
+    ram_items_max: int = 0
     messages: int = 0

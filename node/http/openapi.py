@@ -23,6 +23,7 @@ _TEXT = {
     "topic": "a topic's name",
     "partition": "a partition's number, from 0",
     "id": "topic:partition:offset",
+    "trace_id": "32 hex digits",
     "producer": "a producer id",
     "group": "a group's name",
     "offset": "a message's offset",

@@ -30,6 +30,7 @@ from node.http.body import off_loop
 from node.http.broker import Slice
 from node.http.call import Call, answer
 from node.http.long_poll import long_poll
+from node.http.meant import meant
 from node.http.render import MessageView, cut_slice, render
 from node.http.times import format_time, parse_time_ms
 from node.http.visible import Seen, see
@@ -86,7 +87,8 @@ class TimelineEvent(msgspec.Struct):
 
 
 class TimelineAnswer(msgspec.Struct):
-    """A message's life so far. `message_id` is the producer's own id, if it gave one."""
+    """A message's life so far. `message_id` is the producer's own id, if it gave one; `alike` are
+    the older messages of the same id, where that is how it was asked for."""
 
     id: str
     message_id: str | None
@@ -95,6 +97,7 @@ class TimelineAnswer(msgspec.Struct):
     offset: int
     events: list[TimelineEvent]
     delivery_attempts: int
+    alike: list[str] | UnsetType = UNSET
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +230,7 @@ async def message(call: Call) -> web.Response:
 
 async def timeline(call: Call) -> web.Response:
     """GET /messages/{id}/timeline: what happened to one message, oldest event first."""
-    wanted = MessageId.parse(call.params["id"])
+    wanted, alike = await meant(call)
     trace = await call.broker.message_trace(wanted.topic, wanted.partition, wanted.offset)
     events = [
         TimelineEvent(format_time(event.time_ms), event.type, dict(event.attributes))
@@ -242,6 +245,7 @@ async def timeline(call: Call) -> web.Response:
             offset=trace.offset,
             events=events,
             delivery_attempts=trace.delivery_attempts,
+            alike=alike or UNSET,
         )
     )
 

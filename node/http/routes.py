@@ -42,8 +42,10 @@ from node.http import (
     scaling,
     schedules,
     scrub,
+    searching,
     settle,
     topics,
+    traces,
     why,
 )
 from node.http.call import Call
@@ -124,6 +126,22 @@ _DEAD_FILTER = (
     Query("after", "string", "where to go on: next of an earlier answer"),
 )
 _MEMBER = Query("member_id", "string", "whose; required")
+_ID_TOPIC = Query("topic", "string", "the id is its producer's message_id, in this topic")
+_FIND = (
+    Query("topic", "string", "in this topic; else in all"),
+    Query("partition", "integer", "in this partition"),
+    Query("message_id", "string", "with this id of its producer's"),
+    Query("trace_id", "string", "that carries this W3C trace id, 32 hex digits"),
+    Query("key", "string", "with this key"),
+    Query("key_encoding", "string", "base64 where the key is given so"),
+    Query("header", "string", "with this header, NAME:VALUE; several are all meant"),
+    Query("from_time", "string", "first log time, RFC 3339 or epoch milliseconds; also start"),
+    Query("to_time", "string", "log time to stop before; also end"),
+    Query("group", "string", "whose state and status are meant; also consumer_group"),
+    Query("state", "string", "in one of these states, comma separated: delayed, ready, in_flight, "
+          "retrying, acked, dead, cancelled, expired"),
+    Query("status", "string", "in_progress, completed, failed, retrying, delayed or expired"),
+)
 _OF_TOPIC = Query("topic", "string", "of this topic only")
 
 ROUTES: tuple[Route, ...] = (
@@ -164,10 +182,23 @@ ROUTES: tuple[Route, ...] = (
           "Read all partitions, merged by log time", response=read.TopicMessagesAnswer,
           query=(_LIMIT, _FROM, _TO, *_VISIBLE, _DEAD_GROUP,
                  Query("offsets", "string", "where to go on: 0:12,1:7, from next_offsets"))),
+    Route("GET", "/messages", searching.search, "findMessages",
+          "Find messages by id, trace id, key, header, time and state",
+          response=searching.FoundAnswer, query=(
+              *_FIND, Query("events", "boolean", "also what happened to each"), _LIMIT,
+              Query("next", "string", "where to go on: next of an earlier answer"))),
+    Route("GET", "/traces", traces.list_recent, "listTraces", "The newest messages' traces",
+          response=traces.TracesAnswer, query=(_LIMIT,)),
+    Route("GET", "/traces/search", traces.search, "searchTraces", "Find traces",
+          response=traces.TracesAnswer, query=(*_FIND, _LIMIT)),
+    Route("GET", "/traces/stats", traces.stats, "traceStats", "Figures of traces and their index",
+          response=traces.TraceStats),
+    Route("GET", "/traces/{trace_id}", traces.get, "getTrace",
+          "A trace by its W3C id, or a message's own", response=traces.TraceAnswer),
     Route("GET", "/messages/{id}", read.message, "getMessage",
           "One message by topic:partition:offset", response=render.MessageView),
     Route("GET", "/messages/{id}/timeline", read.timeline, "getTimeline",
-          "What happened to a message", response=read.TimelineAnswer),
+          "What happened to a message", response=read.TimelineAnswer, query=(_ID_TOPIC,)),
     Route("GET", "/messages/{id}/why", why.why, "getWhy",
           "Why a message is not delivered, or not settled, now", response=why.WhyAnswer,
           query=(Query("group", "string", "for this group; else for each that has the topic"),)),

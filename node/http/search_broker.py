@@ -81,6 +81,9 @@ class SearchStats:
     ram_bytes: int
     behind_entries: int
     segments: int
+    ram_items: int = 0
+    """Of `items`, those in memory, which are written once there are `ram_items_max`, at most."""
+    ram_items_max: int = 0
     acked: int = 0
     dead: int = 0
     wait_ms_sum: int = 0

@@ -10,6 +10,7 @@ import msgspec
 from goqueue.wire.batch import encode_columns
 from node.http.openapi import ErrorAnswer, alternatives, document
 from node.http.routes import ROUTES
+from node.http.trace_ids import own_trace_id
 
 PARAMETERS = {
     "topic": "orders",
@@ -22,6 +23,7 @@ PARAMETERS = {
     "schedule": "nightly",
     "broker": "node-3",
     "reassignment": 1,
+    "trace_id": own_trace_id("orders", 0, 0),
 }
 NOW_MS = 1_736_866_800_000
 RECEIPT = "a fresh receipt"

@@ -34,6 +34,7 @@ from node.message_reader import BatchCache
 from node.message_search import MessageSearch
 from node.metrics import Metrics
 from node.moving_partitions import MovingPartitions
+from node.otel import OtelExport
 from node.partition import NodeParts, PartitionSettings
 from node.partition_service import PartitionService
 from node.peer_clocks import WALL_MS, PeerClocks
@@ -55,6 +56,7 @@ from node.sync import TopicSync
 from node.topic_finder import TopicFinder
 from node.topology import Topology
 from node.upkeep import Upkeep
+from node.version import VERSION
 from node.yielding import Yielding
 from raft.config import RaftConfig
 from raft.group import RaftGroup
@@ -344,7 +346,8 @@ def assemble(
         link=base.link,
         search=SearchParts(MessageSearch(service, base.link), SearchCounts(replicas, base.link)),
     )
-    front = _front(config, broker, base.metrics)
+    spans = _spans(config)
+    front = _front(config, broker, base.metrics, spans)
     services = ServiceStack(
         [
             ("store", StoreService(store, base.workers)),
@@ -368,6 +371,7 @@ def assemble(
             ("group_signs", members.signs),
             ("redrives", RedriveRunner(cluster, parts.source)),
             ("schedules", ScheduleRunner(cluster, broker)),
+            *([("spans", spans)] if spans else []),
             ("http", front),
         ],
         stop_timeout_s=STOP_PART_S,
@@ -464,7 +468,23 @@ def _raft_config(config: NodeConfig) -> RaftConfig:
     )
 
 
-def _front(config: NodeConfig, broker: NodeBroker, metrics: Metrics) -> HttpFront:
+def _spans(config: NodeConfig) -> OtelExport | None:
+    otlp = config.tracing.otlp
+    if not otlp.enabled:
+        return None
+    return OtelExport(
+        otlp.endpoint,
+        node=config.node_id,
+        version=VERSION.version,
+        service_name=otlp.service_name,
+        headers=otlp.headers,
+        flush_s=otlp.flush_ms / 1000,
+    )
+
+
+def _front(
+    config: NodeConfig, broker: NodeBroker, metrics: Metrics, spans: OtelExport | None
+) -> HttpFront:
     http = config.http
     context = None
     if http.tls.enabled:
@@ -489,4 +509,5 @@ def _front(config: NodeConfig, broker: NodeBroker, metrics: Metrics) -> HttpFron
         limits=limits,
         metrics=metrics,
         console=http.console,
+        spans=spans,
     )

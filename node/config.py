@@ -24,6 +24,7 @@ from node.config_option import (
     size_bytes,
     text,
 )
+from node.config_otlp import TracingConfig
 from node.config_queue import QueueDefaults
 
 MIB = 1 << 20
@@ -237,6 +238,7 @@ class NodeConfig:
     raft: RaftOptions = field(default_factory=RaftOptions)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     logging: LoggingConfig = field(default_factory=LoggingConfig)
+    tracing: TracingConfig = field(default_factory=TracingConfig)
     grpc: GrpcConfig = field(default_factory=GrpcConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
     warnings: tuple[str, ...] = ()

@@ -19,6 +19,7 @@ from goqueue.group_models import TopicPartition
 from goqueue.queued import Leased, Received
 from goqueue.settling import Settled
 from goqueue.times import Duration
+from goqueue.tracing import SPANS
 
 T = TypeVar("T")
 
@@ -185,7 +186,8 @@ class Consumer:
         while (message := self._thread.run(self._consumer.take_to_handle())) is not None:
             failure: BaseException | None = None
             try:
-                handler(blocking_received(message, self))
+                with SPANS.processing(message):
+                    handler(blocking_received(message, self))
             except BaseException as error:
                 failure = error
                 if not isinstance(error, Exception):

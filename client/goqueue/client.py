@@ -45,6 +45,7 @@ from goqueue.reading import (
 from goqueue.receiving import Receiving
 from goqueue.schedules import Schedules
 from goqueue.times import Duration, Time, duration_text, time_ms, time_text
+from goqueue.tracing import SPANS
 from goqueue.wire.batch import BATCH_MEDIA_TYPE
 
 _SPANS = (
@@ -249,9 +250,10 @@ class AsyncClient(Receiving, Groups, Members, Positions, DeadLetters, Schedules,
             deliver_at,
             ttl,
         )
-        (result,) = await self._publishing.publish(topic, [message])
-        if isinstance(result, GoQueueError):
-            raise result
+        with SPANS.publishing(topic, [message]) as traced:
+            (result,) = await self._publishing.publish(topic, traced)
+            if isinstance(result, GoQueueError):
+                raise result
         return result
 
     async def publish_many(
@@ -269,10 +271,11 @@ class AsyncClient(Receiving, Groups, Members, Positions, DeadLetters, Schedules,
         if not given:
             return []
         publish = self._publishing.publish_json if json else self._publishing.publish
-        results = await publish(topic, given)
-        published = [result for result in results if isinstance(result, Published)]
-        if len(published) < len(results):
-            raise PublishFailed(results)
+        with SPANS.publishing(topic, given) as traced:
+            results = await publish(topic, traced)
+            published = [result for result in results if isinstance(result, Published)]
+            if len(published) < len(results):
+                raise PublishFailed(results)
         return published
 
     async def init_producer(

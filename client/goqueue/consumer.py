@@ -24,6 +24,7 @@ from goqueue.prefetch import Want
 from goqueue.queued import Leased, Received
 from goqueue.settling import Settled
 from goqueue.times import Duration, duration_ms
+from goqueue.tracing import SPANS
 from goqueue.workbench import Workbench
 
 FLUSH_S = 5.0
@@ -344,9 +345,10 @@ class AsyncConsumer:
     async def _handle_all(self, handler: Handler) -> None:
         while (message := await self.take_to_handle()) is not None:
             try:
-                answer = handler(message)
-                if isawaitable(answer):
-                    await answer
+                with SPANS.processing(message):
+                    answer = handler(message)
+                    if isawaitable(answer):
+                        await answer
             except asyncio.CancelledError as error:
                 task = asyncio.current_task()
                 if task is None or task.cancelling():

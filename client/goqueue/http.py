@@ -28,6 +28,7 @@ from goqueue.errors import (
     ServerError,
     Timeout,
 )
+from goqueue.tracing import SPANS
 from goqueue.wire.unreadable import UNREADABLE
 
 DEFAULT_SERVER = "http://127.0.0.1:8080"
@@ -182,7 +183,7 @@ class Transport:
                 server + path,
                 params=params,
                 data=body,
-                headers=headers,
+                headers={**(headers or {}), **SPANS.request_headers()},
                 timeout=aiohttp.ClientTimeout(
                     total=timeout_s, sock_connect=min(timeout_s, CONNECT_TIMEOUT_S)
                 ),

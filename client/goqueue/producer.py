@@ -28,6 +28,7 @@ from goqueue.models import Published
 from goqueue.outgoing import Text, to_bytes, to_deliver_at, to_expiry, to_headers, to_lane, to_value
 from goqueue.sender import PartitionSender, SendOptions
 from goqueue.times import Duration, Time
+from goqueue.tracing import SPANS
 from goqueue.wire.compression import Codec
 from goqueue.wire.layout import DEFAULT_LIMITS
 from goqueue.wire.partitioner import partition_for
@@ -136,7 +137,7 @@ class Producer:
         message = Accepted(
             to_value(value),
             None if key is None else to_bytes(key),
-            to_headers(headers),
+            SPANS.created(topic, to_headers(headers)),
             to_lane(priority),
             _now_ms(),
             message_id,

@@ -24,6 +24,7 @@ from goqueue.queued import (
 )
 from goqueue.settling import ACTIONS, SETTLES_MAX, Settle, Settled, SettleResult, decode_settles
 from goqueue.times import Duration, Time, duration_ms, duration_text, time_text
+from goqueue.tracing import SPANS
 
 WAIT_S = 20.0
 """How long one receive of `receiving` waits for something."""
@@ -64,27 +65,31 @@ class Receiving(Calls):
         Raises `UnknownTopic`, `GroupHalted`, `StaleGeneration`.
         """
         wait_ms = duration_ms(wait, "wait")
-        answer = await self._post(
-            "POST",
-            join("groups", group, "receive"),
-            given(
-                {
-                    **(_topics(topics) if assignment is None else {}),
-                    "limit": limit,
-                    "wait": f"{wait_ms}ms",
-                    "visibility": _text(visibility, "visibility"),
-                    "partitions": partitions,
-                    "member": member,
-                    "generation": generation,
-                    "assignment": None if assignment is None else list(assignment),
-                    "lowest_priority": lowest_priority,
-                }
-            ),
-            wait_s=wait_ms / 1000,
-            timeout_s=timeout_s,
+        asked = given(
+            {
+                **(_topics(topics) if assignment is None else {}),
+                "limit": limit,
+                "wait": f"{wait_ms}ms",
+                "visibility": _text(visibility, "visibility"),
+                "partitions": partitions,
+                "member": member,
+                "generation": generation,
+                "assignment": None if assignment is None else list(assignment),
+                "lowest_priority": lowest_priority,
+            }
         )
-        bodies = decode(answer.body, _Messages).messages
-        return [received_message(body, group, settler or self) for body in bodies]
+        with SPANS.receiving(group) as came:
+            answer = await self._post(
+                "POST",
+                join("groups", group, "receive"),
+                asked,
+                wait_s=wait_ms / 1000,
+                timeout_s=timeout_s,
+            )
+            bodies = decode(answer.body, _Messages).messages
+            messages = [received_message(body, group, settler or self) for body in bodies]
+            came(messages)
+        return messages
 
     async def receiving(
         self,
@@ -207,7 +212,9 @@ class Receiving(Calls):
     ) -> Settled:
         """What a received message's own methods do. Raises its error."""
         settle = Settle(message.receipt, action, reason, delay, position, visibility)
+        ended = SPANS.settling(action, [message])
         (result,) = await self.settle(message.group, [settle])
+        ended(result if isinstance(result, GoQueueError) else None)
         if isinstance(result, GoQueueError):
             raise result
         return result
@@ -267,7 +274,10 @@ class Receiving(Calls):
                 Settle(given_ones[row].receipt, action, reason, delay, position, visibility)
                 for row in rows
             ]
-            found.update(zip(rows, await self.settle(group, settles), strict=True))
+            ended = SPANS.settling(action, [given_ones[row] for row in rows])
+            results = await self.settle(group, settles)
+            ended(next((one for one in results if isinstance(one, GoQueueError)), None))
+            found.update(zip(rows, results, strict=True))
         results = [found[row] for row in range(len(given_ones))]
         settled = [result for result in results if isinstance(result, Settled)]
         if len(settled) < len(results):

@@ -18,6 +18,7 @@ from goqueue.batching import Batch, Identity
 from goqueue.errors import Closed, GoQueueError, OutOfOrder, PayloadTooLarge, ServerError, Timeout
 from goqueue.http import Transport, join
 from goqueue.publishing import BATCH, BatchResult, decode_results
+from goqueue.tracing import SPANS
 
 REQUEST_BATCHES_MAX = 16
 IDENTITY_GRACE_S = 1.0
@@ -173,14 +174,16 @@ class PartitionSender:
         return batches
 
     async def _post(self, batches: list[Batch]) -> list[BatchResult]:
-        answer = await self._transport.request(
-            "POST",
-            join("topics", self._topic, "partitions", self._partition, "messages"),
-            body=b"".join(batch.encoded or b"" for batch in batches),
-            headers=BATCH,
-            repeatable=self._is_repeatable(batches[0]),
-            timeout_s=self._left_s(batches[0]),
-        )
+        created = [message.headers for batch in batches for message in batch.accepted]
+        with SPANS.sending(self._topic, self._partition, created):
+            answer = await self._transport.request(
+                "POST",
+                join("topics", self._topic, "partitions", self._partition, "messages"),
+                body=b"".join(batch.encoded or b"" for batch in batches),
+                headers=BATCH,
+                repeatable=self._is_repeatable(batches[0]),
+                timeout_s=self._left_s(batches[0]),
+            )
         return decode_results(answer, len(batches))
 
     def _failed(self, batch: Batch, error: GoQueueError) -> bool:

@@ -21,6 +21,7 @@ from goqueue.queued import Leased, Received
 from goqueue.settle_queue import SettleQueue
 from goqueue.settling import ACTIONS, Settle, Settled, SettleResult
 from goqueue.times import Duration, duration_ms
+from goqueue.tracing import SPANS
 
 if TYPE_CHECKING:
     from goqueue.client import AsyncClient
@@ -157,11 +158,10 @@ class Workbench:
         settle.to_body()
         work = self._in_work.get(message.receipt)
         if work is None:
-            place = TopicPartition(message.topic, message.partition)
-            result = await self._settles.put(settle, place)
+            result = await self._put(settle, message)
         elif action == "extend":
             asked_s = _now_s()
-            result = await self._settles.put(settle, work.held.place)
+            result = await self._put(settle, message)
             if isinstance(result, Settled) and visibility is not None:
                 work.held.deadline_s = asked_s + duration_ms(visibility, "visibility") / 1000
         else:
@@ -181,7 +181,7 @@ class Workbench:
     ) -> asyncio.Future[SettleResult]:
         """With `may_repeat`, it is still worked on where that fails for now."""
         work.is_ending = True
-        result = self._settles.put(settle, work.held.place)
+        result = self._put(settle, work.held.message)
 
         def ended(told: asyncio.Future[SettleResult]) -> None:
             found = None if told.cancelled() else told.result()
@@ -194,6 +194,13 @@ class Workbench:
             self._look()
 
         result.add_done_callback(ended)
+        return result
+
+    def _put(self, settle: Settle, message: Leased) -> asyncio.Future[SettleResult]:
+        ended = SPANS.settling(settle.action, [message])
+        place = TopicPartition(message.topic, message.partition)
+        result = self._settles.put(settle, place)
+        result.add_done_callback(lambda told: ended(_error_of(told)))
         return result
 
     async def _send(self, settles: Sequence[Settle]) -> list[SettleResult]:
@@ -294,6 +301,11 @@ class Workbench:
         failed = [result for result in results if isinstance(result, GoQueueError)]
         if failed:
             log.info("%d messages not given back: %s", len(failed), failed[0].message)
+
+
+def _error_of(told: asyncio.Future[SettleResult]) -> GoQueueError | None:
+    found = None if told.cancelled() else told.result()
+    return found if isinstance(found, GoQueueError) else None
 
 
 async def _soon(releasing: asyncio.Task[None]) -> None:

@@ -26,6 +26,7 @@ from node.http.limits import ByteBudget, HttpLimits
 from node.http.router import Router
 from node.http.routes import ROUTES
 from node.http.slow import FrontServer
+from node.http.spans import RequestSpans
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +55,7 @@ class HttpFront:
         limits: HttpLimits | None = None,
         metrics: FrontMetrics | None = None,
         console: bool = True,
+        spans: RequestSpans | None = None,
     ) -> None:
         self._host = host
         self._port = port
@@ -63,6 +65,7 @@ class HttpFront:
         self._shared = Shared(
             broker, self._limits, self._metrics, ByteBudget(self._limits.in_flight_bytes_max), host
         )
+        self._shared.spans = spans
         self._router = Router(ROUTES)
         self._console = Console(self._shared) if console else None
         self._server: FrontServer | None = None

@@ -27,6 +27,7 @@ from node.http.call import Call, answer
 from node.http.errors import error_answer, result_of
 from node.http.limits import MIB
 from node.http.results import RowResult
+from node.http.telling import telling
 
 BATCHES_MAX = 1024
 PLAIN_BYTES_MAX = 64 * MIB
@@ -72,6 +73,7 @@ def slice_answer(found: Slice) -> web.Response:
 
 async def _publish(call: Call, partition: int) -> web.Response:
     topic = call.topic()
+    told = telling(call)
     if "Idempotency-Key" in call.request.headers:
         raise BadRequest("Idempotency-Key is of one message in JSON: batches hold message ids")
     async with call.body() as body:
@@ -92,6 +94,8 @@ async def _publish(call: Call, partition: int) -> web.Response:
             ),
             return_exceptions=True,
         )
+    if told is not None:
+        told.published_batches(topic, batches)
     return _answer(partition, batches, outcomes)
 
 

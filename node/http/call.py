@@ -17,6 +17,7 @@ from node.http import json
 from node.http.body import HeldBody
 from node.http.broker import Broker
 from node.http.limits import ByteBudget, HttpLimits
+from node.http.spans import RequestSpans
 from node.http.times import Duration, parse_duration_ms
 
 QUERY_FIELDS_MAX = 64
@@ -57,6 +58,8 @@ class Shared:
     budget: ByteBudget
     host: str = "127.0.0.1"
     """What the front listens on."""
+    spans: RequestSpans | None = None
+    """Who is told what requests did; None where nobody exports spans."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     turn: int = 0
     """Moves on with every request that needs a partition chosen: round robin."""

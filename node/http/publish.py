@@ -37,6 +37,8 @@ from node.http.messages import (
     identify_single,
 )
 from node.http.results import Group, publish_answer, refused_results
+from node.http.telling import telling
+from node.http.trace_context import of_request, stamp
 
 log = logging.getLogger(__name__)
 
@@ -57,12 +59,14 @@ async def publish_base64(call: Call) -> web.Response:
 
 async def _publish(call: Call, *, base64_values: bool) -> web.Response:
     topic = call.topic()
+    told = telling(call)
     json.require_json(call.request)
     async with call.body() as body:
         size = len(body)
         messages_max = call.limits.messages_max
         rows = await off_loop(size, decode_rows, body, base64_values, messages_max)
         _identify(call, rows)
+        stamp(rows, of_request(call.request.headers))
         count = await call.partition_count(topic)
         bound = call.broker.max_message_bytes(topic)
         turn = call.shared.next_turn() % count
@@ -75,6 +79,8 @@ async def _publish(call: Call, *, base64_values: bool) -> web.Response:
             return error_answer(error, {"results": refused_results(rows)})
         encoded = await off_loop(size, _encode_all, rows, groups)
         await _append_all(call, topic, groups, encoded)
+    if told is not None:
+        told.published(topic, rows, groups)
     return await off_loop(size, publish_answer, topic, rows, groups)
 
 

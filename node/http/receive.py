@@ -22,6 +22,7 @@ from node.http.claims import Generation, Member, claim_of
 from node.http.long_poll import has_hung_up, long_poll
 from node.http.queue_broker import QueuedMessage, SettleRequest
 from node.http.queued import QueuedView, queued_views
+from node.http.telling import telling
 from node.http.times import Duration, duration_ms
 
 LIMIT_DEFAULT = 10
@@ -82,6 +83,7 @@ _PEEK = msgspec.json.Decoder(Sources)
 
 async def receive(call: Call) -> web.Response:
     group = call.group()
+    told = telling(call)
     wanted = await call.document(_RECEIVE)
     wait_ms = duration_ms(either(wanted.wait, wanted.timeout, "wait", "timeout"), "wait") or 0
     visibility = either(
@@ -106,6 +108,8 @@ async def receive(call: Call) -> web.Response:
     found = await (long_poll(call, receiving) if wait_s else receiving)
     if found and has_hung_up(call):
         await call.broker.settle([SettleRequest(m.receipt, "release") for m in found], group)
+    elif told is not None:
+        told.received(group, found or ())
     unanswered = [] if found is None else found.unanswered
     return await off_loop(_size(found), _answer, group, found or [], unanswered)
 

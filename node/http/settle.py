@@ -21,6 +21,7 @@ from node.http.claims import Generation, Member, claim_of
 from node.http.errors import error_answer
 from node.http.queue_broker import Claim, SettleRequest, SettleView
 from node.http.receive import visibility_ms
+from node.http.telling import telling
 from node.http.times import Duration, duration_ms, format_time
 
 SETTLES_MAX = 10_000
@@ -179,9 +180,12 @@ async def settle_all(
     actions: Sequence[str],
 ) -> web.Response:
     """Settle what is a request, and answer for every entry in its place."""
+    told = telling(call)
     requests = [entry for entry in entries if isinstance(entry, SettleRequest)]
     views = iter(await call.broker.settle(requests, group, claim) if requests else ())
     outcomes = [next(views) if isinstance(entry, SettleRequest) else entry for entry in entries]
+    if told is not None:
+        told.settled(group, next(filter(None, actions), "settle"), outcomes)
     results = list(map(_result, receipts, actions, outcomes))
     failures = [outcome for outcome in outcomes if isinstance(outcome, GoQueueError)]
     if len(failures) == len(outcomes) and all(error.http_status >= 500 for error in failures):

@@ -1,0 +1,42 @@
+"""What requests did with messages, for whoever exports spans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+Carried = tuple[str, str]
+"""A W3C trace context: traceparent, and tracestate ("" where there is none)."""
+Place = tuple[str, int, int]
+"""topic, partition, offset"""
+
+MESSAGES_MAX = 128
+"""Of one request whose contexts are told: as many as a span may link to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One span: `operation` is publish, receive, ack, nack, reject, extend or release.
+
+    `places` and `contexts` are those of the first messages, a context None where the message
+    carries none; of a settle, whose messages are known by their places only, there are none.
+    """
+
+    operation: str
+    began_ns: int
+    request: Carried | None
+    topic: str
+    count: int
+    places: Sequence[Place] = ()
+    contexts: Sequence[Carried | None] = ()
+    group: str = ""
+    error: str = ""
+
+
+class RequestSpans(Protocol):
+    """Who exports spans."""
+
+    def tell(self, work: Work) -> None:
+        """Something was done. Never raises, never waits."""
+        ...

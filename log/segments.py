@@ -9,6 +9,7 @@ import errno
 import hashlib
 import re
 import threading
+import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -25,6 +26,7 @@ from log.install import Install, move_in
 from log.quiet import last_with_records
 from log.segment import SEGMENT_SUFFIX, SUFFIXES, Segment
 from log.segment_index import OffsetIndex
+from log.tally import LogTally
 from log.verify import Verification
 
 _HEX = re.compile(r"[0-9a-f]{16}", re.ASCII)
@@ -58,6 +60,7 @@ class GroupSegments:
         self.directory = directory
         self.chain: tuple[Segment, ...] = ()
         self.touched: set[str] = set()
+        self.tally = LogTally()
         self.generation = 0
         """Another one whenever bytes that were written may have been replaced by others."""
         self._files = files
@@ -120,6 +123,7 @@ class GroupSegments:
                 self.chain = self.chain[:-1]
             self.touched.add(self.directory + "/")
             removed.remove()
+            self.tally.segments_deleted += 1
         if self.chain and self.chain[-1].last_index >= index:
             self._touch(self.chain[-1])
             self.chain[-1].truncate(index - 1)
@@ -160,7 +164,9 @@ class GroupSegments:
         May be called beside the writing thread.
         """
         with self._chain_change:
-            self.chain = tuple(s for s in self.chain if s.last_index >= index)
+            kept = tuple(s for s in self.chain if s.last_index >= index)
+            self.tally.segments_deleted += len(self.chain) - len(kept)
+            self.chain = kept
 
     def remove_all(self) -> None:
         """Deletes the group's directory with all that is in it.
@@ -250,7 +256,9 @@ class GroupSegments:
     def read(self, first: int, last: int, max_bytes: int, max_count: int) -> list[Entry]:
         """Entries of one segment from `first` on. Raises Damaged, also where there is no such."""
         segment = self._holding(first)
-        return segment.read(first, min(last, segment.last_index), max_bytes, max_count)
+        entries = segment.read(first, min(last, segment.last_index), max_bytes, max_count)
+        self.tally.read_bytes += sum(len(entry.frame) for entry in entries)
+        return entries
 
     def repair(self, entries: Sequence[Entry]) -> int:
         """Replaces damaged entries of one segment; how many, from the first on, are the entries
@@ -266,6 +274,19 @@ class GroupSegments:
 
         Raises Damaged where an unreadable entry, or a missing segment from `first` on, hides it.
         """
+        began_s = time.perf_counter()
+        found = self._locate_offset(offset, first, last)
+        self.tally.looked_up("offset", time.perf_counter() - began_s)
+        return found
+
+    def locate_time(self, time_ms: int, first: int, last: int) -> Index | None:
+        """The first entry up to `last` of this log time or a later one. Raises Damaged as above."""
+        began_s = time.perf_counter()
+        found = self._locate_time(time_ms, first, last)
+        self.tally.looked_up("time", time.perf_counter() - began_s)
+        return found
+
+    def _locate_offset(self, offset: int, first: int, last: int) -> Index | None:
         for segment in reversed(self.chain):
             if segment.first_index > last:
                 continue
@@ -277,8 +298,7 @@ class GroupSegments:
         self._check_head(first)
         return None
 
-    def locate_time(self, time_ms: int, first: int, last: int) -> Index | None:
-        """The first entry up to `last` of this log time or a later one. Raises Damaged as above."""
+    def _locate_time(self, time_ms: int, first: int, last: int) -> Index | None:
         at = bisect_right(self.chain, time_ms - 1, key=lambda segment: segment.first_time_ms)
         if not at:
             self._check_head(first)
@@ -365,14 +385,18 @@ class GroupSegments:
 
     def _write(self, run: list[Entry]) -> None:
         if run:
-            self._touch(self.chain[-1])  # first: an append that fails may have been made in part
-            self.chain[-1].append(run)
+            active = self.chain[-1]
+            self._touch(active)  # first: an append that fails may have been made in part
+            before = active.end
+            active.append(run)
+            self.tally.written_bytes += active.end - before
 
     def _begin(self, index: int) -> None:
         self._files.disk.make_directories(self.directory)
         segment = self._segment(index)
         self.touched.add(self.directory + "/")
         segment.begin()
+        self.tally.segments_created += 1
         with self._chain_change:
             self.chain = (*self.chain, segment)
 
@@ -412,6 +436,7 @@ class GroupSegments:
             segment.adopt(expected)
         except (Damaged, OSError) as error:
             reraise_other(error)
+            self.tally.index_rebuilds += 1
             try:
                 return segment.rebuild(expected)
             except (Damaged, OSError) as error:

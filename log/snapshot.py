@@ -42,8 +42,9 @@ class SnapshotJob:
     on_saved: Callable[[list[int]], None]
     """Told, on that thread, the indexes of the snapshots now kept."""
 
-    def run(self) -> None:
-        """Raises OSError, and then the snapshots there were are all still there."""
+    def run(self) -> int:
+        """The bytes written. Raises OSError, and then the snapshots there were are all still
+        there."""
         disk = self.disk
         disk.make_directories(self.directory)
         state = self.state if isinstance(self.state, bytes) else self.state()
@@ -66,6 +67,7 @@ class SnapshotJob:
         for index in indexes[: -self.kept]:
             disk.unlink(snapshot_path(self.directory, index))
         self.on_saved(indexes[-self.kept :])
+        return len(header) + len(state)
 
 
 def snapshot_name(index: int) -> str:

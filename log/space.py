@@ -19,6 +19,8 @@ class SpaceState:
     low: bool
     room_bytes: int = 0
     """Free above the watermark."""
+    watermark_bytes: int = 0
+    """The free space below which publishes are refused."""
 
 
 class Space:
@@ -33,7 +35,7 @@ class Space:
     def state(self) -> SpaceState:
         free, capacity = self._disk.space(self._root)
         watermark = self._watermark(capacity)
-        return SpaceState(free, capacity, free < watermark, max(0, free - watermark))
+        return SpaceState(free, capacity, free < watermark, max(0, free - watermark), watermark)
 
     def reserve(self) -> None:
         """Preallocates the reserve where there is room for it above the watermark.

@@ -102,10 +102,11 @@ class AppendQueue:
         self._flying: dict[Index, _Flight] = {}
         self._boarding_twins: list[_Request] = []
         self._metrics = metrics
-        self._messages = metrics.published_messages.labels(topic)
-        self._bytes = metrics.published_bytes.labels(topic)
-        self._duplicates = metrics.duplicates.labels(topic)
-        self._duplicate_messages = metrics.duplicate_messages.labels(topic)
+        self._latency = metrics.broker.publish_latency.labels(topic)
+        self._messages = metrics.broker.messages_published.labels(topic)
+        self._bytes = metrics.broker.bytes_published.labels(topic)
+        self._duplicates = metrics.broker.duplicate_batches.labels(topic)
+        self._duplicate_messages = metrics.broker.duplicate_messages.labels(topic)
         self.duplicates = 0
         """Messages that were answered with the offset of their original."""
 
@@ -293,7 +294,7 @@ class AppendQueue:
         else:
             self._messages.inc(request.append.count)
             self._bytes.inc(len(request.append.batch))
-            self._metrics.append_latency.observe(self._loop.time() - request.arrived_s)
+            self._latency.observe(self._loop.time() - request.arrived_s)
         if not request.future.done():
             base_offset = rows[0][0] if rows else request.base_offset
             request.future.set_result(
@@ -302,7 +303,7 @@ class AppendQueue:
 
     def _fail(self, request: _Request, error: GoQueueError) -> None:
         self._release(request)
-        self._metrics.refused.labels(error.code).inc()
+        self._metrics.broker.refused_requests.labels(error.code).inc()
         if not request.future.done():
             request.future.set_exception(error)
 

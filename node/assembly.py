@@ -34,6 +34,7 @@ from node.message_reader import BatchCache
 from node.message_search import MessageSearch
 from node.metrics import Metrics
 from node.moving_partitions import MovingPartitions
+from node.node_metrics import NodeFigures
 from node.otel import OtelExport
 from node.partition import NodeParts, PartitionSettings
 from node.partition_service import PartitionService
@@ -81,6 +82,7 @@ class NodeAssembly:
     broker: NodeBroker
     raft: RaftHost
     link: PeerLink
+    metrics: Metrics
 
 
 class _Base:
@@ -348,6 +350,17 @@ def assemble(
     )
     spans = _spans(config)
     front = _front(config, broker, base.metrics, spans)
+    figures = NodeFigures(
+        node,
+        cluster=cluster,
+        replicas=replicas,
+        topology=groups.topology,
+        store=base.store,
+        link=base.link,
+        front=front,
+        status=status,
+        metrics=base.metrics,
+    )
     services = ServiceStack(
         [
             ("store", StoreService(store, base.workers)),
@@ -371,12 +384,15 @@ def assemble(
             ("group_signs", members.signs),
             ("redrives", RedriveRunner(cluster, parts.source)),
             ("schedules", ScheduleRunner(cluster, broker)),
+            ("figures", figures),
             *([("spans", spans)] if spans else []),
             ("http", front),
         ],
         stop_timeout_s=STOP_PART_S,
     )
-    return NodeAssembly(services, front, groups.upkeep, status, broker, base.raft, base.link)
+    return NodeAssembly(
+        services, front, groups.upkeep, status, broker, base.raft, base.link, base.metrics
+    )
 
 
 def _status(base: _Base, groups: _Groups, lag: LoopLag) -> NodeStatus:
@@ -389,7 +405,6 @@ def _status(base: _Base, groups: _Groups, lag: LoopLag) -> NodeStatus:
         lag=lag,
         space=base.space,
         disks=base.disks,
-        metrics=base.metrics,
     )
     status.diverged = groups.repair.comparison.diverged.values
     return status

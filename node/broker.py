@@ -19,6 +19,7 @@ from coordinator.commands import (
 )
 from coordinator.state import Topic
 from coordinator.topics import HOUR_MS, alter_config
+from goqueue.wire.batch import RecordBatch
 from goqueue.wire.errors import (
     GoQueueError,
     NoQuorum,
@@ -235,6 +236,17 @@ class NodeBroker(
         *,
         deadline_s: float,
         validated: bool = False,
+    ) -> AppendResult:
+        try:
+            return await self._append_in_order(topic, partition, batch, deadline_s, validated)
+        except GoQueueError as error:
+            known = topic in self._cluster.state.topics
+            count = _count(batch)
+            self._queue.requests.failed(topic, error.code, count, is_known=known)
+            raise
+
+    async def _append_in_order(
+        self, topic: str, partition: int, batch: bytes, deadline_s: float, validated: bool
     ) -> AppendResult:
         group = await self._group(topic, partition)
         with self._in_flight.entered(group, batch) as flight:
@@ -475,3 +487,11 @@ def _is_current(host: PartitionHost) -> bool:
     """Whether the replica has applied what it knows to be committed. One that was just started or
     copied has much to apply, and would tell of an end that was passed long ago."""
     return host.group.applied_index >= host.group.commit_index
+
+
+def _count(batch: bytes) -> int:
+    """Messages in a batch that was refused, 1 where it can't be read."""
+    try:
+        return RecordBatch.parse(batch).count
+    except GoQueueError:
+        return 1

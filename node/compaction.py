@@ -8,6 +8,7 @@ is not worth it, and nothing is held: the log is read in small steps, off the lo
 from __future__ import annotations
 
 import asyncio
+import time
 from array import array
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
@@ -119,6 +120,7 @@ class Compactor:
         self._config = config
         self._parts = parts
         self.running = False
+        self._begun_s = 0.0
 
     def standing(self) -> Standing:
         """As of now, on any replica."""
@@ -145,6 +147,7 @@ class Compactor:
         if not (compacted or self._state.queue.kept) or not self._group().is_ready_leader:
             return Findings("nothing")
         self.running = self._retention.in_flight = True
+        self._begun_s = time.monotonic()
         try:
             plan = self._plan() if compacted else None
             if plan is not None and (force or dry_run or self._is_due(plan)):
@@ -389,9 +392,11 @@ class Compactor:
 
     def _count(self, dropped: int, freed: int) -> None:
         metrics = self._parts.metrics
-        metrics.compaction_runs.labels(self._topic).inc()
-        metrics.compaction_dropped.labels(self._topic).inc(dropped)
-        metrics.compaction_freed_bytes.labels(self._topic).inc(freed)
+        metrics.storage.compaction_runs.labels(self._topic).inc()
+        metrics.storage.compaction_dropped_messages.labels(self._topic).inc(dropped)
+        metrics.storage.compaction_bytes_reclaimed.labels(self._topic).inc(freed)
+        latency = metrics.storage.compaction_latency.labels(self._topic)
+        latency.observe(time.monotonic() - self._begun_s)
 
 
 def _size(batch: CarriedBatch) -> int:

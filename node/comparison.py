@@ -131,7 +131,7 @@ class Comparison:
         del told_by[b""]
         most, number = next(iter(told_by.most_common(1)), (b"", 0))
         text = f"entries {range_[0]} to {range_[1]} of {group} differ between replicas"
-        self._metrics.scrub_diverged.inc()
+        self._metrics.storage.scrub_diverged.inc()
         if number <= len(replica.voters) // 2:
             self.diverged[group] = f"{text}, and no majority agrees: {', '.join(sorted(hashes))}"
             _log.error("replicas_diverged", group=str(group), range=range_, nodes=sorted(hashes))

@@ -106,6 +106,6 @@ class Disks:
         return told is not None and not any(told.get(flag) is True for flag in flags)
 
     def _set_gauges(self) -> None:
-        self._metrics.disk_stuck.set(self._store.stalled is not None)
-        self._metrics.disk_slow.set(self._flusher.pace.is_slow)
-        self._metrics.flush_waiting.set(self._flusher.pace.waiting_s)
+        self._metrics.storage.disk_stuck.set(self._store.stalled is not None)
+        self._metrics.storage.disk_slow.set(self._flusher.pace.is_slow)
+        self._metrics.storage.flush_waiting.set(self._flusher.pace.waiting_s)

@@ -160,6 +160,7 @@ class Flusher:
             self._jobs.put(job)
 
     def _stalled(self, job: FlushJob, error: OSError) -> None:
+        self._metrics.storage.fsync_errors.inc()
         if self._store.stalled is None:
             _log.error("disk_full", problem=str(error))
         self.pace.dropped()
@@ -171,13 +172,14 @@ class Flusher:
             _log.warning("disk_has_room_again", waited_s=round(took_s, 1))
         if job.synced:
             self.pace.ended()
-            self._metrics.fsync_latency.observe(took_s)
-            self._metrics.fsyncs.inc()
+            self._metrics.storage.fsync_latency.observe(took_s)
+            self._metrics.storage.fsyncs.inc()
         self._store.complete_flush(job, error)
         if error is not None:
+            self._metrics.storage.fsync_errors.inc()
             self._fail(error)
             return
-        self._metrics.wal_durable_lsn.set(self._store.durable_lsn)
+        self._metrics.storage.wal_durable_lsn.set(self._store.durable_lsn)
         self._end_syncs()
         if self._syncs_wanted:
             self._dirty()
@@ -291,6 +293,7 @@ class Flusher:
             error = await self.keep(lambda: _attempt(job.run))
             self._store.complete_checkpoint(job, error)
             if error is not None:
+                self._metrics.storage.fsync_errors.inc()
                 self._fail(error)
         if not self._failed and self._keeper is not None and "checkpoint" not in self._timers:
             self._plan_checkpoint()

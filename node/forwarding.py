@@ -139,7 +139,7 @@ class Forwarder:
                     hops += 1
                     if hint is not None or _knows_none(error, target, self._node):
                         self._leadership.learn(group, hint)
-            self._metrics.retried.inc()
+            self._metrics.http.retried.inc()
             left = end - loop.time()
             self._give_up(group, reason, in_doubt, left, loop.time() - started - patience)
             if hint is None:
@@ -167,7 +167,7 @@ class Forwarder:
     ) -> T:
         loop = asyncio.get_running_loop()
         began = loop.time()
-        self._metrics.forwarded.labels(method).inc()
+        self._metrics.http.forwarded.labels(method).inc()
         waiting = self._waiting.setdefault(group, {})
         scope = asyncio.timeout(None)
         try:
@@ -186,7 +186,7 @@ class Forwarder:
             waiting.pop(scope, None)
             if not waiting:
                 self._waiting.pop(group, None)
-        self._metrics.forward_latency.observe(loop.time() - began)
+        self._metrics.http.forward_latency.observe(loop.time() - began)
         return decode(answer)
 
     def _give_up(

@@ -25,6 +25,7 @@ from node.group_signs import SignsOfLife
 from node.http.member_broker import Assignment, JoinRequest, MembershipView, Place
 from node.member_views import membership_view
 from node.queue_groups import GroupsBroker
+from node.request_metrics import RequestMetrics
 from node.topic_finder import TopicFinder
 
 COMMAND_DEADLINE_S = 15.0
@@ -50,6 +51,7 @@ class GroupMembers:
         signs: SignsOfLife,
         errands: Errands,
         rng: random.Random,
+        requests: RequestMetrics,
     ) -> None:
         self._cluster = cluster
         self._groups = groups
@@ -57,6 +59,7 @@ class GroupMembers:
         self._signs = signs
         self._errands = errands
         self._rng = rng
+        self._requests = requests
 
     # as MemberBroker names them
 
@@ -77,6 +80,7 @@ class GroupMembers:
             await self.find(group, id)
             if request.member:
                 await self._tell(found, id)
+            self._requests.joined(found.name)
             await self._attend(found, id, wait_s, lambda: self._has_its_share(found, id))
             return self.assignment(found, id)
         except asyncio.CancelledError:
@@ -106,7 +110,10 @@ class GroupMembers:
             return self.assignment(found, member).revision != revision
 
         try:
+            began_s = asyncio.get_running_loop().time()
             await self._tell(found, member)
+            took_s = asyncio.get_running_loop().time() - began_s
+            self._requests.heartbeat_told(found.name, took_s)
             session_ms = self.membership_of(found, member).members[member].session_timeout_ms
             wait_s = min(wait_s, session_ms / 1000 / HEARTBEATS_A_SESSION)
             await self._attend(found, member, wait_s, is_news)
@@ -116,7 +123,9 @@ class GroupMembers:
         return self.assignment(found, member)
 
     async def leave(self, group: str, member: str) -> None:
-        await self._leave(await self.find(group, member), member)
+        found = await self.find(group, member)
+        await self._leave(found, member)
+        self._requests.left(found.name)
 
     async def membership(self, group: str) -> MembershipView:
         await self._cluster.refresh()

@@ -1,31 +1,25 @@
-"""Figures of groups for Prometheus, counted from replicated state when someone looks.
+"""Members and rebalances of groups for Prometheus, counted from replicated state at each look.
 
-Members and rebalances are told by whoever leads the cluster group, how far a group has come in a
-partition by the partition's leader. Names and labels are GoQueue's where it has any.
+Whoever leads the cluster group tells them. How far groups have come is told in `node.lag_metrics`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from coordinator.groups import Group
 from coordinator.holdings import HANDING
 from coordinator.membership import SHARED, Membership
 from coordinator.state import ClusterState
-from delivery.partition import PartitionState
-from goqueue.wire.types import GroupId
 from node.metrics import Metrics
-from node.queue_metrics import GROUPS_SHOWN_MAX, OTHERS
 
-LAGS_SHOWN_MAX = 2000
-"""Groups in partitions with labels of their own, of those led by one node; beyond it the partitions
-of a topic are counted together."""
 STATES = ("empty", "rebalancing", "stable")
 COOPERATIVE = "cooperative"
 """The type of every rebalance."""
+SESSION_TIMEOUT = "session_timeout"
+"""The reason why a member that was silent is gone."""
 
 
 @dataclass(slots=True)
@@ -48,135 +42,70 @@ class GroupFigures:
 
     def begin(self, state: ClusterState) -> None:
         """What happened so far was counted by other leaders."""
-        names = _shown_names(state)
-        self._counted = {id: _counted(names[id], one) for id, one in state.members.by_group.items()}
+        names = _names(state)
+        self._counted = {
+            id: _counted(names[id], one)
+            for id, one in state.members.by_group.items()
+            if id in names
+        }
 
-    def count(self, state: ClusterState) -> None:
-        """Add what has happened since the last look."""
-        names, memberships = _shown_names(state), state.members.by_group
-        for id, membership in memberships.items():
-            name = names[id]
+    def count(self, state: ClusterState) -> Iterator[None]:
+        """Add what has happened since the last look, and tell where groups stand."""
+        names = _names(state)
+        for id, membership in list(state.members.by_group.items()):
+            name, group = names.get(id), state.group_of(id)
+            if name is None or group is None:
+                continue
             self._add(name, membership, self._counted.get(id, _Counted(name)))
             self._counted[id] = _counted(name, membership)
-        for id in self._counted.keys() - memberships.keys():
-            self._forget(self._counted.pop(id).name)
-        self._clear()
-        for id, membership in memberships.items():
-            group = state.group_of(id)
-            if group is not None:
-                self._set_gauges(names[id], group, membership, state)
+            self._tell(name, group, membership, state)
+            yield
+        for id in self._counted.keys() - state.members.by_group.keys():
+            del self._counted[id]
 
     def end(self) -> None:
         """Another node tells where groups stand."""
         self._counted = {}
-        self._clear()
+
+    def expired(self, name: str, count: int) -> None:
+        """Members were silent for too long, and are no more."""
+        consumer = self._metrics.consumer
+        consumer.session_timeouts.labels(name).inc(count)
+        consumer.group_leaves.labels(name, SESSION_TIMEOUT).inc(count)
 
     def _add(self, name: str, membership: Membership, before: _Counted) -> None:
-        metrics, totals = self._metrics, membership.rebalances.totals
+        consumer, totals = self._metrics.consumer, membership.rebalances.totals
         for cause, count in totals.by_cause.items():
-            metrics.rebalances.labels(name, cause).inc(count - before.by_cause.get(cause, 0))
-        metrics.fenced_partitions.labels(name).inc(totals.fenced - before.fenced)
+            consumer.rebalances.labels(name, cause).inc(count - before.by_cause.get(cause, 0))
+        consumer.fenced_partitions.labels(name).inc(totals.fenced - before.fenced)
         for rebalance in membership.rebalances.known:
             for move in rebalance.moves[before.moves.get(rebalance.id, 0) :]:
                 if move.member:
-                    metrics.partitions_assigned.labels(name).inc()
+                    consumer.partitions_assigned.labels(name).inc()
                 if move.former:
-                    metrics.partitions_revoked.labels(name).inc()
-                    metrics.partition_pause.observe(move.pause_ms / 1000)
+                    consumer.partitions_revoked.labels(name).inc()
+                    consumer.partition_pause.observe(move.pause_ms / 1000)
             is_new = rebalance.id not in before.moves or rebalance.id in before.running
             if is_new and not rebalance.is_running:
                 took_s = (rebalance.ended_ms - rebalance.started_ms) / 1000
-                metrics.rebalance_latency.labels(name, COOPERATIVE).observe(took_s)
+                consumer.rebalance_latency.labels(name, COOPERATIVE).observe(took_s)
 
-    def _set_gauges(
-        self, name: str, group: Group, membership: Membership, state: ClusterState
-    ) -> None:
-        metrics = self._metrics
+    def _tell(self, name: str, group: Group, membership: Membership, state: ClusterState) -> None:
+        consumer = self._metrics.consumer
         held = [(h.topic, h.member) for h in membership.holdings.values() if h.state != HANDING]
-        metrics.group_members.labels(name).inc(len(membership.members))
-        metrics.assigned_partitions.labels(name).inc(len(held))
-        metrics.moving_partitions.labels(name).inc(sum(1 for _ in membership.moving()))
-        if name != OTHERS:
-            metrics.group_generation.labels(name).set(membership.generation)
-            for told in STATES:
-                metrics.group_state.labels(name, told).set(membership.state == told)
-            longest_ms = membership.rebalances.totals.pause_ms_max
-            metrics.partition_pause_max.labels(name).set(longest_ms / 1000)
+        consumer.group_members.add(len(membership.members), name)
+        consumer.assigned_partitions.add(len(held), name)
+        consumer.moving_partitions.add(sum(1 for _ in membership.moving()), name)
+        consumer.group_generation.put(membership.generation, name)
+        for told in STATES:
+            consumer.group_state.put(membership.state == told, name, told)
+        consumer.partition_pause_max.most(membership.rebalances.totals.pause_ms_max / 1000, name)
         if group.settings.mode == SHARED:
             consumers = _subscribers(membership, state)
         else:
             consumers = Counter(topic for topic, _member in set(held))
         for topic, count in consumers.items():
-            metrics.active_consumers.labels(topic, name).inc(count)
-
-    def _clear(self) -> None:
-        metrics = self._metrics
-        for gauge in (
-            metrics.group_members,
-            metrics.group_generation,
-            metrics.group_state,
-            metrics.assigned_partitions,
-            metrics.moving_partitions,
-            metrics.partition_pause_max,
-            metrics.active_consumers,
-        ):
-            gauge.clear()
-
-    def _forget(self, name: str) -> None:
-        """The group was deleted: its counters would stay for ever."""
-        metrics = self._metrics
-        for metric in (
-            metrics.rebalances,
-            metrics.fenced_partitions,
-            metrics.partitions_assigned,
-            metrics.partitions_revoked,
-            metrics.rebalance_latency,
-        ):
-            if name != OTHERS:
-                metric.remove_by_labels({"consumer_group": name})
-
-
-class LedPartition(Protocol):
-    """A partition led here, as far as its groups' figures go."""
-
-    @property
-    def id(self) -> GroupId: ...
-
-    @property
-    def topic(self) -> str: ...
-
-    @property
-    def state(self) -> PartitionState: ...
-
-    def log_time_ms(self) -> int: ...
-
-
-def set_lag_gauges(metrics: Metrics, led: Iterable[LedPartition]) -> None:
-    """How far groups have come in the partitions led here."""
-    lags, shown = Counter[tuple[str, str, str]](), set[str]()
-    oldest: dict[tuple[str, str, str], int] = {}
-    floors: dict[tuple[str, str, str], int] = {}
-    for host in led:
-        now_ms = host.log_time_ms()
-        for group in host.state.queue.groups.values():
-            if group.name not in shown and len(shown) < GROUPS_SHOWN_MAX:
-                shown.add(group.name)
-            name = group.name if group.name in shown else OTHERS
-            key = (host.topic, str(host.id.partition), name)
-            if len(lags) < LAGS_SHOWN_MAX:
-                floors[key] = group.floor
-            else:
-                key = (host.topic, OTHERS, name)
-            lags[key] += group.lag()
-            oldest[key] = max(oldest.get(key, 0), group.oldest_ms(now_ms))
-    for gauge in (metrics.lag_messages, metrics.lag_seconds, metrics.committed_offset):
-        gauge.clear()
-    for key, count in lags.items():
-        metrics.lag_messages.labels(*key).set(count)
-        metrics.lag_seconds.labels(*key).set(oldest[key] / 1000)
-    for key, floor in floors.items():
-        if key[2] != OTHERS:
-            metrics.committed_offset.labels(*key).set(floor)
+            self._metrics.broker.active_consumers.add(count, topic, name)
 
 
 def _subscribers(membership: Membership, state: ClusterState) -> Counter[str]:
@@ -194,13 +123,10 @@ def _subscribers(membership: Membership, state: ClusterState) -> Counter[str]:
     return found
 
 
-def _shown_names(state: ClusterState) -> dict[int, str]:
-    """By group; the oldest groups have labels of their own."""
-    names: dict[int, str] = {}
-    for at, id in enumerate(sorted(state.members.by_group)):
-        group = state.group_of(id)
-        names[id] = group.name if group is not None and at < GROUPS_SHOWN_MAX else OTHERS
-    return names
+def _names(state: ClusterState) -> dict[int, str]:
+    return {
+        id: group.name for id in state.members.by_group if (group := state.group_of(id)) is not None
+    }
 
 
 def _counted(name: str, membership: Membership) -> _Counted:

@@ -8,7 +8,7 @@ leads next finds in the cluster's state what is left to do, and grants every ses
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -175,13 +175,13 @@ class GroupSessions:
                     async with asyncio.timeout(wait_s):
                         await changed.wait()
 
-    def _count(self) -> None:
+    def _count(self) -> Iterator[None]:
         now_ms = self._cluster.led_time_ms()
         if now_ms is None:
             self._figures.end()
         else:
             self._led(now_ms)
-            self._figures.count(self._cluster.state)
+            yield from self._figures.count(self._cluster.state)
 
     def _memberships(self) -> Mapping[int, Membership]:
         return self._cluster.state.members.by_group
@@ -230,6 +230,9 @@ class GroupSessions:
             coordinator.answered(command, self._ended_ms(), applied=applied)
         if applied and isinstance(command, ExpireMembers):
             _log.info("members_expired", group=command.group_id, count=len(command.members))
+            group = self._cluster.state.group_of(command.group_id)
+            if group is not None:
+                self._figures.expired(group.name, len(command.members))
 
     async def _name(self, coordinator: GroupCoordinator, naming: Naming) -> None:
         owner = None

@@ -50,8 +50,8 @@ class LoopLag:
         late = max(0.0, loop.time() - self._due)
         self._samples.append(late)
         del self._samples[:-WINDOW]
-        self._metrics.loop_lag.observe(late)
-        self._metrics.loop_lag_worst.set(self.worst_s)
+        self._metrics.process.loop_lag.observe(late)
+        self._metrics.process.loop_lag_worst.set(self.worst_s)
         if late > WARN_S and self._due - self._warned_s > 60:
             self._warned_s = self._due
             _log.warning("event_loop_stalled", late_ms=round(late * 1000))

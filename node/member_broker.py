@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -71,9 +72,13 @@ class MemberBrokerNode(QueueBrokerNode):
     async def poll(
         self, group: str, member: str, *, generation: int | None, limit: int, wait_s: float
     ) -> list[QueuedMessage]:
-        return await self._polls.poll(
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        found = await self._polls.poll(
             group, member, generation=generation, limit=limit, wait_s=wait_s
         )
+        self._queue.requests.polled(group, len(found), loop.time() - began_s)
+        return found
 
     async def lag(self, group: str, topics: Sequence[str] | None = None) -> list[LagView]:
         return await self._positions.lag(group, topics)

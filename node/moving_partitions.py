@@ -108,10 +108,10 @@ class MovingPartitions:
         if problem is None:
             problem = await self._do(host.group, step)
         if problem is not None:
-            self._metrics.move_steps_refused.inc()
+            self._metrics.cluster.move_steps_refused.inc()
             _log.debug("step_refused", group=str(step.group), step=step.kind, problem=problem)
         else:
-            self._metrics.move_steps.labels(step.kind).inc()
+            self._metrics.cluster.move_steps.labels(step.kind).inc()
         return self.seen(self._partitions.leading(step.group))
 
     # private

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
@@ -26,6 +27,7 @@ from node.http.broker import AppendResult, Slice, Visibility
 from node.message_reader import BatchCache, MessageReader
 from node.metrics import Metrics
 from node.partition_hashes import PartitionHashes
+from node.partition_metrics import PartitionMetrics
 from node.partition_reader import Bounds, PartitionReader
 from node.queue_host import QueueHost
 from node.queue_metrics import PartitionTally
@@ -39,6 +41,8 @@ APPLIED_TIMES_MAX = 64
 IN_SYNC_LAG_ENTRIES = 1000
 """Entries that a replica may be behind what is committed and still count as in sync: what is in
 flight of a busy partition."""
+ELECTED, HANDOVER = "elected", "handover"
+"""How this node came to lead."""
 
 _log = structlog.get_logger("partition")
 
@@ -129,6 +133,7 @@ class PartitionHost:
         )
         self.hashes = PartitionHashes(log, lambda: self._applied, parts.workers)
         self._tally = PartitionTally(topic, self.state, parts.metrics)
+        self.figures = PartitionMetrics(topic, parts.metrics)
         self._group: RaftGroup | None = None
         self._appends: AppendQueue | None = None
         self._queue: QueueHost | None = None
@@ -138,6 +143,8 @@ class PartitionHost:
         self._waiters: set[asyncio.Future[None]] = set()
         self._leader_waiters: set[asyncio.Future[None]] = set()
         self._snapshot_index = Index(0)
+        self._leaderless_s: float | None = time.monotonic()
+        """Since when no leader is known here."""
 
     # lifecycle
 
@@ -251,7 +258,8 @@ class PartitionHost:
         if self._queue is not None:
             self._queue.applied(is_records=entry.kind == EntryKind.RECORDS)
             if due_ms is not None and due_ms <= entry.time_ms:
-                self._parts.metrics.delay_lateness.observe((self.log_time_ms() - due_ms) / 1000)
+                late_ms = self.log_time_ms() - due_ms
+                self._parts.metrics.broker.delay_lateness.observe(late_ms / 1000)
         return results
 
     def snapshot(self) -> Callable[[], bytes]:
@@ -268,11 +276,14 @@ class PartitionHost:
         self._appends.open()
         self.queue.open()
         self._tally.begin()
-        self._parts.metrics.elections.inc()
+        self._count_election()
         self._wake(self._leader_waiters)
         self._parts.on_leader(self.id, self._parts.node)
 
     def on_follower(self, leader: NodeId | None) -> None:
+        self._leaderless_s = self._leaderless_s if leader is None else None
+        if leader is None and self._leaderless_s is None:
+            self._leaderless_s = time.monotonic()
         self._step_down(leader)
         self._wake(self._leader_waiters)
         self._wake(self._waiters)  # long polls of the former leader look for the new one
@@ -315,13 +326,7 @@ class PartitionHost:
         slice_ = self.reader.read(
             offset, max_records=max_records, max_bytes=max_bytes, to_time_ms=to_time_ms
         )
-        metrics = self._parts.metrics
-        metrics.read_messages.labels(self.topic).inc(
-            max(0, slice_.next_offset - max(offset, slice_.log_start))
-        )
-        metrics.read_bytes.labels(self.topic).inc(
-            sum(len(stored.batch) for stored in slice_.batches)
-        )
+        self.figures.read(offset, slice_)
         return slice_
 
     def visibility(self, first: Offset, end: Offset) -> Visibility:
@@ -374,6 +379,15 @@ class PartitionHost:
     def _bounds(self) -> Bounds:
         state = self.state
         return Bounds(state.log_start_offset, state.next_offset, self._applied, state.first_offset)
+
+    def _count_election(self) -> None:
+        """This node serves from now on; for how long nobody did is not known of those before it."""
+        cluster, now_s = self._parts.metrics.cluster, time.monotonic()
+        kind = HANDOVER if self.group.was_asked_to_lead else ELECTED
+        cluster.leader_elections.labels(self.topic, kind).inc()
+        since_s, self._leaderless_s = self._leaderless_s, None
+        latency = cluster.leader_election_latency.labels(self.topic)
+        latency.observe(0.0 if since_s is None else now_s - since_s)
 
     def _step_down(self, leader: NodeId | None) -> None:
         if self._appends is not None and self._queue is not None:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from goqueue.wire.types import GroupId, NodeId
-from raft.link import Address, LinkDown
+from raft.link import Address, LinkDown, Traffic
 
 Handler = Callable[[NodeId, bytes], Awaitable[bytes]]
 
@@ -21,6 +21,9 @@ class PeerLink(Protocol):
     def send(self, node: NodeId, group: GroupId, parts: Sequence[bytes | memoryview]) -> bool: ...
 
     def backlog_bytes(self, node: NodeId) -> int: ...
+
+    @property
+    def traffic(self) -> Mapping[NodeId, Traffic]: ...
 
     def set_peers(self, peers: dict[NodeId, Address]) -> None: ...
 
@@ -47,6 +50,10 @@ class NoPeers:
 
     def backlog_bytes(self, node: NodeId) -> int:
         return 0
+
+    @property
+    def traffic(self) -> Mapping[NodeId, Traffic]:
+        return {}
 
     def set_peers(self, peers: dict[NodeId, Address]) -> None:
         return None

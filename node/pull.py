@@ -259,7 +259,7 @@ class Pull:
     async def _write(self, part: Part, offset: int, data: bytes) -> None:
         await self._off_loop(lambda: self.staging.write(part, offset, data))
         self.progress.done_bytes += len(data)
-        self.parts.metrics.transferred_bytes.labels("received").inc(len(data))
+        self.parts.metrics.storage.transferred_bytes.labels("received").inc(len(data))
 
     async def _chunk(self, source: NodeId, request: ChunkRequest) -> bytes:
         """A chunk as it was sent, asked for again where it did not arrive so."""
@@ -275,7 +275,7 @@ class Pull:
             if data is not None:
                 return data
             self.progress.damaged_chunks += 1
-            self.parts.metrics.damaged_chunks.inc()
+            self.parts.metrics.storage.damaged_chunks.inc()
         self._distrusted.add(source)
         raise ChunkDamaged(f"a chunk from {source} was damaged {CHUNK_TRIES} times")
 

@@ -31,6 +31,7 @@ from node.queue_service import QueueService
 from node.queue_settles import Settles
 from node.queue_views import QueueViews
 from node.replicas import Replicas
+from node.request_metrics import RequestMetrics
 from node.topic_finder import TopicFinder
 from node.topology import Topology
 from node.why_broker import WhyParts, Whys
@@ -88,6 +89,7 @@ def queue_parts(base: QueueBase) -> QueueParts:
         source=source,
         answer_bytes=ANSWER_BYTES,
         rng=base.rng,
+        requests=RequestMetrics(base.metrics),
     )
 
 
@@ -121,6 +123,7 @@ def member_parts(base: QueueBase, queue: QueueParts) -> tuple[GroupSessions, Mem
         signs=signs,
         errands=base.errands,
         rng=base.rng,
+        requests=queue.requests,
     )
     positions = GroupPositions(
         cluster=cluster,

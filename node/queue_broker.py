@@ -57,6 +57,7 @@ from node.queue_rpc import GroupRef, PeekRequest, Taken, queued
 from node.queue_settles import Settles
 from node.receipt import encode_receipts
 from node.redrives import DeadLetterSource
+from node.request_metrics import RequestMetrics
 from node.topic_finder import TopicFinder
 
 EARLIEST, END = -1, -2
@@ -113,6 +114,7 @@ class QueueParts:
     source: DeadLetterSource
     answer_bytes: int
     rng: random.Random
+    requests: RequestMetrics
 
 
 class QueueBrokerNode(ABC):
@@ -160,6 +162,8 @@ class QueueBrokerNode(ABC):
             claim.generation,
             lowest_lane,
         )
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
         try:
             taken = await self._queue.receiver.receive(poll, wait_s)
         except StaleGeneration as error:
@@ -170,6 +174,8 @@ class QueueBrokerNode(ABC):
             for one in taken
             for message in _received(names[GroupId.unpack(one.partition)], ref.id, one)
         ]
+        if places is None:  # else it is part of a member's poll
+            self._queue.requests.polled(known.name, len(messages), loop.time() - began_s)
         doubtful = sorted(poll.doubtful)
         return Received(messages, [(names[id], id.partition) for id in doubtful])
 
@@ -216,7 +222,15 @@ class QueueBrokerNode(ABC):
             number: Committed(ref.id, offset, claim.member, claim.generation)
             for number, offset in offsets.items()
         }
-        return await self._change(found, ref, ops)
+        requests, began_s = self._queue.requests, asyncio.get_running_loop().time()
+        try:
+            floors = await self._change(found, ref, ops)
+        except GoQueueError as error:
+            requests.commit_failed(found.name, known.name, error.code, len(ops))
+            raise
+        took_s = asyncio.get_running_loop().time() - began_s
+        requests.committed(found.name, known.name, len(ops), took_s)
+        return floors
 
     async def seek(
         self,

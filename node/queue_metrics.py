@@ -6,21 +6,35 @@ adds what has come to it since.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from typing import Protocol
 
-from delivery.group import GroupState
+from delivery.config import LANES_COUNT
 from delivery.partition import PartitionState
+from delivery.queue import QueueState
 from delivery.tally import Tally
 from goqueue.wire.batch import LANES
 from node.metrics import Metrics
+from node.metrics.family import Counter
 
-GROUPS_SHOWN_MAX = 100
-"""Consumer groups with a label of their own; the others are counted together."""
-OTHERS = "other"
-
-_SETTLES = {"ack": "acked", "nack": "nacked", "reject": "rejected", "extend": "extended"}
+_COUNTED = (
+    "delivered",
+    "acked",
+    "nacked",
+    "rejected",
+    "redelivered",
+    "extended",
+    "expired",
+    "fenced",
+    "dead",
+    "withdrawn",
+    "fallen",
+)
+"""Figures of a tally, in the order of `_counters`."""
+_figures: Callable[[Tally], tuple[int, ...]] = attrgetter(*_COUNTED)
+_NOTHING = (0,) * len(_COUNTED)
+_NO_LANES = (0,) * LANES_COUNT
 
 
 class LedQueue(Protocol):
@@ -35,6 +49,17 @@ class LedQueue(Protocol):
     def log_time_ms(self) -> int: ...
 
 
+class _Counted:
+    """How far one group had come at the last look."""
+
+    __slots__ = ("figures", "wait_ms", "waits")
+
+    def __init__(self, tally: Tally | None = None) -> None:
+        self.figures: tuple[int, ...] = _NOTHING if tally is None else _figures(tally)
+        self.waits: Sequence[int] = _NO_LANES if tally is None else list(tally.waits)
+        self.wait_ms: Sequence[int] = _NO_LANES if tally is None else list(tally.wait_ms_sum)
+
+
 class PartitionTally:
     """What one leadership has added to the counters of its topic."""
 
@@ -42,109 +67,90 @@ class PartitionTally:
         self._topic = topic
         self._state = state
         self._metrics = metrics
-        self._counted: dict[int, dict[str, int]] = {}
+        self._counters = _counters(metrics)
+        self._counted: dict[int, _Counted] = {}
+        self._stored: tuple[int, ...] = _NO_LANES
+        self._delays = (0, 0)
 
     def begin(self) -> None:
         """What was done so far was counted by other leaders."""
-        groups = self._state.queue.groups
-        self._counted = {id: _figures(group.tally) for id, group in groups.items()}
+        queue = self._state.queue
+        self._counted = {id: _Counted(group.tally) for id, group in queue.groups.items()}
+        self._stored, self._delays = tuple(queue.stored_by_lane), (queue.scheduled, queue.released)
 
     def count(self) -> None:
         """Add what has been done since the last look."""
-        groups = self._state.queue.groups
+        queue = self._state.queue
+        self._count_stored(queue)
+        groups = queue.groups
         for id, group in groups.items():
-            now = _figures(group.tally)
-            before = self._counted.get(id, {})
-            self._counted[id] = now
-            self._add({name: max(0, now[name] - before.get(name, 0)) for name in now})
+            before = self._counted.get(id) or _Counted()
+            if _figures(group.tally) != before.figures:
+                after = self._counted[id] = _Counted(group.tally)
+                self._add(group.name, before, after)
         for id in self._counted.keys() - groups.keys():
             del self._counted[id]
 
-    def _add(self, more: dict[str, int]) -> None:
+    def _count_stored(self, queue: QueueState) -> None:
+        broker, topic = self._metrics.broker, self._topic
+        stored, delays = tuple(queue.stored_by_lane), (queue.scheduled, queue.released)
+        if stored != self._stored:
+            for lane, more in zip(LANES, _more(stored, self._stored), strict=True):
+                if more:
+                    broker.priority_messages_published.labels(topic, lane).inc(more)
+            self._stored = stored
+        if delays != self._delays:
+            scheduled, fired = _more(delays, self._delays)
+            broker.delayed_scheduled.labels(topic).inc(scheduled)
+            broker.delayed_fired.labels(topic).inc(fired)
+            self._delays = delays
+
+    def _add(self, group: str, before: _Counted, after: _Counted) -> None:
         metrics, topic = self._metrics, self._topic
-        metrics.delivered_messages.labels(topic).inc(more["delivered"])
-        metrics.redelivered_messages.labels(topic).inc(more["redelivered"])
-        metrics.expired_leases.labels(topic).inc(more["expired"])
-        metrics.died_messages.labels(topic).inc(more["dead"])
-        metrics.withdrawn_messages.labels(topic).inc(more["withdrawn"])
-        metrics.fallen_messages.labels(topic).inc(more["fallen"])
-        for action, name in _SETTLES.items():
-            metrics.settled_messages.labels(topic, action).inc(more[name])
+        figures = _more(after.figures, before.figures)
+        for counter, more in zip(self._counters, figures, strict=True):
+            if more:
+                counter.labels(topic, group).inc(more)
+        waits, wait_ms = _more(after.waits, before.waits), _more(after.wait_ms, before.wait_ms)
+        for lane, more, more_ms in zip(LANES, waits, wait_ms, strict=True):
+            if more:
+                metrics.queue.lane_waits.labels(topic, lane).inc(more)
+                metrics.queue.lane_wait_seconds.labels(topic, lane).inc(more_ms / 1000)
 
 
-def set_queue_gauges(metrics: Metrics, led: Iterable[LedQueue]) -> None:
-    """Where the queues led here stand."""
-    in_flight, dead, pending = Counter[tuple[str, str]](), Counter[tuple[str, str]](), _PerLane()
-    heads, longest, delayed = _PerLane(), _PerLane(), Counter[str]()
-    shown: set[str] = set()
-    for host in led:
-        queue, now_ms = host.state.queue, host.log_time_ms()
-        delayed[host.topic] += len(queue.hidden)
-        for group in queue.groups.values():
-            key = (host.topic, _shown(group, shown))
-            in_flight[key] += len(group.leases)
-            dead[key] += len(group.dead)
-            pending.add(host.topic, group.ready.counts() if group.ready_count() else ())
-            heads.most(host.topic, group.lane_heads(now_ms))
-            longest.most(host.topic, group.tally.wait_ms_max)
-    _clear(metrics)
-    for (topic, name), count in in_flight.items():
-        metrics.in_flight_messages.labels(topic, name).set(count)
-    for (topic, name), count in dead.items():
-        metrics.dead_letters.labels(topic, name).set(count)
-    for topic, count in delayed.items():
-        metrics.delayed_messages.labels(topic).set(count)
-    for topic, lane, count in pending.each():
-        metrics.ready_messages.labels(topic, lane).set(count)
-    for topic, lane, wait_ms in heads.each():
-        metrics.lane_head_wait_seconds.labels(topic, lane).set(wait_ms / 1000)
-    for topic, lane, wait_ms in longest.each():
-        metrics.lane_longest_wait_seconds.labels(topic, lane).set(wait_ms / 1000)
+def tell_queue(metrics: Metrics, led: LedQueue) -> Iterator[None]:
+    """Where a queue led here stands; after each of its groups the loop may be given back."""
+    topic, queue, now_ms = led.topic, led.state.queue, led.log_time_ms()
+    metrics.broker.delayed_pending.add(len(queue.hidden), topic)
+    figures = metrics.queue
+    for group in list(queue.groups.values()):
+        figures.in_flight_messages.add(len(group.leases), topic, group.name)
+        figures.dead_letters.add(len(group.dead), topic, group.name)
+        counts = group.ready.counts() if group.ready_count() else _NO_LANES
+        heads, longest = group.lane_heads(now_ms), group.tally.wait_ms_max
+        for lane, ready, head_ms, wait_ms in zip(LANES, counts, heads, longest, strict=True):
+            figures.ready_messages.add(ready, topic, lane)
+            figures.lane_head_wait.most(head_ms / 1000, topic, lane)
+            figures.lane_longest_wait.most(wait_ms / 1000, topic, lane)
+        yield
 
 
-def _clear(metrics: Metrics) -> None:
-    """What is led elsewhere by now is told there."""
-    for gauge in (
-        metrics.in_flight_messages,
-        metrics.dead_letters,
-        metrics.delayed_messages,
-        metrics.ready_messages,
-        metrics.lane_head_wait_seconds,
-        metrics.lane_longest_wait_seconds,
-    ):
-        gauge.clear()
+def _counters(metrics: Metrics) -> tuple[Counter, ...]:
+    broker, queue = metrics.broker, metrics.queue
+    return (
+        broker.messages_consumed,
+        broker.messages_acked,
+        broker.messages_nacked,
+        broker.messages_rejected,
+        queue.redelivered_messages,
+        queue.extended_leases,
+        queue.expired_leases,
+        queue.fenced_leases,
+        queue.died_messages,
+        queue.withdrawn_messages,
+        queue.fallen_messages,
+    )
 
 
-class _PerLane:
-    """One figure per lane for each topic."""
-
-    def __init__(self) -> None:
-        self.topics: dict[str, list[int]] = {}
-
-    def add(self, topic: str, values: Iterable[int]) -> None:
-        known = self.topics.setdefault(topic, [0] * len(LANES))
-        for lane, value in enumerate(values):
-            known[lane] += value
-
-    def each(self) -> Iterator[tuple[str, str, int]]:
-        """(topic, lane, figure) of all."""
-        for topic, values in self.topics.items():
-            for lane, value in zip(LANES, values, strict=True):
-                yield topic, lane, value
-
-    def most(self, topic: str, values: Iterable[int]) -> None:
-        known = self.topics.setdefault(topic, [0] * len(LANES))
-        for lane, value in enumerate(values):
-            known[lane] = max(known[lane], value)
-
-
-def _figures(tally: Tally) -> dict[str, int]:
-    names = (*_SETTLES.values(), "delivered", "redelivered", "expired", "dead", "withdrawn")
-    return {name: getattr(tally, name) for name in (*names, "fallen")}
-
-
-def _shown(group: GroupState, shown: set[str]) -> str:
-    if group.name in shown or len(shown) < GROUPS_SHOWN_MAX:
-        shown.add(group.name)
-        return group.name
-    return OTHERS
+def _more(now: Sequence[int], before: Sequence[int]) -> list[int]:
+    return [max(0, new - old) for new, old in zip(now, before, strict=True)]

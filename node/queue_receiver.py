@@ -341,7 +341,7 @@ class QueueReceiver:
         self, poll: Poll, left_s: float, unanswered: set[GroupId], pause: float
     ) -> Sequence[GroupId]:
         """The partitions to take from next: those told ready, or all."""
-        self._metrics.waiting_receives.inc()
+        self._metrics.queue.waiting_receives.inc()
         waits: list[asyncio.Task[list[GroupId]]] = []
         leaderless: set[GroupId] = set()
         try:
@@ -354,7 +354,7 @@ class QueueReceiver:
             ready = [group for task in done for group in task.result()]
             return ready or poll.partitions
         finally:
-            self._metrics.waiting_receives.dec()
+            self._metrics.queue.waiting_receives.dec()
             for wait in waits:
                 wait.cancel()
 

@@ -14,7 +14,15 @@ from goqueue.wire.types import GroupId, NodeId, Offset
 from node import queue_rpc, rpc
 from node.partition import PartitionHost
 from node.peer_link import PeerLink
-from node.queue_rpc import GroupRef, TakeAnswer, Taken, TakeRequest, WaitAnswer, WaitRequest
+from node.queue_rpc import (
+    GroupRef,
+    MessageRow,
+    TakeAnswer,
+    Taken,
+    TakeRequest,
+    WaitAnswer,
+    WaitRequest,
+)
 from node.replicas import Replicas
 
 UNREADABLE_RETRY_MS = 10_000
@@ -203,6 +211,7 @@ class QueueService:
     async def _receive(
         self, taking: _Taking, host: PartitionHost, packed: bytes, want: Want
     ) -> None:
+        began_s = asyncio.get_running_loop().time()
         try:
             granted = await host.queue.receive(want, taking.request.group)
         except StaleGeneration as error:
@@ -213,13 +222,18 @@ class QueueService:
             leader = error.data.get("leader") if isinstance(error, NotLeader) else None
             taking.answer.moved.append((packed, leader if isinstance(leader, str) else None))
             return
-        self._granted(taking, host, packed, granted)
+        rows = self._granted(taking, host, packed, granted)
+        if rows:
+            took_s = asyncio.get_running_loop().time() - began_s
+            host.figures.taken(taking.request.group.name, rows, took_s)
 
-    def _granted(self, taking: _Taking, host: PartitionHost, packed: bytes, result: Result) -> None:
+    def _granted(
+        self, taking: _Taking, host: PartitionHost, packed: bytes, result: Result
+    ) -> list[MessageRow]:
         """Read what was leased; what does not fit into the answer is given back."""
         if not isinstance(result, Granted) or not result.grants:
             taking.answer.empty.append(packed)
-            return
+            return []
         grants, group = result.grants, taking.request.group.id
         rows = host.messages.rows([Offset(grant.offset) for grant in grants], taking.bytes_left)
         host.queue.give_back(group, result, len(rows))
@@ -242,6 +256,7 @@ class QueueService:
         taking.answer.taken.append(
             Taken(packed, result.delivery, result.deadline_ms, [g for g, _ in kept], messages)
         )
+        return messages
 
     # private
 

@@ -60,7 +60,10 @@ class QueueViews:
     ) -> OpsAnswer:
         """Put operations into the partition's log; what they came to once they are applied."""
         host = self._partitions.leading(partition)
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
         results = await host.queue.submit(ops, opens)
+        host.figures.settled(ops, loop.time() - began_s)
         group = host.state.queue.groups.get(getattr(ops[0], "group", 0)) if ops else None
         return OpsAnswer(results, 0 if group is None else group.floor)
 

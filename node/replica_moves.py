@@ -371,9 +371,9 @@ class ReplicaMoves:
         found: dict[GroupId, MoveProgress] = {}
         with suppress(NotLeader):
             found = self.progress()
-        metrics.partitions_under_way.set(len(found))
-        metrics.waiting_moves.set(sum(one.waiting != "" for one in found.values()))
-        metrics.move_bytes_left.set(sum(one.bytes_left for one in found.values()))
+        metrics.cluster.partitions_under_way.set(len(found))
+        metrics.cluster.waiting_moves.set(sum(one.waiting != "" for one in found.values()))
+        metrics.cluster.move_bytes_left.set(sum(one.bytes_left for one in found.values()))
 
     # for peers
 

@@ -126,7 +126,7 @@ class Scrub:
         finally:
             self._running, self._ended_ms = False, self._wall_ms()
         self._rounds += 1
-        self._metrics.scrub_rounds.inc()
+        self._metrics.storage.scrub_rounds.inc()
 
     # -- private
 
@@ -150,7 +150,7 @@ class Scrub:
         return await asyncio.get_running_loop().run_in_executor(self._workers, work)
 
     async def _pay(self, size: int) -> None:
-        self._metrics.scrub_bytes.inc(size)
+        self._metrics.storage.scrub_bytes.inc(size)
         await self._throttle.take(size)
 
     def _tell(self, text: str) -> None:
@@ -219,10 +219,10 @@ class Scrub:
             if first > last:
                 continue
             self._damaged += last - first + 1
-            self._metrics.scrub_damaged_entries.inc(last - first + 1)
+            self._metrics.storage.scrub_damaged_entries.inc(last - first + 1)
             self._tell(f"entries {first} to {last} of {log.id} are damaged")
             log.quarantine(first, last, "found by a scrub")
-        self._metrics.scrub_mended_files.inc(len(written))
+        self._metrics.storage.scrub_mended_files.inc(len(written))
 
     async def _check_snapshots(self, log: GroupLog) -> None:
         for index in log.snapshots.indexes:
@@ -240,7 +240,7 @@ class Scrub:
         newest = max(log.snapshots.indexes, default=0)
         if renewed:
             self._mended += 1
-            self._metrics.scrub_mended_files.inc()
+            self._metrics.storage.scrub_mended_files.inc()
             if index != newest:
                 await self._flusher.keep(lambda: log.snapshots.discard(index))
 

@@ -51,7 +51,10 @@ class SpaceWatch:
 
     def _saw(self, state: SpaceState) -> None:
         self.free_bytes, self.room_bytes = state.free_bytes, state.room_bytes
-        self._metrics.disk_free_bytes.set(state.free_bytes)
+        storage = self._metrics.storage
+        storage.disk_free_bytes.set(state.free_bytes)
+        storage.disk_used_bytes.set(state.capacity_bytes - state.free_bytes)
+        storage.disk_watermark_bytes.set(state.watermark_bytes)
         if state.low != self.is_low:
             self.is_low = state.low
             _log.warning("space_low" if state.low else "space_again", free_bytes=state.free_bytes)

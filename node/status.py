@@ -17,7 +17,6 @@ from node import rpc
 from node.cluster import ClusterHost
 from node.config import NodeConfig
 from node.disks import REPLAYING, Disks
-from node.group_metrics import set_lag_gauges
 from node.http.broker import (
     Check,
     ClusterView,
@@ -30,9 +29,8 @@ from node.http.broker import (
     VersionView,
 )
 from node.loop_lag import LoopLag
-from node.metrics import Metrics
+from node.partition import PartitionHost
 from node.placement_views import nodes_of
-from node.queue_metrics import set_queue_gauges
 from node.replicas import Replicas
 from node.space_watch import ROOM_BYTES, SpaceWatch
 from node.topology import Topology
@@ -64,7 +62,6 @@ class NodeStatus:
         lag: LoopLag,
         space: SpaceWatch,
         disks: Disks,
-        metrics: Metrics,
     ) -> None:
         self._config = config
         self._node = NodeId(config.node_id)
@@ -75,8 +72,6 @@ class NodeStatus:
         self._lag = lag
         self._space = space
         self._disks = disks
-        self._metrics = metrics
-        metrics.before_render(self._set_gauges)
         self._started_s = time.monotonic()
         self._heard_ms: dict[NodeId, int] = {}
         self._failed: dict[GroupId, str] = {}
@@ -219,34 +214,13 @@ class NodeStatus:
 
     # private
 
-    def _set_gauges(self) -> None:
-        """The figures that are only worth counting when someone looks."""
-        metrics, group = self._metrics, self._cluster.group
-        hosts, led = self._replicas.all(), self._replicas.led()
-        metrics.up.set(0 if self.stopping else 1)
-        metrics.replicas.set(len(hosts))
-        metrics.led_partitions.set(len(led))
-        metrics.leaderless_partitions.set(sum(host.group.leader is None for host in hosts))
-        metrics.under_replicated_partitions.set(self._under_replicated())
-        metrics.stored_bytes.set(sum(host.log.size_bytes for host in hosts))
-        metrics.connected_peers.set(len(self._cluster.hellos))
-        metrics.pending_bytes.set(self._replicas.pending_bytes)
-        for host in led:
-            host.count_queue()
-        set_queue_gauges(metrics, led)
-        set_lag_gauges(metrics, led)
-        if group is not None:
-            metrics.cluster_term.set(group.term)
-            metrics.cluster_commit_index.set(group.commit_index)
-            metrics.is_controller.set(1 if group.is_leader else 0)
-
     def _under_replicated(self) -> int:
         """Partitions led here with fewer voters in sync than there are, or than are wanted: whoever
         is still learning does not count."""
-        return sum(
-            len(host.in_sync()) < max(len(host.voters), self._wanted(host.id))
-            for host in self._replicas.led()
-        )
+        return sum(map(self.is_under_replicated, self._replicas.led()))
+
+    def is_under_replicated(self, host: PartitionHost) -> bool:
+        return len(host.in_sync()) < max(len(host.voters), self._wanted(host.id))
 
     def _wanted(self, group: GroupId) -> int:
         placement = self._cluster.state.placement(group)

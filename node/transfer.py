@@ -162,11 +162,11 @@ class Transfers:
         self._running.pop(group, None)
         self._progress.pop(group, None)
         self._rests_until_s[group] = self._parts.now_s() + REST_S
-        self._parts.metrics.transfers.set(len(self._running))
+        self._parts.metrics.storage.transfers.set(len(self._running))
         self._begin()
 
     async def _run(self, group: GroupId, source: NodeId | None) -> None:
-        self._parts.metrics.transfers.set(len(self._running))
+        self._parts.metrics.storage.transfers.set(len(self._running))
         try:
             await self._transfer(group, source)
         except NoRoom as error:

@@ -160,7 +160,7 @@ class TransferSource:
 
         answer = await self._off_loop(read)
         session.sent_bytes += len(answer)
-        self._metrics.transferred_bytes.labels("sent").inc(len(answer))
+        self._metrics.storage.transferred_bytes.labels("sent").inc(len(answer))
         return answer
 
     async def _close(self, peer: NodeId, payload: bytes) -> bytes:

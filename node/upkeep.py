@@ -27,6 +27,8 @@ QUIET_S = 60.0
 """A full disk stores no snapshots, which is tried often and told so seldom."""
 MOVES_A_ROUND = 4
 """Each stops its partition's publishes for a moment."""
+PARTITION, CLUSTER = "partition", "cluster"
+"""Whose state a snapshot holds."""
 
 _log = structlog.get_logger("upkeep")
 
@@ -82,7 +84,8 @@ class Upkeep:
         host = self._replicas.find(group.id)
         work = group.take_snapshot() if host is None else host.take_snapshot()
         if work is not None:
-            task = asyncio.create_task(self._store(work))
+            kind = CLUSTER if host is None else PARTITION
+            task = asyncio.create_task(self._store(work, kind))
             self._tasks.append(task)
             task.add_done_callback(self._tasks.remove)
 
@@ -149,7 +152,7 @@ class Upkeep:
                 ratios[host.topic] = max(ratio, ratios.get(host.topic, 0.0))
             await asyncio.sleep(0)
         for topic, ratio in ratios.items():
-            self._metrics.compaction_dirty_ratio.labels(topic).set(ratio)
+            self._metrics.storage.compaction_dirty_ratio.labels(topic).set(ratio)
 
     async def _match_groups(self) -> None:
         """Partitions led here drop groups that the cluster has deleted, and obey new settings."""
@@ -174,11 +177,16 @@ class Upkeep:
         group = self._cluster.group
         work = group.take_snapshot() if group is not None else None
         if work is not None:
-            await self._store(work)
+            await self._store(work, CLUSTER)
 
-    async def _store(self, work: SnapshotWork) -> None:
+    async def _store(self, work: SnapshotWork, kind: str = PARTITION) -> None:
+        loop, storage = asyncio.get_running_loop(), self._metrics.storage
+        began_s = loop.time()
         try:
-            await self._flusher.keep(work.run)
+            size = await self._flusher.keep(work.run)
+            storage.snapshots_created.labels(kind).inc()
+            storage.snapshot_size_bytes.labels(kind).set(size)
+            storage.snapshot_latency.labels(kind).observe(loop.time() - began_s)
         except OSError as error:  # the log still has what it would have held
             now = asyncio.get_running_loop().time()
             if now >= self._quiet_until_s:

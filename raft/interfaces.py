@@ -72,8 +72,8 @@ class StateMachine(Protocol):
 class SnapshotWork(Protocol):
     """A state snapshot on its way to the disk."""
 
-    def run(self) -> None:
-        """Writes, syncs and renames; any thread. Raises OSError."""
+    def run(self) -> int:
+        """Writes, syncs and renames, on any thread; the bytes written. Raises OSError."""
         ...
 
 

@@ -20,6 +20,9 @@ class Replication(Following):
     The leader counts itself by its durable index, like everybody else.
     """
 
+    replicated_bytes = 0
+    """Bytes of entries sent to other replicas."""
+
     # -- sending
 
     def _SyncObj__sendAppendEntries(self) -> None:
@@ -74,6 +77,7 @@ class Replication(Following):
             return False
         sent = following + len(parts) - 1
         if size:
+            self.replicated_bytes += size
             peer.inflight.append((sent, size))
             peer.inflight_bytes += size
         peer.sent_at = self._scheduler.now()

@@ -68,6 +68,11 @@ class Voting(Transfers):
     def _wait_until(self, at: float) -> None:
         self._set_deadline(max(at, self._SyncObj__raftElectionDeadline))
 
+    @property
+    def was_asked_to_lead(self) -> bool:
+        """Whether the last campaign was the former leader's wish."""
+        return bool(self._campaign_flags & frames.TRANSFER)
+
     def _heard_voters(self, since: float) -> int:
         heard = sum(1 for peer in self._peers.values() if peer.voter and peer.heard_at > since)
         return heard + self._self_peer.voter

@@ -35,6 +35,7 @@ TLS_HANDSHAKE_S = 10.0
 UNMATCHED = "unmatched"
 
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
+_TRACE = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-([0-9a-f]{2})(?:-.*)?")
 _METHODS = "GET, POST, PUT, PATCH, DELETE, OPTIONS"
 _EXPOSED = (
     "X-Request-ID, X-RateLimit-Limit, X-RateLimit-Remaining, Retry-After, "
@@ -71,6 +72,7 @@ class HttpFront:
         self._server: FrontServer | None = None
         self._listener: asyncio.Server | None = None
         self._sweeper: asyncio.Task[None] | None = None
+        self.requests_in_flight = 0
         self._request_prefix = os.urandom(6).hex()
         self._request_numbers = count(1)
 
@@ -92,7 +94,7 @@ class HttpFront:
     async def start(self) -> None:
         """Listens when it returns; raises OSError where the address is not to be had."""
         loop = asyncio.get_running_loop()
-        self._server = FrontServer(self._handle, self._limits, loop)
+        self._server = FrontServer(self._counted, self._limits, loop)
         self._listener = await loop.create_server(
             self._server,
             self._host,
@@ -121,6 +123,13 @@ class HttpFront:
             self._server.pre_shutdown()
             await self._server.shutdown(self._limits.drain_s)
         self._listener = self._server = self._sweeper = None
+
+    async def _counted(self, request: web.BaseRequest) -> web.StreamResponse:
+        self.requests_in_flight += 1
+        try:
+            return await self._handle(request)
+        finally:
+            self.requests_in_flight -= 1
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """The one place where a request becomes an answer, whatever happens on the way."""
@@ -154,7 +163,8 @@ class HttpFront:
         answer.headers["X-Request-ID"] = request_id
         if "Origin" in headers and not is_page:
             _allow_origin(answer)
-        self._metrics.observe(request.method, template, answer.status, time.monotonic() - started_s)
+        took_s, trace_id = time.monotonic() - started_s, _trace_id(headers.get("traceparent", ""))
+        self._metrics.observe(request.method, template, answer.status, took_s, trace_id)
         return answer
 
     def _options(self, request: web.BaseRequest) -> web.Response:
@@ -162,6 +172,12 @@ class HttpFront:
             return web.Response(status=204, headers={"Allow": _METHODS})
         found, _ = self._router.find(request.raw_path)
         return web.Response(status=204, headers={"Allow": ", ".join(sorted({*found, "OPTIONS"}))})
+
+
+def _trace_id(traceparent: str) -> str:
+    """The trace that a request is part of and that is recorded, empty for none: W3C's header."""
+    found = _TRACE.fullmatch(traceparent)
+    return "" if found is None or not int(found[2], 16) & 1 else found[1]
 
 
 def _refuse_nameless(request: web.BaseRequest) -> None:

@@ -29,22 +29,28 @@ T = TypeVar("T")
 class FrontMetrics(Protocol):
     """Where the front tells what it answered, and finds what /metrics shows."""
 
-    def observe(self, method: str, route: str, status: int, seconds: float) -> None:
-        """One answer; `route` is the template, such as `/topics/{topic}/messages`."""
+    def observe(
+        self, method: str, route: str, status: int, seconds: float, trace_id: str = ""
+    ) -> None:
+        """One answer; `route` is the template, such as `/topics/{topic}/messages`, and the trace
+        the one that the request is part of."""
         ...
 
-    def render(self) -> tuple[bytes, str]:
-        """All metrics in the Prometheus text format, with the content type."""
+    async def look(self, accept: str = "") -> tuple[bytes, str]:
+        """All metrics in Prometheus' text format, or in OpenMetrics' for whom that header wants it;
+        and the content type."""
         ...
 
 
 class NoMetrics:
     """Counts nothing and shows nothing: for tests and the broker in memory."""
 
-    def observe(self, method: str, route: str, status: int, seconds: float) -> None:
+    def observe(
+        self, method: str, route: str, status: int, seconds: float, trace_id: str = ""
+    ) -> None:
         return None
 
-    def render(self) -> tuple[bytes, str]:
+    async def look(self, accept: str = "") -> tuple[bytes, str]:
         return b"# no metrics\n", "text/plain; version=0.0.4; charset=utf-8"
 
 

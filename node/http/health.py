@@ -143,7 +143,8 @@ async def stats(call: Call) -> web.Response:
 
 
 async def metrics(call: Call) -> web.Response:
-    body, content_type = call.shared.metrics.render()
+    accept = call.request.headers.get("Accept", "")
+    body, content_type = await call.shared.metrics.look(accept)
     return web.Response(body=body, headers={"Content-Type": content_type})
 
 

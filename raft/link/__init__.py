@@ -5,6 +5,7 @@ from raft.link.config import DEFAULT_LIMITS, LinkLimits
 from raft.link.mesh import Address, PeerMesh, Status
 from raft.link.rpc import Handler, LinkDown, RemoteError
 from raft.link.tls import PeerTls
+from raft.link.traffic import Traffic
 
 __all__ = [
     "DEFAULT_LIMITS",
@@ -17,4 +18,5 @@ __all__ = [
     "PeerTls",
     "RemoteError",
     "Status",
+    "Traffic",
 ]

@@ -18,6 +18,7 @@ from raft.link.frames import (
     messages,
 )
 from raft.link.handshake import Acceptor, Dialer, HandshakeError, Identity, refusal
+from raft.link.traffic import Traffic
 
 
 class Owner(Protocol):
@@ -72,6 +73,8 @@ class Connection(asyncio.Protocol):
         self._reassembly = Reassembly(limits.message_bytes_max)
         self._paused = False
         self._flush_scheduled = False
+        self.traffic = Traffic()
+        """Counted on; the owner gives it the peer's."""
 
     @property
     def is_inbound(self) -> bool:
@@ -107,6 +110,7 @@ class Connection(asyncio.Protocol):
         """Queue one message; False when the connection is cut or not established."""
         if self.reason or self._sealer is None:
             return False
+        self.traffic.sent_frames += 1
         self._outbox.put(kind, parts)
         if self.backlog_bytes > self._limits.backlog_bytes_max:
             self.cut("it does not read what it is sent")
@@ -117,6 +121,7 @@ class Connection(asyncio.Protocol):
     def put_urgent(self, kind: Kind, payload: bytes) -> None:
         """Queue one small message ahead of what waits."""
         if self.is_established:
+            self.traffic.sent_frames += 1
             self._outbox.put_urgent(kind, payload)
             self._schedule_flush()
 
@@ -170,6 +175,7 @@ class Connection(asyncio.Protocol):
             if self._opener is None:
                 self._shake_hands(data)
             else:
+                self.traffic.received_bytes += len(data)
                 self._receive(self._opener, data)
         except HandshakeError as error:
             self.cut(str(error), tell=True)
@@ -225,9 +231,10 @@ class Connection(asyncio.Protocol):
             self._receive(self._opener, handshake.rest)
 
     def _receive(self, opener: Opener, data: bytes) -> None:
-        received = self._owner.received
+        received, traffic = self._owner.received, self.traffic
         for body in opener.feed(data):
             for kind, payload in messages(body):
+                traffic.received_frames += 1
                 if kind == Kind.CHUNK:
                     whole = self._reassembly.add(payload)
                     if whole is not None:
@@ -260,5 +267,6 @@ class Connection(asyncio.Protocol):
                 break
             lines += self._sealer.seal(body)
             size += len(body)
+        self.traffic.sent_bytes += size
         self._transport.writelines(lines)
         return True

@@ -28,6 +28,7 @@ from raft.link.handshake import NONCE_BYTES, Acceptor, Dialer, Identity
 from raft.link.listener import Listener
 from raft.link.rpc import Caller, Handler, LinkDown, Responder
 from raft.link.tls import PeerTls, certificate_nodes
+from raft.link.traffic import Traffic
 
 Address = tuple[str, int]
 Status = dict[str, Any]
@@ -105,6 +106,8 @@ class PeerMesh:
         self._listener: Listener | None = None
         self._client_context: ssl.SSLContext | None = None
         self._running = False
+        self.traffic: dict[NodeId, Traffic] = {}
+        """Of each peer that a link was established with; forgotten with the peer."""
 
     @property
     def address(self) -> Address:
@@ -225,6 +228,7 @@ class PeerMesh:
         if peer.link is not None:
             self._unlink(peer, "replaced by a newer connection")
         peer.link = connection
+        connection.traffic = self.traffic.setdefault(peer.node, connection.traffic)
         peer.unlinked.clear()
         peer.caller = Caller(peer.node, connection.put, self._limits)
         peer.responder = Responder(peer.node, connection.put, self._handlers, self._limits)
@@ -254,7 +258,7 @@ class PeerMesh:
         if peer is not None and peer.link is connection:
             self._unlink(peer, connection.reason)
         if peer is not None and peer.link is None and peer.address is None and self._running:
-            self._peers.pop(peer.node, None)
+            self._drop(peer)
 
     # Accepting and dialing.
 
@@ -339,7 +343,11 @@ class PeerMesh:
             if now - connection.opened_at > self._limits.handshake_s:
                 connection.cut("the handshake took too long")
         for peer in list(self._peers.values()):
-            if peer.link is not None and now - peer.link.heard_at > self._limits.silence_s:
+            if peer.link is None:
+                continue
+            silent_s = now - peer.link.heard_at
+            peer.link.traffic.heartbeats_missed += silent_s > 2 * self._limits.status_interval_s
+            if silent_s > self._limits.silence_s:
                 peer.link.cut(f"silent for {self._limits.silence_s:.1f} s")
 
     def _status(self) -> bytes:
@@ -357,8 +365,10 @@ class PeerMesh:
             raise FrameError("the status is not a map") from None
         status["incarnation"] = connection.peer.incarnation
         peer.status = status
+        connection.traffic.heartbeats += 1
         if not connection.is_up:
             connection.is_up = True
+            connection.traffic.connects += 1
             self._shaking.pop(connection, None)
             _log.info("peer_up", peer=peer.node, inbound=connection.is_inbound)
             self._call(self._on_up, peer.node, status)
@@ -405,6 +415,7 @@ class PeerMesh:
             connection.cut(reason)
         peer.unlinked.set()
         if was_up:
+            self.traffic.setdefault(peer.node, Traffic()).losses += self._running
             _log.info("peer_down", peer=peer.node, reason=reason)
             self._call(self._on_down, peer.node)
 
@@ -422,7 +433,7 @@ class PeerMesh:
             peer.dialing.cut("removed from the table of peers")
         if peer.link is not None:
             self._unlink(peer, "removed from the table of peers")
-        self._peers.pop(peer.node, None)
+        self._drop(peer)
 
     def _leave_unlisted(self, peer: Peer) -> None:
         """It is dialed no more, and forgotten once it has no link."""
@@ -433,7 +444,11 @@ class PeerMesh:
             peer.dialing.cut("removed from the table of peers")
         peer.address = None
         if peer.link is None:
-            self._peers.pop(peer.node, None)
+            self._drop(peer)
+
+    def _drop(self, peer: Peer) -> None:
+        self._peers.pop(peer.node, None)
+        self.traffic.pop(peer.node, None)
 
     def _spawn(self, work: Any) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)

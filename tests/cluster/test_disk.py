@@ -295,7 +295,7 @@ def test_short_writes_are_completed_a_full_log_waits_and_a_slow_disk_disturbs_no
         count = len(third.acked)
         eventually("publishes go on", lambda: len(third.acked) > count + 50)
         assert not leads(leader, quick[0])
-    assert metric(leader, "goqueue_fsync_latency_seconds_sum") > 3
+    assert metric(leader, "goqueue_storage_fsync_latency_seconds_sum") > 3
     assert metric(leader, "goqueue_loop_lag_worst_seconds") < 1, "no loop waits for a disk"
     assert not third.refused
     assert third.slowest_s < 5

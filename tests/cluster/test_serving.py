@@ -222,7 +222,7 @@ def test_every_node_tells_figures_that_agree_with_what_happened(cluster: Cluster
             float(line.split()[-1])
             for node in cluster.nodes
             for line in node.ask("GET", "/metrics").content.decode().splitlines()
-            if line.startswith('goqueue_published_messages_total{topic="counted"}')
+            if line.startswith('goqueue_broker_messages_published_total{topic="counted"}')
         )
 
     assert published() == 25

@@ -264,7 +264,7 @@ async def test_what_is_dropped_is_counted() -> None:
 
     text = scene.metrics.render()[0].decode()
 
-    assert 'goqueue_compaction_runs_total{topic="t"} 1.0' in text
+    assert 'goqueue_storage_compaction_runs_total{topic="t"} 1.0' in text
     assert f'goqueue_compaction_dropped_messages_total{{topic="t"}} {float(done.dropped)}' in text
     assert scene.compactor.standing().dropped == done.dropped > 0
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from coordinator.commands import CreateTopic
 from coordinator.member_commands import Handed, HandOver, JoinGroup, LeaveGroup, LetGo
 from coordinator.queue_commands import DeleteGroup, PutGroup
-from delivery.config import GroupConfig
-from delivery.ops import OpenGroup
-from goqueue.wire.types import GroupId, TopicId
+from goqueue.wire.types import GroupId
 from log.memory_disk import MemoryDisk
-from node import group_metrics
-from node.group_metrics import GroupFigures, set_lag_gauges
+from node.group_metrics import GroupFigures
 from node.http.member_broker import JoinRequest
 from node.metrics import Metrics
-from node.queue_metrics import GROUPS_SHOWN_MAX
 from tests.unit.coordinator.cluster import Cluster
-from tests.unit.delivery.desk import Desk
 from tests.unit.node.test_node import running
 from tests.unit.node.test_queue_node import publish
 
@@ -27,10 +24,12 @@ GROUP = 'consumer_group="g"'
 class Groups:
     """The cluster's state, and whoever leads it."""
 
-    def __init__(self) -> None:
+    def __init__(self, series_max: int = 10_000) -> None:
         self.cluster = Cluster()
-        self.metrics = Metrics()
+        self.metrics = Metrics(series_max)
         self.figures = GroupFigures(self.metrics)
+        self.leads = True
+        self.metrics.before_render(self._look)
         self.cluster.do(CreateTopic("t", {"partitions": 2}))
         self.cluster.do(CreateTopic("u", {"partitions": 2}))
 
@@ -65,8 +64,15 @@ class Groups:
         self.cluster.do(HandOver(self.id(group), rows))
 
     def count(self) -> str:
-        self.figures.count(self.cluster.state)
         return text(self.metrics)
+
+    def _look(self) -> Iterator[None]:
+        state = self.cluster.state
+        self.metrics.forget("consumer_group", state.groups.__contains__)
+        if self.leads:
+            yield from self.figures.count(state)
+        else:
+            self.figures.end()
 
 
 def _short(partition: GroupId) -> tuple[int, int]:
@@ -75,6 +81,11 @@ def _short(partition: GroupId) -> tuple[int, int]:
 
 def text(metrics: Metrics) -> str:
     return metrics.render()[0].decode().replace("goqueue_consumer_", "")
+
+
+def figures(found: str) -> list[str]:
+    """All but what is told of metrics themselves."""
+    return [line for line in found.splitlines() if "goqueue_metrics" not in line]
 
 
 @pytest.fixture
@@ -146,7 +157,7 @@ def test_rebalances_are_counted_by_cause_and_moves_by_what_became_of_them(groups
     assert f"rebalance_latency_seconds_count{{{GROUP},{kind}}} 3.0" in found
     assert "partition_pause_seconds_count 2.0" in found
     assert f"partition_pause_max_seconds{{{GROUP}}} 60.4" in found
-    assert groups.count() == found
+    assert figures(groups.count()) == figures(found)
 
 
 def test_what_a_former_leader_counted_is_not_counted_again(groups: Groups) -> None:
@@ -165,7 +176,7 @@ def test_a_former_leader_tells_of_no_group(groups: Groups) -> None:
     groups.join("a")
     groups.count()
 
-    groups.figures.end()
+    groups.leads = False
 
     for name in ("group_members{", "group_state{", "group_generation{", "active_consumers{"):
         assert name not in text(groups.metrics)
@@ -180,71 +191,27 @@ def test_nothing_is_left_of_a_deleted_group(groups: Groups) -> None:
     assert GROUP not in groups.count()
 
 
-def test_groups_beyond_the_bound_share_a_label(groups: Groups) -> None:
-    for number in range(GROUPS_SHOWN_MAX + 20):
+def test_groups_beyond_the_bound_share_a_label() -> None:
+    groups = Groups(series_max=30)
+    for number in range(50):
         groups.join("a", f"g{number}")
 
     found = groups.count()
 
-    assert found.count("group_members{") == GROUPS_SHOWN_MAX + 1
-    assert 'group_members{consumer_group="other"} 20.0' in found
-    assert 'rebalances_total{consumer_group="other",trigger="join"} 20.0' in found
-    assert 'group_state{consumer_group="other"' not in found
+    assert found.count("group_members{") == 31
+    assert 'group_members{consumer_group="_other"} 20.0' in found
+    assert 'rebalances_total{consumer_group="_other",trigger="join"} 20.0' in found
+    assert 'group_state{consumer_group="_other"' not in found
 
 
-class Led(Desk):
-    """A partition that is led here."""
+def test_members_that_expired_are_counted_with_their_reason(groups: Groups) -> None:
+    groups.join("a")
 
-    def __init__(self, topic: str = "t", partition: int = 0) -> None:
-        super().__init__()
-        self.topic = topic
-        self.id = GroupId(TopicId(1, 1), partition)
+    groups.figures.expired("g", 2)
 
-    def log_time_ms(self) -> int:
-        return self.now_ms
-
-
-def test_lag_is_told_in_messages_and_seconds_for_each_partition() -> None:
-    first, second, metrics = Led(), Led(partition=1), Metrics()
-    for led in (first, second):
-        led.open(1)
-        led.publish(5)
-    first.ack(first.receive(3))
-    second.ack(second.receive())
-    first.now_ms += 2500
-
-    set_lag_gauges(metrics, [first, second])
-
-    found = text(metrics)
-    for partition, floor, lag, seconds in ((0, 3, 2, 2.5), (1, 5, 0, 0.0)):
-        labels = f'{{consumer_group="g1",partition="{partition}",topic="t"}}'
-        assert f"committed_offset{labels} {floor}.0" in found
-        assert f"lag_messages{labels} {lag}.0" in found
-        assert f"lag_seconds{labels} {seconds}" in found
-
-
-def test_lags_beyond_the_bounds_are_added_up_and_those_of_former_leaders_go(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(group_metrics, "LAGS_SHOWN_MAX", 5)
-    led, metrics = [Led(partition=number) for number in range(4)], Metrics()
-    for number, host in enumerate(led):
-        for group in (1, 2):
-            host.do(OpenGroup(group, f"g{group}", 1, GroupConfig()))
-        host.publish(10 + number)
-        host.now_ms += 1000 * number
-
-    set_lag_gauges(metrics, led)
-
-    found = text(metrics)
-    assert found.count("lag_messages{") == 5 + 2
-    assert 'lag_messages{consumer_group="g1",partition="other",topic="t"} 13.0' in found
-    assert 'lag_messages{consumer_group="g2",partition="other",topic="t"} 25.0' in found
-    assert 'lag_seconds{consumer_group="g2",partition="other",topic="t"} 3.0' in found
-    assert found.count("committed_offset{") == 5
-
-    set_lag_gauges(metrics, [])
-    assert "lag_messages{" not in text(metrics)
+    found = groups.count()
+    assert f"session_timeouts_total{{{GROUP}}} 2.0" in found
+    assert f'group_leaves_total{{{GROUP},reason="session_timeout"}} 2.0' in found
 
 
 async def test_a_node_tells_of_its_groups() -> None:
@@ -253,7 +220,7 @@ async def test_a_node_tells_of_its_groups() -> None:
         await node.broker.join("g", JoinRequest("c", topics=["t"]), wait_s=5)
         await publish(node, "a")
 
-        found = text(node.broker._status._metrics)
+        found = text(node.metrics)
 
     assert f"group_members{{{GROUP}}} 1.0" in found
-    assert f'lag_messages{{{GROUP},partition="0",topic="t"}} 1.0' in found
+    assert 'goqueue_consumergroup_group_lag{group="g",partition="0",topic="t"} 1.0' in found

@@ -395,10 +395,10 @@ async def test_metrics_tell_members_and_moves_while_this_node_leads(world: World
         'assigned_partitions{consumer_group="g"} 4.0',
         'moving_partitions{consumer_group="g"} 0.0',
         'rebalances_total{consumer_group="g",trigger="join"} 1.0',
+        'rebalance_latency_seconds_count{consumer_group="g",rebalance_type="cooperative"} 1.0',
         'partitions_assigned_total{consumer_group="g"} 2.0',
         'partitions_revoked_total{consumer_group="g"} 2.0',
         'partitions_fenced_total{consumer_group="g"} 1.0',
-        'rebalance_latency_seconds_count{consumer_group="g",rebalance_type="cooperative"} 1.0',
         "partition_pause_seconds_count 2.0",
     ]
 

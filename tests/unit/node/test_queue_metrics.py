@@ -9,7 +9,9 @@ from delivery.records import AppendBatch, encode_records
 from goqueue.wire.batch import Record, RecordBatch, encode_batch
 from log.entry import EntryKind, make_entry
 from node.metrics import Metrics
-from node.queue_metrics import GROUPS_SHOWN_MAX, PartitionTally, set_queue_gauges
+from node.queue_metrics import PartitionTally, tell_queue
+
+PLACE = 'consumer_group="g",topic="t"'
 
 
 class Led:
@@ -39,6 +41,10 @@ class Led:
         return self.index
 
 
+def tell(metrics: Metrics, led: Led) -> None:
+    metrics.before_render(lambda: tell_queue(metrics, led))
+
+
 def text(metrics: Metrics) -> str:
     return metrics.render()[0].decode()
 
@@ -55,8 +61,8 @@ def test_what_a_former_leader_counted_is_not_counted_again() -> None:
     tally.count()
     tally.count()
 
-    assert 'goqueue_delivered_messages_total{topic="t"} 1.0' in text(metrics)
-    assert 'goqueue_settled_messages_total{action="ack",topic="t"} 1.0' in text(metrics)
+    assert f"goqueue_broker_messages_consumed_total{{{PLACE}}} 1.0" in text(metrics)
+    assert f"goqueue_broker_messages_acked_total{{{PLACE}}} 1.0" in text(metrics)
 
 
 def test_lanes_tell_what_is_ready_and_how_long_its_head_has_waited() -> None:
@@ -64,25 +70,56 @@ def test_lanes_tell_what_is_ready_and_how_long_its_head_has_waited() -> None:
     led.apply(OpenGroup(1, "g", 1, GroupConfig()))
     led.apply(Delivered(1, "m", 1000, [0]))
 
-    set_queue_gauges(metrics, [led])
+    tell(metrics, led)
 
     found = text(metrics)
     assert 'goqueue_ready_messages{lane="critical",topic="t"} 0.0' in found
     assert 'goqueue_ready_messages{lane="background",topic="t"} 1.0' in found
     assert 'goqueue_lane_head_wait_seconds{lane="high",topic="t"} 2.5' in found
-    assert 'goqueue_in_flight_messages{group="g",topic="t"} 1.0' in found
+    assert f"goqueue_in_flight_messages{{{PLACE}}} 1.0" in found
 
 
 def test_groups_beyond_the_bound_share_a_label_and_gauges_of_former_leaders_go() -> None:
-    led, metrics = Led(), Metrics()
-    for id in range(1, GROUPS_SHOWN_MAX + 20):
+    led, metrics, leads = Led(), Metrics(series_max=100), [True]
+    for id in range(1, 120):
         led.apply(OpenGroup(id, f"g{id}", id, GroupConfig()))
         led.apply(Delivered(id, "m", 1000, [0]))
+    metrics.before_render(lambda: tell_queue(metrics, led) if leads else None)
 
-    set_queue_gauges(metrics, [led])
     found = text(metrics)
-    assert found.count("goqueue_in_flight_messages{") == GROUPS_SHOWN_MAX + 1
-    assert 'goqueue_in_flight_messages{group="other",topic="t"} 19.0' in found
+    assert found.count("goqueue_in_flight_messages{") == 101
+    assert 'goqueue_in_flight_messages{consumer_group="_other",topic="_other"} 19.0' in found
+    assert 'goqueue_metrics_folded_total{metric="goqueue_in_flight_messages"} 19.0' in found
 
-    set_queue_gauges(metrics, [])
+    leads.clear()
     assert "goqueue_in_flight_messages{" not in text(metrics)
+
+
+def test_what_is_stored_is_counted_by_lane_and_delay_once_per_leadership() -> None:
+    led, metrics = Led(), Metrics()
+    tally = PartitionTally("t", led.state, metrics)
+
+    tally.count()
+    tally.count()
+    assert 'published_total{priority="critical",topic="t"} 1.0' in text(metrics)
+    led.state.queue.scheduled, led.state.queue.released = 5, 3
+    tally.count()
+
+    assert 'delayed_messages_scheduled_total{topic="t"} 5.0' in text(metrics)
+    assert 'delayed_messages_fired_total{topic="t"} 3.0' in text(metrics)
+
+
+def test_waiting_in_lanes_is_summed_so_that_an_average_can_be_told() -> None:
+    led, metrics = Led(), Metrics()
+    tally = PartitionTally("t", led.state, metrics)
+    led.apply(OpenGroup(1, "g", 1, GroupConfig()))
+    led.apply(Delivered(1, "m", 1000, [0]))
+    waited = led.state.queue.groups[1].tally
+    waited.waited(0, 500)
+    waited.waited(0, 1500)
+
+    tally.count()
+
+    before = text(metrics)
+    assert 'goqueue_lane_waits_total{lane="critical",topic="t"} 3.0' in before
+    assert 'goqueue_lane_wait_seconds_total{lane="critical",topic="t"} 2.0' in before

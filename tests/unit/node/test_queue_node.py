@@ -348,7 +348,7 @@ async def test_figures_and_metrics_tell_where_a_group_stands(node: NodeAssembly)
     await settle(node, found[1:], "reject")
 
     (stats,) = await node.broker.queue_stats("t")
-    text = node.broker._status._metrics.render()[0].decode()
+    text = node.metrics.render()[0].decode()
 
     group = stats.groups["g"]
     assert (group.floor, group.end, group.ready, group.dead, group.acked) == (2, 4, 1, 1, 1)
@@ -356,12 +356,12 @@ async def test_figures_and_metrics_tell_where_a_group_stands(node: NodeAssembly)
     assert stats.delay_ms_sum == 60_000
     assert (group.lag, group.delayed, group.owner) == (1, 1, "")
     for line in (
-        'goqueue_delivered_messages_total{topic="t"} 2.0',
-        'goqueue_settled_messages_total{action="ack",topic="t"} 1.0',
-        'goqueue_settled_messages_total{action="reject",topic="t"} 1.0',
-        'goqueue_died_messages_total{topic="t"} 1.0',
-        'goqueue_dead_letters{group="g",topic="t"} 1.0',
-        'goqueue_delayed_messages{topic="t"} 1.0',
+        'goqueue_broker_messages_consumed_total{consumer_group="g",topic="t"} 2.0',
+        'goqueue_broker_messages_acked_total{consumer_group="g",topic="t"} 1.0',
+        'goqueue_broker_messages_rejected_total{consumer_group="g",topic="t"} 1.0',
+        'goqueue_died_messages_total{consumer_group="g",topic="t"} 1.0',
+        'goqueue_dead_letters{consumer_group="g",topic="t"} 1.0',
+        'goqueue_broker_delayed_messages_pending{topic="t"} 1.0',
         'goqueue_ready_messages{lane="normal",topic="t"} 1.0',
     ):
         assert line in text

@@ -8,7 +8,6 @@ from typing import Any, cast
 import pytest
 
 from goqueue.wire.types import GroupId, Incarnation, NodeId, TopicId, Voter
-from node.metrics import Metrics
 from node.status import UNDER_REPLICATED, NodeStatus
 
 GROUP = GroupId(TopicId(1, 7), 0)
@@ -32,7 +31,6 @@ def status(voters: str, in_sync: str, wanted: str) -> NodeStatus:
         "lag": None,
         "space": SimpleNamespace(room_bytes=0),
         "disks": SimpleNamespace(hello=dict),
-        "metrics": Metrics(),
     }
     return NodeStatus(**cast(Any, parts))
 

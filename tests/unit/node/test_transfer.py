@@ -300,7 +300,7 @@ async def test_a_damaged_chunk_is_asked_for_again() -> None:
 
     world.assert_equal()
     assert damaged > 2
-    assert world.n3.metrics.damaged_chunks._value.get() == damaged
+    assert world.n3.metrics.storage.damaged_chunks.labels().value == damaged
 
 
 async def test_an_answer_to_another_question_is_not_taken_for_the_chunk() -> None:
@@ -367,8 +367,8 @@ async def test_a_copy_goes_on_after_the_death_of_this_very_process() -> None:
     await world.copied(N2)
 
     world.assert_equal()
-    received = world.n3.metrics.transferred_bytes.labels("received")
-    assert received._value.get() < wanted
+    received = world.n3.metrics.storage.transferred_bytes.labels("received")
+    assert received.value < wanted
 
 
 async def test_a_node_that_trims_meanwhile_keeps_what_is_being_copied() -> None:

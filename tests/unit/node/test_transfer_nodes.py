@@ -69,8 +69,8 @@ class SmallNodes(ThreeNodes):
 
     def transferred(self, name: str) -> int:
         """Bytes of replicas that this node has copied."""
-        metrics = self.running[name].status._metrics
-        return int(metrics.transferred_bytes.labels("received")._value.get())
+        metrics = self.running[name].metrics
+        return int(metrics.storage.transferred_bytes.labels("received").value)
 
     def host(self, name: str, group: GroupId) -> PartitionHost | None:
         return self.broker(name)._replicas.find(group)

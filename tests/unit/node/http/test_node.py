@@ -112,13 +112,15 @@ async def test_a_named_producer_keeps_its_id_and_is_fenced_by_the_next_epoch(cli
 async def test_metrics_are_told_the_template_never_the_name(broker):
     class Recorder:
         def __init__(self):
-            self.seen = []
+            self.seen, self.traces, self.accepts = [], [], []
 
-        def observe(self, method, route, status, seconds):
+        def observe(self, method, route, status, seconds, trace_id=""):
             assert seconds >= 0
             self.seen.append((method, route, status))
+            self.traces.append(trace_id)
 
-        def render(self):
+        async def look(self, accept=""):
+            self.accepts.append(accept)
             return b"goqueue_up 1\n", "text/plain; version=0.0.4; charset=utf-8"
 
     metrics = Recorder()
@@ -127,8 +129,9 @@ async def test_metrics_are_told_the_template_never_the_name(broker):
     try:
         async with aiohttp.ClientSession(f"http://127.0.0.1:{front.port}") as session:
             await session.get("/topics/secret")
-            await session.get("/nope/secret")
-            shown = await session.get("/metrics")
+            recorded = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}
+            await session.get("/nope/secret", headers=recorded)
+            shown = await session.get("/metrics", headers={"Accept": "text/plain;version=0.0.4"})
             assert await shown.read() == b"goqueue_up 1\n"
             assert shown.headers["Content-Type"].startswith("text/plain; version=0.0.4")
     finally:
@@ -139,6 +142,8 @@ async def test_metrics_are_told_the_template_never_the_name(broker):
         ("GET", "unmatched", 404),
         ("GET", "/metrics", 200),
     ]
+    assert metrics.traces == ["", "a" * 32, ""]
+    assert metrics.accepts == ["text/plain;version=0.0.4"]
 
 
 async def test_a_taken_port_is_an_error_at_start(broker):

@@ -11,12 +11,12 @@ import contextlib
 import os
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from goqueue.wire.types import CLUSTER_GROUP
 from log.config import StorageConfig
-from log.disk import SyncFailed, is_full
+from log.disk import Bytes, SyncFailed, is_full
 from log.flush import FlushJob
 from log.memory_disk import MemoryDisk
 from log.store import Store
@@ -46,6 +46,20 @@ class SimDisk(MemoryDisk):
 
     def _do(self, name: str, *arguments: object) -> None:
         getattr(self, f"_do_{name}")(*arguments)
+
+    def pwritev(self, handle: int, parts: Sequence[Bytes], offset: int) -> int:
+        number, path = self._handles[handle]
+        self._check("pwritev", path)
+        data = b"".join(parts)
+        self._grow(number, offset + len(data))
+        self._files[number].write(offset, data)
+        return len(data)
+
+    def pread(self, handle: int, length: int, offset: int) -> bytes:
+        number, path = self._handles[handle]
+        if self._lives is not None or self._failing is not None:
+            self._check("pread", path)
+        return bytes(memoryview(self._files[number].live)[offset : offset + length])
 
     def fdatasync(self, handle: int) -> None:
         if self.lies:

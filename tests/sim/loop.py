@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import heapq
 import zlib
+from collections import deque
 from collections.abc import Callable
-from itertools import count
 from typing import Any
 
 EPOCH_MS = 1_700_000_000_000
 """When a run begins, by clocks that are right."""
 STEPS_MAX = 3_000_000
 """Events in one run; a run that needs more is stuck in a cycle at one time."""
+LOOK_S = 0.05
+"""How often it is looked whether a run has got where it should."""
+TOGETHER = 256
+"""Noted events that are added to the hash at once."""
 
 
 class Stuck(AssertionError):
@@ -19,11 +23,20 @@ class Stuck(AssertionError):
 
 
 class Timer:
-    """An event to come; cancelled ones are skipped."""
+    """An event to come; a cancelled one is skipped."""
 
-    __slots__ = ("cancelled",)
+    __slots__ = ("args", "callback", "cancelled", "process")
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        process: ProcessTime | None = None,
+    ) -> None:
+        self.callback = callback
+        self.args = args
+        self.process = process
+        """Whose event it is: it dies and pauses with that."""
         self.cancelled = False
 
     def cancel(self) -> None:
@@ -36,21 +49,34 @@ class Trace:
     def __init__(self, *, keep: bool = False) -> None:
         self.lines: list[str] = []
         self._keep = keep
+        self._recent: list[str] = []
         self._low = 0
         self._high = 0xFFFF_FFFF
 
     def note(self, now: float, *words: object) -> None:
         """One event that two runs of a seed must have in common."""
-        line = f"{now:.6f} " + " ".join(map(str, words))
-        data = line.encode()
-        self._low = zlib.crc32(data, self._low)
-        self._high = zlib.adler32(data, self._high)
-        if self._keep:
-            self.lines.append(line)
+        recent = self._recent
+        recent.append(f"{now:.6f} {' '.join(map(str, words))}")
+        if len(recent) >= TOGETHER:
+            self._digest()
 
     @property
     def digest(self) -> str:
+        self._digest()
         return f"{self._high:08x}{self._low:08x}"
+
+    def kept(self) -> list[str]:
+        """All lines, where they are kept."""
+        self._digest()
+        return self.lines
+
+    def _digest(self) -> None:
+        data = "".join(self._recent).encode()
+        self._low = zlib.crc32(data, self._low)
+        self._high = zlib.adler32(data, self._high)
+        if self._keep:
+            self.lines += self._recent
+        self._recent.clear()
 
 
 class Loop:
@@ -60,14 +86,24 @@ class Loop:
         self.time = 0.0
         self.trace = trace
         self.steps = 0
-        self._queue: list[tuple[float, int, Timer, Callable[..., object], tuple[Any, ...]]] = []
-        self._numbers = count()
+        self._queue: list[tuple[float, int, Timer]] = []
+        self._soon: deque[Timer] = deque()
+        """Events of this very time: they came after those in the queue that are due now."""
+        self._number = 0
 
     def call_later(self, delay_s: float, callback: Callable[..., object], *args: object) -> Timer:
-        timer = Timer()
-        at = self.time + (delay_s if delay_s > 0 else 0.0)
-        heapq.heappush(self._queue, (at, next(self._numbers), timer, callback, args))
+        timer = Timer(callback, args)
+        self.put(delay_s, timer)
         return timer
+
+    def put(self, delay_s: float, timer: Timer) -> None:
+        """Let it happen after this time."""
+        at = self.time + delay_s
+        if at > self.time:
+            self._number += 1
+            heapq.heappush(self._queue, (at, self._number, timer))
+        else:
+            self._soon.append(timer)
 
     def note(self, *words: object) -> None:
         self.trace.note(self.time, *words)
@@ -75,22 +111,35 @@ class Loop:
     def run_until(self, end: float, condition: Callable[[], bool] | None = None) -> bool:
         """Run to this time, or until the condition holds, looked at every 50 ms; whether it did."""
         look_at = self.time
-        queue = self._queue
-        while queue and queue[0][0] <= end:
-            at, _number, timer, callback, args = heapq.heappop(queue)
-            if at > self.time:
-                self.time = at
-            if condition is not None and at >= look_at:
-                look_at = at + 0.05
-                if condition():
-                    heapq.heappush(queue, (at, -1, timer, callback, args))
-                    return True
+        queue, soon = self._queue, self._soon
+        while True:
+            if queue and (not soon or queue[0][0] <= self.time):
+                if queue[0][0] > end:
+                    break
+                at = queue[0][0]
+                if at > self.time:
+                    self.time = at
+                if condition is not None and at >= look_at:
+                    look_at = at + LOOK_S
+                    if condition():
+                        return True
+                timer = heapq.heappop(queue)[2]
+            elif soon:
+                timer = soon.popleft()
+            else:
+                break
             if timer.cancelled:
                 continue
             self.steps += 1
             if self.steps > STEPS_MAX:
                 raise Stuck(f"{STEPS_MAX} steps, and the time is {self.time:.3f} s")
-            callback(*args)
+            process = timer.process
+            if process is None:
+                timer.callback(*timer.args)
+            elif process.paused is not None:
+                process.paused.append(timer)
+            elif process.alive:
+                timer.callback(*timer.args)
         self.time = max(self.time, end)
         return condition is not None and condition()
 
@@ -100,40 +149,39 @@ class ProcessTime:
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        self._alive = True
-        self._paused: list[tuple[Callable[..., object], tuple[object, ...]]] | None = None
+        self.alive = True
+        self.paused: list[Timer] | None = None
+        """What would have happened since it was paused."""
 
     def now(self) -> float:
         return self._loop.time
 
     def call_soon(self, callback: Callable[..., object], *args: object) -> Timer:
-        return self._loop.call_later(0.0, self._call, callback, args)
+        timer = Timer(callback, args, self)
+        self._loop.put(0.0, timer)
+        return timer
 
     def call_later(self, delay_s: float, callback: Callable[..., object], *args: object) -> Timer:
-        return self._loop.call_later(delay_s, self._call, callback, args)
+        timer = Timer(callback, args, self)
+        self._loop.put(delay_s, timer)
+        return timer
 
     @property
     def is_paused(self) -> bool:
-        return self._paused is not None
+        return self.paused is not None
 
     def pause(self) -> None:
         """Nothing happens in the process until `resume`; its clock goes on."""
-        if self._paused is None:
-            self._paused = []
+        if self.paused is None:
+            self.paused = []
 
     def resume(self) -> None:
         """What would have happened meanwhile happens now, in its order."""
-        late, self._paused = self._paused, None
-        for callback, args in late or ():
-            self.call_soon(callback, *args)
+        late, self.paused = self.paused, None
+        for timer in late or ():
+            self._loop.put(0.0, timer)
 
     def kill(self) -> None:
         """Nothing of this process happens ever again."""
-        self._alive = False
-        self._paused = None
-
-    def _call(self, callback: Callable[..., object], args: tuple[object, ...]) -> None:
-        if self._paused is not None:
-            self._paused.append((callback, args))
-        elif self._alive:
-            callback(*args)
+        self.alive = False
+        self.paused = None

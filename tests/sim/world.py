@@ -169,7 +169,7 @@ class World:
             self.loop.steps,
             sum(work.deliveries for work in (self.queue, self.members) if work),
             sum(work.settles for work in (self.queue, self.members) if work),
-            self.trace.lines,
+            self.trace.kept(),
         )
 
     def _form(self) -> None:

@@ -67,11 +67,15 @@ class Staging:
         size = self._disk.size(path) - self._from(part) if self._disk.exists(path) else 0
         return size if size == part.size_bytes else size // _ALIGN * _ALIGN
 
-    def write(self, part: Part, offset: int, data: bytes) -> None:
-        """Puts bytes in their place, unsynced; what is written of a file has no holes."""
+    def write(self, part: Part, offset: int, data: bytes, *, sync: bool = False) -> None:
+        """Puts bytes in their place; what is written of a file has no holes. With `sync` all that
+        was written of it goes to the disk now: in small steps, so that syncs of others wait for
+        little."""
         handle = self._disk.open(self._path(part), write=True, create=True)
         try:
             self._disk.pwritev(handle, [data], offset + self._from(part))
+            if sync:
+                self._disk.fdatasync(handle)
         finally:
             self._disk.close(handle)
 

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from goqueue.wire.types import GroupId, NodeId
 from log.store import Store
+from node.copy_pace import CopyPace
 from node.flusher import Flusher
 from node.metrics import Metrics
 from node.peer_link import PeerLink
@@ -53,9 +54,12 @@ class Copies:
         room_bytes: Callable[[], int] = lambda: 1 << 62,
         prepare: Callable[[GroupId], Awaitable[object]] | None = None,
     ) -> None:
-        """`bytes_per_s` bounds all copies made here together, `bound_bytes_s` each group's."""
+        """`bytes_per_s` bounds all copies made here together, `bound_bytes_s` each group's; it
+        bounds what others copy from here, too, and is lowered while syncs here take longer."""
         self._workers = ThreadPoolExecutor(1, thread_name_prefix="goqueue-copies")
         self.throttle = Throttle(bytes_per_s, time.monotonic)
+        pace = CopyPace(bytes_per_s, time.monotonic)
+        flusher.on_synced = pace.synced
         self.source = TransferSource(
             store,
             link,
@@ -66,6 +70,7 @@ class Copies:
             now_s=time.monotonic,
             random_u64=lambda: rng.getrandbits(64),
             prepare=prepare,
+            pace=pace,
         )
         self.transfers = Transfers(
             store,

@@ -65,6 +65,8 @@ class Flusher:
         self._gives_up = threading.Event()
         self._writer_ended = asyncio.Event()
         self.pace = DiskPace(time.monotonic)
+        self.on_synced: Callable[[float], None] = lambda _took_s: None
+        """Told how long each sync took."""
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._checkpoint: asyncio.Task[None] | None = None
         self._flushed_ms = 0
@@ -172,6 +174,7 @@ class Flusher:
             _log.warning("disk_has_room_again", waited_s=round(took_s, 1))
         if job.synced:
             self.pace.ended()
+            self.on_synced(took_s)
             self._metrics.storage.fsync_latency.observe(took_s)
             self._metrics.storage.fsyncs.inc()
         self._store.complete_flush(job, error)

@@ -31,6 +31,9 @@ from raft.link import RemoteError
 
 CHUNK_BYTES = 256 << 10
 WINDOW_CHUNKS = 8
+SYNC_BYTES = 2 << 20
+"""A file is synced each time that so much of it was written. A whole segment at once keeps the disk
+busy for tens of ms, and every publish of this disk waits for it."""
 CHUNK_TRIES = 3
 CHUNK_TIMEOUT_S = 10.0
 OPEN_TIMEOUT_S = 60.0
@@ -257,7 +260,8 @@ class Pull:
         return held
 
     async def _write(self, part: Part, offset: int, data: bytes) -> None:
-        await self._off_loop(lambda: self.staging.write(part, offset, data))
+        sync = offset // SYNC_BYTES != (offset + len(data)) // SYNC_BYTES
+        await self._off_loop(lambda: self.staging.write(part, offset, data, sync=sync))
         self.progress.done_bytes += len(data)
         self.parts.metrics.storage.transferred_bytes.labels("received").inc(len(data))
 

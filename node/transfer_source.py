@@ -21,6 +21,7 @@ from log.export import Export
 from log.manifest import FileKind
 from log.store import Store
 from node import rpc, transfer_rpc
+from node.copy_pace import CopyPace
 from node.metrics import Metrics
 from node.peer_link import PeerLink
 from raft.host import RaftHost
@@ -70,6 +71,7 @@ class TransferSource:
         now_s: Callable[[], float],
         random_u64: Callable[[], int],
         prepare: Callable[[GroupId], Awaitable[object]] | None = None,
+        pace: CopyPace | None = None,
     ) -> None:
         self._store = store
         self._link = link
@@ -80,6 +82,7 @@ class TransferSource:
         self._now_s = now_s
         self._random_u64 = random_u64
         self._prepare = prepare
+        self._pace = pace
         self._sessions: dict[int, _Session] = {}
         self._task: asyncio.Task[None] | None = None
         link.handle(transfer_rpc.OPEN, self._open)
@@ -152,6 +155,8 @@ class TransferSource:
         request = transfer_rpc.decode_chunk_request(payload)
         session = self._session(request.session, peer)
         session.used_s = self._now_s()
+        if self._pace is not None:
+            await self._pace.take(request.length)
         export, kind = session.export, FileKind(request.kind)
 
         def read() -> bytes:

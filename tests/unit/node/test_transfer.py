@@ -17,7 +17,7 @@ from log.entry import Entry, EntryKind, make_entry
 from log.group import GroupLog
 from log.memory_disk import MemoryDisk
 from log.store import Store
-from node import rpc, transfer_rpc
+from node import pull, rpc, transfer_rpc
 from node.flusher import Flusher
 from node.metrics import Metrics
 from node.peer_link import PeerLink
@@ -432,6 +432,38 @@ async def test_copies_take_no_more_than_their_rate() -> None:
     world.assert_equal()
     took = world.clock.now - began
     assert size / 1_000_000 - 0.4 <= took <= size / 1_000_000 + 0.1
+
+
+async def test_what_is_copied_goes_to_the_disk_in_small_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A whole segment synced at once holds up every other sync of this disk."""
+    step = 32 << 10
+    monkeypatch.setattr(pull, "SYNC_BYTES", step)
+    monkeypatch.setattr(pull, "CHUNK_BYTES", step // 4)
+    world = World()
+    unsynced = longest = 0
+    disk = world.n3.disk
+    write, sync = disk.pwritev, disk.fdatasync
+
+    def written(handle: int, parts: Sequence[bytes], offset: int) -> int:
+        nonlocal unsynced, longest
+        unsynced += sum(map(len, parts))
+        longest = max(longest, unsynced)
+        return write(handle, parts, offset)
+
+    def synced(handle: int) -> None:
+        nonlocal unsynced
+        unsynced = 0
+        sync(handle)
+
+    monkeypatch.setattr(disk, "pwritev", written)
+    monkeypatch.setattr(disk, "fdatasync", synced)
+
+    await world.copied()
+
+    world.assert_equal()
+    assert step <= longest < 2 * step
 
 
 async def test_a_throttle_lets_everything_through_at_no_rate_and_none_ahead_of_others() -> None:

@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PYTHONHASHSEED ?= 0
 
-.PHONY: help setup setup-dev run test test-unit test-cluster test-sim lint sim mutants fuzz damage chaos \
+.PHONY: help setup setup-dev run test test-unit test-cluster test-prometheus test-sim programs lint sim mutants fuzz damage chaos \
 	chaos-release chaos-kills chaos-queue \
 	chaos-groups chaos-rolling bench clean-data lock
 
@@ -35,7 +35,7 @@ run: setup
 	@$(BIN)/goqueue-cli dev --nodes 3 --port $(PORT) --data $(DATA)
 
 ## test          everything CI runs: lint, unit tests, simulation, cluster tests
-test: lint test-unit test-sim test-cluster
+test: programs lint test-unit test-sim test-cluster
 
 ## test-unit     fast tests of every floor
 test-unit: setup-dev
@@ -57,6 +57,14 @@ damage: setup-dev
 ## test-cluster  real processes, killed for real
 test-cluster: setup-dev
 	$(BIN)/python -m pytest tests/cluster -q
+
+## test-prometheus  every panel and alert asked of a real Prometheus; writes build/prometheus.md
+test-prometheus: setup-dev programs
+	GOQUEUE_PROMETHEUS_REPORT=build/prometheus.md $(BIN)/python -m pytest tests/cluster/test_prometheus.py -q -s
+
+## programs      Debian's prometheus, for tests; only as root, with apt-get, and only if missing
+programs:
+	@$(PYTHON) scripts/programs.py prometheus=prometheus promtool=prometheus
 
 ## lint          format, lint, types, floors
 lint: setup-dev

@@ -42,7 +42,7 @@ GROUP = Group(
             "5m",
             f"({_FAILED} or 0 * {_PUBLISHED})\n/\n(({_FAILED} or 0 * {_PUBLISHED}) + {_PUBLISHED})",
             "> 0.01",
-            "Publishes fail",
+            "More than 1 % of publishes fail",
             "{{ $value | humanizePercentage }} of the messages that publishers sent were not"
             " acked, for reasons that are not theirs; 1 % is the bound.",
             still=NO_FAILURES,

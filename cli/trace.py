@@ -6,15 +6,22 @@ from typing import Annotated
 
 import typer
 
+from cli import trace_search
 from cli.default_command import DefaultGroup
 from cli.errors import EXIT_USAGE, CliError
 from cli.options import command
-from cli.output import Format
-from cli.session import Session
-from cli.trace_tree import print_tree
-from goqueue.errors import GoQueueError
+from cli.output import Column, Format
+from cli.session import Json, Session
+from cli.trace_follow import follow
+from cli.trace_search import print_found
+from cli.trace_tree import details_text, print_tree
+from goqueue.errors import BadRequest
 from goqueue.http import join
 from goqueue.wire.ids import MessageId
+
+ALIKE_MAX = 100
+_HEX = frozenset("0123456789abcdefABCDEF")
+_TRACE_ID_CHARACTERS = 32
 
 app = typer.Typer(
     cls=DefaultGroup,
@@ -23,28 +30,134 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
+trace_search.register(app)
 
 
 @command(app, "show")
 async def show(
     session: Session,
     message: Annotated[
-        str, typer.Argument(metavar="ID", help="TOPIC:PARTITION:OFFSET.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="ID",
+            help="TOPIC:PARTITION:OFFSET, a W3C trace id, or with --topic a producer's id.",
+            show_default=False,
+        ),
     ],
+    topic: Annotated[
+        str | None, typer.Option(help="The id is its producer's message_id, in this topic.")
+    ] = None,
+    following: Annotated[
+        bool, typer.Option("--follow", "-f", help="Print events as they come.")
+    ] = False,
+    group: Annotated[
+        str | None, typer.Option("--group", "-g", help="Follow until this group has settled it.")
+    ] = None,
 ) -> None:
     """Show what happened to a message: published, replicated, delivered, retained until when.
 
-    Prints a tree, in a pipe too, unless -o says json or yaml.
+    Prints a tree, in a pipe too, unless -o says json or yaml. Of several messages with the id, it
+    lists them. --follow goes on until the group has settled the message, or Ctrl-C.
     """
-    try:
-        found = MessageId.parse(message)
-    except GoQueueError as error:
-        raise CliError(
-            error.message, hint="an id is topic:partition:offset", exit_code=EXIT_USAGE
-        ) from None
+    if group is not None and not following:
+        raise CliError("--group goes with --follow", exit_code=EXIT_USAGE)
     async with session:
-        answer = await session.get(join("messages", found, "timeline"))
+        found = await _meant(session, message, topic)
+        if found is None:
+            return
+        path = join("messages", found, "timeline")
+        if following:
+            await follow(session, path, found, group)
+            return
+        answer = await session.get(path)
     if session.given.output in (Format.json, Format.yaml):
         session.output.record(answer)
     else:  # a tree in a pipe too: it is what the command is for
         print_tree(session, answer)
+
+
+@command(app, "get")
+async def get(
+    session: Session,
+    trace_id: Annotated[
+        str, typer.Argument(metavar="TRACE_ID", help="32 hex digits.", show_default=False)
+    ],
+) -> None:
+    """Show a trace: all events of the messages that carry this W3C id, or of the one whose own
+    trace id it is, as `trace list` shows it."""
+    async with session:
+        trace = await session.get(join("traces", trace_id))
+    output = session.output
+
+    def tell() -> None:
+        output.fields(
+            [
+                ("Trace ID", trace["trace_id"]),
+                ("Topic", trace["topic"]),
+                ("Partition", trace["partition"]),
+                ("Offset", trace["offset"]),
+                ("Status", trace["status"]),
+                ("Start", trace["start_time"]),
+                ("End", trace["end_time"]),
+                ("Duration", f"{trace['duration_ms']}ms"),
+            ]
+        )
+        output.line()
+        output.line("EVENTS:", style="bold")
+        several = len(trace["messages"]) > 1
+        output.table(_MANY if several else _EVENTS, trace["spans"])
+
+    output.detail(trace, tell)
+
+
+@command(app, "stats")
+async def stats(session: Session) -> None:
+    """Show how many messages can be traced, and what the index of their ids takes."""
+    async with session:
+        found = await session.get(join("traces", "stats"))
+    session.output.detail(
+        found,
+        lambda: session.output.fields(
+            [(name.replace("_", " ").capitalize(), value) for name, value in found.items()]
+        ),
+    )
+
+
+async def _meant(session: Session, text: str, topic: str | None) -> str | None:
+    """The message's `topic:partition:offset`; None where several were listed. Raises `CliError`,
+    and what the server refuses with."""
+    if topic is not None:
+        found = await session.get(join("messages"), topic=topic, message_id=text, limit=ALIKE_MAX)
+        if not found["messages"]:  # why not is for the server to say
+            return str((await session.get(join("messages", text, "timeline"), topic=topic))["id"])
+        return _only(session, found)
+    if len(text) == _TRACE_ID_CHARACTERS and _HEX.issuperset(text):
+        found = await session.get(join("messages"), trace_id=text, limit=ALIKE_MAX)
+        if found["messages"]:
+            return _only(session, found)
+        trace = await session.get(join("traces", text))
+        return str(trace["messages"][0])
+    try:
+        return str(MessageId.parse(text))
+    except BadRequest as error:
+        hint = "an id is topic:partition:offset; for a producer's message_id, name its --topic"
+        raise CliError(error.message, hint=hint, exit_code=EXIT_USAGE) from None
+
+
+def _only(session: Session, found: Json) -> str | None:
+    messages = found["messages"]
+    if len(messages) == 1:
+        return str(messages[0]["id"])
+    print_found(session, found)
+    return None
+
+
+_EVENTS = (
+    Column("TYPE", "event_type"),
+    Column("TIMESTAMP", "timestamp"),
+    Column("DETAILS", lambda span: details_text(span["attributes"]), whole=True),
+)
+_MANY = (
+    Column("MESSAGE", lambda s: f"{s['topic']}:{s['partition']}:{s['offset']}", whole=True),
+    *_EVENTS,
+)

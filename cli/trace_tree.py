@@ -12,22 +12,42 @@ EPOCH_MS_MIN = 10**11  # a time, not a duration: 1973 or later
 
 def print_tree(session: Session, trace: Json) -> None:
     """The tree of the README: facts, timeline, attempts, latency."""
+    print_head(session, trace)
+    for event in trace["events"][:-1]:
+        session.output.line(event_line(event))
+    print_end(session, trace)
+
+
+def print_head(session: Session, trace: Json) -> None:
+    """Which message it is, by its producer's id if it has one."""
     line = session.output.line
-    line(f"Message: {trace['id']}")
+    line(f"Message: {trace.get('message_id') or trace['id']}")
     line(f"Topic: {trace['topic']}")
     line(f"Partition: {trace['partition']}")
     line(f"Offset: {trace['offset']}")
     line()
     line("Timeline:")
-    events = trace["events"]
-    for number, event in enumerate(events, 1):
-        branch = "└─" if number == len(events) else "├─"
-        facts = " ".join(fact_text(*fact) for fact in event.get("attributes", {}).items())
-        name = f"{event['event_type']:<{EVENT_WIDTH}}"
-        line(f"{branch} {event['timestamp']}  {name}  {facts}".rstrip())
+
+
+def print_end(session: Session, trace: Json) -> None:
+    """The last event, and what it adds up to."""
+    line, events = session.output.line, trace["events"]
+    if events:
+        line(event_line(events[-1], "└─"))
     line()
     line(f"Delivery Attempts: {trace.get('delivery_attempts', 0)}")
     line(f"Total Latency: {latency_text(events)}")
+
+
+def event_line(event: Json, branch: str = "├─") -> str:
+    name = f"{event['event_type']:<{EVENT_WIDTH}}"
+    facts = details_text(event.get("attributes", {}))
+    return f"{branch} {event['timestamp']}  {name}  {facts}".rstrip()
+
+
+def details_text(attributes: Json) -> str:
+    """`consumer=processor-1 attempt=1`"""
+    return " ".join(fact_text(*fact) for fact in attributes.items())
 
 
 def fact_text(name: str, value: object) -> str:

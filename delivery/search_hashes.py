@@ -39,7 +39,9 @@ SLICE = 4096
 
 _FLAGS = HAS_MESSAGE_IDS | HAS_HEADERS
 _LENGTHS = struct.Struct("<HI")
+_LENGTHS_BYTES = _LENGTHS.size
 _TRACEPARENT = TRACEPARENT.encode()
+_VALUE_BYTES = len("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 _TRACE_ID = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
@@ -105,25 +107,23 @@ class SearchHashes:
         rows: list[int] = []
         traces: list[int] = []
         traced: list[int] = []
+        unpack, match, crc = _LENGTHS.unpack_from, _TRACE_ID.fullmatch, crc32c
         for offset, blob in zip(offsets, blobs, strict=True):
-            at = 0
-            for _ in range(HEADERS_MAX):
-                if at >= len(blob):
-                    break
-                name_bytes, value_bytes = _LENGTHS.unpack_from(blob, at)
-                value_at = at + _LENGTHS.size + name_bytes
+            at, size, left = 0, len(blob), HEADERS_MAX
+            while at < size and left:
+                left -= 1
+                name_bytes, value_bytes = unpack(blob, at)
+                value_at = at + _LENGTHS_BYTES + name_bytes
                 end = value_at + value_bytes
-                hashes.append(crc32c(blob[at:end]))
+                hashes.append(crc(blob[at:end]))
                 rows.append(offset)
-                if name_bytes == len(_TRACEPARENT) and blob[value_at - name_bytes : value_at] == (
-                    _TRACEPARENT
-                ):
-                    trace = _TRACE_ID.fullmatch(blob[value_at:end])
-                    if trace is not None:
-                        traces.append(crc32c(trace[1]))
+                if value_bytes == _VALUE_BYTES and blob.endswith(_TRACEPARENT, at, value_at):
+                    trace = match(blob, value_at, end)
+                    if trace is not None and name_bytes == len(_TRACEPARENT):
+                        traces.append(crc(trace[1]))
                         traced.append(offset)
                 at = end
-            if at < len(blob):
+            if at < size:
                 self.partial |= 1 << HEADER | 1 << TRACE_ID
         self._put(HEADER, hashes, rows)
         self._put(TRACE_ID, traces, traced)

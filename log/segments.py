@@ -318,6 +318,16 @@ class GroupSegments:
         with self._files.borrow(segment.path(suffix)) as handle:
             return self._files.disk.pread(handle, length, offset)
 
+    def near_offset(self, offset: int, last: int) -> Index | None:
+        """An entry at or below this offset, up to `last`, as the offset index has it: the one that
+        holds it where entries are large. No entry is read, and none is vouched for."""
+        for segment in reversed(self.chain):
+            if segment.first_index <= last:
+                found = self._index_of(segment).before_offset(offset, last)
+                if found:
+                    return Index(found)
+        return None
+
     def hash_file(self, first_index: Index) -> HashFile:
         """The search hashes beside the segment that begins there."""
         base = f"{self.directory}/{first_index:016x}"

@@ -48,7 +48,7 @@ class FakeSearch(FakeQueue):
             high = 1 << 62 if below is None else below[place]
             log = self._log(*place)
             matches += ((r, place) for r in log.records() if r.offset < high and _fits(r, which))
-        matches.sort(key=lambda match: (match[0].time_ms, match[0].offset), reverse=True)
+        matches.sort(key=lambda m: (m[0].time_ms, m[0].offset, m[1]), reverse=True)
         found: list[FoundMessage] = []
         following: dict[Place, int] = {}
         for record, place in matches:

@@ -14,7 +14,7 @@ from urllib.parse import unquote_plus
 from aiohttp import web
 from msgspec import UNSET, Struct, UnsetType
 
-from delivery.message_states import STATES
+from delivery.message_states import STATES as STATES
 from goqueue.wire.errors import BadRequest
 from goqueue.wire.ids import OFFSET_MAX, PARTITIONS_MAX, validate_topic_name
 from goqueue.wire.layout import DEFAULT_LIMITS
@@ -97,7 +97,7 @@ async def search(call: Call) -> web.Response:
     page = await call.broker.search(
         topics,
         search_filter(call),
-        below=_below(call.query.get("next", ""), topic),
+        below=below_of(call.query.get("next", ""), topic),
         limit=limit,
         with_events=call.query_flag("events"),
     )
@@ -142,7 +142,7 @@ def _answer(page: SearchPage, topic: str | None) -> FoundAnswer:
         not_searched_views(page.not_searched),
     )
     if page.following:
-        told.next = _cursor(page.following, topic)
+        told.next = cursor_of(page.following, topic)
     return told
 
 
@@ -176,7 +176,7 @@ def _found(view: QueuedView, found: FoundMessage) -> FoundView:
     )
 
 
-def _cursor(following: Mapping[Place, int], topic: str | None) -> str:
+def cursor_of(following: Mapping[Place, int], topic: str | None) -> str:
     """`0:120,3:77`: below which offsets to go on; with the topics' names where none was asked."""
     return ",".join(
         f"{partition}:{offset}" if topic is not None else f"{name}:{partition}:{offset}"
@@ -184,7 +184,7 @@ def _cursor(following: Mapping[Place, int], topic: str | None) -> str:
     )
 
 
-def _below(text: str, topic: str | None) -> dict[Place, int] | None:
+def below_of(text: str, topic: str | None) -> dict[Place, int] | None:
     if not text:
         return None
     found: dict[Place, int] = {}

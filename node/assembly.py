@@ -359,6 +359,7 @@ def assemble(
         link=base.link,
         front=front,
         status=status,
+        clock_offset_ms=base.clocks.offset_ms,
         metrics=base.metrics,
     )
     services = ServiceStack(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from goqueue.wire.types import NodeId
@@ -20,6 +20,8 @@ from node.replicas import Replicas
 from node.status import NodeStatus
 from node.topology import Topology
 
+DIRECTIONS = ("sent", "received")
+"""Of copies; shown from the start, since Prometheus sees no first event of a series."""
 WATCH_S = 1.0
 """How soon after a link went down or came up it is noted who is in sync."""
 
@@ -50,6 +52,7 @@ class NodeFigures:
         link: PeerLink,
         front: Front,
         status: NodeStatus,
+        clock_offset_ms: Callable[[], float | None],
         metrics: Metrics,
     ) -> None:
         self._metrics = metrics
@@ -67,7 +70,10 @@ class NodeFigures:
         self._process = ProcessFigures(metrics)
         self._front = front
         self._status = status
+        self._clock_offset_ms = clock_offset_ms
         self._task: asyncio.Task[None] | None = None
+        for direction in DIRECTIONS:
+            metrics.storage.transferred_bytes.labels(direction)
         metrics.before_render(self._tell)
 
     async def start(self) -> None:
@@ -84,6 +90,8 @@ class NodeFigures:
     def _tell(self) -> Iterator[None]:
         metrics = self._metrics
         metrics.process.up.set(0 if self._status.stopping else 1)
+        metrics.storage.damaged_replicas.set(self._status.damaged_replicas)
+        metrics.cluster.clock_skew.set(abs(self._clock_offset_ms() or 0.0) / 1000)
         metrics.broker.active_connections.set(self._front.connections)
         metrics.http.body_bytes.set(self._front.bytes_in_flight)
         metrics.http.in_flight.set(self._front.requests_in_flight)

@@ -76,6 +76,8 @@ class PartitionTally:
         """What was done so far was counted by other leaders."""
         queue = self._state.queue
         self._counted = {id: _Counted(group.tally) for id, group in queue.groups.items()}
+        for group in queue.groups.values():
+            self._show(group.name)
         self._stored, self._delays = tuple(queue.stored_by_lane), (queue.scheduled, queue.released)
 
     def count(self) -> None:
@@ -84,12 +86,19 @@ class PartitionTally:
         self._count_stored(queue)
         groups = queue.groups
         for id, group in groups.items():
+            if id not in self._counted:
+                self._show(group.name)
             before = self._counted.get(id) or _Counted()
             if _figures(group.tally) != before.figures:
                 after = self._counted[id] = _Counted(group.tally)
                 self._add(group.name, before, after)
         for id in self._counted.keys() - groups.keys():
             del self._counted[id]
+
+    def _show(self, group: str) -> None:
+        """Zeros, before anything happens: Prometheus sees no first event of a series."""
+        for counter in self._counters:
+            counter.labels(self._topic, group)
 
     def _count_stored(self, queue: QueueState) -> None:
         broker, topic = self._metrics.broker, self._topic
@@ -126,6 +135,7 @@ def tell_queue(metrics: Metrics, led: LedQueue) -> Iterator[None]:
     for group in list(queue.groups.values()):
         figures.in_flight_messages.add(len(group.leases), topic, group.name)
         figures.dead_letters.add(len(group.dead), topic, group.name)
+        figures.halted_partitions.add(bool(group.halted), topic, group.name)
         counts = group.ready.counts() if group.ready_count() else _NO_LANES
         heads, longest = group.lane_heads(now_ms), group.tally.wait_ms_max
         for lane, ready, head_ms, wait_ms in zip(LANES, counts, heads, longest, strict=True):

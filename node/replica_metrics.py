@@ -91,6 +91,8 @@ class ReplicaFigures:
         last = host.log.last_index
         cluster.commit_lag.put(max(0, last - group.commit_index), topic, partition)
         cluster.isr_size.put(len(self._note_in_sync(host)), topic, partition)
+        cluster.isr_shrinks.labels(topic, partition)
+        cluster.isr_expands.labels(topic, partition)
         for node in group.peers:
             lag = max(0, last - group.match_of(node))
             cluster.replication_lag.put(lag, topic, partition, node)

@@ -256,6 +256,12 @@ class NodeStatus:
             ROOM_BYTES: self._space.room_bytes,
         }
 
+    @property
+    def damaged_replicas(self) -> int:
+        """Replicas here that neither vote nor lead: stopped, not opened, or with damage."""
+        stopped = self._replicas.refused.keys() | self._failed.keys()
+        return len(stopped) + sum(host.log.quarantined for host in self._replicas.all())
+
     def _problems(self, nodes: tuple[NodeView, ...]) -> list[str]:
         found = [f"{view.node} is {view.status}" for view in nodes if view.status != "alive"]
         if not self._cluster.has_quorum:

@@ -243,6 +243,12 @@ class ClusterMetrics:
             told=node,
             moves=Moves.FAILURE,
         )
+        self.clock_skew = of.gauge(
+            "goqueue_clock_skew_seconds",
+            "How far this clock is from the time that a majority agrees on; 0 where none does",
+            told=node,
+            moves=cluster,
+        )
         self.link_connects = of.counter(
             "goqueue_link_connects_total",
             "Links that came up; all but the first are reconnects",

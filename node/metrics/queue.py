@@ -102,6 +102,13 @@ class QueueMetrics:
             told=leader,
             moves=Moves.SETTLE,
         )
+        self.halted_partitions = of.sampled(
+            "goqueue_halted_partitions",
+            "Partitions in which a group is given nothing until somebody lets it go on",
+            GROUP_IN_TOPIC,
+            told=leader,
+            moves=Moves.FAILURE,
+        )
         self.ready_messages = of.sampled(
             "goqueue_ready_messages",
             "Messages ready to be delivered, over all groups",

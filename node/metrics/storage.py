@@ -278,6 +278,12 @@ class StorageMetrics:
 
     def _declare_scrub(self, of: Declarations) -> None:
         node = Teller.NODE
+        self.damaged_replicas = of.gauge(
+            "goqueue_damaged_replicas",
+            "Replicas here that neither vote nor lead: stopped, not opened, or with damage",
+            told=node,
+            moves=Moves.FAILURE,
+        )
         self.scrub_rounds = of.counter(
             "goqueue_scrub_rounds_total",
             "Rounds in which everything here was read again",

@@ -123,3 +123,24 @@ def test_waiting_in_lanes_is_summed_so_that_an_average_can_be_told() -> None:
     before = text(metrics)
     assert 'goqueue_lane_waits_total{lane="critical",topic="t"} 3.0' in before
     assert 'goqueue_lane_wait_seconds_total{lane="critical",topic="t"} 2.0' in before
+
+
+def test_a_halted_group_is_told_by_partition_and_one_that_is_not_as_zero() -> None:
+    led, metrics = Led(), Metrics()
+    tell(metrics, led)
+    led.apply(OpenGroup(1, "g", 1, GroupConfig()))
+
+    assert f"goqueue_halted_partitions{{{PLACE}}} 0.0" in text(metrics)
+    led.state.queue.groups[1].halted = "failures"
+    assert f"goqueue_halted_partitions{{{PLACE}}} 1.0" in text(metrics)
+
+
+def test_counters_of_a_group_are_there_with_zeros_before_anything_happens() -> None:
+    led, metrics = Led(), Metrics()
+    tally = PartitionTally("t", led.state, metrics)
+    led.apply(OpenGroup(1, "g", 1, GroupConfig()))
+
+    tally.begin()
+
+    for name in ("goqueue_fallen_messages_total", "goqueue_died_messages_total"):
+        assert f"{name}{{{PLACE}}} 0.0" in text(metrics)

@@ -44,7 +44,12 @@ def _verdict(group: FakeGroup, offset: int, end: int) -> Verdict:
     if letter is not None:
         since = {"since_ms": letter.died_ms, "attempts": letter.attempts}
         return Verdict(
-            "dead", [Reason("dead", 0, {**since, "reason": letter.reason, "redrive": "yes"})]
+            "dead",
+            [
+                Reason(
+                    "dead", 0, {**since, "reason": letter.reason, "redrive": "yes", "redrives": 0}
+                )
+            ],
         )
     if offset < group.floor:
         return Verdict("acked", [Reason("settled", 0, {"floor": group.floor})])

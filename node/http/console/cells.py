@@ -101,6 +101,11 @@ def seen(text: object, limit: int = TEXT_CHARACTERS_MAX) -> str:
     return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", cut)
 
 
+def is_unseen(character: str) -> bool:
+    """Whether a reader could not see it, or be misled by it."""
+    return _UNSEEN.match(character) is not None
+
+
 def lane(value: int) -> str:
     return LANES[value]
 

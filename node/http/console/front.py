@@ -17,6 +17,7 @@ from node.http.console import (
     files,
     group_page,
     message_page,
+    search_page,
     topic_page,
 )
 from node.http.console.parts import SECURITY_HEADERS, ConsoleParts, Visit
@@ -48,7 +49,7 @@ PAGES = (
     Page("GET", PREFIX + "/data/topics/{topic}", topic_page.rates),
     Page("GET", PREFIX + "/groups", group_page.show_all),
     Page("GET", PREFIX + "/groups/{group}", group_page.show),
-    Page("GET", PREFIX + "/messages", message_page.search),
+    Page("GET", PREFIX + "/messages", search_page.show),
     Page("GET", PREFIX + "/messages/{id}", message_page.show),
     Page("GET", PREFIX + "/dead", dead_page.show_all),
     Page("GET", PREFIX + "/dead/{group}/{topic}", dead_page.show),

@@ -1,43 +1,46 @@
-"""Where is my message: its timeline as a picture, and the way to it from any id."""
+"""Where is my message: its timeline as a picture, and why it is where it is."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from aiohttp import web
 
-from goqueue.wire.errors import GoQueueError, NotFound
+from delivery.verdict import Verdict
+from goqueue.wire.errors import NotFound
 from goqueue.wire.ids import MessageId
-from node.http.console import cells
 from node.http.console.browse import Row, rows_of
 from node.http.console.parts import Visit, answered, tried
 from node.http.console.timeline import draw, events_of
+from node.http.why_broker import WhyView
+from node.http.why_texts import estimate_text, reason_text
 
 EVENTS_MAX = 1000
 """In the table."""
+STANDINGS_MAX = 50
 
 
-async def search(visit: Visit) -> web.Response:
-    """A message's id leads to it."""
-    text = visit.query_text().strip()
-    problem = ""
-    if text:
-        try:
-            wanted = MessageId.parse(text)
-        except GoQueueError:
-            problem = "This is not an id of the form topic:partition:offset."
-        else:
-            return web.Response(status=303, headers={"Location": cells.url("messages", wanted)})
-    return await visit.page("search.html", text=text, problem=problem)
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A message with a group: the verdict, its reasons in words, and when it goes on."""
+
+    group: str
+    verdict: Verdict
+    reasons: Sequence[str]
+    estimate: str
 
 
 async def show(visit: Visit) -> web.Response:
     """One message: what happened to it, and what it holds. Raises NotFound."""
     wanted = MessageId.parse(visit.params["id"])
-    trace, (row, no_row) = await asyncio.gather(
-        answered(lambda: visit.broker.message_trace(wanted.topic, wanted.partition, wanted.offset)),
+    place = (wanted.topic, wanted.partition, wanted.offset)
+    trace, (row, no_row), (why, no_why) = await asyncio.gather(
+        answered(lambda: visit.broker.message_trace(*place)),
         tried(lambda: _row(visit, wanted)),
+        tried(lambda: visit.broker.message_why(*place, None)),
     )
     return await visit.page(
         "message.html",
@@ -48,7 +51,23 @@ async def show(visit: Visit) -> web.Response:
         picture=draw(trace.events, time.time_ns() // 1_000_000),
         row=row,
         no_row=no_row,
+        why=why,
+        no_why=no_why,
+        standings=[] if why is None else standings(why),
     )
+
+
+def standings(why: WhyView) -> list[Standing]:
+    """How the message stands with each group."""
+    return [
+        Standing(
+            one.group,
+            one.verdict,
+            [reason_text(reason, one.group) for reason in one.verdict.reasons],
+            estimate_text(one.verdict),
+        )
+        for one in why.groups[:STANDINGS_MAX]
+    ]
 
 
 async def _row(visit: Visit, wanted: MessageId) -> Row:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from node.http.member_broker import RebalanceView
 
-WIDTH = 640.0
+WIDTH = 880.0
 LABELS = 150.0
 ROW = 30.0
 TOP = 26.0
@@ -64,7 +64,7 @@ def draw_pauses(rebalances: Sequence[RebalanceView]) -> Pauses | None:
     )
     step = _step(longest)
     end = -(-longest // step) * step
-    per_ms = (WIDTH - LABELS - 16) / end
+    per_ms = (WIDTH - LABELS - 32) / end
     rows = [_row(one, TOP + ROW * at, per_ms) for at, one in enumerate(reversed(rebalances))]
     ticks = [(LABELS + at * per_ms, at) for at in range(0, end + 1, step)]
     return Pauses(WIDTH, TOP + ROW * len(rows) + 8, LABELS, TOP, rows, ticks)

@@ -7,10 +7,14 @@ from dataclasses import dataclass
 
 import msgspec
 
-from node.http.console.cells import seen
+from node.http.console.cells import is_unseen, seen
 
 TEXT_MAX = 4000
 """Characters of one value on a page."""
+BRIEF_MAX = 140
+BRIEF_BYTES = 24
+SAMPLE = 1000
+"""Characters by which text is told from what is none: less than a tenth of it is controls."""
 DUMP_BYTES_MAX = 512
 JSON_BYTES_MAX = 64 * 1024
 _ROW_BYTES = 16
@@ -26,6 +30,13 @@ class Payload:
     text: str
     size: int
     left_out: str = ""
+    brief: str = ""
+    """In one line."""
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the line says all."""
+        return self.kind != "binary" and self.text == self.brief
 
 
 def look(blob: bytes | None) -> Payload:
@@ -37,15 +48,19 @@ def look(blob: bytes | None) -> Payload:
         text = blob.decode()
     except UnicodeDecodeError:
         return _dump(blob)
-    if "\0" in text:
+    if sum(map(is_unseen, text[:SAMPLE])) * 10 > len(text[:SAMPLE]):
         return _dump(blob)
-    kind = "text"
+    kind, brief = "text", _line(text)
     if len(blob) <= JSON_BYTES_MAX and blob.lstrip()[:1] in _OPENS_JSON:
         with suppress(msgspec.DecodeError, RecursionError):
             text, kind = msgspec.json.format(blob, indent=2).decode(), "JSON"
     left = len(text) - TEXT_MAX
     told = f"{left:,} more characters" if left > 0 else ""
-    return Payload(kind, seen(text, TEXT_MAX), len(blob), told)
+    return Payload(kind, seen(text, TEXT_MAX), len(blob), told, brief)
+
+
+def _line(text: str) -> str:
+    return seen(" ".join(text[: 4 * BRIEF_MAX].split()), BRIEF_MAX)
 
 
 def _dump(blob: bytes) -> Payload:
@@ -57,4 +72,5 @@ def _dump(blob: bytes) -> Payload:
         rows.append(f"{at:06x}  {row.hex(' '):<47}  {plain}")
     left = len(blob) - DUMP_BYTES_MAX
     told = f"{left:,} more bytes" if left > 0 else ""
-    return Payload("binary", "\n".join(rows), len(blob), told)
+    brief = f"0x{blob[:BRIEF_BYTES].hex()}{'…' * (len(blob) > BRIEF_BYTES)}"
+    return Payload("binary", "\n".join(rows), len(blob), told, brief)

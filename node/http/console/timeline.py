@@ -21,12 +21,13 @@ MESSAGE = "message"
 WIDTH_MIN = 640.0
 LEFT, RIGHT = 28.0, 40.0
 AXIS = 40.0
-ROW = 58.0
+ROW = 68.0
 MARK = 24.0
 """The room that a mark needs."""
 LABELLED = 52.0
 """A gap at least so wide says how long it is."""
-BAR_LABELLED = 84.0
+LETTER = 6.4
+"""The width of a character, about."""
 
 _TONES = {
     "PUBLISHED": "accent",
@@ -154,8 +155,10 @@ def draw(events: Sequence[TraceEvent], now_ms: int) -> Picture | None:
     for event in told:
         if event.group and event.group not in rows:
             rows[event.group] = Row(event.group, AXIS + ROW * len(rows))
-    for one in spans:
-        rows[one.row].bars.append(_bar(one, scale))
+    for name, row in rows.items():
+        mine = sorted((one for one in spans if one.row == name), key=lambda one: one.begin_ms)
+        ends = [*(scale.x(one.begin_ms) for one in mine[1:]), scale.width]
+        row.bars = [_bar(one, scale, end) for one, end in zip(mine, ends, strict=False)]
     taken: dict[tuple[str, int], int] = {}
     for event in told:
         place = (event.group or MESSAGE, event.time_ms)
@@ -247,12 +250,12 @@ def _ms(event: TraceEvent, name: str, otherwise: int) -> int:
     return value if isinstance(value, int) else otherwise
 
 
-def _bar(one: _Span, scale: _Scale) -> Bar:
+def _bar(one: _Span, scale: _Scale, end: float) -> Bar:
+    """Its label stands below it, and ends where the next bar begins."""
     x = scale.x(one.begin_ms)
     width = max(4.0, scale.x(one.end_ms) - x)
-    room = int((width - MARK) / 6.6)
-    text = one.label if len(one.label) <= room else f"{one.label[: max(0, room - 1)]}…"
-    label = seen(text) if width >= BAR_LABELLED else ""
+    text, room = seen(one.label), int((end - x) / LETTER)
+    label = text if len(text) <= room else f"{text[: max(0, room - 1)]}…"
     lasted = span(one.end_ms - one.begin_ms)
     what = {"ok": "acknowledged", "failed": "failed", "open": "lease stands", "wait": "waits"}
     title = f"{one.label}: {what.get(one.kind, 'given back')}, {lasted}"

@@ -73,7 +73,7 @@
       }));
     }
     function line(label) {
-      return { label: label, width: 2, stroke: function () { return colour(label); }, points: { show: false } };
+      return { label: label, width: 2, fill: label === "published" ? function () { return colour("accent-ground"); } : undefined, stroke: function () { return colour(label); }, points: { show: false } };
     }
     function axis(more) {
       var soft = function () { return colour("soft"); };
@@ -85,7 +85,7 @@
         tzDate: function (at) { return uPlot.tzDate(new Date(at * 1000), "Etc/UTC"); },
         scales: { x: { range: function (_, low, high) { return [Math.min(low, high - 60), high]; } }, y: { range: function (_, low, high) { return [0, Math.max(1, high * 1.1)]; } } },
         series: [{}, line("published"), line("delivered"), line("settled")],
-        axes: [axis({}), axis({ size: 56, values: function (_, marks) { return marks.map(function (mark) { return mark.toLocaleString("en"); }); } })]
+        axes: [axis({ values: function (_, marks) { return marks.map(function (mark) { return new Date(mark * 1000).toISOString().slice(11, 19); }); }, space: 90 }), axis({ size: 56, values: function (_, marks) { return marks.map(function (mark) { return mark.toLocaleString("en"); }); } })]
       };
     }
     function draw() {
@@ -109,8 +109,9 @@
       var next = function () { setTimeout(poll, POLL_MS); };
       if (document.hidden || !isLive) return next();
       fetch(place.dataset.source, { credentials: "same-origin" })
-        .then(function (answer) { return answer.ok ? answer.json() : Promise.reject(answer.status); })
-        .then(take).catch(function () { /* a node that does not answer leaves a gap */ }).then(next);
+        .then(function (answer) { return answer.ok ? answer.json() : null; })
+        .catch(function () { return null; }) // a node that does not answer leaves a gap
+        .then(function (told) { next(); if (told) take(told); });
     }
     redraw.push(function () { if (chart) chart.redraw(); });
     new ResizeObserver(function () { if (chart) chart.setSize({ width: Math.max(200, place.clientWidth - 16), height: 200 }); }).observe(place);

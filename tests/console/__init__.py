@@ -1,0 +1,1 @@
+"""The web console in a real browser, over a real cluster."""

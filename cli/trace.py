@@ -15,6 +15,7 @@ from cli.session import Json, Session
 from cli.trace_follow import follow
 from cli.trace_search import print_found
 from cli.trace_tree import details_text, print_tree
+from cli.trace_why import print_why
 from goqueue.errors import BadRequest
 from goqueue.http import join
 from goqueue.wire.ids import MessageId
@@ -74,6 +75,37 @@ async def show(
         session.output.record(answer)
     else:  # a tree in a pipe too: it is what the command is for
         print_tree(session, answer)
+
+
+@command(app, "why")
+async def why(
+    session: Session,
+    message: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID",
+            help="TOPIC:PARTITION:OFFSET, a W3C trace id, or with --topic a producer's id.",
+            show_default=False,
+        ),
+    ],
+    topic: Annotated[
+        str | None, typer.Option(help="The id is its producer's message_id, in this topic.")
+    ] = None,
+    group: Annotated[str | None, typer.Option("--group", "-g", help="For this group only.")] = None,
+) -> None:
+    """Say why a message is not delivered, or not settled, now: for each group that has its topic.
+
+    The first reason is the decisive one. Prints text, in a pipe too, unless -o says json or yaml.
+    """
+    async with session:
+        found = await _meant(session, message, topic)
+        if found is None:
+            return
+        answer = await session.get(join("messages", found, "why"), group=group)
+    if session.given.output in (Format.json, Format.yaml):
+        session.output.record(answer)
+    else:
+        print_why(session, answer)
 
 
 @command(app, "get")

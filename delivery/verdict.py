@@ -39,10 +39,12 @@ class Verdict(msgspec.Struct, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The message asked about; `due_ms` as it was stored, 0 for one without a delay."""
+    """The message asked about, as it was stored: when it is due, and when it expires; 0 where it
+    has no delay, or no end."""
 
     offset: int
     due_ms: int = 0
+    expires_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

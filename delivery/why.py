@@ -213,6 +213,9 @@ class _Case:
     def _waits(self, state: str, reason: Reason, until_ms: int, by: str) -> Verdict:
         """For its time to come; what else keeps it from being delivered then."""
         others = [*self._blockers(), *self._parked()]
+        expires_ms = self.subject.expires_ms
+        if 0 < expires_ms <= until_ms:
+            others.insert(0, Reason("expires_first", 0, {"expires_ms": expires_ms}))
         verdict = Verdict(state, [reason, *others])
         if not others:
             verdict.eta_ms, verdict.eta_by = until_ms, by

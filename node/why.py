@@ -85,7 +85,9 @@ def _subject(host: PartitionHost, offset: Offset) -> tuple[str | None, Subject]:
     row = host.messages.rows([offset], 1)[0]
     if row is None:  # damaged here
         return None, Subject(offset, queue.delays.time_of(offset) or 0)
-    return row.message_id, Subject(offset, row.deliver_at_ms or 0)
+    ttl_ms = queue.config.ttl_ms
+    expires_ms = row.expires_at_ms or (row.time_ms + ttl_ms if ttl_ms else 0)
+    return row.message_id, Subject(offset, row.deliver_at_ms or 0, expires_ms)
 
 
 def _is_settled(host: PartitionHost, group: GroupState, offset: int) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from aiohttp import web
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from delivery.verdict import Verdict
 from goqueue.wire.ids import MessageId
 from node.http.call import Call, answer, validate_group_name
+from node.http.meant import meant
 from node.http.times import format_time
 from node.http.why_broker import WhyView
 from node.http.why_texts import estimate_text, reason_text
@@ -43,7 +44,8 @@ class WhyGroup(Struct):
 class WhyAnswer(Struct):
     """One message as of the log time `as_of`. `state` and `reasons` hold whatever the group;
     `groups` are those that have the topic, or the one asked about, without `more` that are left
-    out. `leader` is null where nobody leads the partition: then all is as a replica last knew."""
+    out. `leader` is null where nobody leads the partition: then all is as a replica last knew.
+    `alike` are the older messages of the same id, where that is how it was asked for."""
 
     id: str
     message_id: str | None
@@ -56,19 +58,20 @@ class WhyAnswer(Struct):
     reasons: list[WhyReason]
     groups: list[WhyGroup]
     more: int
+    alike: list[str] | UnsetType = UNSET
 
 
 async def why(call: Call) -> web.Response:
     """GET /messages/{id}/why, for `group`, or for each group that has the topic."""
-    wanted = MessageId.parse(call.params["id"])
+    wanted, alike = await meant(call)
     group = call.query.get("group") or None
     if group is not None:
         validate_group_name(group)
     view = await call.broker.message_why(wanted.topic, wanted.partition, wanted.offset, group)
-    return answer(_answer(wanted, view))
+    return answer(_answer(wanted, view, alike))
 
 
-def _answer(wanted: MessageId, view: WhyView) -> WhyAnswer:
+def _answer(wanted: MessageId, view: WhyView, alike: list[str]) -> WhyAnswer:
     return WhyAnswer(
         id=str(wanted),
         message_id=view.message_id,
@@ -81,6 +84,7 @@ def _answer(wanted: MessageId, view: WhyView) -> WhyAnswer:
         reasons=_reasons(view.message, ""),
         groups=[_group(one.group, one.verdict) for one in view.groups],
         more=view.more,
+        alike=alike or UNSET,
     )
 
 

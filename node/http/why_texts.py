@@ -203,6 +203,7 @@ _TEXTS: dict[str, Callable[[_Told], str]] = {
     "cancelled": lambda _: "cancelled: it is never delivered",
     "expired": lambda _: "expired: its time to live is over, and it is never delivered again",
     "delayed": _delayed,
+    "expires_first": lambda told: f"it expires before that, at {told.time('expires_ms')}",
     "halted": lambda told: f"the group is halted in this partition: {told['reason']}",
     "key_parked": _key_parked,
     "key_held": _key_held,

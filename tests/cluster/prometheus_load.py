@@ -24,8 +24,8 @@ SETTINGS = (
     "storage.retentionCheck=1s",
     "storage.snapshotInterval=2s",
 )
-SESSION = "2s"
-KEPT_ALIVE = 3
+SESSION = "3s"
+STAYING = ("first", "second")
 Json = dict[str, Any]
 
 
@@ -38,7 +38,8 @@ class Load:
         self._over = threading.Event()
         self._pulse = Pulse(cluster)
         self._threads: list[threading.Thread] = []
-        self._turn = 0
+        self._crew: list[Member] = []
+        self._turn = self._asked = 0
 
     def __enter__(self) -> Load:
         self._set_up()
@@ -67,13 +68,12 @@ class Load:
     # what happens once
 
     def change_members(self) -> None:
-        """Some join, one leaves, one falls silent."""
-        crew = [self._member(name) for name in ("first", "second", "third", "fourth")]
-        for member in crew[:2]:
-            self._pulse.keep(member)
-        soon("a member leaves", crew[2].leave)
-        eventually("the silent one is gone", lambda: self._members() <= {m.id for m in crew[:2]})
-        self._crew = crew[:2]
+        """Two stay, one leaves, and one falls silent with messages in hand."""
+        self._crew = [self._member(name) for name in STAYING]
+        leaver, silent = self._member("third"), self._member("fourth")
+        eventually("the one that will be silent has messages", lambda: _takes(silent))
+        soon("a member leaves", leaver.leave)
+        eventually("both are gone", lambda: self._members() <= {member.id for member in self._crew})
 
     def once_more(self) -> None:
         """What people do now and then."""
@@ -187,8 +187,11 @@ class Load:
         self._over.wait(0.2)
 
     def _consume(self) -> None:
-        """Members take what they own and settle it each way."""
-        for member in list(getattr(self, "_crew", ())):
+        """Members take what they own and settle it each way; who was lost joins again."""
+        for member in self._crew:
+            if member.id not in self._members():
+                self._pulse.drop(member)
+                self._join(member)
             member.hear()
             answer = member.receive(limit=60, wait="200ms")
             if answer.status == 200:
@@ -215,6 +218,7 @@ class Load:
         self.try_ask("POST", f"/topics/{TOPIC}/messages", {"value": "x", "delay": "9000h"})
         self.try_ask("POST", "/topics/-bad-/messages", {"value": "x"})
         self.try_ask("POST", f"/topics/{SHORT}/messages", {"value": "x" * 20_000})
+        self.try_ask("POST", f"/topics/{QUIET}/messages", {"value": "x", "delay": "1h"})
         self._over.wait(1)
 
     def _wait(self) -> None:
@@ -237,7 +241,7 @@ class Load:
 
     def try_ask(self, method: str, path: str, body: object = None) -> Answer | None:
         running = [node for node in self.cluster.nodes if node.is_running()]
-        self._asked = getattr(self, "_asked", 0) + 1
+        self._asked += 1
         node: Node = running[self._asked % len(running)]
         try:
             return node.ask(method, path, body, timeout_s=8)
@@ -249,7 +253,7 @@ class Load:
             TOPIC: {"num_partitions": 6},
             COMPACTED: {"num_partitions": 1, "cleanup": "compact"},
             MOVED: {"num_partitions": 4, "replication_factor": 2},
-            QUIET: {"num_partitions": 1},
+            QUIET: {"num_partitions": 1, "delayed_max": 1},
             SHORT: {"num_partitions": 1, "retention_bytes": 200_000, "max_message_bytes": 10_000},
         }.items():
             self.ask("POST", "/topics", {"name": name, **settings})
@@ -266,8 +270,17 @@ class Load:
 
     def _member(self, name: str) -> Member:
         member = Member(self.cluster, CREW, name)
-        soon(f"{name} joins", lambda: member.join([TOPIC], session_timeout=SESSION, wait="1s"))
+        self._join(member)
         return member
+
+    def _join(self, member: Member) -> None:
+        """It lives by its own heartbeats, and only while it is in the crew by the pulse's."""
+        soon(
+            f"{member.name} joins",
+            lambda: member.join([TOPIC], session_timeout=SESSION, wait="1s"),
+        )
+        if member.name in STAYING:
+            self._pulse.keep(member)
 
     def _members(self) -> set[str]:
         return {one["id"] for one in self.ask("GET", f"/groups/{CREW}/members")["members"]}
@@ -302,3 +315,10 @@ class Load:
                 if not self._over.is_set():
                     self.problems.append(f"{work.__name__}: {error}")
                     time.sleep(0.2)
+
+
+def _takes(member: Member) -> bool:
+    """Whether it has messages in flight now; a heartbeat besides."""
+    member.hear()
+    answer = member.receive(limit=5, wait="200ms")
+    return answer.status == 200 and bool(answer.body["messages"])

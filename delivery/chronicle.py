@@ -54,6 +54,7 @@ class ChronicleRecord(msgspec.Struct, array_like=True, frozen=True):
     groups: list[GroupRecord]
     settings: list[tuple[Position, QueueConfig]]
     voters: list[tuple[int, list[str]]]
+    start_index: int = 1
 
 
 @dataclass(slots=True)
@@ -83,6 +84,8 @@ class Chronicle:
     )
     voters: list[tuple[int, list[str]]] = field(default_factory=list[tuple[int, list[str]]])
     """(index of the configuration's entry, the nodes that vote from there on)."""
+    start_index: int = 1
+    """Where the log begins."""
     index: int = 0
     number: int = 0
     """The operation that applies now."""
@@ -133,6 +136,7 @@ class Chronicle:
 
     def trim(self, index: int) -> None:
         """The log begins at this entry."""
+        self.start_index = index
         for noted in [noted for noted in self.notes if noted < index]:
             self._noted -= _weight(self.notes.pop(noted))
         self.noted_from = 0 if self.noted_from <= index else self.noted_from
@@ -187,13 +191,14 @@ class Chronicle:
             ],
             list(self.settings),
             list(self.voters),
+            self.start_index,
         )
 
     def load(self, record: ChronicleRecord) -> None:
         """Replace everything by what `dump` told."""
         self.notes = {index: list(notes) for index, notes in record.notes}
         self._noted = sum(map(_weight, self.notes.values()))
-        self.noted_from = record.noted_from
+        self.noted_from, self.start_index = record.noted_from, record.start_index
         self.groups = [
             GroupPast(
                 past.id, past.name, past.base, past.opened_ms, list(past.settings), past.dropped

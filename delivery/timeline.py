@@ -47,7 +47,8 @@ class Timeline:
     status: str
     """Of the whole message, in GoQueue's words."""
     exact: bool = True
-    """False where notes on some of its entries were too many to be kept."""
+    """False where what some of its entries did is not known any more: they went before their story
+    was carried on, or notes on them were too many to be kept."""
 
     @property
     def attempts(self) -> int:
@@ -96,6 +97,7 @@ class Projection:
         self._first_ms = self._message.time_ms
         told = _story_in(entry, offset)
         self.is_carried = entry.kind in _CARRIERS
+        self._has_past = not self.is_carried if told is None else told.exact
         self.story = Story(offset, chronicle, told or self._begun(entry))
         self._wants_frames = not self.is_carried
 
@@ -135,6 +137,7 @@ class Projection:
     def record(self, index: int) -> StoryRecord:
         """For its carrier: all of it, as of this entry, within a bound."""
         found = self.story.record(index)
+        found.exact = self._is_exact
         found.events = self._events()
         spare = len(found.events) - CARRIED_EVENTS_MAX
         if spare > 0:
@@ -145,7 +148,9 @@ class Projection:
     def timeline(self, holders: Sequence[str] = ()) -> Timeline:
         """As of the entries that were told. `holders`: nodes known to hold the message now, for one
         of whom no later entry tells."""
-        story, states = self.story, self.story.states()
+        story = self.story
+        story.end()
+        states = story.states()
         events = self._events(holders)
         if story.omitted:
             time_ms, type_, what = events[0]
@@ -164,10 +169,17 @@ class Projection:
             {group.name: group for group in story.groups.values() if group.name in states},
             states,
             status_of(states, story.fate),
-            self.index >= self._chronicle.noted_from or self.is_carried,
+            self._is_exact,
         )
 
     # private
+
+    @property
+    def _is_exact(self) -> bool:
+        chronicle, since = self._chronicle, self.story.index
+        if since + 1 < max(chronicle.noted_from, chronicle.start_index):
+            return False
+        return self._has_past
 
     def _events(self, holders: Sequence[str] = ()) -> list[TimelineEvent]:
         events = list(self.story.events)
@@ -276,6 +288,16 @@ def _story_in(entry: Entry, offset: int) -> StoryRecord | None:
         if found is not None:
             return msgspec.msgpack.decode(found, type=StoryRecord)
     return None
+
+
+def stories_end(body: bytes | memoryview) -> int | None:
+    """The entry up to which the stories of a carrying entry were told; None where it has none."""
+    ends = [
+        msgspec.msgpack.decode(msgspec.msgpack.decode(story, type=list[msgspec.Raw])[0], type=int)
+        for stories in decode_stories(body)
+        for story in msgspec.msgpack.decode(stories, type=dict[int, msgspec.Raw]).values()
+    ]
+    return min(ends, default=None)
 
 
 def encode_stories(stories: dict[int, StoryRecord]) -> bytes:

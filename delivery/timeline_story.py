@@ -38,7 +38,7 @@ from delivery.timeline_groups import Attributes, GroupStory, Place, TimelineEven
 from log.entry import Entry, EntryKind
 
 VISIBILITY_TIMEOUT, CONSUMER_LOST = "visibility_timeout", "consumer_lost"
-_LAST = 1 << 30
+_LAST, _NOW = 1 << 30, 1 << 62
 _IDLE = (EntryKind.NOOP, EntryKind.VOTERS)
 _STARTS = (EntryKind.TRIM, EntryKind.COMPACT)
 
@@ -62,6 +62,8 @@ class StoryRecord(msgspec.Struct, array_like=True):
     omitted: int
     events: list[TimelineEvent]
     groups: list[GroupStory]
+    exact: bool = True
+    """False where something was not known any more when this was made."""
 
 
 class Story:
@@ -139,6 +141,10 @@ class Story:
             dead = [group for group in self.groups.values() if group.place == "dead"]
             due += [group.died_ms + keep_ms + 1 for group in dead]
         return min(due, default=None)
+
+    def end(self) -> None:
+        """All was told that there is: groups and settings are as of now."""
+        self._catch_up((_NOW, _LAST))
 
     def tell(self, entry: Entry) -> None:
         """Take the next entry."""

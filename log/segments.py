@@ -23,6 +23,8 @@ from log.errors import Damaged, reraise_other
 from log.hash_file import SUFFIX as HASHES_SUFFIX
 from log.hash_file import HashFile
 from log.install import Install, move_in
+from log.mention_file import SUFFIX as MENTIONS_SUFFIX
+from log.mention_file import MentionFile
 from log.quiet import last_with_records
 from log.segment import SEGMENT_SUFFIX, SUFFIXES, Segment
 from log.segment_index import OffsetIndex
@@ -335,9 +337,16 @@ class GroupSegments:
 
     def hash_files(self) -> list[Index]:
         """First indexes by which search hashes are named here, also of segments that have gone."""
-        names = self._files.disk.list_directory(self.directory)
-        found = (name.removesuffix(HASHES_SUFFIX) for name in names if name.endswith(HASHES_SUFFIX))
-        return [Index(int(name, 16)) for name in found if _HEX.fullmatch(name)]
+        return self._named(HASHES_SUFFIX)
+
+    def mention_file(self, first_index: Index) -> MentionFile:
+        """The index of timelines beside the segment that begins there."""
+        base = f"{self.directory}/{first_index:016x}"
+        return MentionFile(self._files, base, self._group, first_index)
+
+    def mention_files(self) -> list[Index]:
+        """First indexes by which those are named here, also of segments that have gone."""
+        return self._named(MENTIONS_SUFFIX)
 
     @property
     def is_written(self) -> bool:
@@ -392,6 +401,11 @@ class GroupSegments:
         return Verification(self._files.disk, segment, last_index, sealed=sealed, on_entry=on_entry)
 
     # -- private
+
+    def _named(self, suffix: str) -> list[Index]:
+        names = self._files.disk.list_directory(self.directory)
+        found = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
+        return [Index(int(name, 16)) for name in found if _HEX.fullmatch(name)]
 
     def _write(self, run: list[Entry]) -> None:
         if run:

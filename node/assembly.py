@@ -54,6 +54,7 @@ from node.service import ServiceStack
 from node.space_watch import SpaceWatch
 from node.status import NodeStatus
 from node.sync import TopicSync
+from node.timeline_indexer import TimelineIndexer
 from node.topic_finder import TopicFinder
 from node.topology import Topology
 from node.upkeep import Upkeep
@@ -168,6 +169,7 @@ class _Groups:
                 config.limits.partition_pending_bytes,
                 config.limits.entry_bytes,
                 config.limits.read_waiters,
+                config.timelines.enabled,
             ),
             parts=NodeParts(
                 node,
@@ -177,7 +179,6 @@ class _Groups:
                 base.disks.lack_room,
                 base.disks.are_stuck,
                 lambda: base.store.backpressure,
-                base.clock.wall_ms,
                 lambda group, leader: self.forwarder.leader_changed(group, leader),
                 BatchCache(BATCHES_BYTES),
                 cluster.has_directory,
@@ -378,6 +379,10 @@ def assemble(
             ("repair", groups.repair),
             ("upkeep", groups.upkeep),
             ("hash_indexer", HashIndexer(replicas)),
+            (
+                "timeline_indexer",
+                TimelineIndexer(replicas, enabled=base.config.timelines.enabled),
+            ),
             ("yielding", Yielding(node, base.disks, groups.upkeep.led)),
             ("errands", errands),
             ("replica_moves", groups.moves),

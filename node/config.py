@@ -206,6 +206,18 @@ class ClusterConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class TimelinesConfig:
+    """What a node does for the timelines of messages."""
+
+    enabled: bool = option(
+        True,
+        key="timelines.enabled",
+        parse=flag,
+        why="false: entries are not indexed, and a timeline that is asked for is 409 timeline_off",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class LoggingConfig:
     """Where a node's words go: standard error."""
 
@@ -238,6 +250,7 @@ class NodeConfig:
     raft: RaftOptions = field(default_factory=RaftOptions)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     logging: LoggingConfig = field(default_factory=LoggingConfig)
+    timelines: TimelinesConfig = field(default_factory=TimelinesConfig)
     tracing: TracingConfig = field(default_factory=TracingConfig)
     grpc: GrpcConfig = field(default_factory=GrpcConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
@@ -27,17 +27,18 @@ from node.http.broker import AppendResult, Slice, Visibility
 from node.message_reader import BatchCache, MessageReader
 from node.metrics import Metrics
 from node.partition_hashes import PartitionHashes
+from node.partition_mentions import PartitionMentions
 from node.partition_metrics import PartitionMetrics
 from node.partition_reader import Bounds, PartitionReader
 from node.queue_host import QueueHost
 from node.queue_metrics import PartitionTally
 from node.retention import Retention
 from node.stored_ids import StoredIds
+from node.timeline_lookup import stories_of
+from raft.configuration import Configuration
 from raft.group import RaftGroup
 from raft.interfaces import SnapshotWork
 
-APPLIED_TIMES_MAX = 64
-"""Newest entries whose time of application is remembered: the tail that no later frame tells of."""
 IN_SYNC_LAG_ENTRIES = 1000
 """Entries that a replica may be behind what is committed and still count as in sync: what is in
 flight of a busy partition."""
@@ -54,6 +55,8 @@ class PartitionSettings:
     pending_bytes_max: int
     entry_bytes: int
     read_waiters_max: int
+    timelines: bool = True
+    """Whether messages' timelines are indexed and told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,6 @@ class NodeParts:
     is_stuck: Callable[[Iterable[NodeId]], bool]
     """Whether the disks of these voters can confirm nothing at all."""
     disk_behind: Callable[[], bool]
-    wall_ms: Callable[[], int]
     on_leader: Callable[[GroupId, NodeId], None]
     """Told when a partition's leader is another one."""
     batches: BatchCache
@@ -113,6 +115,7 @@ class PartitionHost:
             reader=self.reader,
             group=lambda: self.group,
             config=lambda: self.config,
+            stories=partial(stories_of, self) if settings.timelines else None,
         )
         self.compactor = Compactor(
             topic=topic,
@@ -132,13 +135,15 @@ class PartitionHost:
             carried_rows=self.retention.carried_rows,
         )
         self.hashes = PartitionHashes(log, lambda: self._applied, parts.workers)
+        self.mentions = PartitionMentions(
+            log, lambda: self._applied, lambda: self.state.queue.chronicle, parts.workers
+        )
         self._tally = PartitionTally(topic, self.state, parts.metrics)
         self.figures = PartitionMetrics(topic, parts.metrics)
         self._group: RaftGroup | None = None
         self._appends: AppendQueue | None = None
         self._queue: QueueHost | None = None
         self._applied = Index(0)
-        self._applied_times: deque[tuple[Index, int]] = deque(maxlen=APPLIED_TIMES_MAX)
         self._found_index = log.last_index  # up to here entries are applied again, not first
         self._waiters: set[asyncio.Future[None]] = set()
         self._leader_waiters: set[asyncio.Future[None]] = set()
@@ -151,6 +156,7 @@ class PartitionHost:
     def attach(self, group: RaftGroup) -> None:
         """Take the group that was started with this state machine."""
         self._group = group
+        group.on_voters = self._vote
         self._queue = QueueHost(
             group=group,
             state=self.state,
@@ -177,6 +183,7 @@ class PartitionHost:
         self._wake(self._leader_waiters)
         self._parts.batches.forget(self.id)
         self.hashes.forget()
+        self.mentions.forget()
 
     @property
     def group(self) -> RaftGroup:
@@ -217,13 +224,6 @@ class PartitionHost:
         """What each replica is known to hold durably, as far as this node knows."""
         return self.group.matches()
 
-    def applied_ms(self, index: Index) -> int:
-        """When this node applied an entry, by its wall clock; 0 where that is not remembered."""
-        times = self._applied_times
-        if not times or index < times[0][0]:
-            return 0
-        return next((at for applied, at in times if applied >= index), 0)
-
     def in_sync(self) -> list[str]:
         """Voters with a live link to here and the data directory that they vote with; as their
         leader sees it, those that lag behind what is committed are left out."""
@@ -249,8 +249,6 @@ class PartitionHost:
         due_ms = self.state.queue.delays.next_ms() if self.is_leader else None
         results = self.state.apply(entry)
         self._applied = entry.index
-        if entry.index > self._found_index:
-            self._applied_times.append((entry.index, self._parts.wall_ms()))
         if entry.kind == EntryKind.RECORDS:
             self._wake(self._waiters)
         elif entry.kind in (EntryKind.TRIM, EntryKind.COMPACT):
@@ -366,7 +364,20 @@ class PartitionHost:
             self._snapshot_index = self._applied
         return work
 
+    @property
+    def workers(self) -> Executor:
+        return self._parts.workers
+
+    @property
+    def has_timelines(self) -> bool:
+        """Whether this node indexes its entries, and tells timelines."""
+        return self._settings.timelines
+
     # private
+
+    def _vote(self, committed: Configuration) -> None:
+        names = [voter.node for voter in committed.voters]
+        self.state.queue.chronicle.vote(committed.index, names)
 
     def _make_appender(self) -> Appender:
         return Appender(

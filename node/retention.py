@@ -7,7 +7,8 @@ ones and dead letters, are appended once more with their offsets; only then is t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 
 import structlog
@@ -16,6 +17,7 @@ from coordinator.topics import TopicConfig
 from delivery.carried import CarriedBatch, decode_carried, encode_carried
 from delivery.partition import PartitionState
 from delivery.records import encode_trim
+from delivery.timeline import stories_end
 from goqueue.wire.batch import RecordBatch
 from goqueue.wire.errors import GoQueueError, NotLeader
 from goqueue.wire.types import Index, Offset
@@ -36,7 +38,12 @@ CARRIED_BYTES = 1 << 20
 CARRIED_A_ROUND = 64
 """Entries of one round; a trim that needs more waits for the next ones."""
 
+EARLY = 10_000
+"""Entries after the log's start in which a carrier's stories may end before it: those that were on
+their way when it was made."""
+
 _log = structlog.get_logger("partition")
+Stories = Callable[[Sequence[Offset]], Awaitable[bytes]]
 
 
 class Retention:
@@ -50,7 +57,10 @@ class Retention:
         reader: PartitionReader,
         group: Callable[[], RaftGroup],
         config: Callable[[], TopicConfig],
+        stories: Stories | None = None,
     ) -> None:
+        """`stories` tells the timelines of messages so far, for the entry that carries them."""
+        self._stories = stories
         self._log = log
         self._state = state
         self._reader = reader
@@ -122,12 +132,13 @@ class Retention:
         """Whether all that must be kept, and these messages, stand at or after the index now."""
         queue = self._state.queue
         needed = sorted({*queue.needed_below(offset), *also})
-        left = [Offset(o) for o in needed if queue.carried.get(o, 0) < index]
+        early = self._early(index)
+        left = [Offset(o) for o in needed if (at := queue.carried.get(o, 0)) < index or at in early]
         for _ in range(CARRIED_A_ROUND):
             if not left:
                 return True
             try:
-                count, body = self._body(left)
+                count, body = await self._body(left)
             except (LogError, GoQueueError, ValueError) as error:
                 _log.warning("not_carried", group=str(self._log.id), problem=str(error))
                 return False
@@ -137,8 +148,19 @@ class Retention:
             await asyncio.sleep(0)
         return not left
 
-    def _body(self, offsets: list[Offset]) -> tuple[int, bytes]:
-        """How many of the messages fit into one entry, and its body."""
+    def _early(self, index: Index) -> set[int]:
+        """Carriers from this entry on whose stories end before it: what came between would go."""
+        carriers = {at for at in self._state.queue.carried.values() if index <= at < index + EARLY}
+        found: set[int] = set()
+        for at in carriers if self._stories is not None else ():
+            with suppress(LogError):
+                cut = stories_end(self._log.entry(Index(at)).body)
+                if cut is not None and cut + 1 < index:
+                    found.add(at)
+        return found
+
+    async def _body(self, offsets: list[Offset]) -> tuple[int, bytes]:
+        """How many of the messages fit into one entry, and its body, with their stories so far."""
         batches: list[CarriedBatch] = []
         count = size = 0
         for carried in self._rows(offsets):
@@ -147,7 +169,8 @@ class Retention:
             batches.append(carried)
             count += len(carried.offsets)
             size += len(carried.batch) + 8 * len(carried.offsets)
-        return count, encode_carried(batches)
+        told = b"" if self._stories is None else await self._stories(offsets[:count])
+        return count, encode_carried(batches, told)
 
     def _rows(self, offsets: list[Offset]) -> Iterator[CarriedBatch]:
         """The messages as rows of the batches they are stored in. Raises LogError."""

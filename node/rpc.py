@@ -108,11 +108,20 @@ class EndsAnswer(msgspec.Struct, array_like=True, frozen=True):
     ends: list[PartitionEnds]
 
 
+GroupTraced = tuple[str, str, int, str, int, int, str]
+"""Name, state, attempts; consumer and end of a lease; when it comes again, and why it failed."""
+
+
 class TraceAnswer(msgspec.Struct, array_like=True, frozen=True):
-    """What the leader knows of one message: (time, type, attributes) of each event."""
+    """What the leader knows of one message: (time, type, attributes) of each event, and where it
+    stands in each group."""
 
     message_id: str | None
     events: list[tuple[int, str, dict[str, str | int | list[str]]]]
+    groups: list[GroupTraced] = []
+    status: str = "in_progress"
+    attempts: int = 0
+    exact: bool = True
 
 
 class SyncAnswer(msgspec.Struct, array_like=True, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from goqueue.wire.types import Index, NodeId, Voter
 from log.entry import Entry, EntryKind
@@ -24,6 +25,8 @@ class Configured(Engine):
     nodes are the other voters, its read-only nodes all other replicas that receive entries.
     """
 
+    on_voters: Callable[[Configuration], None] = staticmethod(lambda _committed: None)
+    """Told each configuration once it is applied, in the log's order."""
     _configurations: list[Configuration]
     _readers: set[NodeId]
     """Nodes beside the configuration that receive entries of this node while it leads."""
@@ -114,6 +117,7 @@ class Configured(Engine):
         self._forget_before(index)
         self._judge_vote()
         self._host.configured()
+        self.on_voters(self._configurations[0])
 
     def _forget_before(self, applied: int) -> None:
         known = self._configurations

@@ -17,8 +17,8 @@ from node.http.member_broker import MemberBroker
 from node.http.placement_broker import PlacementBroker
 from node.http.queue_broker import QueueBroker
 from node.http.scrub_broker import ScrubBroker
-from node.http.why_broker import WhyBroker
 from node.http.search_broker import SearchBroker
+from node.http.why_broker import WhyBroker
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +124,20 @@ class TraceEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupTrace:
+    """Where a message stands in one group: delayed, ready, in_flight, retrying, acked, dead,
+    cancelled or expired; the times are 0, and texts empty, for what there is none of."""
+
+    group: str
+    state: str
+    attempts: int
+    consumer: str = ""
+    visible_until_ms: int = 0
+    retry_at_ms: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class MessageTrace:
     """The timeline of one message, oldest event first."""
 
@@ -133,6 +147,11 @@ class MessageTrace:
     message_id: str | None
     events: tuple[TraceEvent, ...]
     delivery_attempts: int = 0
+    status: str = "in_progress"
+    """in_progress, completed, failed, retrying, delayed or expired."""
+    groups: tuple[GroupTrace, ...] = ()
+    exact: bool = True
+    """False where the log does not tell all of its past any more."""
 
 
 @dataclass(frozen=True, slots=True)

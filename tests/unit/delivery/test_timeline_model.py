@@ -29,6 +29,8 @@ class Told:
     """Events that this run of the tests compared, by type."""
 
     events: ClassVar[dict[str, int]] = {}
+    exact = 0
+    """Timelines that were compared."""
 
 
 class TimelineMachine(QueueMachine):
@@ -98,7 +100,11 @@ class TimelineMachine(QueueMachine):
             if offset < self.leader.log_start_offset and queue.held_in(offset) is None:
                 assert timeline is None or timeline.events
                 continue
-            assert timeline is not None and timeline.exact
+            assert timeline is not None
+            if not timeline.exact:  # a careless leader trimmed what came after its story
+                assert offset in self.cuts
+                continue
+            Told.exact += 1
             told = [event for event in timeline.events if event[1] not in PLAIN]
             assert told == self.recorder.events.get(offset, []), self.apart(offset, told)
             assert timeline.events[0][1] == "PUBLISHED"

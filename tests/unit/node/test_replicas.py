@@ -77,7 +77,6 @@ class Node:
             lacks_room=lambda _voters: False,
             is_stuck=lambda _voters: False,
             disk_behind=lambda: False,
-            wall_ms=lambda: 0,
             on_leader=lambda _group, _leader: None,
             batches=BatchCache(1 << 20),
             is_there=lambda voter: voter not in self.elsewhere,

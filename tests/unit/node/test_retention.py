@@ -68,7 +68,9 @@ async def test_a_delayed_message_outlives_retention_and_comes_whole_and_in_time(
     assert [event.type for event in trace.events] == [
         "PUBLISHED",
         "DELAYED",
-        "CARRIED",
+        "REPLICATED",
+        "KEPT",
+        "DUE",
         "DELIVERED",
         "ACKNOWLEDGED",
     ]

@@ -1,0 +1,196 @@
+"""One message's timeline out of its partition's log: finds the entries that tell of it, reads them,
+and lets the projection judge."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import structlog
+
+from delivery.timeline import Projection, Timeline, encode_stories
+from delivery.timeline_story import StoryRecord, advances
+from goqueue.wire.errors import GoQueueError, NotFound
+from goqueue.wire.types import Index, NodeId, Offset
+from log.entry import Entry
+from log.errors import LogError
+
+if TYPE_CHECKING:  # it has its stories told here
+    from node.partition import PartitionHost
+
+READ_ENTRIES = 64
+"""Entries that are read at once."""
+READ_BYTES = 512 << 10
+NEAR = 4
+"""Entries that lie no further apart are read in one go."""
+FRAMES_A_STEP = 16
+SLICE_S = 0.001
+"""How long others wait while entries are judged."""
+
+_log = structlog.get_logger("timelines")
+
+
+class TimelineOff(GoQueueError):
+    """The node that leads the partition keeps no index of timelines."""
+
+    code, http_status, text = "timeline_off", 409, "timelines are switched off (timelines.enabled)"
+
+
+async def look_up(host: PartitionHost, offset: Offset) -> Timeline:
+    """As of what is applied here. Raises NotFound, TimelineOff, LogError, OSError."""
+    if not host.has_timelines:
+        raise TimelineOff(topic=host.topic, partition=host.id.partition)
+    applied = host.applied_index
+    projection = await begin(host, offset)
+    await tell(host, projection, applied)
+    return projection.timeline(_holders(host, projection))
+
+
+async def begin(host: PartitionHost, offset: Offset) -> Projection:
+    """From the entry that holds the message. Raises NotFound, LogError, OSError."""
+    queue = host.state.queue
+    held = queue.held_in(offset)
+    if held is not None:
+        (entry,) = await _read(host, [held])
+        return Projection(offset, queue.chronicle, entry)
+    found = host.reader.entry_at(offset)
+    if found is None or not found.base_offset <= offset < found.base_offset + found.record_count:
+        raise NotFound(
+            f"no message at offset {offset}", topic=host.topic, partition=host.id.partition
+        )
+    return Projection(offset, queue.chronicle, found)
+
+
+async def tell(host: PartitionHost, projection: Projection, applied: Index) -> None:
+    """All that is applied up to this entry. Raises LogError, OSError."""
+    await _tell_frames(host, projection, applied)
+    found = await host.mentions.find(Offset(projection.offset), Index(projection.since))
+    named = set(found.named)
+    wide = {one.entry: one for one in found.wide}
+    order = sorted(index for index in {*named, *wide} if index <= applied)
+    told = _Telling(host, projection, applied)
+    known: dict[int, Entry] = {}
+    for at, index in enumerate(order):
+        if index not in named and not wide[index].concerns(projection):
+            continue
+        entry = known.pop(index, None)
+        if entry is None:
+            ahead = [index, *(one for one in order[at + 1 : at + READ_ENTRIES] if one in named)]
+            known = {one.index: one for one in await _read(host, ahead)}
+            entry = known.pop(index)
+        await told.due_before(index)
+        await told.take(entry)
+    await told.due_before(applied + 1)
+
+
+async def stories_of(host: PartitionHost, offsets: Sequence[Offset]) -> bytes:
+    """Of messages that are to outlive the log: as of what is applied when it begins. One that can't
+    be told now goes without. Of a delayed message that is not due all stands in the message."""
+    queue, applied = host.state.queue, host.applied_index
+    stories: dict[int, StoryRecord] = {}
+    for offset in offsets:
+        try:
+            projection = await begin(host, offset)
+            if offset in queue.hidden and not queue.groups:
+                await _tell_frames(host, projection, applied)
+            else:
+                await tell(host, projection, applied)
+            stories[offset] = projection.record(applied)
+        except (GoQueueError, LogError, OSError) as error:
+            _log.warning("story_not_carried", group=str(host.id), problem=str(error))
+        await asyncio.sleep(0)
+    return encode_stories(stories) if stories else b""
+
+
+class _Telling:
+    """Entries on their way into a projection, with those that time needs between them."""
+
+    def __init__(self, host: PartitionHost, projection: Projection, applied: Index) -> None:
+        self._host = host
+        self._projection = projection
+        self._applied = applied
+        self._last = int(projection.since)
+        self._due: tuple[int, int] = (0, 0)
+        """(a time, the entry by which it has come)."""
+        self._until_s = asyncio.get_running_loop().time() + SLICE_S
+
+    async def take(self, entry: Entry) -> None:
+        self._projection.tell(entry)
+        self._last = max(self._last, entry.index)
+        loop = asyncio.get_running_loop()
+        if loop.time() > self._until_s:
+            await asyncio.sleep(0)
+            self._until_s = loop.time() + SLICE_S
+
+    async def due_before(self, index: int) -> None:
+        """What time brings about before this entry is told by the first one that has the time."""
+        while (due_ms := self._projection.story.next_due_ms()) is not None:
+            if due_ms > self._host.state.time_ms:
+                return
+            entry = await self._at_time(due_ms, index)
+            if entry is None:
+                return
+            await self.take(entry)
+
+    async def _at_time(self, due_ms: int, index: int) -> Entry | None:
+        """The first entry of this time that brings anything about, if it comes before the index."""
+        if self._due[0] != due_ms:
+            found = self._host.log.locate_time(due_ms)
+            self._due = due_ms, self._applied + 1 if found is None else found
+        at = max(self._due[1], self._last + 1)
+        while at < index and at <= self._applied:
+            for entry in await _read(self._host, range(at, min(at + FRAMES_A_STEP, index))):
+                if advances(entry):
+                    return entry if entry.index <= self._applied else None
+                at = entry.index + 1
+        return None
+
+
+async def _tell_frames(host: PartitionHost, projection: Projection, applied: Index) -> None:
+    at = projection.index + 1
+    while projection.wants_frames and at <= applied:
+        for entry in await _read(host, range(at, min(at + FRAMES_A_STEP, applied + 1))):
+            projection.frame(entry)
+            at = entry.index + 1
+
+
+def _holders(host: PartitionHost, projection: Projection) -> list[str]:
+    """Of the voters of that time, who has the message, as far as this node knows."""
+    voters = host.state.queue.chronicle.voters_at(projection.index)
+    voters = voters or [voter.node for voter in host.voters]
+    if not host.is_leader:
+        return voters
+    matches = host.matches()
+    return [node for node in voters if matches.get(NodeId(node), 0) >= projection.index] or voters
+
+
+async def _read(host: PartitionHost, indexes: Sequence[int]) -> list[Entry]:
+    """These entries, in order; the first few of them where they are large. From memory where they
+    are there, else by a thread. Raises LogError, OSError."""
+    log = host.log
+    cold = [index for index in indexes if log.is_cold(Index(index))]
+    if cold:
+        read = partial(_read_runs, log.cold_entries, cold)
+        return await asyncio.get_running_loop().run_in_executor(host.workers, read)
+    return _read_runs(log.entries, indexes)
+
+
+def _read_runs(read: Callable[..., list[Entry]], indexes: Sequence[int]) -> list[Entry]:
+    """Entries, those that lie near each other in one go; at least the first one."""
+    found: list[Entry] = []
+    size = at = 0
+    while at < len(indexes) and size < READ_BYTES:
+        end = at + 1
+        while end < len(indexes) and indexes[end] - indexes[end - 1] <= NEAR:
+            end += 1
+        wanted = set(indexes[at:end])
+        count = indexes[end - 1] - indexes[at] + 1
+        entries = read(Index(indexes[at]), max_bytes=READ_BYTES, max_count=count)
+        size += sum(len(entry.frame) for entry in entries)
+        found += [entry for entry in entries if entry.index in wanted]
+        if len(entries) < count:
+            break
+        at = end
+    return found

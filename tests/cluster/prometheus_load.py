@@ -277,7 +277,7 @@ class Load:
         """It lives by its own heartbeats, and only while it is in the crew by the pulse's."""
         soon(
             f"{member.name} joins",
-            lambda: member.join([TOPIC], session_timeout=SESSION, wait="1s"),
+            lambda: member.join([TOPIC], session_timeout=SESSION, lets_go=False, wait="1s"),
         )
         if member.name in STAYING:
             self._pulse.keep(member)

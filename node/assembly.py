@@ -104,7 +104,7 @@ class _Base:
         self.store = store
         self.clock = SystemClock()
         self.rng = system_random()
-        self.metrics = Metrics()
+        self.metrics = Metrics(config.limits.metric_series)
         self.me = _own_voter(config, store)
         self.workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="goqueue-worker")
         self.clocks = PeerClocks(self.clock.wall_ms, lambda: self.cluster.nodes)

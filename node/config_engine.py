@@ -273,3 +273,11 @@ class LimitsConfig:
         low=1,
         why="long polls a node holds; beyond it they answer at once",
     )
+    metric_series: int = option(
+        10_000,
+        key="limits.metricSeries",
+        parse=integer,
+        low=100,
+        high=1_000_000,
+        why="series of one metric; topics, partitions and groups beyond it share one, `_other`",
+    )

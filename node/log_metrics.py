@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from goqueue.wire.types import GroupId
@@ -22,36 +23,37 @@ class Logged(Protocol):
     def log(self) -> GroupLog: ...
 
 
+@dataclass(slots=True)
+class Counted:
+    """What of one log was added to its topic's counters by now: created, deleted, rebuilt."""
+
+    segments: tuple[int, int, int] = (0, 0, 0)
+
+
 class LogFigures:
-    """What each log had counted at the last look, to add to its topic what has come since."""
+    """Loop thread only."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._storage = metrics.storage
-        self._counted: dict[GroupId, tuple[int, int, int]] = {}
 
-    def tell(self, replica: Logged) -> int:
+    def tell(self, replica: Logged, counted: Counted) -> int:
         """Bytes of the log."""
         storage, segments = self._storage, replica.log.disk_segments
         topic, tally = replica.topic, segments.tally
         place = (topic, str(replica.id.partition))
         storage.bytes_written.put(tally.written_bytes, *place)
         storage.bytes_read.put(tally.read_bytes, *place)
-        chain = segments.chain
-        size_bytes = segments.size_bytes
+        count, size_bytes = len(segments.chain), segments.size_bytes
         storage.log_size_bytes.put(size_bytes, *place)
-        storage.segments_total.put(len(chain), *place)
-        storage.segments_active.put(min(1, len(chain)), *place)
+        storage.segments_total.put(count, *place)
+        storage.segments_active.put(min(1, count), *place)
         now = (tally.segments_created, tally.segments_deleted, tally.index_rebuilds)
-        before = self._counted.get(replica.id, (0, 0, 0))
-        if now != before:
-            counters = (
-                storage.segments_created,
-                storage.segments_deleted,
-                storage.index_rebuilds,
-            )
-            for counter, new, old in zip(counters, now, before, strict=True):
-                counter.labels(topic).inc(max(0, new - old))
-            self._counted[replica.id] = now
+        if now != counted.segments:
+            created, deleted, rebuilt = map(_more, now, counted.segments)
+            storage.segments_created.labels(topic).inc(created)
+            storage.segments_deleted.labels(topic).inc(deleted)
+            storage.index_rebuilds.labels(topic).inc(rebuilt)
+            counted.segments = now
         for kind, took in tally.take_lookups():
             storage.index_lookups.labels(topic, kind).inc(len(took))
             latency = storage.index_lookup_latency.labels(topic, kind)
@@ -59,5 +61,6 @@ class LogFigures:
                 latency.observe(seconds)
         return size_bytes
 
-    def forget(self, living: set[GroupId]) -> None:
-        self._counted = {id: known for id, known in self._counted.items() if id in living}
+
+def _more(now: int, before: int) -> int:
+    return max(0, now - before)

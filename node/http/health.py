@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
+from io import BytesIO
 from typing import Any
 
 from aiohttp import web
@@ -11,6 +12,8 @@ from msgspec import UNSET, Struct, UnsetType
 
 from node.http.call import Call, answer
 from node.http.times import format_time, format_uptime
+
+SENT_AT_ONCE_BYTES_MAX = 1 << 20
 
 
 class HealthAnswer(Struct):
@@ -145,7 +148,8 @@ async def stats(call: Call) -> web.Response:
 async def metrics(call: Call) -> web.Response:
     accept = call.request.headers.get("Accept", "")
     body, content_type = await call.shared.metrics.look(accept)
-    return web.Response(body=body, headers={"Content-Type": content_type})
+    sent = body if len(body) <= SENT_AT_ONCE_BYTES_MAX else BytesIO(body)  # the latter in pieces
+    return web.Response(body=sent, headers={"Content-Type": content_type})
 
 
 def _now() -> str:

@@ -23,10 +23,11 @@ from node.metrics.storage import StorageMetrics
 
 __all__ = ["Metrics"]
 
-LINES_A_CHECK = 64
-"""Series written between two looks at the clock."""
 KEPT_S = 1.0
 """For how long what was written is answered again: several who look at once cost as much as one."""
+
+JOINED_HERE_BYTES_MAX = 1 << 20
+"""More than this is put together on a thread, which lets go of the interpreter meanwhile."""
 
 Refresh = Callable[[], Iterator[None] | None]
 
@@ -94,7 +95,10 @@ class Metrics:
             ended = time.perf_counter()
             self.process.look_seconds.observe(ended - began)
             self.process.slice_worst.set(max(worst_s, ended - slice_began))
-            body = b"".join(parts)
+            if sum(map(len, parts)) > JOINED_HERE_BYTES_MAX:
+                body = await asyncio.to_thread(b"".join, parts)
+            else:
+                body = b"".join(parts)
             self._kept = {form.content_type: (loop.time(), body)}
             return body, form.content_type
 
@@ -111,14 +115,9 @@ class Metrics:
             self.process.folded.put(count, name)
         series = 0
         for family in self.families.values():
-            children = family.children()
-            lines = [head(family, form)]
-            for at, child in enumerate(children):
-                lines.append(family.lines(child, openmetrics=form.is_openmetrics))
-                if at % LINES_A_CHECK == LINES_A_CHECK - 1:
-                    yield "".join(lines).encode()
-                    lines.clear()
-            yield "".join(lines).encode()
+            yield head(family, form).encode()
+            for text in family.text_pieces(openmetrics=form.is_openmetrics):
+                yield text.encode()
             series += family.size
         self.process.series.set(series)
         if form.is_openmetrics:

@@ -18,6 +18,7 @@ from node.metrics.meaning import Meaning
 OTHER = "_other"
 """The label of all that has no series of its own; no topic or group can be called so."""
 SERIES_MAX = 10_000
+CHILDREN_A_PIECE = 64
 FREE_LABELS = frozenset({"topic", "partition", "consumer_group", "group"})
 """Labels with as many values as users make."""
 
@@ -27,10 +28,12 @@ Labels = tuple[str, ...]
 class Value:
     """One series of a counter or a gauge."""
 
-    __slots__ = ("head", "look", "value")
+    __slots__ = ("head", "is_shared", "look", "value")
 
-    def __init__(self, head: str) -> None:
+    def __init__(self, head: str, *, is_shared: bool = False) -> None:
         self.head = head
+        self.is_shared = is_shared
+        """Whether it is of all those that have no series of their own."""
         self.value = 0.0
         self.look = 0
         """The look at which it was told last."""
@@ -109,6 +112,8 @@ class Family(Generic[Child]):
         self.label_names = label_names
         self.meaning = meaning
         self._bounds = bounds
+        self._is_free = [label in FREE_LABELS for label in label_names]
+        self._children_max = max(1, bounds.series_max // self._series_a_child)
         self._children: dict[Labels, Child] = {}
         self._alone: Child | None = None if label_names else self.labels()
 
@@ -132,29 +137,32 @@ class Family(Generic[Child]):
         """Series shown."""
         return len(self._children) * self._series_a_child
 
-    def children(self) -> list[Child]:
-        return list(self._children.values())
-
-    def lines(self, child: Child, *, openmetrics: bool) -> str:
-        """One series as text; nothing where it was not told at this look."""
-        raise NotImplementedError
+    def text_pieces(self, *, openmetrics: bool) -> Iterator[str]:
+        """All series as text, some at a time."""
+        children = list(self._children.values())
+        for at in range(0, len(children), CHILDREN_A_PIECE):
+            piece = children[at : at + CHILDREN_A_PIECE]
+            yield "".join([self._lines(child, openmetrics=openmetrics) for child in piece])
 
     # private
 
-    def _make(self, head: str) -> Child:
+    def _lines(self, child: Child, *, openmetrics: bool) -> str:
+        raise NotImplementedError
+
+    def _make(self, head: str, *, is_shared: bool) -> Child:
         raise NotImplementedError
 
     def _new(self, values: Labels) -> Child:
         assert len(values) == len(self.label_names), f"{self.name} has labels {self.label_names}"
-        bounds = self._bounds
-        free = [label in FREE_LABELS for label in self.label_names]
-        if any(free) and (len(self._children) + 1) * self._series_a_child > bounds.series_max:
+        bounds, is_free = self._bounds, self._is_free
+        is_shared = len(self._children) >= self._children_max and any(is_free)
+        if is_shared:
             bounds.folded[self.name] = bounds.folded.get(self.name, 0) + 1
-            values = tuple(OTHER if is_free else v for v, is_free in zip(values, free, strict=True))
+            values = tuple(OTHER if f else v for v, f in zip(values, is_free, strict=True))
             known = self._children.get(values)
             if known is not None:
                 return known
-        child = self._children[values] = self._make(self._head(values))
+        child = self._children[values] = self._make(self._head(values), is_shared=is_shared)
         for label, value in zip(self.label_names, values, strict=True):
             if label in FREE_LABELS and value != OTHER:
                 bounds.seen.setdefault(label, set()).add(value)
@@ -181,21 +189,20 @@ class Counter(Family[Value]):
     def put(self, total: float, *values: str) -> None:
         """Set what is counted elsewhere; shared series can't be set, and are not."""
         child = self.labels(*values)
-        if OTHER not in values and f'"{OTHER}"' not in child.head:
+        if not child.is_shared:
             child.set(total)
 
-    def lines(self, child: Value, *, openmetrics: bool) -> str:
+    def _lines(self, child: Value, *, openmetrics: bool) -> str:
         return f"{child.head} {child.value!r}\n"
 
-    def _make(self, head: str) -> Value:
-        return Value(_named(self.name, head))
+    def _make(self, head: str, *, is_shared: bool) -> Value:
+        return Value(_named(self.name, head), is_shared=is_shared)
 
 
 class Gauge(Family[Value]):
-    """Goes up and down. One that is `sampled` shows only what was told at the present look."""
+    """Goes up and down."""
 
     kind = "gauge"
-    sampled = False
 
     def inc(self, amount: float = 1.0) -> None:
         self._single().inc(amount)
@@ -206,20 +213,16 @@ class Gauge(Family[Value]):
     def set(self, value: float) -> None:
         self._single().set(value)
 
-    def lines(self, child: Value, *, openmetrics: bool) -> str:
-        if self.sampled and child.look != self._bounds.look:
-            return ""
+    def _lines(self, child: Value, *, openmetrics: bool) -> str:
         return f"{child.head} {child.value!r}\n"
 
-    def _make(self, head: str) -> Value:
-        return Value(_named(self.name, head))
+    def _make(self, head: str, *, is_shared: bool) -> Value:
+        return Value(_named(self.name, head), is_shared=is_shared)
 
 
 class Sampled(Gauge):
     """A gauge that is told anew at each look, by `add`, `most` or `put`. What was not told at the
     present look is not shown, and forgotten."""
-
-    sampled = True
 
     def add(self, amount: float, *values: str) -> None:
         """Add to what was told at this look."""
@@ -240,17 +243,21 @@ class Sampled(Gauge):
     def put(self, value: float, *values: str) -> None:
         """Of what can't be added up: beyond the bound it has no series, and is only counted."""
         child = self.labels(*values)
-        if values and f'"{OTHER}"' in child.head:
-            return
-        child.look, child.value = self._bounds.look, float(value)
+        if not child.is_shared:
+            child.look, child.value = self._bounds.look, float(value)
 
-    def children(self) -> list[Value]:
-        """Also forgets what was not told at this look."""
+    def text_pieces(self, *, openmetrics: bool) -> Iterator[str]:
         look, known = self._bounds.look, self._children
-        for values in [one for one, child in known.items() if child.look != look]:
-            if values:
-                del known[values]
-        return list(known.values())
+        labels = list(known)
+        for at in range(0, len(labels), CHILDREN_A_PIECE):
+            lines: list[str] = []
+            for values in labels[at : at + CHILDREN_A_PIECE]:
+                child = known.get(values)
+                if child is not None and child.look == look:
+                    lines.append(f"{child.head} {child.value!r}\n")
+                elif child is not None:
+                    del known[values]
+            yield "".join(lines)
 
 
 class Histogram(Family[Distribution]):
@@ -275,7 +282,7 @@ class Histogram(Family[Distribution]):
     def observe(self, value: float) -> None:
         self._single().observe(value)
 
-    def lines(self, child: Distribution, *, openmetrics: bool) -> str:
+    def _lines(self, child: Distribution, *, openmetrics: bool) -> str:
         return "".join(self._each(child, openmetrics=openmetrics))
 
     def _each(self, child: Distribution, *, openmetrics: bool) -> Iterator[str]:
@@ -290,7 +297,7 @@ class Histogram(Family[Distribution]):
         yield f"{_named(f'{name}_count', head)} {float(total)!r}\n"
         yield f"{_named(f'{name}_sum', head)} {child.sum!r}\n"
 
-    def _make(self, head: str) -> Distribution:
+    def _make(self, head: str, *, is_shared: bool) -> Distribution:
         return Distribution(head, self.buckets)
 
 

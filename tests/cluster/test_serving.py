@@ -6,12 +6,15 @@ import statistics
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from goqueue.wire.batch import Record, encode_batch
+from node.metrics import Metrics
+from tests.cluster.figures import figures, work
 from tests.cluster.processes import Answer, Cluster, Node, eventually, publish, read_all
 
 
@@ -228,3 +231,32 @@ def test_every_node_tells_figures_that_agree_with_what_happened(cluster: Cluster
     assert published() == 25
     health = cluster[2].ask("GET", "/cluster/health").body
     assert health["status"] == "healthy", health
+
+
+def test_after_work_of_every_kind_no_metric_that_work_moves_is_zero(cluster: Cluster) -> None:
+    declared = Metrics().families
+    moved = [name for name, family in declared.items() if family.meaning.moves.under_load]
+
+    def still() -> list[str]:
+        found = [figures(node) for node in cluster.nodes]
+        assert {name for one in found for name in one} <= declared.keys()
+        return [name for name in moved if not any(one[name] for one in found)]
+
+    assert still() != [], "else the work would prove nothing"
+    create(cluster[0], "worked", num_partitions=3, replication_factor=3)
+    create(cluster[0], "idle")
+
+    work(cluster, "worked")
+
+    with suppress(AssertionError):
+        eventually("all have moved", lambda: not still(), deadline_s=10)
+    assert still() == []
+
+
+def test_openmetrics_is_told_to_who_asks_for_it(cluster: Cluster) -> None:
+    asked = {"Accept": "application/openmetrics-text; version=1.0.0"}
+
+    answer = cluster[0].ask("GET", "/metrics", headers=asked)
+
+    assert answer.content.endswith(b"# EOF\n")
+    assert b"# TYPE goqueue_broker_messages_published counter" in answer.content

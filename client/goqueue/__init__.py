@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from goqueue.producer import Producer
     from goqueue.queued import DeadLetter, QueuedMessage, Received
     from goqueue.schedules import Delayed, Schedule
+    from goqueue.searching import Event, FoundMessage, FoundPage, Timeline
     from goqueue.settling import Settle, Settled
 
 __all__ = [
@@ -78,6 +79,9 @@ __all__ = [
     "DeadLetter",
     "Delayed",
     "Drain",
+    "Event",
+    "FoundMessage",
+    "FoundPage",
     "GoQueueError",
     "Group",
     "GroupLag",
@@ -111,6 +115,7 @@ __all__ = [
     "Settle",
     "SettleFailed",
     "Settled",
+    "Timeline",
     "Topic",
     "TopicPartition",
 ]
@@ -130,6 +135,9 @@ _HOMES = {
     "DeadLetter": "goqueue.queued",
     "Delayed": "goqueue.schedules",
     "Drain": "goqueue.placement",
+    "Event": "goqueue.searching",
+    "FoundMessage": "goqueue.searching",
+    "FoundPage": "goqueue.searching",
     "GoQueueError": "goqueue.errors",
     "Group": "goqueue.group_models",
     "GroupLag": "goqueue.group_models",
@@ -163,6 +171,7 @@ _HOMES = {
     "Settle": "goqueue.settling",
     "SettleFailed": "goqueue.errors",
     "Settled": "goqueue.settling",
+    "Timeline": "goqueue.searching",
     "Topic": "goqueue.models",
     "TopicPartition": "goqueue.group_models",
 }

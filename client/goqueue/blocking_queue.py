@@ -221,6 +221,9 @@ class BlockingQueue:
     resume_schedule = blocking(AsyncClient.resume_schedule)
     delete_schedule = blocking(AsyncClient.delete_schedule)
 
+    timeline = blocking(AsyncClient.timeline)
+    search = blocking(AsyncClient.search)
+
     def _each(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
         try:
             while (item := self._thread.run(anext_or_none(items))) is not None:

@@ -44,6 +44,7 @@ from goqueue.reading import (
 )
 from goqueue.receiving import Receiving
 from goqueue.schedules import Schedules
+from goqueue.searching import Searching
 from goqueue.times import Duration, Time, duration_text, time_ms, time_text
 from goqueue.tracing import SPANS
 from goqueue.wire.batch import BATCH_MEDIA_TYPE
@@ -58,7 +59,9 @@ _SPANS = (
 )
 
 
-class AsyncClient(Receiving, Groups, Members, Positions, DeadLetters, Schedules, Placement):
+class AsyncClient(
+    Receiving, Groups, Members, Positions, DeadLetters, Schedules, Placement, Searching
+):
     """A connection to one cluster. Use as `async with`, or `close` it in the end.
 
     Name several servers for failover: any of them serves any request. Every call raises a

@@ -59,7 +59,7 @@ def span(ms: float | None) -> str:
     if ms < 1000:
         return f"{ms:.0f} ms"
     seconds = ms / 1000
-    if seconds < 60:
+    if round(seconds, 1) < 60:
         return f"{seconds:.1f}".removesuffix(".0") + " s"
     whole = round(seconds)
     for name, length, lower, lower_length in (

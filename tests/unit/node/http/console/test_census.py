@@ -1,0 +1,195 @@
+"""Figures over the cluster: rates, what does not answer, and many topics without a stall."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import aiohttp
+import pytest
+
+from goqueue.wire.batch import encode_columns
+from goqueue.wire.errors import Unavailable, UnknownTopic
+from node.http.app import HttpFront
+from node.http.console.census import FRESH_S, POINTS_MAX, Census
+from node.http.fake import FakeBroker
+from node.http.placement_broker import BrokerView
+from node.http.queue_broker import PartitionQueueStats
+from tests.unit.node.http.conftest import Client
+
+
+class Watch:
+    """A census whose clock is the test's, over a broker that counts questions."""
+
+    def __init__(self, broker: FakeBroker) -> None:
+        self.now_s = 1000.0
+        self.asked: list[str] = []
+        self.silent: set[int] = set()
+        self.fault: Exception | None = None
+        self._ask = broker.queue_stats
+        broker.queue_stats = self._stats  # type: ignore[method-assign]
+        self.census = Census(
+            broker, clock_s=lambda: self.now_s, wall_ms=lambda: round(self.now_s * 1000)
+        )
+
+    async def _stats(self, topic: str | None = None) -> list[PartitionQueueStats]:
+        assert topic is not None, "never everything at once"
+        self.asked.append(topic)
+        if self.fault is not None:
+            raise self.fault
+        found: Sequence[PartitionQueueStats] = await self._ask(topic)
+        return [one for one in found if one.partition not in self.silent]
+
+
+@pytest.fixture
+def watch(broker: FakeBroker) -> Watch:
+    return Watch(broker)
+
+
+async def put(broker: FakeBroker, count: int, partition: int = 0, topic: str = "orders") -> None:
+    await broker.append(topic, partition, encode_columns([b"x"] * count), deadline_s=1)
+
+
+async def test_rates_are_of_all_partitions_between_two_looks(
+    broker: FakeBroker, watch: Watch, orders: str
+) -> None:
+    await put(broker, 7)
+    first = await watch.census.topic(orders)
+    await put(broker, 30)
+    await put(broker, 10, partition=2)
+    watch.now_s += 4
+    second = await watch.census.topic(orders)
+
+    assert first.published_rate is None
+    assert second.published_rate == 10.0
+    assert [point.published for point in watch.census.points(orders)] == [10.0]
+    assert second.stored[2] == 47
+
+
+async def test_however_many_look_a_topic_is_asked_for_once_a_second(
+    watch: Watch, orders: str
+) -> None:
+    await asyncio.gather(*(watch.census.topic(orders) for _ in range(50)))
+    assert len(watch.asked) == 1
+
+    watch.now_s += FRESH_S
+    await watch.census.topic(orders)
+    assert len(watch.asked) == 2
+
+
+async def test_a_partition_that_comes_back_is_no_burst_and_none_is_lost(
+    broker: FakeBroker, watch: Watch, orders: str
+) -> None:
+    await put(broker, 1000)
+    watch.silent = {0}
+    figures = await watch.census.topic(orders)
+    assert (figures.answered, figures.partitions) == (2, 3)
+
+    watch.silent = set()
+    watch.now_s += 2
+    figures = await watch.census.topic(orders)
+    assert (figures.answered, figures.published_rate) == (3, 0.0)
+
+
+async def test_the_last_figures_stay_where_nobody_answers(
+    broker: FakeBroker, watch: Watch, orders: str
+) -> None:
+    await put(broker, 5)
+    before = await watch.census.topic(orders)
+    watch.fault = Unavailable("not now")
+    watch.now_s += 60
+
+    assert await watch.census.topic(orders) is before
+    sweep = await watch.census.all()
+    assert (sweep.missing, sweep.oldest_s) == (0, 60.0)
+
+
+async def test_only_topics_that_are_there_are_remembered(
+    broker: FakeBroker, watch: Watch, orders: str
+) -> None:
+    with pytest.raises(UnknownTopic):
+        await watch.census.topic("missing")
+    await watch.census.topic(orders)
+    await broker.delete_topic(orders)
+
+    assert (await watch.census.all()).topics == []
+    assert watch.census.points(orders) == []
+
+
+async def test_points_are_bounded(watch: Watch, orders: str) -> None:
+    for _ in range(POINTS_MAX + 20):
+        watch.now_s += 2
+        await watch.census.topic(orders)
+
+    assert len(watch.census.points(orders)) == POINTS_MAX
+
+
+async def test_a_sweep_ends_in_time_and_the_next_goes_on(
+    broker: FakeBroker, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(100):
+        await broker.create_topic(f"t-{n}", {"partitions": 1})
+    ask = watch.census._known
+
+    async def slow(name: str) -> Any:
+        watch.now_s += 0.05
+        return await ask(name)
+
+    monkeypatch.setattr(watch.census, "_known", slow)
+    first = await watch.census.all()
+    second = await watch.census.all()
+    third = await watch.census.all()
+
+    assert 0 < len(first.topics) < len(second.topics) <= len(third.topics)
+    assert first.missing > 0
+    asked_of_first = watch.asked[: len(first.topics)]
+    assert not set(asked_of_first) & set(watch.asked[len(first.topics) : len(second.topics)])
+
+
+LOOP_HELD_MS = 25.0
+"""A slice is 1 ms; the rest is for a busy machine, and what the broker in memory does itself."""
+
+
+async def test_a_thousand_topics_with_five_thousand_partitions_do_not_hold_the_loop() -> None:
+    broker = FakeBroker()
+    for n in range(1000):
+        await broker.create_topic(f"topic-{n:04}", {"partitions": 5})
+    view, brokers = broker.cluster_view(), await broker.brokers()
+    broker.cluster_view = lambda: view  # type: ignore[method-assign]
+
+    async def listed() -> list[BrokerView]:
+        return brokers  # the fake's own count of what each holds takes long
+
+    broker.brokers = listed  # type: ignore[method-assign]
+    front = HttpFront(broker, port=0)
+    await front.start()
+    try:
+        async with aiohttp.ClientSession() as session:
+            client = Client(session, front)
+            assert (await client.get("/ui")).status == 200  # templates are compiled by now
+            for path in ("/ui", "/ui?page=100", "/ui/topics?page=20", "/ui/groups", "/ui/dead"):
+                held = [await _held_ms(client, path) for _ in range(3)]
+                assert min(held) < LOOP_HELD_MS, f"{path}: {held}"
+    finally:
+        await front.stop()
+
+
+async def _held_ms(client: Client, path: str) -> float:
+    """The longest that anything else had to wait while the page was made."""
+    worst_s, running = 0.0, True
+
+    async def tick() -> None:
+        nonlocal worst_s
+        while running:
+            began_s = time.perf_counter()
+            await asyncio.sleep(0)
+            worst_s = max(worst_s, time.perf_counter() - began_s)
+
+    ticking = asyncio.create_task(tick())
+    answer = await client.get(path)
+    running = False
+    await ticking
+    assert answer.status == 200 and len(answer.body) < 120_000, path
+    return worst_s * 1000

@@ -48,6 +48,8 @@ class GroupFigures:
             for id, one in state.members.by_group.items()
             if id in names
         }
+        for id in self._counted:
+            self._show(names[id])
 
     def count(self, state: ClusterState) -> Iterator[None]:
         """Add what has happened since the last look, and tell where groups stand."""
@@ -56,6 +58,8 @@ class GroupFigures:
             name, group = names.get(id), state.group_of(id)
             if name is None or group is None:
                 continue
+            if id not in self._counted:
+                self._show(name)
             self._add(name, membership, self._counted.get(id, _Counted(name)))
             self._counted[id] = _counted(name, membership)
             self._tell(name, group, membership, state)
@@ -72,6 +76,12 @@ class GroupFigures:
         consumer = self._metrics.consumer
         consumer.session_timeouts.labels(name).inc(count)
         consumer.group_leaves.labels(name, SESSION_TIMEOUT).inc(count)
+
+    def _show(self, name: str) -> None:
+        """Zeros, before anything happens: Prometheus sees no first event of a series."""
+        consumer = self._metrics.consumer
+        consumer.session_timeouts.labels(name)
+        consumer.group_leaves.labels(name, SESSION_TIMEOUT)
 
     def _add(self, name: str, membership: Membership, before: _Counted) -> None:
         consumer, totals = self._metrics.consumer, membership.rebalances.totals

@@ -90,8 +90,9 @@ GROUP = Group(
             "max by (@in, instance) (goqueue_clock_skew_seconds)",
             "> 1",
             "The clock of {{ $labels.instance }} is off",
-            "It differs from a peer's by {{ $value | humanizeDuration }}. Timestamps, delays and"
-            " retention go by clocks of leaders.",
+            "It is {{ $value | humanizeDuration }} from the time that a majority agrees on."
+            " Timestamps, delays and retention go by clocks of leaders.",
+            still="nodes of one machine share its clock",
         ),
         alert(
             "GoQueueLoopLag",

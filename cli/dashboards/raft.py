@@ -89,12 +89,13 @@ _NODES = Row(
         ),
         Panel(
             "Clock skew",
-            "The largest difference to a peer's clock. Normal: milliseconds; beyond a second"
-            " somebody's clock is not kept.",
+            "How far each clock is from the time that a majority agrees on. Normal: milliseconds;"
+            " beyond a second that clock is not kept.",
             (_each("goqueue_clock_skew_seconds"),),
             Unit.seconds,
             warn=1,
             alerts=("GoQueueClockSkew",),
+            still="nodes of one machine share its clock",
         ),
     ),
 )

@@ -69,7 +69,7 @@ class Load:
 
     def change_members(self) -> None:
         """Two stay, one leaves, and one falls silent with messages in hand."""
-        self._crew = [self._member(name) for name in STAYING]
+        self._crew = self._crew or [self._member(name) for name in STAYING]
         leaver, silent = self._member("third"), self._member("fourth")
         eventually("the one that will be silent has messages", lambda: _takes(silent))
         soon("a member leaves", leaver.leave)

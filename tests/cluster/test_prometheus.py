@@ -57,6 +57,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
             load.compact()
             load.scrub()
             load.kill_and_restart(lambda: bool(prometheus.now(MISSED)))
+            load.change_members()
             verdicts = judged(prometheus, load)
             print(report(verdicts))
             if REPORT:

@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 export PYTHONHASHSEED ?= 0
 
 .PHONY: help setup setup-dev run test test-unit test-cluster test-prometheus test-sim programs lint sim mutants fuzz damage chaos \
-	chaos-release chaos-kills chaos-queue \
+	chaos-release chaos-kills chaos-queue chaos-transfers \
 	chaos-groups chaos-rolling bench clean-data lock
 
 help:
@@ -97,6 +97,10 @@ chaos-kills: setup-dev
 ## chaos-queue   a leader killed every 5 s for two minutes, under queue work, checked over HTTP
 chaos-queue: setup-dev
 	$(BIN)/python -m tests.chaos --queue --minutes 2
+
+## chaos-transfers 100 partitions handed over by planned stops under load: how long without an ack
+chaos-transfers: setup-dev
+	$(BIN)/python -m tests.chaos --transfers 100
 
 ## chaos-groups  100 joins, leaves and kill -9 of a group's members under load: who waits, for how long
 chaos-groups: setup-dev

@@ -233,6 +233,9 @@ class Layout:
                 drain_bytes_s=command.throttle_bytes_s,
             )
             self._check_drained([broker.node])
+        elif broker.drain_bytes_s != command.throttle_bytes_s and broker.state == DRAINING:
+            self.brokers.put(broker, drain_bytes_s=command.throttle_bytes_s)
+            self.reassignments.throttle(broker.node, command.throttle_bytes_s)
         return self._told(broker.node)
 
     def check_drain(self, broker: Broker) -> None:

@@ -105,6 +105,12 @@ class Reassignments:
         found = self._of.get(partition)
         return None if found is None else found[0]
 
+    def throttle(self, node: str, bytes_s: int) -> None:
+        """The drains of this broker that run go on at another rate."""
+        for one in self.running():
+            if one.cause == DRAIN and node in one.brokers:
+                one.throttle_bytes_s = bytes_s
+
     def check_room(self) -> None:
         """Raises Busy."""
         if len(self.running()) >= RUNNING_MAX:

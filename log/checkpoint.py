@@ -40,6 +40,9 @@ class CheckpointJob:
     """The last entry in segments, as of `lsn`, of each group that changed."""
     full: bool = False
     """There was no room for what a full disk is prepared with: the next one tries again."""
+    segments_gone: int = 0
+    files_gone: int = 0
+    """How many of those to drop are dropped; the next job goes on with the others."""
 
     def run(self) -> None:
         """Raises OSError where something cannot be synced: the store then fails."""
@@ -53,11 +56,8 @@ class CheckpointJob:
                     disk.fdatasync(handle)
             except FileNotFoundError:
                 continue  # truncated away, or its group was removed, since
-        for segment in self.dropped_segments:
-            segment.remove()
-        for file in self.dropped_files:
-            self.writer.retire(file)
         try:
+            self._drop()
             if self._old_files_left != 1:  # else the next checkpoint makes that one the spare
                 self.writer.prepare_spare()
             self.space.reserve()
@@ -65,6 +65,15 @@ class CheckpointJob:
             if not is_full(error):
                 raise
             self.full = True
+
+    def _drop(self) -> None:
+        """On some file systems a full disk has no room for a deletion either."""
+        for segment in self.dropped_segments:
+            segment.remove()
+            self.segments_gone += 1
+        for file in self.dropped_files:
+            self.writer.retire(file)
+            self.files_gone += 1
 
     @property
     def _old_files_left(self) -> int:
@@ -140,7 +149,10 @@ class Checkpoints:
         """
         assert job is self.job, "not the checkpoint in flight"
         self.job = None
-        del self.writer.files[: len(job.dropped_files)]
+        del self.writer.files[: job.files_gone]
+        left = job.dropped_segments[job.segments_gone :]
+        if left:
+            self._doomed.appendleft((Lsn(0), left))
         self.urgent = self.urgent and len(self.writer.files) > 1
         if job.lsn <= self.lsn:
             return None

@@ -91,6 +91,9 @@ class Admission:
         node = NodeId(command.node)
         known = self._cluster.known_incarnation(node)
         now = asyncio.get_running_loop().time()
-        if known in (None, command.incarnation) or now - self._heard_s.get(node, 0.0) > ALIVE_S:
+        if (
+            known in (None, command.incarnation)
+            or now - self._heard_s.get(node, -ALIVE_S) >= ALIVE_S
+        ):
             return
         raise Unavailable(f"another node that calls itself {node} was here a moment ago")

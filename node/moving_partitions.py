@@ -18,6 +18,7 @@ from goqueue.wire.errors import BadRequest, GoQueueError, NotLeader, OutcomeUnkn
 from goqueue.wire.types import GroupId, Index, NodeId, Voter
 from node import move_rpc, rpc
 from node.cluster import ClusterHost
+from node.disks import REPLAYING
 from node.forwarding import Forwarder
 from node.metrics import Metrics
 from node.move_rpc import SeenRequest, StepRequest
@@ -139,6 +140,8 @@ class MovingPartitions:
     async def _do(self, group: RaftGroup, step: Step) -> str | None:
         """Why it was not done."""
         if step.kind not in _CHANGES:
+            if self._cluster.hellos.get(step.voter.node, {}).get(REPLAYING) is True:
+                return f"{step.voter.node} still applies its log, and what it led would wait"
             if await transferred(group, step.voter.node):
                 raise NotLeader(step.voter.node)
             return "leadership was not taken over"

@@ -4,7 +4,8 @@ With `--nemesis kill,pause,power` (or `all`) and `--minutes 10` faults of these 
 tests/chaos/storm; with `--each 200` until each was shown so often; with `--elastic 50` the
 cluster grows and shrinks. With `--queue --minutes 2` a leader is killed every 5 s while groups
 consume a queue. With `--groups --changes 100` consumers of a group join, leave and are killed;
-with `--rolling` the brokers are restarted under such a group, one by one.
+with `--rolling` the brokers are restarted under such a group, one by one. With `--transfers 100`
+nodes are stopped as planned until so many partitions were handed over.
 
 Exit status: 0 good, 1 a promise was broken, 2 the cluster did not come up or did not recover,
 3 acks, or deliveries, resumed too slowly, 4 too little happened to tell.
@@ -24,7 +25,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from tests.chaos import group_run, queue_run, report
+from tests.chaos import group_run, queue_run, report, transfers
 from tests.chaos.cluster import Cluster, ClusterError
 from tests.chaos.http import Http, NoAnswer
 from tests.chaos.nemesis import Nemesis
@@ -54,6 +55,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--groups", action="store_true", help="members of a group come and go")
     parser.add_argument("--changes", type=int, default=100, help="of the members of a group")
     parser.add_argument("--rolling", action="store_true", help="restart brokers under a group")
+    parser.add_argument("--transfers", type=int, default=0, help="partitions to be handed over")
     parser.add_argument("--figures", type=Path, default=None, help="of --groups, written here")
     parser.add_argument("--folder", type=Path, default=None, help="keep data and history here")
     storm_run.add_arguments(parser)
@@ -178,6 +180,8 @@ def chosen(
         return elastic.run
     if options.nemesis is not None or options.each:
         return storm_run.run
+    if options.transfers:
+        return transfers.run
     if options.rolling:
         return group_run.roll
     if options.groups:

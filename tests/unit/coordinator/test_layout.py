@@ -160,6 +160,21 @@ def test_a_drain_that_leaves_too_few_brokers_is_refused() -> None:
     cluster.refuses(DrainBroker("n9"), UnknownBroker)
 
 
+def test_a_drain_that_is_asked_for_again_goes_on_at_the_new_rate() -> None:
+    cluster = Cluster(4)
+    cluster.do(CreateTopic("orders", {"partitions": 1}, avoid=["n3"]))
+    cluster.do(DrainBroker("n0", 1_000))
+    rows = plan_drain(cluster.state.layout.picture(), [NodeId("n0")])
+    begun = cluster.do(Reassign(rows, "drain", ["n0"], 1_000))
+    assert isinstance(begun, ReassignResult)
+
+    cluster.do(DrainBroker("n0", 5_000_000))
+
+    layout = cluster.state.layout
+    assert cluster.state.brokers[NodeId("n0")].drain_bytes_s == 5_000_000
+    assert layout.reassignments.numbered(begun.id).throttle_bytes_s == 5_000_000
+
+
 def test_what_an_undrained_broker_still_has_stays_there() -> None:
     cluster = Cluster(4)
     cluster.do(CreateTopic("orders", {"partitions": 2}, avoid=["n3"]))

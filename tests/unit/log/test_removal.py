@@ -107,3 +107,34 @@ def test_a_damaged_entry_where_the_log_would_begin_holds_up_no_checkpoint() -> N
     assert checkpoint(store)
     assert store.failed is None
     assert log.quarantined
+
+
+def test_what_a_full_disk_can_not_delete_is_deleted_by_a_later_checkpoint() -> None:
+    """On some file systems a deletion needs room as well; it took the node for broken."""
+    disk, store = two_groups()
+    checkpoint(store)
+    log = store.group(GROUP)
+    log.save_snapshot(log.last_index, b"state").run()
+    log.trim_to(log.last_index)
+    checkpoint(store)
+    flush(store)
+    disk.fault = lambda operation, path: (
+        OSError(errno.ENOSPC, "no space left on device", path) if operation == "unlink" else None
+    )
+    job = store.take_checkpoint()
+    assert job is not None
+    doomed = [path for segment in job.dropped_segments for path in segment.paths()]
+    assert doomed
+
+    job.run()
+    store.complete_checkpoint(job)
+
+    assert store.failed is None
+    disk.fault = None
+    flush(store)
+    for _ in range(3):
+        append(store.group(OTHER))
+        flush(store)
+        checkpoint(store)
+    assert not [path for path in doomed if disk.exists(path)]
+    assert len(everything(store.group(OTHER))) == 43

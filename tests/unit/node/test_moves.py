@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
+from typing import cast
 
 import pytest
 
@@ -21,11 +22,18 @@ from coordinator.placement_commands import (
     UndrainBroker,
 )
 from coordinator.state import ClusterState, Topic
+from coordinator.steps import TRANSFER, Step
 from goqueue.wire.batch import RecordBatch
+from goqueue.wire.errors import NotLeader
 from goqueue.wire.types import GroupId, NodeId, Offset, TopicId
 from node import copies
+from node.disks import REPLAYING
+from node.forwarding import Forwarder
 from node.http.queue_broker import Claim
+from node.metrics import Metrics
+from node.moving_partitions import MovingPartitions
 from node.partition import PartitionHost
+from node.peer_link import NoPeers
 from node.placement_views import MoveProgress
 from tests.unit.node.test_group_members import beat, join
 from tests.unit.node.test_node import append, eventually
@@ -393,6 +401,35 @@ async def test_a_copy_that_does_not_fit_waits_until_it_does(
         monkeypatch.setattr(disk, "space", lambda _path: (free, capacity))
         await settled(nodes)
         assert len(await values(nodes, "n1")) == 21
+
+
+async def test_leadership_does_not_move_to_a_node_that_still_applies_its_log(
+    nodes: ThreeNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await create(nodes, 3)
+    await eventually(lambda: any_leader(nodes, 0))
+    leader = next(name for name in NAMES if only(nodes, name).is_leader)
+    broker, group = nodes.broker(leader), only(nodes, leader).group
+    hellos = broker._cluster.hellos
+    moving = MovingPartitions(
+        broker._cluster,
+        broker._service,
+        cast(Forwarder, None),
+        NoPeers(),
+        Metrics(),
+        next(voter for voter in group.voters if voter.node == leader),
+    )
+    heir = next(voter for voter in group.voters if voter.node != leader)
+    step = Step(group.id, TRANSFER, heir, group.configuration_before.index, 3)
+    told = hellos[heir.node]
+    monkeypatch.setitem(hellos, heir.node, {**told, REPLAYING: True})
+
+    await moving.take(step)
+
+    assert group.is_leader
+    monkeypatch.setitem(hellos, heir.node, {**told, REPLAYING: False})
+    with pytest.raises(NotLeader):
+        await moving.take(step)
 
 
 async def test_groups_begin_added_partitions_with_their_first_message(nodes: ThreeNodes) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from goqueue.consumer import AsyncConsumer
     from goqueue.dead_letters import DeadFilter, Redrive
     from goqueue.errors import GoQueueError, PublishFailed, SettleFailed
+    from goqueue.explaining import GroupWhy, Reason, Why
     from goqueue.group_models import (
         Group,
         GroupLag,
@@ -88,6 +89,7 @@ __all__ = [
     "GroupMember",
     "GroupMembers",
     "GroupPartition",
+    "GroupWhy",
     "MemberAnswer",
     "Message",
     "Move",
@@ -105,6 +107,7 @@ __all__ = [
     "PublishFailed",
     "Published",
     "QueuedMessage",
+    "Reason",
     "Reassignment",
     "Rebalance",
     "Rebalances",
@@ -118,6 +121,7 @@ __all__ = [
     "Timeline",
     "Topic",
     "TopicPartition",
+    "Why",
 ]
 
 _HOMES = {
@@ -144,6 +148,7 @@ _HOMES = {
     "GroupMember": "goqueue.group_models",
     "GroupMembers": "goqueue.group_models",
     "GroupPartition": "goqueue.group_models",
+    "GroupWhy": "goqueue.explaining",
     "MemberAnswer": "goqueue.group_models",
     "Message": "goqueue.models",
     "Move": "goqueue.group_models",
@@ -161,6 +166,7 @@ _HOMES = {
     "PublishFailed": "goqueue.errors",
     "Published": "goqueue.models",
     "QueuedMessage": "goqueue.queued",
+    "Reason": "goqueue.explaining",
     "Reassignment": "goqueue.placement",
     "Rebalance": "goqueue.group_models",
     "Rebalances": "goqueue.group_models",
@@ -174,6 +180,7 @@ _HOMES = {
     "Timeline": "goqueue.searching",
     "Topic": "goqueue.models",
     "TopicPartition": "goqueue.group_models",
+    "Why": "goqueue.explaining",
 }
 
 

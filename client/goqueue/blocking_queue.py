@@ -223,6 +223,7 @@ class BlockingQueue:
 
     timeline = blocking(AsyncClient.timeline)
     search = blocking(AsyncClient.search)
+    why = blocking(AsyncClient.why)
 
     def _each(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
         try:

@@ -14,6 +14,7 @@ import msgspec
 from goqueue.calls import JSON, decode, given
 from goqueue.dead_letters import DeadLetters
 from goqueue.errors import GoQueueError, PublishFailed, UnknownTopic
+from goqueue.explaining import Explaining
 from goqueue.groups import Groups
 from goqueue.http import DEFAULT_SERVER, RetryPolicy, Transport, join
 from goqueue.members import Members
@@ -60,7 +61,7 @@ _SPANS = (
 
 
 class AsyncClient(
-    Receiving, Groups, Members, Positions, DeadLetters, Schedules, Placement, Searching
+    Receiving, Groups, Members, Positions, DeadLetters, Schedules, Placement, Searching, Explaining
 ):
     """A connection to one cluster. Use as `async with`, or `close` it in the end.
 

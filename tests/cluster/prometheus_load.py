@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import http.client
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -308,13 +307,16 @@ class Load:
             self.try_ask("POST", f"/groups/{group}/settle", {"settles": settles})
 
     def _again(self, work: Callable[[], None]) -> None:
+        """A node that dies, or is not there yet, breaks connections; nothing else may fail."""
         while not self._over.is_set():
             try:
                 work()
-            except (AssertionError, *BROKEN) as error:
+            except BROKEN:
+                self._over.wait(0.2)
+            except AssertionError as error:
                 if not self._over.is_set():
                     self.problems.append(f"{work.__name__}: {error}")
-                    time.sleep(0.2)
+                    self._over.wait(0.2)
 
 
 def _takes(member: Member) -> bool:

@@ -111,7 +111,7 @@ def test_variables_find_what_there_is_to_choose(watched: Watched) -> None:
 
 
 def test_the_load_went_well(watched: Watched) -> None:
-    assert watched.load.problems == []
+    assert watched.load.problems == [], "\n".join(watched.load.problems)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ class BrokerMetrics:
 
     def __init__(self, of: Declarations) -> None:
         self._declare_publishing(of)
+        self._declare_delays(of)
+        self._declare_refusals(of)
         self._declare_consuming(of)
         self._declare_places(of)
 
@@ -43,7 +45,8 @@ class BrokerMetrics:
         )
         self.messages_failed = of.counter(
             "goqueue_broker_messages_failed_total",
-            "Messages whose publisher was answered an error, by the error's code",
+            "Messages that were to be stored and were not, or nobody can say, by the error's code; "
+            "malformed requests are not in it",
             ("topic", "error_type"),
             told=Teller.FRONT,
             moves=Moves.FAILURE,
@@ -55,6 +58,9 @@ class BrokerMetrics:
             told=leader,
             moves=publish,
         )
+
+    def _declare_delays(self, of: Declarations) -> None:
+        leader = Teller.LEADER
         self.delayed_scheduled = of.counter(
             "goqueue_broker_delayed_messages_scheduled_total",
             "Messages stored with a delay",
@@ -82,6 +88,9 @@ class BrokerMetrics:
             told=leader,
             moves=Moves.DELAY,
         )
+
+    def _declare_refusals(self, of: Declarations) -> None:
+        leader = Teller.LEADER
         self.duplicate_batches = of.counter(
             "goqueue_duplicate_batches_total",
             "Batches answered with their original's offset",

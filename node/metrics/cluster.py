@@ -16,6 +16,7 @@ class ClusterMetrics:
     def __init__(self, of: Declarations) -> None:
         self._declare_nodes(of)
         self._declare_replicas(of)
+        self._declare_replication(of)
         self._declare_elections(of)
         self._declare_raft(of)
         self._declare_links(of)
@@ -129,6 +130,9 @@ class ClusterMetrics:
             told=leader,
             moves=Moves.CHANGE,
         )
+
+    def _declare_replication(self, of: Declarations) -> None:
+        leader, cluster = Teller.LEADER, Moves.CLUSTER
         self.replication_lag = of.sampled(
             "goqueue_cluster_replication_lag",
             "Entries that a replica is behind its leader's log; 0 in step",

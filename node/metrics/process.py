@@ -102,6 +102,11 @@ class ProcessMetrics:
             told=node,
             moves=always,
         )
+        self._declare_memory(of)
+        self._declare_looks(of)
+
+    def _declare_memory(self, of: Declarations) -> None:
+        node, always = Teller.NODE, Moves.ALWAYS
         self.cpu_seconds = of.counter(
             "process_cpu_seconds_total",
             "CPU time of the process, user and system",
@@ -141,6 +146,9 @@ class ProcessMetrics:
             told=node,
             moves=Moves.LOADED,
         )
+
+    def _declare_looks(self, of: Declarations) -> None:
+        node, always = Teller.NODE, Moves.ALWAYS
         self.folded = of.counter(
             "goqueue_metrics_folded_total",
             "How often a metric had no series left for a topic, partition or group: counted "

@@ -16,6 +16,7 @@ class StorageMetrics:
 
     def __init__(self, of: Declarations) -> None:
         self._declare_logs(of)
+        self._declare_indexes(of)
         self._declare_offsets(of)
         self._declare_syncs(of)
         self._declare_compaction(of)
@@ -75,6 +76,15 @@ class StorageMetrics:
             told=replica,
             moves=Moves.UPKEEP,
         )
+        self.stored_bytes = of.gauge(
+            "goqueue_stored_bytes",
+            "Bytes of all replicas' logs on this node",
+            told=Teller.NODE,
+            moves=publish,
+        )
+
+    def _declare_indexes(self, of: Declarations) -> None:
+        replica = Teller.REPLICA
         self.index_lookups = of.counter(
             "goqueue_storage_index_lookups_total",
             "Searches in segments' indexes, by offset or time; what is in memory is not searched",
@@ -95,12 +105,6 @@ class StorageMetrics:
             TOPIC,
             told=replica,
             moves=Moves.FAILURE,
-        )
-        self.stored_bytes = of.gauge(
-            "goqueue_stored_bytes",
-            "Bytes of all replicas' logs on this node",
-            told=Teller.NODE,
-            moves=publish,
         )
 
     def _declare_offsets(self, of: Declarations) -> None:

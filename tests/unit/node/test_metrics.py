@@ -34,7 +34,7 @@ def text(metrics: Metrics) -> str:
     return metrics.render()[0].decode()
 
 
-def test_every_declared_metric_is_named_by_code_that_sets_it() -> None:
+def test_every_declared_metric_is_set_by_code() -> None:
     code = "\n".join(
         path.read_text() for path in NODE.rglob("*.py") if path.parent.name != "metrics"
     )

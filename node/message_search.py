@@ -285,7 +285,10 @@ class _Search:
             return
         events = None
         if self._request.with_events:
-            events = (await trace_message(host, Offset(row.offset))).events
+            try:
+                events = (await trace_message(host, Offset(row.offset))).events
+            except GoQueueError as error:  # switched off, or the message has gone meanwhile
+                self._missing = list(dict.fromkeys([*self._missing, f"events: {error.message}"]))
         self._bytes_left -= ROW_BYTES + len(row.value)
         self._rows.append(
             FoundRow(

@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PYTHONHASHSEED ?= 0
 
-.PHONY: help setup setup-dev run test test-unit test-cluster test-prometheus test-sim programs lint sim mutants fuzz damage chaos \
+.PHONY: help setup setup-dev run test test-unit test-cluster test-prometheus test-sim test-console screenshots programs lint sim mutants fuzz damage chaos \
 	chaos-release chaos-kills chaos-queue chaos-transfers \
 	chaos-groups chaos-rolling bench clean-data lock
 
@@ -35,7 +35,7 @@ run: setup
 	@$(BIN)/goqueue-cli dev --nodes 3 --port $(PORT) --data $(DATA)
 
 ## test          everything CI runs: lint, unit tests, simulation, cluster tests
-test: programs lint test-unit test-sim test-cluster
+test: programs lint test-unit test-sim test-cluster test-console
 
 ## test-unit     fast tests of every floor
 test-unit: setup-dev
@@ -62,9 +62,17 @@ test-cluster: setup-dev
 test-prometheus: setup-dev programs
 	GOQUEUE_PROMETHEUS_REPORT=build/prometheus.md $(BIN)/python -m pytest tests/cluster/test_prometheus.py -q -s
 
-## programs      Debian's prometheus, for tests; only as root, with apt-get, and only if missing
+## programs      Debian's prometheus and chromium, for tests; only as root, with apt-get, and only if missing
 programs:
-	@$(PYTHON) scripts/programs.py prometheus=prometheus promtool=prometheus
+	@$(PYTHON) scripts/programs.py prometheus=prometheus promtool=prometheus chromium=chromium
+
+## test-console  the web console in headless Chromium, over three nodes; GOQUEUE_CONSOLE=all takes longer
+test-console: setup-dev programs
+	$(BIN)/python -m pytest tests/console -q
+
+## screenshots   a picture of every page of the console, light and dark, in build/screenshots
+screenshots: setup-dev programs
+	$(BIN)/python -m tests.console
 
 ## lint          format, lint, types, floors
 lint: setup-dev

@@ -1,0 +1,199 @@
+"""The console in a real browser over a real cluster: nothing complains, anybody can use it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.processes import Cluster, eventually
+from tests.console.chromium import Page
+from tests.console.scene import Scene, ok
+
+AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text()
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+WIDTHS = (375, 1280)
+WAYS = [("light", 375), ("dark", 1280), ("dark", 375), ("light", 1280)]
+
+
+async def test_no_page_complains_asks_elsewhere_or_keeps_anybody_out(
+    cluster: Cluster, scene: Scene, page: Page
+) -> None:
+    """No error in the browser's console, no violation of the policy, no request to another origin,
+    nothing that axe-core finds, nothing wider than the screen: phone and desk, light and dark.
+
+    Each page is looked at in one of the four ways, in turn; in all with GOQUEUE_CONSOLE=all."""
+    url = cluster[0].url
+    found: list[str] = []
+    for number, (name, path) in enumerate(scene.paths().items()):
+        ways = WAYS if os.environ.get("GOQUEUE_CONSOLE") == "all" else [WAYS[number % len(WAYS)]]
+        for scheme, width in ways:
+            await page.prefer(scheme)
+            await page.size(width)
+            await page.goto(url + path)
+            where = f"{name} {width} {scheme}"
+            if name == "topic":
+                await page.until("!!document.querySelector('.uplot canvas')")
+            found += [f"{where}: {one}" for one in await faults(page)]
+            for other in WIDTHS:
+                await page.size(other)
+                wide = await page.evaluate("document.documentElement.scrollWidth - innerWidth")
+                if wide > 0:
+                    found.append(f"{where}: {wide} px wider than {other}")
+    expected = f"{url}/ui/topics/no-such-topic"
+    complaints = [one for one in page.complaints if not one.endswith(expected)]
+
+    assert found == [], "\n".join(found)
+    assert complaints == []
+    assert [one for one in page.requests if not one.startswith(f"{url}/ui")] == []
+
+
+async def faults(page: Page) -> list[str]:
+    """What axe-core finds on the page, one line each."""
+    await page.evaluate(AXE + ";true")
+    options = json.dumps({"runOnly": {"type": "tag", "values": RULES}})
+    each = "node.html.slice(0, 160) + ' ' + node.any.map(check => check.message).join('; ')"
+    told: list[dict[str, Any]] = await page.evaluate(
+        f"axe.run(document, {options}).then(found => found.violations.map(one => "
+        f"({{id: one.id, nodes: one.nodes.map(node => {each})}})))"
+    )
+    return [f"{one['id']}: {node}" for one in told for node in one["nodes"]]
+
+
+async def test_everything_can_be_reached_by_the_keyboard(
+    cluster: Cluster, scene: Scene, page: Page
+) -> None:
+    """From the top: the skip link is first and works; every stop is to be seen and shows its
+    focus."""
+    await page.size(1280)
+    await page.goto(f"{cluster[0].url}/ui/dead/fraud/orders")
+    await page.key("Tab")
+    assert await page.evaluate("document.activeElement.className") == "skip"
+    await page.key("Enter")
+    assert await page.until("location.hash") == "#main"
+
+    await page.goto(f"{cluster[0].url}/ui/dead/fraud/orders")
+    stops: list[str] = []
+    for _ in range(300):
+        await page.key("Tab")
+        told = await page.evaluate(
+            "(() => { const at = document.activeElement; if (at === document.body) return null;"
+            "const box = at.getBoundingClientRect(), style = getComputedStyle(at);"
+            "return [at.tagName + ' ' + (at.name || at.id || at.textContent.trim().slice(0, 40)),"
+            "box.width > 0 && box.height > 0, style.outlineStyle !== 'none']; })()"
+        )
+        if told is None:
+            break
+        name, is_seen, is_marked = told
+        assert is_seen and is_marked, f"{name} has the focus, and does not show it"
+        stops.append(name)
+    wanted = await page.evaluate(
+        "document.querySelectorAll('a[href], button:not([hidden]), summary,"
+        ' input:not([type=hidden]), [tabindex="0"]\').length'
+    )
+
+    assert len(stops) >= wanted - 60, "closed details hide theirs"
+    for name in (
+        "A Cluster",
+        "INPUT q",
+        "BUTTON theme",
+        "INPUT reason",
+        "BUTTON Dry run of a purge",
+    ):
+        assert name in stops, stops
+
+
+async def test_a_dry_run_by_keyboard_and_then_the_redrive(
+    cluster: Cluster, scene: Scene, page: Page
+) -> None:
+    node = cluster[0]
+    before = ok(node, "GET", "/v1/groups/fraud/dlq?topic=orders")["total"]
+    await page.size(1280)
+    await page.goto(f"{node.url}/ui/dead/fraud/orders?reason=downstream")
+    await page.evaluate(
+        "[...document.querySelectorAll('button')]"
+        ".find(one => one.textContent === 'Dry run of a redrive').focus()"
+    )
+    page.expect()
+    await page.key("Enter")
+    await page.leads_on()
+    assert "8 dead letters would be ready again" in await page.evaluate("document.body.textContent")
+    assert ok(node, "GET", "/v1/groups/fraud/dlq?topic=orders")["total"] == before
+
+    await page.evaluate("document.querySelector('button.primary').focus()")
+    page.expect()
+    await page.key("Enter")
+    await page.leads_on()
+    assert "has begun" in await page.evaluate("document.querySelector('#outcome').textContent")
+    eventually(
+        "they are back",
+        lambda: ok(node, "GET", "/v1/groups/fraud/dlq?topic=orders")["total"] == before - 8,
+    )
+    assert page.complaints == []
+
+
+async def test_colours_are_chosen_and_stay_chosen(
+    cluster: Cluster, scene: Scene, page: Page
+) -> None:
+    await page.prefer("light")
+    await page.goto(f"{cluster[0].url}/ui")
+    light = await page.evaluate("getComputedStyle(document.body).backgroundColor")
+    for _ in range(2):
+        await page.evaluate("document.querySelector('#theme').click()")
+    assert await page.evaluate("document.documentElement.dataset.theme") == "dark"
+    assert await page.evaluate("getComputedStyle(document.body).backgroundColor") != light
+
+    await page.goto(f"{cluster[0].url}/ui/topics")
+    assert await page.evaluate("document.documentElement.dataset.theme") == "dark"
+    await page.evaluate("document.querySelector('#theme').click()")
+    assert await page.evaluate("document.documentElement.dataset.theme || 'auto'") == "auto"
+
+
+async def test_lists_are_filtered_while_one_types_and_pages_refresh_themselves(
+    cluster: Cluster, scene: Scene, page: Page
+) -> None:
+    await page.goto(f"{cluster[0].url}/ui/topics")
+    await page.evaluate("document.querySelector('main input[name=q]').focus()")
+    await page.type("pay")
+    await page.until("document.querySelectorAll('tbody tr').length === 1")
+    assert await page.evaluate("location.search") == "?q=pay"
+
+    await page.goto(f"{cluster[0].url}/ui/topics")
+    await page.evaluate("document.querySelector('#live-region').dataset.old = 'yes'; true")
+    await page.until("!document.querySelector('#live-region').dataset.old", 12)
+    assert page.complaints == []
+
+
+async def test_a_policy_stops_what_gets_in_nevertheless(
+    cluster: Cluster, scene: Scene, page: Page
+) -> None:
+    """Not only is nothing foreign markup: if it were, it would not run. And the browser tells."""
+    await page.goto(f"{cluster[0].url}/ui")
+    await page.evaluate(
+        "document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.ran = 1\">');"
+        "const one = document.createElement('script'); one.textContent = 'window.ran = 1';"
+        "document.body.append(one); true"
+    )
+    await page.evaluate("new Promise(done => setTimeout(done, 200))")
+
+    assert await page.evaluate("window.ran === undefined")
+    assert any("Content Security Policy" in one for one in page.complaints), page.complaints
+
+
+async def test_pages_say_what_is_stale_when_nodes_are_gone(
+    cluster: Cluster, scene: Scene, page: Page
+) -> None:
+    """The last of these tests: it ends two of the three nodes."""
+    url = cluster[0].url
+    cluster[2].kill()
+    await page.goto(f"{url}/ui")
+    await page.until("fetch('/ui').then(a => a.text()).then(t => t.includes('node-3 is dead'))", 15)
+    cluster[1].kill()
+    await page.until("fetch('/ui').then(a => a.text()).then(t => t.includes('out of touch'))", 15)
+    kept = ("cluster", "topics", "topic", "groups", "message", "dead", "messages")
+    for name in kept:
+        await page.goto(url + scene.paths()[name])
+        assert "out of touch" in await page.evaluate("document.body.textContent"), name
+        assert await faults(page) == [], name
+    assert await page.evaluate("document.querySelectorAll('h1').length") == 1

@@ -155,19 +155,15 @@ class HashFile:
         assert block is not None, "what was just encoded"
         self.blocks, self._end = (*self.blocks, block), block.end
 
-    def read(self, block: Block, kind: int) -> tuple[bytes, bytes]:
-        """Hashes and rows of one kind, as they stand on disk. Raises Damaged, OSError."""
-        before = sum(count for count, _, _ in block.kinds[:kind]) * (4 + block.width)
-        count, hashes_crc, rows_crc = block.kinds[kind]
-        if not count:
-            return b"", b""
-        at, length = block.at + before, 4 * count
-        with self._files.borrow(self.path) as handle:
-            data = self._files.disk.pread(handle, length + block.width * count, at)
-        hashes, rows = data[:length], data[length:]
-        if crc32c(hashes) != hashes_crc or crc32c(rows) != rows_crc:
-            raise Damaged(self.path, at, "search hashes are damaged")
-        return hashes, rows
+    def hashes(self, block: Block, kind: int) -> bytes:
+        """The hashes of one kind, as they stand on disk. Raises Damaged, OSError."""
+        count, crc, _ = block.kinds[kind]
+        return self._part(_kind_at(block, kind), 4 * count, crc)
+
+    def rows(self, block: Block, kind: int) -> bytes:
+        """The row of each of these, for `offset_of`. Raises Damaged, OSError."""
+        count, _, crc = block.kinds[kind]
+        return self._part(_kind_at(block, kind) + 4 * count, block.width * count, crc)
 
     def remove(self) -> None:
         """Deletes the file; one that is gone is no error."""
@@ -176,11 +172,24 @@ class HashFile:
         with suppress(OSError):
             self._files.disk.unlink(self.path)
 
+    def _part(self, at: int, length: int, crc: int) -> bytes:
+        if not length:
+            return b""
+        with self._files.borrow(self.path) as handle:
+            data = self._files.disk.pread(handle, length, at)
+        if len(data) < length or crc32c(data) != crc:
+            raise Damaged(self.path, at, "search hashes are damaged")
+        return data
+
 
 def offset_of(block: Block, rows: bytes, row: int) -> int:
     """The offset that stands in this row."""
     at = row * block.width
     return block.low + int.from_bytes(rows[at : at + block.width], "little")
+
+
+def _kind_at(block: Block, kind: int) -> int:
+    return block.at + sum(count for count, _, _ in block.kinds[:kind]) * (4 + block.width)
 
 
 def _file_header(first_index: int, group: GroupId) -> bytes:

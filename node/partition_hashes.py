@@ -364,9 +364,10 @@ def _search(
         if file in damaged:
             continue
         try:
-            hashes, rows = file.read(block, kind)
+            found = places(file.hashes(block, kind), cell)
+            rows = file.rows(block, kind) if found else b""
         except (Damaged, OSError):
             damaged.append(file)
             continue
-        offsets += [offset_of(block, rows, row) for row in places(hashes, cell)]
+        offsets += [offset_of(block, rows, row) for row in found]
     return offsets, damaged

@@ -40,7 +40,7 @@ def told(file: HashFile, kind: int = 0) -> list[tuple[int, int]]:
     """(hash, offset) of all that can be read."""
     found = []
     for block in file.blocks:
-        hashes, rows = file.read(block, kind)
+        hashes, rows = file.hashes(block, kind), file.rows(block, kind)
         cells = [int.from_bytes(hashes[at : at + 4], "little") for at in range(0, len(hashes), 4)]
         found += [(cell, offset_of(block, rows, row)) for row, cell in enumerate(cells)]
     return found

@@ -196,7 +196,8 @@ class _Case:
         ahead = own + sum(higher.values())
         queued: list[Reason] = []
         if higher:
-            queued.append(self._lane(lane, own, counts, higher))
+            rate = 0.0 if blockers else self.around.rate
+            queued.append(self._lane(lane, own, counts, higher, rate))
         if own:
             queued.append(Reason("behind", 0, {"lane": LANES[lane], "ahead": own}))
         reasons = [*blockers, *self._asking(queued)]
@@ -282,10 +283,12 @@ class _Case:
         first_ms = group.next_deadline_ms()
         return Reason("in_flight_limit", first_ms or 0, self._over(first_ms or 1 << 62, facts))
 
-    def _lane(self, lane: int, own: int, counts: list[int], higher: dict[str, int]) -> Reason:
+    def _lane(
+        self, lane: int, own: int, counts: list[int], higher: dict[str, int], rate: float
+    ) -> Reason:
         """`aging_ms`: from then on one delivery in `share` goes to the lane of those below the
         highest that has waited longest. `latest_ms` adds the rate: see `delivery.lanes`."""
-        group, config, rate = self.group, self.group.config, self.around.rate
+        group, config = self.group, self.group.config
         facts: dict[str, Fact] = {
             "lane": LANES[lane],
             "ahead": sum(higher.values()),

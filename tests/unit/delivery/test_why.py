@@ -391,6 +391,11 @@ def test_a_lane_that_is_served_lately_has_a_bound_and_an_estimate(desk: Desk) ->
 
     assert (told.eta_ms, told.eta_by) == (START_MS + 2500, "rate")
     assert first(told, "lane").facts["latest_ms"] == START_MS + 1000 + 3 * 2 * 500
+    desk.do(Halted(1, "stop"))
+    halted = ask(desk, 1, Around(waiting=True, rate=2.0))
+    assert halted.eta_ms == 0
+    assert "latest_ms" not in reason(halted, "lane").facts
+    desk.do(Resumed(1))
     silent = ask(desk, 1)
     assert (silent.eta_ms, silent.eta_by) == (0, "")
     assert "latest_ms" not in silent.reasons[0].facts

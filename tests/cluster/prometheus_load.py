@@ -122,33 +122,20 @@ class Load:
 
     def move(self) -> None:
         """Partitions go round: each replica to the next node, and there in the end."""
-        names = [node.id for node in self.cluster.nodes]
-        after = {name: names[(at + 1) % len(names)] for at, name in enumerate(names)}
         for _ in range(2):
-            wanted = [
-                {
-                    "topic": MOVED,
-                    "partition": number,
-                    "new_replicas": [after[name] for name in row["replicas"]],
-                }
-                for number, row in enumerate(
-                    self.ask("GET", f"/topics/{MOVED}/partitions")["partitions"]
-                )
-            ]
-            self.ask("POST", "/admin/reassignment", {"partitions": wanted})
-            eventually(
-                "the replicas have moved",
-                lambda: not self.ask("GET", "/admin/reassignment?running=true")["count"],
-                deadline_s=30,
-            )
+            self._rotate()
+            self._until_moved()
 
     def kill_and_restart(self, seen: Callable[[], bool]) -> None:
-        """A node that leads something dies, is missed by who watches, and comes back."""
+        """A node that leads something dies, partitions are to go there meanwhile, whoever watches
+        misses it, and it comes back."""
         node = self.cluster.leader(TOPIC)
         node.kill()
+        self._rotate()
         eventually(f"{node.id} is missed", seen, deadline_s=20)
         node.start()
         self.cluster.wait_until_ready()
+        self._until_moved()
 
     # what goes on all the time
 
@@ -266,6 +253,27 @@ class Load:
         self.ask("POST", f"/groups/{SLOW}/receive", {"topic": SHORT, "limit": 1})
         every = {"name": "tick", "topic": TOPIC, "every": "1s", "value": "tick"}
         self.ask("POST", "/schedules", every)
+
+    def _rotate(self) -> None:
+        names = [node.id for node in self.cluster.nodes]
+        after = {name: names[(at + 1) % len(names)] for at, name in enumerate(names)}
+        rows = self.ask("GET", f"/topics/{MOVED}/partitions")["partitions"]
+        wanted = [
+            {
+                "topic": MOVED,
+                "partition": number,
+                "new_replicas": [after[name] for name in row["replicas"]],
+            }
+            for number, row in enumerate(rows)
+        ]
+        self.ask("POST", "/admin/reassignment", {"partitions": wanted})
+
+    def _until_moved(self) -> None:
+        eventually(
+            "the replicas have moved",
+            lambda: not self.ask("GET", "/admin/reassignment?running=true")["count"],
+            deadline_s=30,
+        )
 
     def _member(self, name: str) -> Member:
         member = Member(self.cluster, CREW, name)

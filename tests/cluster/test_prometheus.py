@@ -29,7 +29,9 @@ SETTLED_S = 30.0
 MISSED = (
     "max(goqueue_cluster_nodes_total) - max(goqueue_cluster_nodes_healthy) > 0"
     ' and on () ALERTS{alertname="GoQueueNodeDown"}'
+    " and on () max(goqueue_partitions_under_way) > 0"
 )
+"""A node is down: nodes say so, the alert is on its way, and partitions wait for it."""
 
 
 @dataclass

@@ -52,6 +52,14 @@ def samples(topic: str, group: str) -> list[bytes]:
             batch,
             "Content-Type: application/vnd.goqueue.batch",
         ),
+        _request("GET", f"/ui/topics/{topic}/messages?partition=0&offset=1&page=2&q=a%20b"),
+        _request("GET", f"/ui/messages?q={topic}:0:1&by=key&state=dead&from=2026-01-01T00:00"),
+        _request(
+            "POST",
+            f"/ui/dead/{group}/{topic}",
+            b"action=purge&step=do&token=x&plan=1.x&matched=1&reason=a",
+            "Content-Type: application/x-www-form-urlencoded\r\nSec-Fetch-Site: same-origin",
+        ),
         chunks,
         _request("GET", "/health") + _request("GET", "/topics"),
     ]

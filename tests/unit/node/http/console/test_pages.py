@@ -272,6 +272,24 @@ async def test_a_long_list_of_partitions_is_shown_a_page_at_a_time(
     assert "Partitions 1 to 3 of 3" in Outline((await client.get("/ui?q=t-07")).body).text
 
 
+@pytest.mark.parametrize("text", ["", "x", "-1", "9" * 30, "%00", "0:0", "%F0%9F%92%A9", "1e3"])
+async def test_strange_words_in_addresses_never_break_a_page(
+    client: Client, filled: str, text: str
+) -> None:
+    names = ("q", "page", "partition", "offset", "from", "to", "after", "by", "topic", "group")
+    query = "&".join(f"{name}={text}" for name in (*names, "state", "next", "reason", "key"))
+    known = {"topic": "orders", "group": "work", "id": filled, "file": "console.css"}
+    for page in PAGES:
+        if page.method == "GET":
+            strange = re.sub(r"\{\w+\}", text or "%20", page.path)
+            for path in (f"{page.path.format(**known)}?{query}", strange):
+                answer = await client.get(path)
+                assert answer.status < 500, (path, answer.body[-600:])
+                for name in ("page", "partition", "offset", "from", "q", "after", "next"):
+                    one = await client.get(f"{page.path.format(**known)}?{name}={text}")
+                    assert one.status < 500, (path, name, one.body[-600:])
+
+
 async def test_no_table_is_without_a_caption_and_headers(client: Client, filled: str) -> None:
     for path in pages(filled):
         outline = Outline((await client.get(path)).body)

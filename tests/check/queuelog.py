@@ -63,6 +63,15 @@ class QueueLog:
         self._passed_before: dict[int, int] = {}
         """Grants of each group before this entry."""
 
+    @property
+    def applied_index(self) -> int:
+        """The newest entry that was told."""
+        return self._index
+
+    def time_of(self, index: int) -> int:
+        """The log time of an entry."""
+        return self._times[index]
+
     # what applies
 
     def advance(self, index: int, time_ms: int) -> None:

@@ -158,6 +158,12 @@ class Checks:
         if identity in ledger.stored:
             self.violated(f"refused: {identity} is stored at {ledger.stored[identity]}")
 
+    def acked_offsets(self, group: GroupId) -> list[int]:
+        """Every message that somebody was told is stored."""
+        ledger = self._ledgers[group]
+        firsts = sorted({*ledger.acked.values()})
+        return [at for base in firsts for at in range(base, base + ledger.batches[base][1])]
+
     def acked_end(self, group: GroupId) -> int:
         """The offset after the last acked record."""
         return self._ledgers[group].acked_end

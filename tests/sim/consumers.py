@@ -113,7 +113,9 @@ class Consumer:
         self._work.world.loop.call_later(seconds, self._receive)
 
     def _received(self, granted: ops.Granted, sent: float, wait_s: float) -> None:
+        work = self._work
         receipts = [Receipt(self._spec.id, granted.delivery, g.offset) for g in granted.grants]
+        work.world.timelines.told_granted(work.group, self._spec.id, f"c{self._number}", granted)
         for receipt, grant in zip(receipts, granted.grants, strict=True):
             self._note(receipt, grant, sent)
         if receipts:

@@ -99,6 +99,8 @@ class Share:
             return
         offsets = [grant.offset for grant in granted.grants]
         life.work.told_granted(life.group.id, self.partition, granted.delivery, offsets)
+        told = self.partition, life.group.id, life.id, granted
+        life.work.world.timelines.told_granted(*told)
         self.held += 1
         work_s = 0.001 if life.is_calm else life.habits.work_s * life.rng.uniform(0.1, 2.0)
         life.time.call_later(work_s, self._done, granted.delivery, offsets)

@@ -179,6 +179,8 @@ class Outsider:
     def _granted(self, partition: GroupId, granted: ops.Granted) -> None:
         offsets = [grant.offset for grant in granted.grants]
         self._work.told_granted(self._group.id, partition, granted.delivery, offsets)
+        told = partition, self._group.id, "outsider", granted
+        self._work.world.timelines.told_granted(*told)
         deliveries = [(granted.delivery, offsets)]
         op = ops.Settled(self._group.id, ops.ACK, deliveries, request=self._rng.getrandbits(63))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from coordinator.group_coordinator import GroupCoordinator
@@ -11,15 +11,19 @@ from coordinator.mover import Mover
 from coordinator.state import ClusterState
 from coordinator.steps import Seen, Step, refusal
 from delivery.appender import Admitted, Appender, Duplicate
+from delivery.chronicle import Chronicle
 from delivery.dispatcher import Dispatcher
 from delivery.partition import PartitionState
+from delivery.timeline import Timeline, project
 from goqueue.wire.batch import RecordBatch
+from log.entry import Entry
 from log.staging import Staging
 from raft.group import RaftGroup
 from raft.host import RaftHost
 from tests.sim import member_mutants as members
 from tests.sim import move_mutants as moves
 from tests.sim import queue_mutants as queues
+from tests.sim import timeline_mutants as timelines
 from tests.sim.queue_requests import Ask
 from tests.unit.raft import mutants as groups
 
@@ -50,6 +54,8 @@ class Mutant:
     hasty: bool = False
     """Nobody waits for a change of replicas to commit."""
     membership: type[Membership] = Membership
+    project: Callable[[int, Sequence[Entry], Chronicle], Timeline | None] = project
+    """A message's timeline from its log."""
     disk_lies: bool = False
     """Syncs are answered, and not done."""
     disk_hides: bool = False
@@ -170,6 +176,13 @@ _ALL = (
     ),
     Mutant("ids-in-flight-ignored", "delivery", kind="queue", appender=queues.IdsInFlightIgnored),
     Mutant("ids-not-in-snapshot", "delivery", kind="queue", state=queues.IdsNotInSnapshot),
+    Mutant("redelivery-untold", "timelines", kind="queue", project=timelines.untold_redelivery),
+    Mutant("attempts-miscounted", "timelines", kind="queue", project=timelines.attempts_of_all),
+    Mutant("index-skips", "timelines", kind="queue", project=timelines.skips_entries),
+    Mutant("seeks-untold", "timelines", kind="queue", project=timelines.skips_replays),
+    Mutant("past-not-in-snapshot", "timelines", kind="queue", state=timelines.ForgetsThePast),
+    Mutant("refused-told", "timelines", kind="queue", state=timelines.TellsRefused),
+    Mutant("repeats-told", "timelines", kind="queue", state=timelines.TellsRepeated),
     Mutant(
         "given-before-released",
         "coordinator",

@@ -136,6 +136,7 @@ class Process:
             if self.healing is None:
                 raise
         else:
+            replica.raft.on_voters = replica.vote
             self.replicas[group] = replica
 
     def stop_replica(self, group: GroupId) -> None:

@@ -61,7 +61,7 @@ class QueueLedger:
         for stored in decode_records(entry.body, entry.base_offset):
             batch = stored_batch(stored.batch, stored_header(stored.batch))
             for row, record in enumerate(batch.records()):
-                self.values[stored.base_offset + row] = record.value
+                self.values[stored.base_offset + row] = record.value or b""
                 due_ms = resolve_ms(record.deliver_at_ms, entry.time_ms)
                 expires_ms = resolve_ms(record.expires_at_ms, entry.time_ms)
                 rows.append((record.lane, record.key, due_ms, expires_ms, record.message_id))

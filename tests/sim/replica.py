@@ -15,6 +15,7 @@ from log.entry import Entry, EntryKind
 from log.errors import EntryDamaged, LogError
 from log.group import GroupLog
 from node.partition_reader import Bounds, PartitionReader
+from raft.configuration import Configuration
 from raft.errors import Outcome
 from raft.group import RaftGroup
 from tests.sim.mutants import Mutant
@@ -88,6 +89,11 @@ class Replica:
     def restore(self, index: Index, state: bytes) -> None:
         self.state.restore(state)
         self.check_state()
+
+    def vote(self, committed: Configuration) -> None:
+        """These vote from an entry on that has applied."""
+        names = [voter.node for voter in committed.voters]
+        self.state.queue.chronicle.vote(committed.index, names)
 
     def on_leader(self, term: Term) -> None:
         if self._last_appender is None or not self._mutant.appender_kept:

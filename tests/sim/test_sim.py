@@ -108,9 +108,8 @@ def test_faults_bring_about_what_they_are_for() -> None:
     assert sum(verdict.acks > 0 for verdict in verdicts) > 0.9 * len(worlds)
     assert {len(world.nodes) for world in worlds} == {3, 5}
     managed = [world for world in worlds if world.shape.managed]
-    states = [
-        process.cluster.state for world in managed for process in world.machines.running()[:1]
-    ]  # type: ignore[union-attr]
+    newest = [world.machines.running()[0].cluster for world in managed]
+    states = [cluster.state for cluster in newest if cluster is not None]
     assert any(state.deleted for state in states)
     assert sum(world.checks.reads for world in worlds) > 100
     assert sum(world.checks.end_reads for world in worlds) > 100
@@ -232,6 +231,21 @@ def test_a_planted_bug_is_found(mutant: str) -> None:
     ],
 )
 def test_a_planted_bug_of_the_queue_is_found(mutant: str) -> None:
+    assert is_found(mutant)
+
+
+def test_timelines_are_looked_at_while_faults_strike_and_in_the_end() -> None:
+    worlds = [World(seed, kind=kind) for seed in range(2) for kind in ("queue", "members")]
+
+    assert [world.run().violations for world in worlds] == [[]] * len(worlds)
+
+    assert all(world.timelines.looked_at > 10 for world in worlds)
+
+
+@pytest.mark.parametrize(
+    "mutant", [mutant.name for mutant in MUTANTS.values() if mutant.floor == "timelines"]
+)
+def test_a_planted_bug_of_timelines_is_found(mutant: str) -> None:
     assert is_found(mutant)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from coordinator.topics import TopicConfig
 from delivery.records import encode_trim
@@ -14,10 +14,12 @@ from log.entry import EntryKind
 from node.partition_reader import PartitionReader
 from node.retention import Retention
 from raft.errors import Outcome
+from tests.sim.indexed import Indexed, entries_between
 
 if TYPE_CHECKING:
     from tests.sim.replica import Replica
 
+T = TypeVar("T")
 UNSETTLED_TRIMMED = 0.2
 """How often a trim takes what some group has not settled."""
 
@@ -35,6 +37,7 @@ class Upkeep:
             reader=reader,
             group=lambda: replica.raft,
             config=TopicConfig,
+            stories=self._stories,
         )
 
     def trim(self, keep: int) -> None:
@@ -52,12 +55,23 @@ class Upkeep:
     def _carry_and_trim(self, index: Index, offset: Offset) -> None:
         """Trim once all that must be kept stands at or after the index."""
         queue = self._replica.state.queue
-        left = [Offset(o) for o in queue.needed_below(offset) if queue.carried.get(o, 0) < index]
+        early = self._retention._early(index)
+        left = [
+            Offset(o)
+            for o in queue.needed_below(offset)
+            if (at := queue.carried.get(o, 0)) < index or at in early
+        ]
         if not left:
             self._propose(EntryKind.TRIM, encode_trim(index, offset), lambda: None)
             return
-        _count, body = self._retention._body(left)
+        _count, body = _result(self._retention._body(left))
         self._propose(EntryKind.CARRIED, body, lambda: self._carry_and_trim(index, offset))
+
+    async def _stories(self, offsets: Sequence[Offset]) -> bytes:
+        """Timelines so far, for the entry that carries these messages; it waits for nobody."""
+        state = self._replica.state
+        entries = entries_between(self._replica.log, state.log_start_index, state.applied_index)
+        return Indexed(entries, state.queue.chronicle).stories(offsets)
 
     def _settled_index(self) -> Index:
         """The entry of the first message that some group has not settled."""
@@ -87,3 +101,12 @@ class Upkeep:
             self._replica.raft.propose(kind, body, callback=ended)
         except NotLeader:
             self._carrying = False
+
+
+def _result(work: Coroutine[Any, Any, T]) -> T:
+    """Of work that waits for nobody."""
+    try:
+        work.send(None)
+    except StopIteration as stopped:
+        return stopped.value  # type: ignore[no-any-return]
+    raise AssertionError("it waits")

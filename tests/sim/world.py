@@ -11,6 +11,7 @@ from coordinator.commands import Command
 from coordinator.state import ClusterState
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId, Offset, TopicId, Voter
 from raft.group import RaftGroup
+from tests.check.queuelog import QueueLog
 from tests.sim.checks import Checks
 from tests.sim.clients import Client
 from tests.sim.faults import Fault, make_plan, strike
@@ -26,6 +27,7 @@ from tests.sim.queue_requests import Ask
 from tests.sim.queue_work import QueueWork
 from tests.sim.requests import Publish
 from tests.sim.shape import Shape, make_shape
+from tests.sim.timelines import Timelines
 from tests.sim.traps import Traps
 from tests.sim.watched import watched
 
@@ -97,6 +99,7 @@ class World:
             self.queue = QueueWork(self, self.groups[0])
         self.members = MemberWork(self) if self.shape.members else None
         self.moves = MoveWork(self) if self.shape.moving else None
+        self.timelines = Timelines(self)
         self.traps = Traps(self)
         self.group_type = watched(self.mutant.group, self.traps)
         self.machines = Machines(self)
@@ -181,6 +184,8 @@ class World:
         for work in (self.queue, self.members, self.moves):
             if work is not None:
                 work.start()
+        if self.queue is not None or self.members is not None:
+            self.timelines.start()
         for fault in self.plan:
             self.loop.call_later(fault.at_s + self._formed_s, strike, self, fault)
         self.loop.call_later(READ_S, self._read)
@@ -227,6 +232,17 @@ class World:
             self.members.judge(
                 {(p.node, g): r.state for p in self._members() for g, r in p.replicas.items()}
             )
+        for group, model in self.queue_logs().items():
+            members = [p for p in self._members() if group in p.replicas]
+            self.timelines.judge(group, model, {p.node: p.replicas[group] for p in members})
+
+    def queue_logs(self) -> dict[GroupId, QueueLog]:
+        """The models of the partitions whose queues are used."""
+        if self.queue is not None:
+            return {self.queue.group: self.queue.log}
+        if self.members is None:
+            return {}
+        return {group: ledger.log for group, ledger in self.members.ledgers.items()}
 
     def _is_settled(self) -> bool:
         return not self._unsettled()

@@ -7,6 +7,9 @@ before. A group that has leases on messages which were withdrawn meanwhile has t
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+from delivery import timeline_groups
 from delivery.bitmaps import BitMap64, span
 from delivery.group import GroupState
 from delivery.queue import QueueState
@@ -21,6 +24,17 @@ STATES = (
     "cancelled",
     "expired",
 )
+
+
+STATES_OF: Mapping[str, Sequence[str]] = {
+    "in_progress": ("ready", "in_flight"),
+    "completed": ("acked",),
+    "failed": ("dead", "cancelled"),
+    "retrying": ("retrying",),
+    "delayed": ("delayed",),
+    "expired": ("expired",),
+}
+"""Of each status, the states of which a message has one at least, for some group."""
 
 
 def offsets_in(queue: QueueState, state: str, group: GroupState | None) -> BitMap64:
@@ -59,21 +73,15 @@ def states_of(queue: QueueState, offset: int) -> dict[str, str]:
 
 
 def status_of(queue: QueueState, offset: int, group: GroupState | None = None) -> str:
-    """GoQueue's word for a message's life so far, for one group or for all: `delayed`, `expired`
-    (cancelled, too), `failed`, `retrying`, `completed` or `in_progress`."""
+    """GoQueue's word for a message's life so far, for one group or for all: see
+    `delivery.timeline_groups.status_of`."""
     groups = list(queue.groups.values()) if group is None else [group]
-    states = {state_of(queue, one, offset) for one in groups}
-    if "dead" in states:
-        return "failed"
-    if "retrying" in states:
-        return "retrying"
-    if offset in queue.hidden:
-        return "delayed"
-    if states & {"in_flight", "ready"}:
-        return "in_progress"
+    fate = "delayed" if offset in queue.hidden else ""
     if offset in queue.withdrawn:
-        return "expired"
-    return "completed" if states else "in_progress"
+        fate = "cancelled" if offset in queue.cancelled else "expired"
+    return timeline_groups.status_of(
+        {one.name: state_of(queue, one, offset) for one in groups}, fate
+    )
 
 
 def stored(queue: QueueState) -> BitMap64:

@@ -347,7 +347,12 @@ def assemble(
         scrub=groups.repair.scrub,
         whys=whys_of(queue_base, parts),
         link=base.link,
-        search=SearchParts(MessageSearch(service, base.link), SearchCounts(replicas, base.link)),
+        search=SearchParts(
+            MessageSearch(service, base.link),
+            SearchCounts(replicas, base.link),
+            config.timelines.enabled,
+            config.tracing.otlp.enabled,
+        ),
     )
     spans = _spans(config)
     front = _front(config, broker, base.metrics, spans)
@@ -378,7 +383,7 @@ def assemble(
             ("copies", groups.copies),
             ("repair", groups.repair),
             ("upkeep", groups.upkeep),
-            ("hash_indexer", HashIndexer(replicas)),
+            ("hash_indexer", HashIndexer(replicas, enabled=base.config.timelines.enabled)),
             (
                 "timeline_indexer",
                 TimelineIndexer(replicas, enabled=base.config.timelines.enabled),

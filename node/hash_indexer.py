@@ -20,14 +20,17 @@ _log = structlog.get_logger("search_hashes")
 
 
 class HashIndexer:
-    """A service that goes round the replicas of this node."""
+    """A service that goes round the replicas of this node; with `enabled` off it does nothing, and
+    each look-up hashes what it needs."""
 
-    def __init__(self, replicas: Replicas) -> None:
+    def __init__(self, replicas: Replicas, *, enabled: bool = True) -> None:
         self._replicas = replicas
+        self._enabled = enabled
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="hash_indexer")
+        if self._enabled:
+            self._task = asyncio.create_task(self._run(), name="hash_indexer")
 
     async def stop(self) -> None:
         if self._task is not None:

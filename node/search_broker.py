@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from coordinator.state import Topic
+from delivery.message_states import STATES_OF
 from goqueue.wire.errors import BadRequest, UnknownPartition
 from goqueue.wire.types import GroupId, NodeId
 from node import search_rpc
@@ -42,6 +43,10 @@ class SearchParts:
 
     messages: MessageSearch
     counts: SearchCounts
+    timelines: bool = True
+    """Whether this node tells timelines."""
+    exports: bool = False
+    """Whether it exports spans."""
 
 
 class SearchBrokerNode:
@@ -50,6 +55,7 @@ class SearchBrokerNode:
     def __init__(self, search: SearchParts, queue: QueueParts, finder: TopicFinder) -> None:
         self._search = search.messages
         self._counts = search.counts
+        self._tells = search.timelines, search.exports
         self._search_calls = queue.calls
         self._search_groups = queue.groups
         self._search_finder = finder
@@ -103,6 +109,8 @@ class SearchBrokerNode:
             dead=sum(view.dead for view in groups),
             wait_ms_sum=sum(sum(view.lane_wait_ms_sum) for view in groups),
             waits=sum(sum(view.lane_waits) for view in groups),
+            timelines=self._tells[0],
+            exports=self._tells[1],
         )
 
     async def _searched(
@@ -148,7 +156,7 @@ def _request(which: SearchFilter, group: int, limit: int, with_events: bool) -> 
         which.from_ms,
         which.to_ms,
         group,
-        list(which.states),
+        list(which.states or STATES_OF.get(which.status or "", ())),
         which.status,
         with_events,
     )

@@ -144,9 +144,9 @@ class FakeSearch(FakeQueue):
             return "delayed"
         if known & {"in_flight", "ready"}:
             return "in_progress"
-        if alone in ("cancelled", "expired"):
-            return "expired"
-        return "completed" if known else "in_progress"
+        if "acked" in known:
+            return "completed"
+        return {"expired": "expired", "cancelled": "failed"}.get(alone, "in_progress")
 
 
 def _fits(record: FakeRecord, which: SearchFilter) -> bool:

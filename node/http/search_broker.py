@@ -89,6 +89,10 @@ class SearchStats:
     wait_ms_sum: int = 0
     """From ready to delivered, over `waits` deliveries."""
     waits: int = 0
+    timelines: bool = True
+    """Whether this node tells timelines."""
+    exports: bool = False
+    """Whether it exports spans."""
 
 
 class SearchBroker(Protocol):

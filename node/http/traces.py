@@ -100,8 +100,8 @@ class TraceAnswer(Struct):
 class TraceStats(Struct):
     """Figures of all nodes that answer. `traces_total` counts messages that are stored,
     `traces_indexed` hashes by which they are found, `traces_completed` acks, `traces_error` dead
-    letters; `avg_latency` is from ready to delivered. Spans are read from the log, not buffered:
-    what is in memory are the hashes of the newest entries."""
+    letters; `avg_latency` is from ready to delivered. Every message is traced. Spans are read from
+    the log, not buffered: what is in memory are the hashes of the newest entries."""
 
     enabled: bool
     traces_total: int
@@ -156,7 +156,7 @@ async def stats(call: Call) -> web.Response:
     average_ms = round(found.wait_ms_sum / found.waits) if found.waits else 0
     return answer(
         TraceStats(
-            enabled=True,
+            enabled=found.timelines,
             traces_total=found.messages,
             traces_completed=found.acked,
             traces_error=found.dead,
@@ -165,7 +165,7 @@ async def stats(call: Call) -> web.Response:
             spans_in_buffer=found.ram_items,
             buffer_capacity=found.ram_items_max,
             sampling_rate=1.0,
-            exporters_enabled=False,
+            exporters_enabled=found.exports,
             index_disk_bytes=found.disk_bytes,
             index_memory_bytes=found.ram_bytes,
             index_behind_entries=found.behind_entries,

@@ -7,7 +7,15 @@ import time
 
 import pytest
 
-from delivery.message_states import STATES, offsets_in, state_of, states_of, status_of, stored
+from delivery.message_states import (
+    STATES,
+    STATES_OF,
+    offsets_in,
+    state_of,
+    states_of,
+    status_of,
+    stored,
+)
 from delivery.ops import NACK
 from tests.unit.delivery.desk import Desk, all_of
 
@@ -55,9 +63,11 @@ def test_each_state_is_found() -> None:
         5: "in_progress",
         6: "in_progress",
         7: "delayed",
-        8: "expired",
+        8: "failed",
         9: "expired",
     }
+    for offset, word in words.items():
+        assert any(offset in found[state] for state in STATES_OF[word])
 
 
 def test_without_a_group_every_message_is_ready_but_what_is_not_due() -> None:
@@ -122,6 +132,9 @@ def step(desk: Desk, rng: random.Random) -> None:
 
 def check(desk: Desk) -> None:
     queue = desk.state.queue
+    for offset in stored(queue):
+        word = status_of(queue, offset)
+        assert any(offset in offsets_in(queue, state, None) for state in STATES_OF[word]), word
     for group in queue.groups.values():
         sets = {state: offsets_in(queue, state, group) for state in STATES}
         told = [offset for found in sets.values() for offset in found]

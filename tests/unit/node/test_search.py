@@ -100,6 +100,18 @@ async def test_states_are_those_of_the_group_that_was_named(node: NodeAssembly) 
         "cancelled": [],
     }
     assert leased.offset == 3
+    by_status = {
+        status: await offsets(node, group="g", status=status)
+        for status in ("completed", "failed", "retrying", "in_progress", "delayed", "expired")
+    }
+    assert by_status == {
+        "completed": [0],
+        "failed": [1],
+        "retrying": [2],
+        "in_progress": [5, 4, 3],
+        "delayed": [6],
+        "expired": [],
+    }
     assert await offsets(node, group="h", states=["in_flight"]) == [0]
     assert await offsets(node, states=["in_flight"]) == [3, 0]
     assert await offsets(node, group="g", states=["dead"], status="failed") == [1]
@@ -207,3 +219,20 @@ async def test_figures_are_of_what_is_stored_and_indexed(node: NodeAssembly) -> 
 
     assert (stats.nodes, stats.messages, stats.items, stats.behind_entries) == (1, 2, 2, 0)
     assert stats.ram_bytes + stats.disk_bytes > 0
+
+
+async def test_with_timelines_off_look_ups_hash_what_they_need_and_events_are_named_as_missing() -> (
+    None
+):
+    disk = MemoryDisk()
+    async with running(disk, config(**{"timelines.enabled": "false"})) as node:
+        await node.broker.create_topic("t", {"partitions": 1})
+        await publish(node, Record(b"v", message_id="id"))
+
+        assert await offsets(node, message_id="id") == [0]
+        page = await node.broker.search(
+            ["t"], SearchFilter(message_id="id"), below=None, limit=1, with_events=True
+        )
+        assert [found.events for found in page.found] == [None]
+        assert "switched off" in page.not_searched[0].reason
+        assert not (await node.broker.search_stats()).timelines

@@ -28,19 +28,25 @@ class Pool(AbstractContextManager["Pool"]):
 
     def verdicts(self, setup: Setup, seeds: Sequence[int]) -> Iterator[Verdict]:
         """Of each seed; they are run as they are asked for, and a little ahead."""
-        chunks = [seeds[at : at + CHUNK] for at in range(0, len(seeds), CHUNK)]
+        return self._verdicts(setup, seeds, CHUNK)
+
+    def _verdicts(self, setup: Setup, seeds: Sequence[int], size: int) -> Iterator[Verdict]:
+        chunks = [seeds[at : at + size] for at in range(0, len(seeds), size)]
         run = partial(_run, setup)
         found = map(run, chunks) if self._workers is None else self._workers.map(run, chunks)
         for verdicts in found:
             yield from verdicts
 
     def first_bad(self, setup: Setup, seeds: Sequence[int]) -> Verdict | None:
-        """The first seed that violated something; those after it are not all run."""
-        size = CHUNK * self.jobs
-        for at in range(0, len(seeds), size):
-            for verdict in self.verdicts(setup, seeds[at : at + size]):
+        """The first seed that violated something; those after it are not all run: a few at first,
+        since a few are mostly enough."""
+        at, size = 0, 1
+        while at < len(seeds):
+            end = at + size * self.jobs
+            for verdict in self._verdicts(setup, seeds[at:end], size):
                 if verdict.violations:
                     return verdict
+            at, size = end, min(2 * size, CHUNK)
         return None
 
 

@@ -307,6 +307,8 @@ class _Groups:
         return sorted(others, key=lambda node: (node != leader, node))
 
     def _healed(self, group: GroupId) -> None:
+        if group == CLUSTER_GROUP:
+            self._base.membership.healed()
         self.replicas.healed(group)
         self._base.status.replica_healed(group)
         self.reconciler.changed()

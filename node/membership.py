@@ -84,6 +84,7 @@ class Membership:
         self._strangers: set[NodeId] = set()
         self._table: dict[NodeId, Address] = {}
         self._leaderless_since_s: float | None = None
+        self._starts_again = False
         self._registrar: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -281,6 +282,18 @@ class Membership:
         """Start the cluster group again, from what its log holds now."""
         if self._cluster.group is None and not self._is_new:
             self._start_group((), self._stored_cluster(), bootstrap=False)
+
+    def healed(self) -> None:
+        """The cluster group's log is whole again: a replica that stopped over it goes on from what
+        the log holds now. Where it can't yet, the next healing tries again."""
+        group = self._cluster.group
+        if group is not None and group.failed is not None:
+            _log.info("cluster_group_starts_again", problem=str(group.failed))
+            self.hold()
+            self._starts_again = True
+        if self._starts_again:
+            self.release()
+            self._starts_again = False
 
     def _begin_anew(self) -> None:
         """Let in with a new incarnation: what the log held for the former one is of no use, and

@@ -67,7 +67,7 @@ def queue_parts(base: QueueBase) -> QueueParts:
     source = PartitionDeadLetters(groups, calls, base.finder)
     receiver = QueueReceiver(
         base.node,
-        service=QueueService(base.node, base.replicas, base.link),
+        service=QueueService(base.node, base.replicas, base.link, base.partitions.confirmed),
         calls=calls,
         topology=base.topology,
         link=base.link,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from delivery.config import LANES_COUNT
@@ -50,9 +51,18 @@ class _Taking:
 class QueueService:
     """Receives of partitions that this node leads, for its own front and its peers'."""
 
-    def __init__(self, node: NodeId, replicas: Replicas, link: PeerLink) -> None:
+    def __init__(
+        self,
+        node: NodeId,
+        replicas: Replicas,
+        link: PeerLink,
+        confirm: Callable[[GroupId], Awaitable[object]],
+    ) -> None:
+        """`confirm` returns once this node is known to lead the partition still, and to have
+        applied all that was committed before; it raises `NotLeader`."""
         self._node = node
         self._replicas = replicas
+        self._confirm = confirm
         self._waits: dict[int, asyncio.Future[None]] = {}
         self._serving: set[asyncio.Future[TakeAnswer]] = set()
         self._recalled: dict[int, None] = {}
@@ -70,12 +80,12 @@ class QueueService:
         if request.limit == 0:
             return self._recall(request)
         taking = _Taking(request, request.limit, request.max_bytes)
-        partitions = deque(request.partitions)
         for packed, _request_id in request.partitions:
             host = self._led(packed)
             if host is not None:
                 host.queue.reopen(request.group)
                 host.queue.asking.asked(request.group.id, request.member, host.log_time_ms())
+        partitions = deque(await self._known(taking))
         try:
             while partitions and taking.left > 0 and taking.bytes_left > 0:
                 await self._round(taking, partitions)
@@ -151,6 +161,27 @@ class QueueService:
             await self._receive(taking, *wanted[0])
         elif wanted:
             await self._receive_all(taking, wanted)
+
+    async def _known(self, taking: _Taking) -> list[tuple[bytes, int]]:
+        """The partitions to ask. A claim that is newer than the owner here may be one that this
+        node has missed: a leader that stood still, and was replaced, refuses nobody for it."""
+        request, found = taking.request, list[tuple[bytes, int]]()
+        for packed, request_id in request.partitions:
+            host = self._led(packed)
+            group = None if host is None else host.state.queue.groups.get(request.group.id)
+            is_newer = group is not None and request.generation > group.owner.generation
+            if (
+                group is not None
+                and is_newer
+                and not group.is_owned_by(request.member, request.generation)
+            ):
+                try:
+                    await self._confirm(GroupId.unpack(packed))
+                except NotLeader:
+                    taking.answer.moved.append((packed, self._leader(packed)))
+                    continue
+            found.append((packed, request_id))
+        return found
 
     def _recall(self, request: TakeRequest) -> TakeAnswer:
         answer = TakeAnswer([], [], [], [])

@@ -104,8 +104,7 @@ class NodeStatus:
 
     def replica_healed(self, group: GroupId) -> None:
         """What had stopped a replica is made good."""
-        if group != CLUSTER_GROUP:  # it does not start again by itself
-            self._failed.pop(group, None)
+        self._failed.pop(group, None)
 
     @property
     def version(self) -> VersionView:

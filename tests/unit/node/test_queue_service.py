@@ -7,10 +7,12 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import pytest
+from msgspec import structs
 
-from delivery.ops import RELEASE, Settled
+from delivery.ops import RELEASE, Own, Settled
 from goqueue.wire.batch import Record
-from goqueue.wire.types import NodeId
+from goqueue.wire.errors import NotLeader
+from goqueue.wire.types import GroupId, NodeId
 from log.memory_disk import MemoryDisk
 from node import queue_rpc, rpc
 from node.assembly import NodeAssembly
@@ -51,7 +53,10 @@ async def scene() -> AsyncIterator[Scene]:
         replicas = node.broker._replicas
         hosts = sorted(replicas.led(), key=lambda host: host.id)
         ref = group_ref(await node.broker._queue.groups.ensure_group("g"))
-        yield Scene(node, QueueService(NodeId("node-1"), replicas, NoPeers()), hosts, ref)
+        service = QueueService(
+            NodeId("node-1"), replicas, NoPeers(), node.broker._service.confirmed
+        )
+        yield Scene(node, service, hosts, ref)
 
 
 def offsets(answer: TakeAnswer) -> list[int]:
@@ -128,6 +133,28 @@ async def test_a_recalled_request_that_is_on_its_way_is_to_be_asked_for_again(
     assert recalled.moved == [(first.id.pack(), "node-1")]
     assert offsets(await taking) == [0, 1]
     assert offsets(await scene.service.take(scene.request(0))) == [0, 1]
+
+
+async def test_a_leader_that_was_replaced_refuses_no_claim_newer_than_the_owner_it_knows(
+    scene: Scene,
+) -> None:
+    """It stood still while another leader made the claimant the owner: so it asks first."""
+    first = scene.hosts[0]
+    await first.queue.submit([Own(scene.ref.id, "former", 3, fence=False)], scene.ref)
+    asked = structs.replace(scene.request(3), partitions=[(first.id.pack(), 1)])
+    newer = structs.replace(asked, generation=4)
+    older = structs.replace(asked, generation=2)
+
+    async def replaced(_group: GroupId) -> None:
+        raise NotLeader(None)
+
+    blocked = await scene.service.take(newer)
+    scene.service._confirm = replaced
+    moved = await scene.service.take(newer)
+
+    assert [(packed, why) for packed, why, _ in blocked.blocked] == [(first.id.pack(), "stale")]
+    assert (moved.blocked, moved.moved) == ([], [(first.id.pack(), None)])
+    assert [why for _, why, _ in (await scene.service.take(older)).blocked] == ["stale"]
 
 
 async def test_what_does_not_fit_into_the_answer_is_given_back(scene: Scene) -> None:

@@ -152,12 +152,14 @@ class Chronicle:
 
     def did_nothing(self, index: int, number: int) -> bool:
         """Whether this operation is known to have changed nothing."""
-        return any(note[:2] == (number, NOTHING) for note in self.notes.get(index, ()))
+        notes = self.notes.get(index)
+        return notes is not None and any(note[:2] == (number, NOTHING) for note in notes)
 
     def excepts(self, index: int, number: int, what: int, offset: int) -> bool:
         """Whether the message is one of those that this is noted of."""
-        return any(
-            note[:2] == (number, what) and offset in note[2] for note in self.notes.get(index, ())
+        notes = self.notes.get(index)
+        return notes is not None and any(
+            note[:2] == (number, what) and offset in note[2] for note in notes
         )
 
     def voters_at(self, index: int) -> list[str]:

@@ -100,11 +100,11 @@ class Mentions:
 
     def find(self, offset: int) -> list[int]:
         """Entries that may name the message, in order."""
-        found: set[int] = set()
-        for key in keys_of(offset):
-            low, high = key << PLACE_BITS, (key + 1) << PLACE_BITS
-            found.update(self.first_index + row - low for row in self.rows if low <= row < high)
-        return sorted(found)
+        one, other = ((key << PLACE_BITS, (key + 1) << PLACE_BITS) for key in keys_of(offset))
+        (a, b), (c, d) = one, other
+        places = (1 << PLACE_BITS) - 1
+        found = {row & places for row in self.rows if a <= row < b or c <= row < d}
+        return sorted(self.first_index + place for place in found)
 
     def sorted_rows(self, step: int) -> array[int]:
         """All rows in order, sorted in steps: no call holds the interpreter for long."""

@@ -131,6 +131,9 @@ class Story:
 
     def next_due_ms(self) -> int | None:
         """When time brings something about that an entry must be told for."""
+        is_dead = any(group.place == "dead" for group in self.groups.values())
+        if not (self.fate == "delayed" or self._expires_ms or is_dead):
+            return None
         due: list[int] = []
         if self.fate == "delayed":
             due.append(self._due_ms)

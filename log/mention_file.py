@@ -140,6 +140,8 @@ class MentionFile:
         rest = _REST.pack(*run, len(rows), low, high, len(table), crc32c(table))
         head = _BLOCK_MAGIC + struct.pack("<I", crc32c(rest)) + rest
         start = self.size_bytes
+        if not start:
+            self._files.forget(self.path)  # what is open may have lost its name
         with self._files.borrow(self.path, create=True) as handle:
             disk = self._files.disk
             if not start:

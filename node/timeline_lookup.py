@@ -19,15 +19,16 @@ from log.errors import LogError
 
 if TYPE_CHECKING:  # it has its stories told here
     from node.partition import PartitionHost
+    from node.partition_mentions import Mentioned
 
-READ_ENTRIES = 64
+READ_ENTRIES = 256
 """Entries that are read at once."""
 READ_BYTES = 512 << 10
 NEAR = 4
 """Entries that lie no further apart are read in one go."""
 FRAMES_A_STEP = 16
-SLICE_S = 0.001
-"""How long others wait while entries are judged."""
+HOT_ENTRIES = 32
+"""Entries from memory that are judged before others get their turn."""
 
 _log = structlog.get_logger("timelines")
 
@@ -67,21 +68,14 @@ async def tell(host: PartitionHost, projection: Projection, applied: Index) -> N
     """All that is applied up to this entry. Raises LogError, OSError."""
     await _tell_frames(host, projection, applied)
     found = await host.mentions.find(Offset(projection.offset), Index(projection.since))
-    named = set(found.named)
-    wide = {one.entry: one for one in found.wide}
-    order = sorted(index for index in {*named, *wide} if index <= applied)
-    told = _Telling(host, projection, applied)
-    known: dict[int, Entry] = {}
-    for at, index in enumerate(order):
-        if index not in named and not wide[index].concerns(projection):
-            continue
-        entry = known.pop(index, None)
-        if entry is None:
-            ahead = [index, *(one for one in order[at + 1 : at + READ_ENTRIES] if one in named)]
-            known = {one.index: one for one in await _read(host, ahead)}
-            entry = known.pop(index)
+    told = _Telling(host, projection, applied, found)
+    while (index := told.next_index()) is not None:
         await told.due_before(index)
-        await told.take(entry)
+        if host.log.is_cold(Index(index)):
+            await asyncio.get_running_loop().run_in_executor(host.workers, told.judge_cold)
+        else:
+            told.judge_hot()
+            await asyncio.sleep(0)
     await told.due_before(applied + 1)
 
 
@@ -107,22 +101,66 @@ async def stories_of(host: PartitionHost, offsets: Sequence[Offset]) -> bytes:
 class _Telling:
     """Entries on their way into a projection, with those that time needs between them."""
 
-    def __init__(self, host: PartitionHost, projection: Projection, applied: Index) -> None:
+    def __init__(
+        self, host: PartitionHost, projection: Projection, applied: Index, found: Mentioned
+    ) -> None:
         self._host = host
         self._projection = projection
         self._applied = applied
+        self._named = set(found.named)
+        self._wide = {one.entry: one for one in found.wide}
+        self._order = sorted(i for i in {*self._named, *self._wide} if i <= applied)
+        self._at = 0
         self._last = int(projection.since)
         self._due: tuple[int, int] = (0, 0)
         """(a time, the entry by which it has come)."""
-        self._until_s = asyncio.get_running_loop().time() + SLICE_S
 
-    async def take(self, entry: Entry) -> None:
+    def next_index(self) -> int | None:
+        """The next entry that tells something; None where all is told."""
+        while self._at < len(self._order):
+            index = self._order[self._at]
+            if self._may_tell(index):
+                return index
+            self._at += 1
+        return None
+
+    def judge_cold(self) -> None:
+        """Entries from the disk, until time brings something about. By a thread."""
+        self._judge(self._host.log.cold_entries, 1 << 62, self._host.log.is_cold)
+
+    def judge_hot(self) -> None:
+        """Entries from memory, for a moment."""
+        self._judge(self._host.log.entries, HOT_ENTRIES, lambda _index: True)
+
+    def _judge(
+        self, read: Callable[..., list[Entry]], count: int, among: Callable[[Index], bool]
+    ) -> None:
+        """The first entry was asked for what is due before it."""
+        is_first = True
+        while count > 0 and (index := self.next_index()) is not None and among(Index(index)):
+            ahead = self._order[self._at : self._at + min(count, READ_ENTRIES)]
+            known = _read_runs(read, [i for i in ahead if i in self._named or i == index])
+            count -= len(known)
+            for entry in known:
+                while self._at < len(self._order) and self._order[self._at] < entry.index:
+                    if self._may_tell(self._order[self._at]):
+                        break  # one that stands apart is read by itself
+                    self._at += 1
+                if self._at >= len(self._order) or self._order[self._at] != entry.index:
+                    break
+                due_ms = self._projection.story.next_due_ms()
+                if not is_first and due_ms is not None and due_ms <= entry.time_ms:
+                    return
+                is_first = False
+                self._take(entry)
+                self._at += 1
+
+    def _may_tell(self, index: int) -> bool:
+        return index in self._named or self._wide[index].concerns(self._projection)
+
+    def _take(self, entry: Entry) -> None:
         self._projection.tell(entry)
         self._last = max(self._last, entry.index)
-        loop = asyncio.get_running_loop()
-        if loop.time() > self._until_s:
-            await asyncio.sleep(0)
-            self._until_s = loop.time() + SLICE_S
 
     async def due_before(self, index: int) -> None:
         """What time brings about before this entry is told by the first one that has the time."""
@@ -132,7 +170,7 @@ class _Telling:
             entry = await self._at_time(due_ms, index)
             if entry is None:
                 return
-            await self.take(entry)
+            self._take(entry)
 
     async def _at_time(self, due_ms: int, index: int) -> Entry | None:
         """The first entry of this time that brings anything about, if it comes before the index."""

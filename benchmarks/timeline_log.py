@@ -1,0 +1,128 @@
+"""One partition's replica without a node around it: real entries, a real log, and timelines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import cast
+
+from delivery.ops import Op, encode_ops
+from delivery.partition import PartitionState
+from delivery.records import AppendBatch, encode_records
+from delivery.timeline import Timeline
+from goqueue.wire.batch import encode_columns
+from goqueue.wire.types import GroupId, Index, NodeId, Offset, TopicId, Voter
+from log.config import StorageConfig
+from log.disk import Disk
+from log.entry import Entry, EntryKind, make_entry
+from log.store import Store
+from node.partition import PartitionHost
+from node.partition_mentions import PartitionMentions
+from node.partition_reader import Bounds, PartitionReader
+from node.timeline_lookup import look_up
+
+START_MS = 1_700_000_000_000
+FLUSH_ENTRIES = 2000
+VOTERS = ["node-1", "node-2", "node-3"]
+
+
+class LoggedPartition:
+    """What `look_up` asks of a replica. Every entry is applied at once, and written in bulk."""
+
+    topic = "t"
+    has_timelines = True
+    is_leader = False
+    voters: tuple[Voter, ...] = ()
+
+    def __init__(self, disk: Disk, root: str, config: StorageConfig) -> None:
+        self.id = GroupId(TopicId(1, 1), 0)
+        self.store = Store.open(disk, root, config)
+        here = self.id in self.store.groups()
+        self.log = self.store.group(self.id) if here else self.store.create_group(self.id)
+        self.workers = ThreadPoolExecutor(2)
+        self.now_ms = START_MS
+        self.state = PartitionState()
+        self.state.queue.chronicle.vote(1, VOTERS)
+        self._waiting: list[Entry] = []
+        self.mentions = PartitionMentions(
+            self.log,
+            lambda: self.applied_index,
+            lambda: self.state.queue.chronicle,
+            self.workers,
+        )
+        self.reader = PartitionReader(self.log, self._bounds)
+
+    @property
+    def applied_index(self) -> Index:
+        return self.state.applied_index
+
+    def matches(self) -> dict[NodeId, Index]:
+        return {}
+
+    # entries
+
+    def publish(self, count: int, size: int = 16) -> list[int]:
+        """Offsets of so many messages."""
+        base = self.state.next_offset
+        batch = encode_columns([b"v" * size] * count)
+        body = b"".join(encode_records([AppendBatch(batch, count, 0)]))
+        self._apply(EntryKind.RECORDS, body, base, count)
+        return list(range(base, base + count))
+
+    def do(self, *ops: Op) -> Index:
+        """These operations as one entry: its index."""
+        self._apply(EntryKind.QUEUE, encode_ops(ops))
+        return self.applied_index
+
+    def flush(self) -> None:
+        """All that was applied is on disk, in segments."""
+        if self._waiting:
+            self.log.append(self._waiting)
+            self._waiting = []
+        job = self.store.take_flush()
+        if job is not None:
+            job.sync()
+            self.store.complete_flush(job)
+            job.spill()
+            self.store.complete_spill(job)
+        if self.store.checkpoint_due:
+            checkpoint = self.store.take_checkpoint()
+            if checkpoint is not None:
+                checkpoint.run()
+                self.store.complete_checkpoint(checkpoint)
+        self.log.evict(0)
+
+    async def timeline(self, offset: int) -> Timeline:
+        self.flush()
+        return await look_up(cast("PartitionHost", self), Offset(offset))
+
+    def close(self) -> None:
+        self.flush()
+        self.workers.shutdown()
+        self.store.close()
+
+    # private
+
+    def _apply(self, kind: EntryKind, body: bytes, base: int = 0, count: int = 0) -> None:
+        entry = make_entry(
+            index=self.applied_index + 1,
+            term=1,
+            time_ms=self.now_ms,
+            kind=kind,
+            body=body,
+            base_offset=base,
+            record_count=count,
+            matches=[self.applied_index] * len(VOTERS),
+        )
+        self.state.apply(entry)
+        self._waiting.append(entry)
+        if len(self._waiting) >= FLUSH_ENTRIES:
+            self.flush()
+
+    def _bounds(self) -> Bounds:
+        state = self.state
+        return Bounds(state.log_start_offset, state.next_offset, state.applied_index)
+
+
+def in_pieces(offsets: Sequence[int], size: int) -> list[list[int]]:
+    return [list(offsets[at : at + size]) for at in range(0, len(offsets), size)]

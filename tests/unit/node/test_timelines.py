@@ -1,0 +1,157 @@
+"""Timelines looked up in a log on disk: the index beside the segments tells the same as the whole
+log does, and is made again wherever it is missing, damaged or of other entries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from benchmarks.timeline_log import VOTERS, LoggedPartition
+from delivery.config import GroupConfig
+from delivery.ops import (
+    ACK,
+    NACK,
+    Committed,
+    Delivered,
+    OpenGroup,
+    Own,
+    Settled,
+    Sought,
+)
+from delivery.timeline import project
+from log.config import StorageConfig
+from log.disk import OsDisk
+from log.mention_file import SUFFIX
+from node.partition import PartitionHost
+from node.timeline_lookup import TimelineOff, look_up
+
+SMALL = StorageConfig(watermark_percent=0, watermark_bytes=0, segment_bytes=6000)
+COUNT = 300
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Iterator[LoggedPartition]:
+    found = LoggedPartition(OsDisk(), str(tmp_path / "data"), SMALL)
+    fill(found)
+    yield found
+    found.close()
+
+
+def fill(partition: LoggedPartition) -> None:
+    """Two groups that take what comes, one that commits; a seek, an owner, and failures."""
+    for group in (1, 2, 3):
+        partition.do(OpenGroup(group, f"g{group}", 1, GroupConfig(max_attempts=3), 0))
+    for first in range(0, COUNT, 50):
+        partition.publish(50)
+        partition.now_ms += 10
+        for offset in range(first, first + 50, 5):
+            some = list(range(offset, offset + 5))
+            one = partition.do(Delivered(1, "a", 1000, some))
+            two = partition.do(Delivered(2, "b", 1000, some[:3]))
+            partition.do(Settled(1, ACK, [(one, some[1:])]), Settled(1, NACK, [(one, some[:1])]))
+            partition.do(Settled(2, ACK, [(two, some[:2])]))
+            partition.now_ms += 1
+        partition.do(Committed(3, first + 40))
+    partition.do(Own(2, "c", 1, True))
+    partition.do(Sought(1, 100))
+    partition.do(Delivered(1, "a", 1000, [120, 121, 7]))
+    partition.flush()
+
+
+def whole(partition: LoggedPartition) -> dict[int, object]:
+    """What the projection tells from all entries."""
+    partition.flush()
+    last, log = partition.applied_index, partition.log
+    entries = [log.entry(index) for index in map(type(last), range(1, last + 1))]
+    chronicle = partition.state.queue.chronicle
+    return {offset: project(offset, entries, chronicle) for offset in range(COUNT)}
+
+
+async def check(partition: LoggedPartition) -> None:
+    for offset, expected in list(whole(partition).items())[::7]:
+        assert await partition.timeline(offset) == expected, offset
+
+
+def files(tmp_path: Path) -> list[Path]:
+    return sorted(tmp_path.rglob(f"*{SUFFIX}"))
+
+
+async def test_a_look_up_tells_what_the_whole_log_does(partition: LoggedPartition) -> None:
+    await check(partition)
+
+    assert len(partition.log.segments()) > 3
+    assert partition.mentions.disk_bytes and partition.mentions.ram_rows
+
+
+async def test_replicated_names_the_voters_of_that_time(partition: LoggedPartition) -> None:
+    last = int(partition.applied_index)
+    partition.state.queue.chronicle.vote(last, ["node-1", "node-4", "node-9"])
+    partition.publish(1)
+
+    old, new = await partition.timeline(3), await partition.timeline(COUNT)
+
+    assert old.events[1][2]["nodes"] == VOTERS
+    assert new.events[1][2]["nodes"] == ["node-1", "node-4", "node-9"]
+
+
+@pytest.mark.parametrize("how", ["lost", "flipped", "cut", "foreign"])
+async def test_an_index_file_that_is_not_sound_is_made_again(
+    partition: LoggedPartition, tmp_path: Path, how: str
+) -> None:
+    await check(partition)
+    damaged = files(tmp_path)[0]
+    data = damaged.read_bytes()
+    if how == "lost":
+        damaged.unlink()
+    elif how == "flipped":
+        damaged.write_bytes(data[:-20] + bytes([data[-20] ^ 1]) + data[-19:])
+    elif how == "cut":
+        damaged.write_bytes(data[:-9])
+    else:
+        damaged.write_bytes(files(tmp_path)[1].read_bytes())
+    if how != "flipped":
+        partition.mentions.forget()  # as after a restart
+
+    await check(partition)
+
+    assert damaged.read_bytes() == data
+
+
+async def test_after_a_restart_the_index_goes_on_where_it_was(
+    partition: LoggedPartition, tmp_path: Path
+) -> None:
+    await check(partition)
+    before = {path: path.stat().st_mtime_ns for path in files(tmp_path)}
+    partition.mentions.forget()
+    partition.publish(5)
+    partition.do(Delivered(1, "a", 1000, [5]))
+
+    await check(partition)
+
+    after = {path: path.stat().st_mtime_ns for path in files(tmp_path)}
+    assert all(after[path] == before[path] for path in before if path in after)
+
+
+async def test_files_of_segments_that_have_gone_go_too(
+    partition: LoggedPartition, tmp_path: Path
+) -> None:
+    await check(partition)
+    stale = files(tmp_path)[0].with_name(f"{1 << 40:016x}{SUFFIX}")
+    stale.write_bytes(b"x")
+    partition.mentions.forget()
+
+    await partition.timeline(0)
+
+    assert not stale.exists()
+
+
+async def test_where_timelines_are_off_that_is_said(partition: LoggedPartition) -> None:
+    partition.has_timelines = False
+
+    with pytest.raises(TimelineOff) as refused:
+        await look_up(cast("PartitionHost", partition), 0)  # type: ignore[arg-type]
+
+    assert (refused.value.code, refused.value.http_status) == ("timeline_off", 409)

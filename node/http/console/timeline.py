@@ -254,8 +254,8 @@ def _bar(one: _Span, scale: _Scale, end: float) -> Bar:
     """Its label stands below it, and ends where the next bar begins."""
     x = scale.x(one.begin_ms)
     width = max(4.0, scale.x(one.end_ms) - x)
-    text, room = seen(one.label), int((end - x) / LETTER)
-    label = text if len(text) <= room else f"{text[: max(0, room - 1)]}…"
+    text, room = seen(one.label), int((end - x) / LETTER) - 1
+    label = text if len(text) <= room else f"{text[: room - 1]}…" if room > 4 else ""
     lasted = span(one.end_ms - one.begin_ms)
     what = {"ok": "acknowledged", "failed": "failed", "open": "lease stands", "wait": "waits"}
     title = f"{one.label}: {what.get(one.kind, 'given back')}, {lasted}"

@@ -85,7 +85,7 @@
         tzDate: function (at) { return uPlot.tzDate(new Date(at * 1000), "Etc/UTC"); },
         scales: { x: { range: function (_, low, high) { return [Math.min(low, high - 60), high]; } }, y: { range: function (_, low, high) { return [0, Math.max(1, high * 1.1)]; } } },
         series: [{}, line("published"), line("delivered"), line("settled")],
-        axes: [axis({ values: function (_, marks) { return marks.map(function (mark) { return new Date(mark * 1000).toISOString().slice(11, 19); }); }, space: 90 }), axis({ size: 56, values: function (_, marks) { return marks.map(function (mark) { return mark.toLocaleString("en"); }); } })]
+        axes: [axis({ values: function (_, marks) { return marks.map(function (mark) { return new Date(mark * 1000).toISOString().slice(11, 19); }); }, space: 90, gap: 10 }), axis({ size: 56, values: function (_, marks) { return marks.map(function (mark) { return mark.toLocaleString("en"); }); } })]
       };
     }
     function draw() {

@@ -61,16 +61,18 @@ class MessageSearch:
         deadline_s = loop.time() + request.deadline_ms / 1000
         bytes_max = max(1, request.max_bytes // max(1, len(request.partitions)))
 
-        async def one(packed: bytes, below: int) -> PartitionFound | None:
+        async def one(number: int, packed: bytes, below: int) -> PartitionFound | None:
             try:
                 host = await self._partitions.confirmed(GroupId.unpack(packed))
-                return await _Search(host, request, below, bytes_max, deadline_s).run()
+                search = _Search(host, request, below, bytes_max, deadline_s)
+                return await search.run(request.only[number] if request.only else None)
             except LogError as error:
                 return PartitionFound(packed, [], -1, [f"can't be read now: {error}"])
             except GoQueueError:
                 return None
 
-        found = await asyncio.gather(*(one(*part) for part in request.partitions))
+        parts = enumerate(request.partitions)
+        found = await asyncio.gather(*(one(number, *part) for number, part in parts))
         return SearchAnswer([answer for answer in found if answer is not None])
 
     async def _serve(self, _peer: NodeId, payload: bytes) -> bytes:
@@ -160,11 +162,12 @@ class _Search:
         self._reader = RowReader(host)
         self._left = -1
 
-    async def run(self) -> PartitionFound:
+    async def run(self, only: list[int] | None) -> PartitionFound:
+        """Of these offsets only, if any are named."""
         request, wanted = self._request, self._wanted()
         looked_at = 0
         loop = asyncio.get_running_loop()
-        async for offsets in self._candidates(wanted):
+        async for offsets in _these(only) if only is not None else self._candidates(wanted):
             for offset in offsets:
                 if wanted is not None and offset not in wanted:
                     continue
@@ -299,3 +302,7 @@ class _Search:
                 events,
             )
         )
+
+
+async def _these(offsets: list[int]) -> AsyncIterator[Sequence[int]]:
+    yield offsets

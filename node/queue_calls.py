@@ -162,12 +162,13 @@ class QueueCalls:
         look: Callable[[R], Awaitable[A]],
         method: str,
         answer: type[A],
+        timeout_s: float = ASK_TIMEOUT_S,
     ) -> A | None:
         """What one node says; None where it does not answer."""
         if node == self._node:
             return await look(request)
         try:
-            told = await self._link.request(node, method, rpc.encode(request), ASK_TIMEOUT_S)
+            told = await self._link.request(node, method, rpc.encode(request), timeout_s)
         except (GoQueueError, RemoteError):
             return None
         return queue_rpc.decode_answer(told, answer)

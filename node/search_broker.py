@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
+from msgspec import structs
+
 from coordinator.state import Topic
 from delivery.message_states import STATES_OF
 from goqueue.wire.errors import BadRequest, UnknownPartition
@@ -31,6 +33,9 @@ PARTITIONS_MAX = 4096
 """Partitions of one search."""
 SEARCH_MS = 1500
 """What a leader may take; what it has not searched by then it names."""
+EVENTS_MS = 8000
+EVENTS_S = 10.0
+"""The same, for what happened to the messages of a page: a few milliseconds each."""
 ANSWER_BYTES = 4 << 20
 ROUNDS = 2
 
@@ -76,7 +81,7 @@ class SearchBrokerNode:
         answers: dict[GroupId, search_rpc.PartitionFound] = {}
 
         async def ask(node: NodeId, asked: list[GroupId]) -> Iterable[GroupId]:
-            request = _request(which, group, limit, with_events)
+            request = _request(which, group, limit)
             request.partitions.extend((one.pack(), places[one][1]) for one in asked)
             answer = await self._search_calls.ask_node(
                 node, request, self._search.search, search_rpc.SEARCH, SearchAnswer
@@ -87,7 +92,48 @@ class SearchBrokerNode:
 
         left = await self._search_calls.each_leader(places, ask, ROUNDS)
         missing = [NotSearched(*places[one][0], "no leader answers") for one in sorted(left)]
-        return _merged(places, answers, missing, limit)
+        page = _merged(places, answers, missing, limit)
+        return await self._with_events(page, places, group) if with_events else page
+
+    async def _with_events(
+        self, page: SearchPage, places: Mapping[GroupId, tuple[Place, int]], group: int
+    ) -> SearchPage:
+        """The page's messages with what happened to each; where that can't be told, it is named."""
+        offsets: dict[Place, list[int]] = {}
+        for found in page.found:
+            message = found.message
+            offsets.setdefault((message.topic, message.partition), []).append(message.offset)
+        groups = {place: one for one, (place, _) in places.items() if place in offsets}
+        told: dict[tuple[Place, int], FoundMessage] = {}
+        missing = list(page.not_searched)
+
+        async def ask(node: NodeId, asked: list[GroupId]) -> Iterable[GroupId]:
+            request = _request(SearchFilter(), group, len(page.found))
+            request = structs.replace(request, with_events=True, deadline_ms=EVENTS_MS)
+            for partition in asked:
+                request.partitions.append((partition.pack(), NO_BOUND))
+                request.only.append(offsets[places[partition][0]])
+            answer = await self._search_calls.ask_node(
+                node, request, self._search.search, search_rpc.SEARCH, SearchAnswer, EVENTS_S
+            )
+            found = [] if answer is None else answer.found
+            for one in found:
+                place = places[GroupId.unpack(one.partition)][0]
+                missing.extend(NotSearched(*place, reason) for reason in one.missing)
+                if one.below >= 0:
+                    reason = f"offsets below {one.below}: out of time"
+                    missing.append(NotSearched(*place, reason))
+                for row in one.rows:
+                    told[place, row.message.offset] = _found(place, row)
+            return [GroupId.unpack(one.partition) for one in found]
+
+        left = await self._search_calls.each_leader(groups.values(), ask, ROUNDS)
+        missing += [NotSearched(*places[one][0], "no leader answers") for one in sorted(left)]
+        whole = [
+            told.get(((one.message.topic, one.message.partition), one.message.offset), one)
+            for one in page.found
+        ]
+        return SearchPage(whole, page.following, missing)
 
     async def search_stats(self) -> SearchStats:
         topics = self._search_finder.all()
@@ -143,7 +189,7 @@ class SearchBrokerNode:
         return places
 
 
-def _request(which: SearchFilter, group: int, limit: int, with_events: bool) -> SearchRequest:
+def _request(which: SearchFilter, group: int, limit: int) -> SearchRequest:
     return SearchRequest(
         [],
         limit,
@@ -158,7 +204,6 @@ def _request(which: SearchFilter, group: int, limit: int, with_events: bool) -> 
         group,
         list(which.states or STATES_OF.get(which.status or "", ())),
         which.status,
-        with_events,
     )
 
 

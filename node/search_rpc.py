@@ -37,6 +37,8 @@ class SearchRequest(GroupRequest, array_like=True, frozen=True):
     states: list[str] = msgspec.field(default_factory=list[str])
     status: str | None = None
     with_events: bool = False
+    only: list[list[int]] = msgspec.field(default_factory=list[list[int]])
+    """Of each partition in turn, the offsets that are meant, newest first; all where none is."""
 
     def packed_groups(self) -> Sequence[bytes]:
         return [partition for partition, _below in self.partitions]

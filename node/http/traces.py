@@ -179,8 +179,14 @@ async def _traces(call: Call, topics: list[str] | None, which: SearchFilter) -> 
     limit = call.query_int("limit", LIMIT_DEFAULT, 1, LIMIT_MAX)
     page = await call.broker.search(topics, which, below=None, limit=limit, with_events=True)
     told = TracesAnswer([_summary(found) for found in page.found], len(page.found))
-    if page.not_searched:
-        told.not_searched = not_searched_views(page.not_searched)
+    missing = list(page.not_searched)
+    if len(page.found) < limit:  # whoever was asked stopped early
+        missing += [
+            NotSearched(*place, f"offsets below {below}: out of time")
+            for place, below in sorted(page.following.items())
+        ]
+    if missing:
+        told.not_searched = not_searched_views(missing)
     return told
 
 

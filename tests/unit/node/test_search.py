@@ -221,9 +221,7 @@ async def test_figures_are_of_what_is_stored_and_indexed(node: NodeAssembly) -> 
     assert stats.ram_bytes + stats.disk_bytes > 0
 
 
-async def test_with_timelines_off_look_ups_hash_what_they_need_and_events_are_named_as_missing() -> (
-    None
-):
+async def test_with_timelines_off_look_ups_hash_what_they_need_and_name_missing_events() -> None:
     disk = MemoryDisk()
     async with running(disk, config(**{"timelines.enabled": "false"})) as node:
         await node.broker.create_topic("t", {"partitions": 1})
@@ -236,3 +234,17 @@ async def test_with_timelines_off_look_ups_hash_what_they_need_and_events_are_na
         assert [found.events for found in page.found] == [None]
         assert "switched off" in page.not_searched[0].reason
         assert not (await node.broker.search_stats()).timelines
+
+
+async def test_events_are_asked_of_what_is_shown_only_in_its_order(node: NodeAssembly) -> None:
+    await publish(node, *(Record(b"%d" % n, headers=(("h", b"x"),)) for n in range(9)))
+    await settle(node, (await receive(node, limit=9))[-2:])
+
+    which = SearchFilter(headers=[("h", b"x")])
+    page = await node.broker.search(None, which, below=None, limit=3, with_events=True)
+
+    assert [found.message.offset for found in page.found] == [8, 7, 6]
+    assert page.following == {("t", 0): 6}
+    types = [[event.type for event in found.events or ()] for found in page.found]
+    assert ["ACKNOWLEDGED" in told for told in types] == [True, True, False]
+    assert all(told[0] == "PUBLISHED" for told in types)

@@ -220,12 +220,14 @@ class _Lane:
         self._offsets = offsets
         self._oldest = oldest
         self._oldest_ms: int | None = None
+        self._since_ms: int | None = None
         self.head: int | None = next(offsets, None)
 
     def pop(self) -> int:
         head = self.head
         assert head is not None
         self.head = next(self._offsets, None)
+        self._since_ms = None
         return head
 
     def pop_many(self, limit: int) -> list[int]:
@@ -234,6 +236,14 @@ class _Lane:
             found += [self.head, *islice(self._offsets, limit - 2)]
             self.head = next(self._offsets, None)
         return found
+
+    def since_ms(self, fairness: Fairness) -> int:
+        """Since when its head is taken to be ready."""
+        if self._since_ms is None:
+            assert self.head is not None
+            later = self.head in fairness.later
+            self._since_ms = self.oldest_ms() if later else fairness.stored(self.head)
+        return self._since_ms
 
     def oldest_ms(self) -> int:
         """`ReadyLanes._oldest`, as of the beginning."""
@@ -280,8 +290,7 @@ class _Selection:
             lane = self._lanes[number]
             if lane.head is None:
                 continue
-            later = lane.head in fairness.later
-            since = lane.oldest_ms() if later else fairness.stored(lane.head)
+            since = lane.since_ms(fairness)
             late = since + fairness.max_wait_ms <= fairness.now_ms
             if late and (oldest is None or (since, lane.head) < oldest):
                 oldest, found = (since, lane.head), number

@@ -24,9 +24,9 @@ class Verdict(msgspec.Struct, array_like=True):
     `state` is delayed, ready, in_flight, retrying, acked (done with, however), dead, cancelled or
     expired; or unpublished, gone, stored (where no group is meant), unknown. `deliverable` says
     whether a receive would get the message now: the owner's, where the partition has one, and for
-    as many messages as may be in flight. `attempts` counts its deliveries. `eta_ms` estimates when
-    it is delivered (again), by `eta_by`: delay, backoff, lease (if that is not settled), or rate; 0
-    where no estimate is honest.
+    as many messages as it may take. `attempts` counts its deliveries. `eta_ms` estimates when it is
+    delivered (again), by `eta_by`: delay, backoff, lease (if that is not settled), or rate; 0 where
+    no estimate is honest.
     """
 
     state: str

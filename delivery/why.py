@@ -19,6 +19,10 @@ from goqueue.wire.layout import LANES
 
 ASKED_LATELY_MS = 10_000
 """Who asked for messages within this time is taken to go on asking."""
+TAKEN_MAX = 1000
+"""Messages that one receive takes at most."""
+LOOKED_AT = 64
+"""Messages that come next, looked at first where one receive can't take all that is ready."""
 
 
 def place_of(queue: QueueState, group: GroupState, offset: int) -> str:
@@ -191,9 +195,11 @@ class _Case:
         counts = group.ready.counts()
         higher = {LANES[n]: counts[n] for n in range(lane) if counts[n]}
         blockers = self._blockers()
-        if not self._fits(own):
-            blockers.append(self._limit())
         ahead = own + sum(higher.values())
+        room = max(0, group.config.in_flight_max - len(group.leases))
+        fits = self._comes_within(min(room, TAKEN_MAX), own, ahead)
+        if not fits and room < TAKEN_MAX:
+            blockers.append(self._limit())
         queued: list[Reason] = []
         if higher:
             rate = 0.0 if blockers else self.around.rate
@@ -203,7 +209,7 @@ class _Case:
         reasons = [*blockers, *self._asking(queued)]
         if group.owner.member and not any(r.code == "no_owner" for r in blockers):
             reasons.append(self._owned())
-        verdict = Verdict(self._pending(), reasons, deliverable=not blockers)
+        verdict = Verdict(self._pending(), reasons, deliverable=fits and not blockers)
         if not blockers and self.around.rate:
             verdict.eta_ms = self.now_ms + _span_ms(ahead + 1, self.around.rate)
             verdict.eta_by = "rate"
@@ -266,15 +272,22 @@ class _Case:
             facts["offset"] = head
         return [Reason("key_parked", 0, facts | self._failure())]
 
-    def _fits(self, own: int) -> bool:
-        """Whether it is among those that may be in flight besides what is."""
+    def _comes_within(self, room: int, own: int, ahead: int) -> bool:
+        """Whether it is among so many that come next."""
         group = self.group
-        room = group.config.in_flight_max - len(group.leases)
         if own >= room:
             return False
+        if ahead >= room and own >= room // group.config.lane_share + 1:
+            return False  # no share of what has waited too long brings it so far
         if group.ready_count() <= room:
             return True
-        return self.subject.offset in group.peek(room, self.now_ms)
+        limit = min(room, LOOKED_AT)
+        while True:  # what comes soon is found soon
+            if self.subject.offset in group.peek(limit, self.now_ms):
+                return True
+            if limit == room:
+                return False
+            limit = min(room, 4 * limit)
 
     def _limit(self) -> Reason:
         group = self.group

@@ -427,6 +427,33 @@ def test_the_limit_of_messages_in_flight_holds_those_that_do_not_fit(desk: Desk)
     assert (limit.until_ms, limit.facts) == (START_MS + 700, {"in_flight": 1, "limit": 2})
 
 
+def test_what_lies_deeper_than_one_receive_reaches_is_behind_and_comes_at_the_groups_rate(
+    desk: Desk,
+) -> None:
+    desk.open()
+    desk.publish(1001)
+
+    assert ask(desk, 999).deliverable
+    told = ask(desk, 1000, Around(waiting=True, rate=100.0))
+    assert (told.deliverable, codes(told)) == (False, ["behind"])
+    assert told.eta_ms == START_MS + 10_010
+
+
+@pytest.mark.parametrize("aged", [False, True])
+def test_in_a_deep_backlog_it_is_told_as_the_group_would_choose(desk: Desk, aged: bool) -> None:
+    group = desk.open(lane_max_wait_ms=1000, in_flight_max=300)
+    desk.publish(2000, lanes=[offset % 5 for offset in range(2000)])
+    if aged:
+        desk.wait(2000)
+        desk.publish(100, lanes=0)
+    chosen = set(group.select(300, desk.now_ms))
+
+    told = {offset for offset in range(0, 2000, 3) if ask(desk, offset).deliverable}
+
+    assert told == {offset for offset in range(0, 2000, 3) if offset in chosen}
+    assert {offset % 5 for offset in told} == ({0, 1, 2, 3, 4} if aged else {0})
+
+
 def test_a_full_group_delivers_nothing_until_something_is_settled(desk: Desk) -> None:
     desk.open(in_flight_max=1)
     desk.publish(2)

@@ -15,7 +15,7 @@ from delivery.lanes import Fairness
 from delivery.ops import NACK, Delivered, Expired, Op, Settled, Tick, encode_ops
 from delivery.partition import PartitionState
 from delivery.verdict import Around, Reason, Subject, Verdict
-from delivery.why import why
+from delivery.why import TAKEN_MAX, why
 from goqueue.wire.layout import LANES
 from log.entry import EntryKind, make_entry
 from tests.unit.delivery.queue_model import GroupModel
@@ -95,9 +95,9 @@ class WhyMachine(QueueMachine):
         fork = self.fork()
         dispatcher: Dispatcher[object] = Dispatcher(fork)
         owner = fork.queue.groups[id_].owner
-        want = Want(id_, owner.member or "m", DELIVERED_MAX, 100, 0, owner.generation)
+        want = Want(id_, owner.member or "m", TAKEN_MAX, 100, 0, owner.generation)
         if not owner.member:
-            want = Want(id_, "m", DELIVERED_MAX, 100, 0)
+            want = Want(id_, "m", TAKEN_MAX, 100, 0)
         dispatcher.receive(want, object(), wait=False)
         proposal = dispatcher.collect(self.now_ms)
         if proposal is None or not proposal.ops:

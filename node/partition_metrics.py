@@ -8,7 +8,6 @@ from delivery.ops import ACK, EXTEND, NACK, REJECT, RELEASE, Committed, Op, Sett
 from node.http.broker import Slice
 from node.metrics import Metrics
 from node.metrics.family import Distribution
-from node.queue_rpc import MessageRow
 
 _ACTIONS = {ACK: "ack", NACK: "nack", REJECT: "reject", EXTEND: "extend", RELEASE: "release"}
 COMMIT = "commit"
@@ -29,10 +28,10 @@ class PartitionMetrics:
         self._messages_read.inc(max(0, found.next_offset - max(offset, found.log_start)))
         self._bytes_read.inc(sum(len(stored.batch) for stored in found.batches))
 
-    def taken(self, group: str, rows: Sequence[MessageRow], took_s: float) -> None:
-        """These messages were leased to a group's consumer, and are on their way to it."""
+    def taken(self, group: str, size: int, took_s: float) -> None:
+        """Messages with values of this size were leased to a group's consumer, and are on their
+        way to it."""
         broker = self._metrics.broker
-        size = sum(len(row.value) for row in rows)
         broker.bytes_consumed.labels(self._topic, group).inc(size)
         broker.fetch_latency.labels(self._topic, group).observe(took_s)
 

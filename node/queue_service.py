@@ -253,10 +253,10 @@ class QueueService:
             leader = error.data.get("leader") if isinstance(error, NotLeader) else None
             taking.answer.moved.append((packed, leader if isinstance(leader, str) else None))
             return
-        rows = self._granted(taking, host, packed, granted)
-        if rows:
+        left = taking.bytes_left
+        if self._granted(taking, host, packed, granted):
             took_s = asyncio.get_running_loop().time() - began_s
-            host.figures.taken(taking.request.group.name, rows, took_s)
+            host.figures.taken(taking.request.group.name, left - taking.bytes_left, took_s)
 
     def _granted(
         self, taking: _Taking, host: PartitionHost, packed: bytes, result: Result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -49,11 +50,11 @@ def work(cluster: Cluster, topic: str) -> None:
 def _crew(cluster: Cluster, topic: str) -> None:
     one, two = Member(cluster, "crew", "one"), Member(cluster, "crew", "two")
     soon("the first joins", lambda: one.join([topic]))
-    soon("it has all", lambda: one.hear() and _is(len(one.assigned) == 3))
+    soon("it has all", lambda: _hears(one, lambda: len(one.assigned) == 3))
     two.join([topic])
-    soon("it is asked to let go", lambda: one.hear() and _is(bool(one.revoking)))
+    soon("it is asked to let go", lambda: _hears(one, lambda: bool(one.revoking)))
     one.let_go(one.revoking)
-    soon("the other has some", lambda: two.hear() and _is(bool(two.assigned)))
+    soon("the other has some", lambda: _hears(two, lambda: bool(two.assigned)))
     partition = str(one.assigned[0][1])
     body = {
         "member_id": one.id,
@@ -79,5 +80,6 @@ def _settle(node: Node, group: str, chosen: list[tuple[dict[str, Any], str]]) ->
     ok(node.ask("POST", f"/groups/{group}/settle", {"settles": settles}))
 
 
-def _is(condition: bool) -> None:
-    assert condition
+def _hears(member: Member, condition: Callable[[], bool]) -> None:
+    member.hear()
+    assert condition()

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
@@ -20,7 +21,7 @@ NODE = Path(__file__).resolve().parents[3] / "node"
 AREAS = ("broker", "queue", "consumer", "cluster", "storage", "http", "process")
 
 
-def declared(metrics: Metrics) -> dict[str, Family[object]]:
+def declared(metrics: Metrics) -> dict[str, Family[Any]]:
     """By the name under which code sets it."""
     return {
         name: value
@@ -126,9 +127,12 @@ def test_histograms_are_bounded_in_series_not_in_label_sets() -> None:
 
 def test_what_can_not_be_added_up_is_not_shown_beyond_the_bound() -> None:
     metrics = Metrics(series_max=10)
-    metrics.before_render(
-        lambda: [metrics.storage.log_end_offset.put(n, "t", str(n)) for n in range(20)] and None
-    )
+
+    def tell() -> None:
+        for number in range(20):
+            metrics.storage.log_end_offset.put(number, "t", str(number))
+
+    metrics.before_render(tell)
 
     found = text(metrics)
 
@@ -208,7 +212,7 @@ def test_others_parse_the_text_as_what_was_counted() -> None:
 def test_others_parse_openmetrics_with_a_trace_as_example_of_its_bucket() -> None:
     body, content_type = filled().render(OPENMETRICS)
 
-    found = {family.name: family for family in parse_openmetrics(body.decode())}
+    found = {family.name: family for family in parse_openmetrics(body.decode())}  # type: ignore[no-untyped-call]
 
     assert content_type.startswith("application/openmetrics-text; version=1.0.0")
     samples = found["goqueue_http_request_seconds"].samples

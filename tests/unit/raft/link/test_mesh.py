@@ -40,6 +40,22 @@ async def test_frames_arrive_in_order_and_whole_both_ways(cluster: Cluster) -> N
     assert {(n, g) for n, g, _ in b.frames} == {(A, GROUP)}
 
 
+async def test_what_goes_over_a_link_is_counted_over_all_its_connections(cluster: Cluster) -> None:
+    a, b = await cluster.started("a", "b")
+    assert a.mesh.send(B, GROUP, [bytes(10_000)])
+    await eventually(lambda: len(b.frames) == 1)
+    link = a.mesh._peers[B].link
+    assert link is not None
+    link.cut("test")
+    await eventually(lambda: a.ups == b.ups == 2)
+    await eventually(lambda: a.mesh.traffic[B].heartbeats > 3)
+
+    sent, received = a.mesh.traffic[B], b.mesh.traffic[A]
+    assert sent.sent_bytes > 10_000 and received.received_bytes > 10_000
+    assert sent.sent_frames > 3 and received.received_frames > 3
+    assert (sent.connects, sent.losses) == (received.connects, received.losses) == (2, 1)
+
+
 async def test_one_connection_stands_however_often_both_dial_at_once(cluster: Cluster) -> None:
     a, b = await cluster.started("a", "b")
 

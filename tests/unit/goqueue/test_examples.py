@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from goqueue import AsyncClient
 from node.http.app import HttpFront
 from node.http.fake import FakeBroker
 from tests.unit.goqueue.server import FakeCluster, Fault
@@ -147,3 +148,24 @@ async def test_dead_letters_are_seen_tried_again_and_given_up(node: str) -> None
     assert "2 of them would go well now\n" in out
     assert out.count("redriven 1 time)") == 2
     assert out.endswith("redrive done: 2 moved\n1 given up for good\n")
+
+
+async def test_messages_are_found_and_their_stories_told(node: str) -> None:
+    async with AsyncClient(node) as client:
+        await client.create_topic("orders", partitions=2)
+        await client.publish("orders", "a", key="k", message_id="first")
+        await client.publish("orders", "b", key="other")
+        await client.receive("billing", ["orders"], limit=2)
+
+    code, out, err = await run("find_messages", "orders", "--key", "k", "--server", node)
+    _, dead, _ = await run(
+        "find_messages", "orders", "--group", "billing", "--state", "dead", "--server", node
+    )
+
+    assert (code, err, dead) == (0, "", "")
+    first, *events = out.splitlines()
+    assert first.split()[1:] == ["in_progress", "billing:", "in_flight"]
+    assert [line.split()[1] for line in events] == ["PUBLISHED", "REPLICATED", "RETAINED"]
+    code, _, err = await run("find_messages", "missing", "--server", node)
+    assert code == 1
+    assert "missing" in err

@@ -24,6 +24,7 @@ from tests.sim.loop import ProcessTime
 
 ROOT = "/data"
 ROOM = 1 << 40
+DAMAGED_SUFFIXES = (".segment", ".offsets", ".terms")
 HEADER_BYTES = 64
 """Files are damaged after this."""
 FULL_RETRY_S = 0.1
@@ -97,7 +98,7 @@ class SimDisk(MemoryDisk):
     def damage(self, rng: random.Random) -> str | None:
         """Flip a bit, or zero some bytes, of what a partition's segment holds synced; where, if
         anywhere."""
-        files = [path for path in self.paths() if path.endswith((".segment", ".offsets"))]
+        files = [path for path in self.paths() if path.endswith(DAMAGED_SUFFIXES)]
         paths = [path for path in files if f"/{CLUSTER_GROUP}/" not in path]
         if not paths:
             return None

@@ -19,8 +19,9 @@ from log.entry import Entry, make_entry
 from log.memory_disk import MemoryDisk
 from log.segment import OFFSETS_SUFFIX, SEGMENT_SUFFIX, TERM, TERMS_SUFFIX
 from log.store import Store
-from node import membership, transfer
+from node import transfer
 from node.assembly import assemble
+from node.healer import Healer
 from node.http.scrub_broker import ScrubView
 from raft.group import RaftGroup
 from tests.unit.node.test_node import append, config, eventually
@@ -374,36 +375,40 @@ async def test_a_cluster_group_that_is_not_to_be_believed_is_renewed_by_a_restar
         assert nodes.stores[name].incarnation == store.incarnation
 
 
-async def damage_what_the_cluster_group_starts_from(nodes: SmallNodes) -> None:
-    """The victim is stopped; all its entries will be applied again, and the first is damaged."""
-    path = nodes.path(VICTIM, "cluster.segment")
-    assert path is not None
-    await nodes.stop(VICTIM)
-    disk = nodes.disks[VICTIM]
-    disk.process_died()
-    for snapshot in [p for p in disk.paths() if CLUSTER in p and p.endswith(".snapshot")]:
-        disk.unlink(snapshot)
-    disk.content(path)[60] ^= 1
-
-
 async def test_a_cluster_replica_that_stopped_over_damage_starts_again_once_it_is_healed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """No peer had brought the entries in time, so it was started all the same."""
-    monkeypatch.setattr(membership, "HEALED_S", 0.0)
+    healers: dict[Store, Healer] = {}
+
+    async def noted(healer: Healer) -> None:
+        healers[healer._store] = healer
+
+    monkeypatch.setattr(Healer, "heal", noted)
     async with small_nodes() as nodes:
-        await damage_what_the_cluster_group_starts_from(nodes)
+        group = nodes.broker(VICTIM)._cluster.group
+        assert group is not None
+        await eventually(lambda: nodes.stores[VICTIM] in healers)
+        group.fail(RuntimeError("an entry that is to be applied is damaged"))
+        assert nodes.running[VICTIM].status.fault
 
-        await nodes.begin(VICTIM)
+        healers[nodes.stores[VICTIM]]._on_healed(CLUSTER_GROUP)
 
-        await whole_again(nodes, "a start on damaged entries that nobody had brought back")
+        await whole_again(nodes, "a replica that stopped over damage")
         assert nodes.broker(VICTIM).list_topics() == ["t"]
+        assert nodes.broker(VICTIM)._cluster.group is not group
         assert nodes.running[VICTIM].status.fault is None
 
 
 async def test_damaged_entries_of_the_cluster_group_are_back_before_it_starts_from_them() -> None:
     async with small_nodes() as nodes:
-        await damage_what_the_cluster_group_starts_from(nodes)
+        path = nodes.path(VICTIM, "cluster.segment")
+        assert path is not None
+        await nodes.stop(VICTIM)
+        disk = nodes.disks[VICTIM]
+        disk.process_died()
+        for snapshot in [p for p in disk.paths() if CLUSTER in p and p.endswith(".snapshot")]:
+            disk.unlink(snapshot)  # so all entries are applied again
+        disk.content(path)[60] ^= 1
 
         await nodes.begin(VICTIM)
 

@@ -19,7 +19,7 @@ from delivery.config import QueueConfig
 from delivery.records import decode_records
 from delivery.timeline_groups import Attributes, GroupStory, TimelineEvent, status_of
 from delivery.timeline_story import Story, StoryRecord
-from goqueue.wire.batch import LANES, RecordBatch, resolve_ms
+from goqueue.wire.batch import LANES, Record, RecordBatch, resolve_ms
 from log.entry import Entry, EntryKind
 
 LATER_ENTRIES_MAX = 256
@@ -64,14 +64,22 @@ class Message:
     batch: RecordBatch
     row: int
     events: list[TimelineEvent] = field(default_factory=list[TimelineEvent])
+    _record: Record | None = None
+
+    @property
+    def record(self) -> Record:
+        """Without its value; the batch's other rows are not decoded."""
+        if self._record is None:
+            self._record = self.batch.record(self.row, with_value=False)
+        return self._record
 
     @property
     def key(self) -> bytes | None:
-        return self.batch.keys()[self.row]
+        return self.record.key
 
     @property
     def message_id(self) -> str | None:
-        return self.batch.message_ids()[self.row]
+        return self.record.message_id
 
     def due_ms(self) -> int:
         """When it is due; 0 where it was from the beginning."""
@@ -314,10 +322,10 @@ def _published(message: Message) -> Attributes:
     what["lane"] = LANES[batch.lanes()[row]]
     if message.key is not None:
         what["key"] = message.key.decode("utf-8", "backslashreplace")
-    what["produced_at_ms"] = batch.timestamps_ms()[row]
+    what["produced_at_ms"] = message.record.timestamp_ms
     if message.message_id is not None:
         what["message_id"] = message.message_id
-    for name, value in batch.headers()[row]:
+    for name, value in message.record.headers:
         context = _TRACEPARENT.fullmatch(value) if name.lower() == "traceparent" else None
         if context is not None:
             what["trace_id"], what["span_id"] = context[1].decode(), context[2].decode()

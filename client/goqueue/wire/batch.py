@@ -217,8 +217,9 @@ class RecordBatch:
             )
         )
 
-    def record(self, row: int) -> Record:
-        """One row: the others are only counted past, though compressed values come as a whole."""
+    def record(self, row: int, *, with_value: bool = True) -> Record:
+        """One row: the others are only counted past, though compressed values come as a whole;
+        empty ones, where the value is not wanted."""
         count, header = self.header.count, self.header
         wide, cells = self._wide_bytes(), self._uint32s
         keys, values = cells(wide + 4 * count), self.value_lengths()
@@ -237,8 +238,10 @@ class RecordBatch:
             lengths = self._id_lengths()
             at = start + header.headers_bytes + sum(lengths[:row])
             message_id = decode_text(self.buffer[at : at + lengths[row]]) or None
-        begin = sum(values[:row])
-        if header.codec == Codec.NONE:
+        begin, value = sum(values[:row]), b""
+        if not with_value:
+            pass
+        elif header.codec == Codec.NONE:
             begin += self._values_at()
             value = self.buffer[begin : begin + values[row]]
         else:

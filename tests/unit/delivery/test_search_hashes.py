@@ -148,3 +148,7 @@ def test_one_record_is_read_as_all_of_them_are(codec: Codec) -> None:
     batch = RecordBatch.parse(encode_batch(records, codec=codec))
 
     assert [batch.record(row) for row in range(batch.count)] == batch.records()
+    without = [batch.record(row, with_value=False) for row in range(batch.count)]
+    assert [(r.key, r.headers, r.message_id, r.timestamp_ms) for r in without] == [
+        (r.key, r.headers, r.message_id, r.timestamp_ms) for r in batch.records()
+    ]

@@ -9,13 +9,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import bare, groups, lookups, one_node, peers, queue_rows, three_nodes
+from benchmarks import bare, groups, lookups, one_node, peers, queue_rows, three_nodes, timeline
 from benchmarks.processes import ROOT
 from benchmarks.publish import percentile
 from benchmarks.report import Report, Row
 
 FULL_S, QUICK_S = 4.0, 1.0
-PARTS = ("bare", "peers", "one", "three", "queue", "lookups", "groups")
+PARTS = ("bare", "peers", "one", "three", "queue", "lookups", "timeline", "groups")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,8 @@ async def measure(run: Run, parts: list[str], *, with_peers: bool) -> None:
         )
     if "lookups" in parts:
         await lookups.measure(run.report, run.folder, quick=run.quick)
+    if "timeline" in parts:
+        await timeline.measure(run.report, run.folder, quick=run.quick)
     if "groups" in parts:
         await groups.measure(run.report, run.folder / "groups", quick=run.quick)
 

@@ -7,6 +7,7 @@ import statistics
 import subprocess
 import sys
 import time
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -86,7 +87,7 @@ def test_every_node_finds_the_same_in_time_and_so_does_the_next_leader(start: St
     for node in others(cluster, leader):
         for query, found in wanted.items():
             assert soon(node, query) == found, (node.id, query)
-        timeline = eventually("the timeline", lambda node=node: _timeline(node, message_id(12_345)))
+        timeline = eventually("the timeline", partial(_timeline, node, message_id(12_345)))
         assert timeline["id"] == "t:0:12345"
 
 

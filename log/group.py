@@ -460,8 +460,6 @@ class GroupLog:
             self._record_damage(first, last)
         self._store.on_damaged(self.id)
 
-    # -- private
-
     def _read_segments(self, first: int, max_bytes: int, max_count: int) -> list[Entry]:
         try:
             return self.disk_segments.read(first, self._tail.first - 1, max_bytes, max_count)
@@ -474,13 +472,10 @@ class GroupLog:
             return search()
         except (Damaged, OSError) as error:
             hidden = error.entries if isinstance(error, Damaged) else None
-            if hidden is None:
-                self._store.damaged_entries += 1
-                _log.error("search_met_damage group=%s %s", self.id, error)
-            else:
-                self.quarantine(*hidden, str(error))
-            within = hidden or (self.first_index, self.last_index)
-            raise EntryDamaged(str(self.id), *within, str(error)) from error
+            first, last = hidden or (self.first_index, self.last_index)
+            if hidden is not None:
+                self.quarantine(first, last, str(error))
+            raise EntryDamaged(str(self.id), first, last, str(error)) from error
 
     def _check_index(self, index: int) -> None:
         if not self.first_index <= index <= self.last_index:

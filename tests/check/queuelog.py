@@ -53,9 +53,9 @@ class QueueLog:
         self._ids: dict[str, tuple[int, int]] = {}
         self._due: list[tuple[int, int]] = []
         self._expiries: list[tuple[int, int]] = []
-        self._times: dict[int, int] = {}
+        self.times: dict[int, int] = {}
         """Log time of each entry."""
-        self._index = 0
+        self.index = 0
         self._seen = 0
         self._begins = 0
         self._spoken_for: set[int] = set()
@@ -63,21 +63,12 @@ class QueueLog:
         self._passed_before: dict[int, int] = {}
         """Grants of each group before this entry."""
 
-    @property
-    def applied_index(self) -> int:
-        """The newest entry that was told."""
-        return self._index
-
-    def time_of(self, index: int) -> int:
-        """The log time of an entry."""
-        return self._times[index]
-
     # what applies
 
     def advance(self, index: int, time_ms: int) -> None:
         """An entry is about to apply: whatever is due by its time happens."""
-        self._index, self.time_ms = index, time_ms
-        self._times[index] = time_ms
+        self.index, self.time_ms = index, time_ms
+        self.times[index] = time_ms
         while self._due and self._due[0][0] <= time_ms:
             due_ms, offset = heapq.heappop(self._due)
             message = self.messages.get(offset)
@@ -186,9 +177,9 @@ class QueueLog:
         if not isinstance(result, ops.Granted):
             self._broken("Q1", f"a delivery resulted in {result}")
             return
-        told = f"entry {self._index} {group.name}"
+        told = f"entry {self.index} {group.name}"
         offsets = [grant.offset for grant in result.grants]
-        if result.delivery != self._index or result.deadline_ms != self.time_ms + op.visibility_ms:
+        if result.delivery != self.index or result.deadline_ms != self.time_ms + op.visibility_ms:
             self._broken("Q1", f"{told}: a delivery {result.delivery} until {result.deadline_ms}")
         if len(set(offsets)) != len(offsets) or not set(offsets) <= set(op.offsets):
             self._broken("Q1", f"{told}: {offsets} was granted of {op.offsets}")
@@ -231,11 +222,15 @@ class QueueLog:
         group.delivered += 1
         since_ms = self._since_ms(group, offset)
         standing = offset + (BEHIND if life.is_behind else 0)
-        chosen_ms = self._times.get(self._seen, self.time_ms)
+        chosen_ms = self.times.get(self._seen, self.time_ms)
         group.passed.append((chosen_ms, since_ms, message.lane, standing))
-        life.status, life.delivery, life.deadline_ms = LEASED, self._index, result.deadline_ms
+        life.status, life.delivery, life.deadline_ms = (
+            LEASED,
+            self.index,
+            result.deadline_ms,
+        )
         life.is_behind = False
-        self.granted.add((group.id, self._index, offset))
+        self.granted.add((group.id, self.index, offset))
 
     def _key_holds(self, group: Group, offset: int, key: bytes, told: str) -> None:
         head = group.heads.get(key)
@@ -276,7 +271,7 @@ class QueueLog:
         """Whether anything of the lane had waited too long when messages were chosen."""
         rows = [o for o in ready if self.messages[o].lane == lane]
         waits = [self._since_ms(group, o) for o in rows]
-        chosen_ms = self._times.get(self._seen, 0)
+        chosen_ms = self.times.get(self._seen, 0)
         waits += group.expired_since(self.messages, lane, chosen_ms, self._seen)
         if len(rows) > LOOKED_AT_MAX:  # beyond these a group goes by when they were stored
             waits += [self.messages[o].time_ms for o in rows]
@@ -326,13 +321,13 @@ class QueueLog:
         if (result.floor, result.in_flight) != (group.floor, len(group.of(LEASED))):
             told = f"settled up to {result.floor}, {result.in_flight} in flight"
             known = f"it is {group.floor}, {len(group.of(LEASED))}"
-            self._broken("G3", f"entry {self._index} {group.name}: {told}, {known}")
+            self._broken("G3", f"entry {self.index} {group.name}: {told}, {known}")
 
     def _settle(
         self, group: Group, op: ops.Settled, delivery: int, offset: int, found: ops.Settle
     ) -> None:
         life, message = group.life(offset), self.messages.get(offset)
-        told = f"entry {self._index} {group.name}: receipt {delivery}/{offset} of {life.status}"
+        told = f"entry {self.index} {group.name}: receipt {delivery}/{offset} of {life.status}"
         rule, stands = judge_receipt(group, op, delivery, offset, found.code)
         if rule:
             self._broken(rule, f"{told} (delivery {life.delivery}) was settled as {found}")
@@ -349,15 +344,13 @@ class QueueLog:
         elif op.action == ops.RELEASE:
             expected = "released"
             attempts -= 1
-            group.come_back(offset, message, 0, self._index, self.time_ms)
+            group.come_back(offset, message, 0, self.index, self.time_ms)
         elif op.action == ops.REJECT:
             expected = "dead"
             group.die(offset, message, op.reason)
         else:
             life.is_behind = op.to_back
-            expected = group.fail(
-                offset, message, op.reason, op.delay_ms, self._index, self.time_ms
-            )
+            expected = group.fail(offset, message, op.reason, op.delay_ms, self.index, self.time_ms)
         if found.code != ops.OK:
             return
         if (found.outcome, found.attempts) != (expected, attempts):
@@ -375,7 +368,7 @@ class QueueLog:
                 life, message = group.life(offset), self.messages.get(offset)
                 stands = life.status == LEASED and life.delivery == delivery
                 if stands and life.deadline_ms <= self.time_ms and message is not None:
-                    group.fail(offset, message, TIMED_OUT, -1, self._index, self.time_ms)
+                    group.fail(offset, message, TIMED_OUT, -1, self.index, self.time_ms)
 
     def _committed(self, op: ops.Committed, result: ops.Result) -> None:
         group = self._group(op, result)
@@ -397,15 +390,15 @@ class QueueLog:
     def _owned(self, op: ops.Own, result: ops.Result) -> None:
         group = self._group(op, result)
         if group is not None:
-            known = take_over(group, op, self.messages, self._index, self.time_ms)
+            known = take_over(group, op, self.messages, self.index, self.time_ms)
             if result != known:
-                self._broken("G1", f"entry {self._index}: {op} is {result}, not {known}")
+                self._broken("G1", f"entry {self.index}: {op} is {result}, not {known}")
 
     def _is_claimed(self, group: Group, op: Claiming, result: ops.Result) -> bool:
         rule = judge_claim(group, op, result)
         if rule:
             owner = (group.owner.member, group.owner.generation)
-            self._broken(rule, f"entry {self._index} {group.name} of {owner}: {op} is {result}")
+            self._broken(rule, f"entry {self.index} {group.name} of {owner}: {op} is {result}")
         return group.owner.may(op.member, op.generation)
 
     def _cancel(self, op: ops.Cancelled, result: ops.Result) -> None:
@@ -418,7 +411,7 @@ class QueueLog:
             waits = message is not None and not message.visible and not message.is_gone
             is_known = message is not None and message.is_cancelled
             if (code == ops.OK) != (waits or is_known):
-                self._broken("Q3", f"entry {self._index}: cancel of {offset} was answered {code}")
+                self._broken("Q3", f"entry {self.index}: cancel of {offset} was answered {code}")
             if waits and message is not None:
                 message.is_cancelled = True
                 self.cancelled.add(offset)
@@ -437,7 +430,7 @@ class QueueLog:
         for offset in dead:
             group.life(offset).status = DONE
         if not isinstance(result, ops.CountResult) or result.count != len(dead):
-            self._broken("Q2", f"entry {self._index}: {len(dead)} were purged as {result}")
+            self._broken("Q2", f"entry {self.index}: {len(dead)} were purged as {result}")
 
     def _redriven(self, op: ops.Redriven, result: ops.Result) -> None:
         group = self._group(op, result)
@@ -451,10 +444,10 @@ class QueueLog:
                 continue
             count += 1
             life.status, life.failed, life.redrives = READY, 0, life.redrives + 1
-            life.since, life.since_ms = self._index, self.time_ms
+            life.since, life.since_ms = self.index, self.time_ms
             group.open[offset] = None
         if not isinstance(result, ops.CountResult) or result.count != count:
-            self._broken("Q2", f"entry {self._index}: {count} were redriven as {result}")
+            self._broken("Q2", f"entry {self.index}: {count} were redriven as {result}")
 
     # groups
 
@@ -486,7 +479,7 @@ class QueueLog:
     def _group(self, op: Any, result: ops.Result) -> Group | None:
         found = self.groups.get(op.group)
         if (found is None) != isinstance(result, ops.UnknownGroup):
-            self._broken("Q1", f"entry {self._index}: {op} resulted in {result}")
+            self._broken("Q1", f"entry {self.index}: {op} resulted in {result}")
             return None
         return found
 

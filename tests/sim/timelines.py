@@ -54,7 +54,7 @@ class Timelines:
                 for process in world.machines.running()
                 if partition in process.replicas and not process.time.is_paused
             ]
-            newest = [r for r in held if r.state.applied_index >= model.applied_index]
+            newest = [r for r in held if r.state.applied_index >= model.index]
             if newest:
                 offsets = self._chosen(partition, model, newest[0], LOOKED_AT)
                 self._judge(partition, model, {"a replica": newest[0]}, offsets)
@@ -129,7 +129,7 @@ class Timelines:
             known = model.groups.get(group)
             if granted == offset and known is not None:
                 told = self._told.get((partition, group, delivery, offset), (None, None))
-                event = Delivery(model.time_of(delivery), known.name, *told)
+                event = Delivery(model.times[delivery], known.name, *told)
                 made[group, delivery] = event
                 past.deliveries.append(event)
         for group, delivery, settled, action in sorted(model.settled):

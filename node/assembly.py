@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from node.cluster_members import ClusterMembers
 from node.config import NodeConfig
 from node.copies import Copies, is_copied
 from node.disks import Disks
+from node.edges import front_of, own_voter, raft_config, spans_of
 from node.ends import EndsCollector
 from node.errands import Errands
 from node.flusher import Flusher
@@ -27,20 +27,20 @@ from node.forwarding import Forwarder
 from node.hash_indexer import HashIndexer
 from node.healer import Healer
 from node.http.app import HttpFront
-from node.http.limits import HttpLimits
 from node.loop_lag import LoopLag
+from node.member_broker import MemberParts
 from node.membership import Membership
 from node.message_reader import BatchCache
 from node.message_search import MessageSearch
 from node.metrics import Metrics
 from node.moving_partitions import MovingPartitions
 from node.node_metrics import NodeFigures
-from node.otel import OtelExport
 from node.partition import NodeParts, PartitionSettings
 from node.partition_service import PartitionService
 from node.peer_clocks import WALL_MS, PeerClocks
 from node.peer_link import NoPeers, PeerLink
 from node.queue_assembly import QueueBase, member_parts, queue_parts, whys_of
+from node.queue_broker import QueueParts
 from node.reconciler import Reconciler
 from node.redrives import RedriveRunner
 from node.repair import Repair
@@ -58,13 +58,10 @@ from node.timeline_indexer import TimelineIndexer
 from node.topic_finder import TopicFinder
 from node.topology import Topology
 from node.upkeep import Upkeep
-from node.version import VERSION
 from node.yielding import Yielding
-from raft.config import RaftConfig
 from raft.group import RaftGroup
 from raft.host import RaftHost
 from raft.link import LinkLimits, PeerMesh, PeerTls
-from raft.stored import stored_configuration
 
 STOP_PART_S = 12.0
 WORKERS = 2
@@ -105,7 +102,7 @@ class _Base:
         self.clock = SystemClock()
         self.rng = system_random()
         self.metrics = Metrics(config.limits.metric_series)
-        self.me = _own_voter(config, store)
+        self.me = own_voter(config, store)
         self.workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="goqueue-worker")
         self.clocks = PeerClocks(self.clock.wall_ms, lambda: self.cluster.nodes)
         self.flusher = Flusher(
@@ -124,7 +121,7 @@ class _Base:
             LoopScheduler(asyncio.get_running_loop()),
             self.rng,
             self.clock.wall_ms,
-            _raft_config(config),
+            raft_config(config),
             peers_clock_offset_ms=self.clocks.offset_ms,
         )
         self.disks = Disks(
@@ -332,44 +329,10 @@ def assemble(
     queue_base = _queue_base(base, groups, service, finder, errands)
     parts = queue_parts(queue_base)
     sessions, members = member_parts(queue_base, parts)
-    broker = NodeBroker(
-        config=config,
-        cluster=cluster,
-        replicas=replicas,
-        service=service,
-        forwarder=groups.forwarder,
-        ends=EndsCollector(node, groups.topology, service, base.link),
-        sync=TopicSync(node, replicas, base.flusher, base.link, voters=groups.topology.replicas),
-        status=status,
-        rng=base.rng,
-        finder=finder,
-        queue=parts,
-        members=members,
-        progress=groups.moves.ask_progress,
-        scrub=groups.repair.scrub,
-        whys=whys_of(queue_base, parts),
-        link=base.link,
-        search=SearchParts(
-            MessageSearch(service, base.link),
-            SearchCounts(replicas, base.link),
-            config.timelines.enabled,
-            config.tracing.otlp.enabled,
-        ),
-    )
-    spans = _spans(config)
-    front = _front(config, broker, base.metrics, spans)
-    figures = NodeFigures(
-        node,
-        cluster=cluster,
-        replicas=replicas,
-        topology=groups.topology,
-        store=base.store,
-        link=base.link,
-        front=front,
-        status=status,
-        clock_offset_ms=base.clocks.offset_ms,
-        metrics=base.metrics,
-    )
+    broker = _broker(base, groups, queue_base, parts, members)
+    spans = spans_of(config)
+    front = front_of(config, broker, base.metrics, spans)
+    figures = _figures(base, groups, front)
     services = ServiceStack(
         [
             ("store", StoreService(store, base.workers)),
@@ -405,6 +368,52 @@ def assemble(
     )
     return NodeAssembly(
         services, front, groups.upkeep, status, broker, base.raft, base.link, base.metrics
+    )
+
+
+def _broker(
+    base: _Base, groups: _Groups, queue_base: QueueBase, parts: QueueParts, members: MemberParts
+) -> NodeBroker:
+    cluster, replicas, service = groups.cluster, groups.replicas, groups.partitions
+    node, config = base.me.node, base.config
+    return NodeBroker(
+        config=config,
+        cluster=cluster,
+        replicas=replicas,
+        service=service,
+        forwarder=groups.forwarder,
+        ends=EndsCollector(node, groups.topology, service, base.link),
+        sync=TopicSync(node, replicas, base.flusher, base.link, voters=groups.topology.replicas),
+        status=base.status,
+        rng=base.rng,
+        finder=queue_base.finder,
+        queue=parts,
+        members=members,
+        progress=groups.moves.ask_progress,
+        scrub=groups.repair.scrub,
+        whys=whys_of(queue_base, parts),
+        link=base.link,
+        search=SearchParts(
+            MessageSearch(service, base.link),
+            SearchCounts(replicas, base.link),
+            config.timelines.enabled,
+            config.tracing.otlp.enabled,
+        ),
+    )
+
+
+def _figures(base: _Base, groups: _Groups, front: HttpFront) -> NodeFigures:
+    return NodeFigures(
+        base.me.node,
+        cluster=groups.cluster,
+        replicas=groups.replicas,
+        topology=groups.topology,
+        store=base.store,
+        link=base.link,
+        front=front,
+        status=base.status,
+        clock_offset_ms=base.clocks.offset_ms,
+        metrics=base.metrics,
     )
 
 
@@ -447,25 +456,6 @@ def _queue_base(
     )
 
 
-def _own_voter(config: NodeConfig, store: Store) -> Voter:
-    """This node as a voter: with its data directory's incarnation.
-
-    A cluster of one goes on as the voter it was, also after damage gave the directory a new
-    incarnation: there is nobody who could be misled by what it has forgotten. With
-    `storage.acceptLoss` it then serves what is left, instead of waiting for repair by a replica.
-    """
-    node = NodeId(config.node_id)
-    if config.others or CLUSTER_GROUP not in store.groups():
-        return Voter(node, store.incarnation)
-    stored = stored_configuration(store.group(CLUSTER_GROUP))
-    if [member.node for member in stored.members] != [node]:
-        return Voter(node, store.incarnation)
-    if config.storage.accept_loss:
-        for group in store.groups():
-            store.group(group).lift_quarantine()
-    return stored.members[0]
-
-
 def _peer_link(config: NodeConfig, me: Voter, base: _Base) -> PeerLink:
     if not config.takes_peers:
         return NoPeers()
@@ -483,59 +473,4 @@ def _peer_link(config: NodeConfig, me: Voter, base: _Base) -> PeerLink:
         on_up=base.told,
         on_down=base.down,
         on_status=base.told,
-    )
-
-
-def _raft_config(config: NodeConfig) -> RaftConfig:
-    return RaftConfig(
-        heartbeat_s=config.raft.heartbeat_ms / 1000,
-        election_min_s=config.raft.election_min_ms / 1000,
-        election_max_s=config.raft.election_max_ms / 1000,
-        quorum_s=config.raft.election_min_ms / 1000,
-        snapshot_entries=config.storage.snapshot_entries,
-    )
-
-
-def _spans(config: NodeConfig) -> OtelExport | None:
-    otlp = config.tracing.otlp
-    if not otlp.enabled:
-        return None
-    return OtelExport(
-        otlp.endpoint,
-        node=config.node_id,
-        version=VERSION.version,
-        service_name=otlp.service_name,
-        headers=otlp.headers,
-        flush_s=otlp.flush_ms / 1000,
-    )
-
-
-def _front(
-    config: NodeConfig, broker: NodeBroker, metrics: Metrics, spans: OtelExport | None
-) -> HttpFront:
-    http = config.http
-    context = None
-    if http.tls.enabled:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.load_cert_chain(http.tls.cert_file, http.tls.key_file)
-        if http.tls.ca_file:
-            context.load_verify_locations(http.tls.ca_file)
-            context.verify_mode = ssl.CERT_REQUIRED
-    limits = HttpLimits(
-        body_bytes_max=http.body_bytes_max,
-        header_deadline_s=http.slow_sender_ms / 1000 * 0.8,
-        body_grace_s=http.slow_sender_ms / 1000 * 0.8,
-        append_deadline_s=http.request_timeout_ms / 1000,
-        long_poll_s_max=http.long_poll_max_ms / 1000,
-    )
-    return HttpFront(
-        broker,
-        host=http.host,
-        port=http.port,
-        ssl_context=context,
-        limits=limits,
-        metrics=metrics,
-        console=http.console,
-        spans=spans,
     )

@@ -1,0 +1,91 @@
+"""What a node is to the outside, made from its configuration: a voter, a front, spans."""
+
+from __future__ import annotations
+
+import ssl
+
+from goqueue.wire.types import CLUSTER_GROUP, NodeId, Voter
+from log.store import Store
+from node.broker import NodeBroker
+from node.config import NodeConfig
+from node.http.app import HttpFront
+from node.http.limits import HttpLimits
+from node.metrics import Metrics
+from node.otel import OtelExport
+from node.version import VERSION
+from raft.config import RaftConfig
+from raft.stored import stored_configuration
+
+
+def own_voter(config: NodeConfig, store: Store) -> Voter:
+    """This node as a voter: with its data directory's incarnation.
+
+    A cluster of one goes on as the voter it was, also after damage gave the directory a new
+    incarnation: there is nobody who could be misled by what it has forgotten. With
+    `storage.acceptLoss` it then serves what is left, instead of waiting for repair by a replica.
+    """
+    node = NodeId(config.node_id)
+    if config.others or CLUSTER_GROUP not in store.groups():
+        return Voter(node, store.incarnation)
+    stored = stored_configuration(store.group(CLUSTER_GROUP))
+    if [member.node for member in stored.members] != [node]:
+        return Voter(node, store.incarnation)
+    if config.storage.accept_loss:
+        for group in store.groups():
+            store.group(group).lift_quarantine()
+    return stored.members[0]
+
+
+def raft_config(config: NodeConfig) -> RaftConfig:
+    return RaftConfig(
+        heartbeat_s=config.raft.heartbeat_ms / 1000,
+        election_min_s=config.raft.election_min_ms / 1000,
+        election_max_s=config.raft.election_max_ms / 1000,
+        quorum_s=config.raft.election_min_ms / 1000,
+        snapshot_entries=config.storage.snapshot_entries,
+    )
+
+
+def spans_of(config: NodeConfig) -> OtelExport | None:
+    otlp = config.tracing.otlp
+    if not otlp.enabled:
+        return None
+    return OtelExport(
+        otlp.endpoint,
+        node=config.node_id,
+        version=VERSION.version,
+        service_name=otlp.service_name,
+        headers=otlp.headers,
+        flush_s=otlp.flush_ms / 1000,
+    )
+
+
+def front_of(
+    config: NodeConfig, broker: NodeBroker, metrics: Metrics, spans: OtelExport | None
+) -> HttpFront:
+    http = config.http
+    context = None
+    if http.tls.enabled:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(http.tls.cert_file, http.tls.key_file)
+        if http.tls.ca_file:
+            context.load_verify_locations(http.tls.ca_file)
+            context.verify_mode = ssl.CERT_REQUIRED
+    limits = HttpLimits(
+        body_bytes_max=http.body_bytes_max,
+        header_deadline_s=http.slow_sender_ms / 1000 * 0.8,
+        body_grace_s=http.slow_sender_ms / 1000 * 0.8,
+        append_deadline_s=http.request_timeout_ms / 1000,
+        long_poll_s_max=http.long_poll_max_ms / 1000,
+    )
+    return HttpFront(
+        broker,
+        host=http.host,
+        port=http.port,
+        ssl_context=context,
+        limits=limits,
+        metrics=metrics,
+        console=http.console,
+        spans=spans,
+    )

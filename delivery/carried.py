@@ -8,7 +8,7 @@ has no offsets is no batch: the timelines so far of messages in the same body (`
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 _PREFIX = struct.Struct("<QII")
@@ -59,3 +59,13 @@ def _parts(body: bytes | memoryview) -> Iterator[CarriedBatch]:
             raise ValueError("a carried body that is cut short")
         yield CarriedBatch(time_ms, offsets, view[at : at + length])
         at += length
+
+
+class Held:
+    """Offset -> the entry that holds a message which outlived the log before it, or None."""
+
+    def __init__(self, find: Callable[[int], int | None]) -> None:
+        self._find = find
+
+    def get(self, offset: int, /) -> int | None:
+        return self._find(offset)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from delivery.bitmaps import BitMap64, lane_rows, remove_below, span, stored_only
+from delivery.carried import Held
 from delivery.chronicle import Chronicle, GroupPast
 from delivery.columns import stored_batch, stored_lanes
 from delivery.config import LANES_COUNT, QueueConfig, bounded, sound_group, sound_queue
@@ -58,16 +59,6 @@ _FOLDED = bytes((1, 1, 2, 3, 3))
 
 RUNS_SPARE = 1000
 """Times of messages that are gone, beyond as many as matter."""
-
-
-class Held:
-    """Offset -> the entry that holds a message which outlived the log before it."""
-
-    def __init__(self, queue: QueueState) -> None:
-        self._queue = queue
-
-    def get(self, offset: int, /) -> int | None:
-        return self._queue.held_in(offset)
 
 
 class QueueState:
@@ -167,7 +158,7 @@ class QueueState:
     @property
     def held(self) -> Held:
         """`held_in`, for those who look up many."""
-        return Held(self)
+        return Held(self.held_in)
 
     def needed_below(self, offset: int) -> list[int]:
         """Messages below the offset that must outlive the log before it: delayed ones, those that

@@ -13,7 +13,7 @@ import msgspec
 
 from delivery.chronicle import HALTED, NOT_GRANTED, Chronicle, GroupPast, Position
 from delivery.config import VISIBILITY_MS_MAX, GroupConfig, QueueConfig, bounded
-from delivery.group import FENCED, TIMED_OUT
+from delivery.group_failures import FENCED, TIMED_OUT
 from delivery.keys import NO_KEY, key_hash
 from delivery.ops import (
     ACK,

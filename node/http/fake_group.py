@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from delivery.config import GroupConfig
-from delivery.group import FENCED
+from delivery.group_failures import FENCED
 from delivery.group_messages import Owner
 from delivery.ops import StaleResult
 from goqueue.wire.batch import LANES

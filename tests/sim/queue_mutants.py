@@ -9,7 +9,8 @@ from delivery.config import GroupConfig
 from delivery.dispatcher import Dispatcher, Proposal
 from delivery.failures import Failures
 from delivery.flights import Flights
-from delivery.group import TIMED_OUT, GroupState
+from delivery.group import GroupState
+from delivery.group_failures import TIMED_OUT
 from delivery.leases import Leases
 from delivery.message_ids import MessageIds
 from delivery.ops import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from delivery.group import TIMED_OUT
+from delivery.group_failures import TIMED_OUT
 from delivery.ops import (
     ACK,
     EXTEND,

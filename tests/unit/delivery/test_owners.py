@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from delivery.group import FENCED
+from delivery.group_failures import FENCED
 from delivery.ops import (
     ACK,
     EXTEND,

@@ -138,8 +138,12 @@ _FIND = (
     Query("from_time", "string", "first log time, RFC 3339 or epoch milliseconds; also start"),
     Query("to_time", "string", "log time to stop before; also end"),
     Query("group", "string", "whose state and status are meant; also consumer_group"),
-    Query("state", "string", "in one of these states, comma separated: delayed, ready, in_flight, "
-          "retrying, acked, dead, cancelled, expired"),
+    Query(
+        "state",
+        "string",
+        "in one of these states, comma separated: delayed, ready, in_flight, "
+        "retrying, acked, dead, cancelled, expired",
+    ),
     Query("status", "string", "in_progress, completed, failed, retrying, delayed or expired"),
 )
 _OF_TOPIC = Query("topic", "string", "of this topic only")

@@ -46,8 +46,11 @@ def event_line(event: Json, branch: str = "├─") -> str:
 
 
 def details_text(attributes: Json) -> str:
-    """`consumer=processor-1 attempt=1`"""
-    return " ".join(fact_text(*fact) for fact in attributes.items())
+    """`consumer=processor-1 attempt=1`; a member is the consumer, under the name of older answers."""
+    shown = {name: value for name, value in attributes.items() if name != "member"}
+    if "consumer" not in attributes:
+        shown = attributes
+    return " ".join(fact_text(*fact) for fact in shown.items())
 
 
 def fact_text(name: str, value: object) -> str:

@@ -111,7 +111,9 @@ class Mentions:
         rows = self.rows
         runs = [sorted(rows[at : at + step]) for at in range(0, len(rows), step)]
         while len(runs) > 1:
-            pairs = zip(runs[::2], [*runs[1::2], *([[]] if len(runs) % 2 else [])], strict=True)
+            if len(runs) % 2:
+                runs.append([])
+            pairs = zip(runs[::2], runs[1::2], strict=True)
             runs = [_merged(left, right, step) for left, right in pairs]
         return array("Q", runs[0] if runs else [])
 

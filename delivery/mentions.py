@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from operator import rshift
 from typing import NamedTuple
@@ -44,6 +44,11 @@ COMMIT, OWN, SEEK, START = range(4)
 
 _KEYS = (1 << (64 - PLACE_BITS)) - 1
 _RANGE_STRETCHES_MAX = 64
+_ROWS_A_TURN = 8192
+
+
+def _at_once() -> None:
+    """Nobody waits."""
 
 
 class Wide(NamedTuple):
@@ -98,23 +103,30 @@ class Mentions:
             elif entry.kind == EntryKind.RECORDS:
                 self._end = entry.base_offset + entry.record_count
 
-    def find(self, offset: int) -> list[int]:
-        """Entries that may name the message, in order."""
+    def find(self, offset: int, end_turn: Callable[[], None] = _at_once) -> list[int]:
+        """Entries that may name the message, in order; others may go on between its steps."""
         one, other = ((key << PLACE_BITS, (key + 1) << PLACE_BITS) for key in keys_of(offset))
         (a, b), (c, d) = one, other
         places = (1 << PLACE_BITS) - 1
-        found = {row & places for row in self.rows if a <= row < b or c <= row < d}
+        found: set[int] = set()
+        for at in range(0, len(self.rows), _ROWS_A_TURN):
+            rows = self.rows[at : at + _ROWS_A_TURN]
+            found.update([row & places for row in rows if a <= row < b or c <= row < d])
+            end_turn()
         return sorted(self.first_index + place for place in found)
 
-    def sorted_rows(self, step: int) -> array[int]:
+    def sorted_rows(self, step: int, end_turn: Callable[[], None] = _at_once) -> array[int]:
         """All rows in order, sorted in steps: no call holds the interpreter for long."""
         rows = self.rows
-        runs = [sorted(rows[at : at + step]) for at in range(0, len(rows), step)]
+        runs: list[list[int]] = []
+        for at in range(0, len(rows), step):
+            runs.append(sorted(rows[at : at + step]))
+            end_turn()
         while len(runs) > 1:
             if len(runs) % 2:
                 runs.append([])
             pairs = zip(runs[::2], runs[1::2], strict=True)
-            runs = [_merged(left, right, step) for left, right in pairs]
+            runs = [_merged(left, right, step, end_turn) for left, right in pairs]
         return array("Q", runs[0] if runs else [])
 
     def _add_ops(self, entry: Entry, chronicle: Chronicle) -> None:
@@ -168,7 +180,9 @@ def _add_keys(keys: set[int], offsets: Sequence[int]) -> None:
         keys.update((at << 1 | 1) & _KEYS for at in stretches)
 
 
-def _merged(left: list[int], right: list[int], step: int) -> list[int]:
+def _merged(
+    left: list[int], right: list[int], step: int, end_turn: Callable[[], None]
+) -> list[int]:
     """Two sorted lists as one, a step at a time."""
     found: list[int] = []
     a = b = 0
@@ -177,4 +191,5 @@ def _merged(left: list[int], right: list[int], step: int) -> list[int]:
         to_a, to_b = bisect_right(left, limit, a), bisect_right(right, limit, b)
         found += sorted(left[a:to_a] + right[b:to_b])
         a, b = to_a, to_b
+        end_turn()
     return found + left[a:] + right[b:]

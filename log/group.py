@@ -297,6 +297,10 @@ class GroupLog:
             lambda: self.disk_segments.locate_offset(offset, self.first_index, self._tail.first - 1)
         )
 
+    def is_cold_offset(self, offset: Offset) -> bool:
+        """Whether locating it asks the disk, as `disk_segments.holding` may do off the loop."""
+        return self._tail.first > self.first_index and self._tail.locate_offset(offset) is None
+
     def locate_time(self, time_ms: int) -> Index | None:
         """The first entry with this log time or a later one. Raises EntryDamaged."""
         at = self._tail.locate_time(time_ms)

@@ -330,6 +330,18 @@ class GroupSegments:
                     return Index(found)
         return None
 
+    def holding(self, offset: int, last: int) -> Entry | None:
+        """The entry up to `last` that stores the message, found from the offset index on, without a
+        search behind it; None where it is not there. On any thread. Raises Damaged, OSError."""
+        near = self.near_offset(offset, last)
+        if near is None:
+            return None
+        segment = self._holding(near)
+        for entry in segment.scan(near, min(last, segment.last_index)):
+            if entry.record_count and offset < entry.base_offset + entry.record_count:
+                return entry if entry.base_offset <= offset else None
+        return None
+
     def hash_file(self, first_index: Index) -> HashFile:
         """The search hashes beside the segment that begins there."""
         base = f"{self.directory}/{first_index:016x}"

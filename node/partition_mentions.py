@@ -24,12 +24,16 @@ from log.entry import Entry
 from log.errors import Damaged, LogError
 from log.group import GroupLog
 from log.mention_file import Block, MentionFile, Run
+from node.turns import Turns
 
 BLOCK_BYTES = 2 << 20
 """Of entries in a run: what is read again after a restart, and held in memory until then."""
 STEP_BYTES = 256 << 10
 STEP_ENTRIES = 256
-"""Entries whose operations are looked at before others get their turn."""
+NEWEST_ENTRIES = 32
+"""On the loop's thread, entries whose operations are looked at before others get their turn."""
+TURN_ENTRIES = 32
+"""The same on another thread, where a turn is over."""
 SORT_ROWS = 4096
 """Sorted in one piece: that holds the interpreter for less than a millisecond."""
 FILES_A_STEP = 64
@@ -132,7 +136,8 @@ class PartitionMentions:
         at = Index(max(self._through() + 1, after + 1))
         newest = Mentions(at)
         while at <= applied:
-            entries = self._log.entries(at, max_bytes=STEP_BYTES, max_count=applied - at + 1)
+            count = min(NEWEST_ENTRIES, applied - at + 1)
+            entries = self._log.entries(at, max_bytes=STEP_BYTES, max_count=count)
             newest.add(entries, self._chronicle())
             at = Index(entries[-1].index + 1)
             await asyncio.sleep(0)
@@ -202,7 +207,7 @@ class PartitionMentions:
             pending = self._pending[segment] = _Pending(Mentions(first), first - 1)
         if first <= last:
             entries = await self._entries(Index(first), Index(last))
-            await self._off_loop(partial(pending.mentions.add, entries, self._chronicle()))
+            await self._off_loop(partial(_add, pending.mentions, entries, self._chronicle()))
             pending.last_index = entries[-1].index
             pending.last = entries[-1]
             pending.bytes += sum(len(entry.frame) for entry in entries)
@@ -231,7 +236,7 @@ class PartitionMentions:
 
         def write() -> None:
             apart = msgspec.msgpack.encode(mentions.wide) if mentions.wide else b""
-            file.append(run, mentions.sorted_rows(SORT_ROWS), apart)
+            file.append(run, mentions.sorted_rows(SORT_ROWS, Turns().end), apart)
 
         await self._off_loop(write)
         self._pending.pop(segment, None)
@@ -284,8 +289,16 @@ class PartitionMentions:
         return await asyncio.get_running_loop().run_in_executor(self._workers, work)
 
 
+def _add(mentions: Mentions, entries: list[Entry], chronicle: Chronicle) -> None:
+    turns = Turns()
+    for at in range(0, len(entries), TURN_ENTRIES):
+        mentions.add(entries[at : at + TURN_ENTRIES], chronicle)
+        turns.end()
+
+
 def _find_in_runs(runs: list[Mentions], offset: int) -> list[int]:
-    return [index for mentions in runs for index in mentions.find(offset)]
+    end_turn = Turns().end
+    return [index for mentions in runs for index in mentions.find(offset, end_turn)]
 
 
 def _find_in_files(
@@ -296,7 +309,9 @@ def _find_in_files(
     places = (1 << PLACE_BITS) - 1
     found: list[int] = []
     wide: list[Wide] = []
+    turns = Turns()
     for file, block in files:
+        turns.end()
         try:
             rows, apart = file.find(block, ranges)
         except (Damaged, OSError):

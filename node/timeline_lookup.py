@@ -15,15 +15,18 @@ from delivery.timeline_story import StoryRecord, advances
 from goqueue.wire.errors import GoQueueError, NotFound
 from goqueue.wire.types import Index, NodeId, Offset
 from log.entry import Entry
-from log.errors import LogError
+from log.errors import Damaged, LogError
+from node.turns import Turns
 
 if TYPE_CHECKING:  # it has its stories told here
     from node.partition import PartitionHost
     from node.partition_mentions import Mentioned
 
-READ_ENTRIES = 256
+READ_ENTRIES = 64
 """Entries that are read at once."""
 READ_BYTES = 512 << 10
+ENTRY_BYTES = 4096
+"""Of an entry that operations are in, seldom more: so much is read for it."""
 NEAR = 4
 """Entries that lie no further apart are read in one go."""
 FRAMES_A_STEP = 16
@@ -56,7 +59,7 @@ async def begin(host: PartitionHost, offset: Offset) -> Projection:
     if held is not None:
         (entry,) = await _read(host, [held])
         return Projection(offset, queue.chronicle, entry)
-    found = host.reader.entry_at(offset)
+    found = await _holding(host, offset)
     if found is None or not found.base_offset <= offset < found.base_offset + found.record_count:
         raise NotFound(
             f"no message at offset {offset}", topic=host.topic, partition=host.id.partition
@@ -126,14 +129,19 @@ class _Telling:
 
     def judge_cold(self) -> None:
         """Entries from the disk, until time brings something about. By a thread."""
-        self._judge(self._host.log.cold_entries, 1 << 62, self._host.log.is_cold)
+        log = self._host.log
+        self._judge(log.cold_entries, 1 << 62, log.is_cold, Turns().end)
 
     def judge_hot(self) -> None:
         """Entries from memory, for a moment."""
-        self._judge(self._host.log.entries, HOT_ENTRIES, lambda _index: True)
+        self._judge(self._host.log.entries, HOT_ENTRIES, lambda _index: True, _no_turns)
 
     def _judge(
-        self, read: Callable[..., list[Entry]], count: int, among: Callable[[Index], bool]
+        self,
+        read: Callable[..., list[Entry]],
+        count: int,
+        among: Callable[[Index], bool],
+        end_turn: Callable[[], None],
     ) -> None:
         """The first entry was asked for what is due before it."""
         is_first = True
@@ -141,6 +149,7 @@ class _Telling:
             ahead = self._order[self._at : self._at + min(count, READ_ENTRIES)]
             known = _read_runs(read, [i for i in ahead if i in self._named or i == index])
             count -= len(known)
+            end_turn()
             for entry in known:
                 while self._at < len(self._order) and self._order[self._at] < entry.index:
                     if self._may_tell(self._order[self._at]):
@@ -154,6 +163,7 @@ class _Telling:
                 is_first = False
                 self._take(entry)
                 self._at += 1
+                end_turn()
 
     def _may_tell(self, index: int) -> bool:
         return index in self._named or self._wide[index].concerns(self._projection)
@@ -184,6 +194,25 @@ class _Telling:
                     return entry if entry.index <= self._applied else None
                 at = entry.index + 1
         return None
+
+
+async def _holding(host: PartitionHost, offset: Offset) -> Entry | None:
+    """The applied entry that stores the message: found by a thread where that asks the disk."""
+    log = host.log
+    if log.is_cold_offset(offset):
+        end = min(host.applied_index, log.spilled_index)
+        find = partial(log.disk_segments.holding, offset, end)
+        try:
+            found = await asyncio.get_running_loop().run_in_executor(host.workers, find)
+        except (Damaged, OSError):
+            found = None  # told, or set apart, by a search that may
+        if found is not None and found.index >= log.first_index:
+            return found
+    return host.reader.entry_at(offset)
+
+
+def _no_turns() -> None:
+    """On the loop's thread a bound on entries ends them."""
 
 
 async def _tell_frames(host: PartitionHost, projection: Projection, applied: Index) -> None:
@@ -225,7 +254,8 @@ def _read_runs(read: Callable[..., list[Entry]], indexes: Sequence[int]) -> list
             end += 1
         wanted = set(indexes[at:end])
         count = indexes[end - 1] - indexes[at] + 1
-        entries = read(Index(indexes[at]), max_bytes=READ_BYTES, max_count=count)
+        room = min(READ_BYTES, count * ENTRY_BYTES)
+        entries = read(Index(indexes[at]), max_bytes=room, max_count=count)
         size += sum(len(entry.frame) for entry in entries)
         found += [entry for entry in entries if entry.index in wanted]
         if len(entries) < count:

@@ -201,17 +201,18 @@ class _Case:
         if not fits and room < TAKEN_MAX:
             blockers.append(self._limit())
         queued: list[Reason] = []
+        rate = self.around.rate if self._goes_on and not blockers else 0.0
         if higher:
-            rate = 0.0 if blockers else self.around.rate
             queued.append(self._lane(lane, own, counts, higher, rate))
         if own:
             queued.append(Reason("behind", 0, {"lane": LANES[lane], "ahead": own}))
-        reasons = [*blockers, *self._asking(queued)]
+        asking = self._asking(queued)
+        reasons = [*blockers, *asking]
         if group.owner.member and not any(r.code == "no_owner" for r in blockers):
             reasons.append(self._owned())
         verdict = Verdict(self._pending(), reasons, deliverable=fits and not blockers)
-        if not blockers and self.around.rate:
-            verdict.eta_ms = self.now_ms + _span_ms(ahead + 1, self.around.rate)
+        if rate and asking[0].code != "not_asked":
+            verdict.eta_ms = self.now_ms + _span_ms(ahead + 1, rate)
             verdict.eta_by = "rate"
         return verdict
 
@@ -324,9 +325,15 @@ class _Case:
         around = self.around
         if around.waiting:
             return queued or [Reason("ready", 0, _asked(around))]
-        lately = around.asked_ms and self.now_ms - around.asked_ms <= ASKED_LATELY_MS
         not_asked = Reason("not_asked", 0, _asked(around))
-        return [*queued, not_asked] if lately else [not_asked, *queued]
+        return [*queued, not_asked] if self._goes_on else [not_asked, *queued]
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether the group is taken to go on asking: else its rate says nothing of what comes."""
+        around = self.around
+        lately = around.asked_ms and self.now_ms - around.asked_ms <= ASKED_LATELY_MS
+        return around.waiting or bool(lately)
 
     def _owned(self) -> Reason:
         owner, around = self.group.owner, self.around

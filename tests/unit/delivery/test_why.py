@@ -479,6 +479,26 @@ def test_that_nobody_asks_is_decisive_where_nobody_has_for_a_while(desk: Desk) -
     assert "not_asked" not in codes(ask(desk, 1, WAITING))
 
 
+def test_a_group_that_nobody_asks_for_is_promised_nothing_at_the_rate_that_it_had(
+    desk: Desk,
+) -> None:
+    desk.open()
+    desk.publish(2, lanes=4)
+    desk.publish(1, lanes=0)
+    lately = Around(asked_ms=START_MS, asked_by="c1", rate=2.0)
+
+    queued = ask(desk, 1, lately)
+    assert (queued.reasons[0].code, queued.eta_by) == ("lane", "rate")
+    alone = ask(desk, 2, lately)
+    assert (codes(alone), alone.eta_ms, alone.eta_by) == (["not_asked"], 0, "")
+    desk.now_ms += 10_001
+    told = ask(desk, 1, lately)
+    assert (told.reasons[0].code, told.eta_ms, told.eta_by) == ("not_asked", 0, "")
+    assert "latest_ms" not in reason(told, "lane").facts
+    waiting = Around(asked_ms=START_MS, waiting=True, rate=2.0)
+    assert ask(desk, 1, waiting).eta_by == "rate"
+
+
 # -- whose the partition is
 
 

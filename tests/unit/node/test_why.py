@@ -74,7 +74,7 @@ async def test_who_asked_last_is_remembered_and_who_waits_is_seen(node: NodeAsse
 
     assert codes(told) == ["not_asked"]
     assert facts(told)["asked_by"] == "m"
-    assert (told.deliverable, told.eta_by) == (True, "rate")
+    assert (told.deliverable, told.eta_ms, told.eta_by) == (True, 0, "")
     await receive(node)
     taking = asyncio.ensure_future(receive(node, wait_s=20))
     await publish(node, Record(b"x", deliver_at_ms=60_000))

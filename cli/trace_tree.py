@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from cli.session import Json, Session
 
 EVENT_WIDTH = 12
+INEXACT = "Some of its past is not known any more: events may be missing."
 EPOCH_MS_MIN = 10**11  # a time, not a duration: 1973 or later
 
 
@@ -37,6 +38,9 @@ def print_end(session: Session, trace: Json) -> None:
     line()
     line(f"Delivery Attempts: {trace.get('delivery_attempts', 0)}")
     line(f"Total Latency: {latency_text(events)}")
+    if not trace.get("exact", True):
+        line()
+        line(INEXACT)
 
 
 def event_line(event: Json, branch: str = "├─") -> str:
@@ -46,7 +50,7 @@ def event_line(event: Json, branch: str = "├─") -> str:
 
 
 def details_text(attributes: Json) -> str:
-    """`consumer=processor-1 attempt=1`; a member is the consumer, under the name of older answers."""
+    """`consumer=processor-1 attempt=1`; `member` is the consumer's name in older answers."""
     shown = {name: value for name, value in attributes.items() if name != "member"}
     if "consumer" not in attributes:
         shown = attributes

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from goqueue.producer import Producer
     from goqueue.queued import DeadLetter, QueuedMessage, Received
     from goqueue.schedules import Delayed, Schedule
-    from goqueue.searching import Event, FoundMessage, FoundPage, Timeline
+    from goqueue.searching import Event, FoundMessage, FoundPage, GroupState, Timeline
     from goqueue.settling import Settle, Settled
 
 __all__ = [
@@ -89,6 +89,7 @@ __all__ = [
     "GroupMember",
     "GroupMembers",
     "GroupPartition",
+    "GroupState",
     "GroupWhy",
     "MemberAnswer",
     "Message",
@@ -148,6 +149,7 @@ _HOMES = {
     "GroupMember": "goqueue.group_models",
     "GroupMembers": "goqueue.group_models",
     "GroupPartition": "goqueue.group_models",
+    "GroupState": "goqueue.searching",
     "GroupWhy": "goqueue.explaining",
     "MemberAnswer": "goqueue.group_models",
     "Message": "goqueue.models",

@@ -29,10 +29,25 @@ class Event(msgspec.Struct, frozen=True):
     attributes: dict[str, Any] = {}
 
 
+class GroupState(msgspec.Struct, frozen=True):
+    """How a message stands in one group: `state` is delayed, ready, in_flight, retrying, acked,
+    dead, cancelled or expired; `reason` is why its last attempt failed."""
+
+    group: str
+    state: str
+    attempts: int = 0
+    consumer: str = ""
+    visible_until: datetime | None = None
+    retry_at: datetime | None = None
+    reason: str = ""
+
+
 class Timeline(msgspec.Struct, frozen=True):
     """A message's life so far, oldest event first; iterate over it, or over `events`.
 
-    `alike` are older messages of the same id, where it was asked for by its producer's.
+    `status` is in_progress, completed, failed, retrying, delayed or expired; `states` are those of
+    its groups. Where `exact` is false, some of its past is not known any more. `alike` are older
+    messages of the same id, where it was asked for by its producer's.
     """
 
     id: str
@@ -42,6 +57,9 @@ class Timeline(msgspec.Struct, frozen=True):
     events: list[Event]
     message_id: str | None = None
     delivery_attempts: int = 0
+    status: str = ""
+    states: list[GroupState] = []
+    exact: bool = True
     alike: list[str] = []
 
     def __iter__(self) -> Iterator[Event]:

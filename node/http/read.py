@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 from aiohttp import web
@@ -30,7 +29,6 @@ from node.http.body import off_loop
 from node.http.broker import Slice
 from node.http.call import Call, answer
 from node.http.long_poll import long_poll
-from node.http.meant import meant
 from node.http.render import MessageView, cut_slice, render
 from node.http.times import format_time, parse_time_ms
 from node.http.visible import Seen, see
@@ -76,28 +74,6 @@ class TopicMessagesAnswer(msgspec.Struct):
     next_offsets: dict[str, int]
     blocked_until: dict[str, str] | UnsetType = UNSET
     pending: list[PendingView] | UnsetType = UNSET
-
-
-class TimelineEvent(msgspec.Struct):
-    """One event; `attributes` says who and why."""
-
-    timestamp: str
-    event_type: str
-    attributes: dict[str, Any]
-
-
-class TimelineAnswer(msgspec.Struct):
-    """A message's life so far. `message_id` is the producer's own id, if it gave one; `alike` are
-    the older messages of the same id, where that is how it was asked for."""
-
-    id: str
-    message_id: str | None
-    topic: str
-    partition: int
-    offset: int
-    events: list[TimelineEvent]
-    delivery_attempts: int
-    alike: list[str] | UnsetType = UNSET
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,28 +202,6 @@ async def message(call: Call) -> web.Response:
     view = views[0]
     view.topic, view.partition, view.id = wanted.topic, wanted.partition, str(wanted)
     return answer(view)
-
-
-async def timeline(call: Call) -> web.Response:
-    """GET /messages/{id}/timeline: what happened to one message, oldest event first."""
-    wanted, alike = await meant(call)
-    trace = await call.broker.message_trace(wanted.topic, wanted.partition, wanted.offset)
-    events = [
-        TimelineEvent(format_time(event.time_ms), event.type, dict(event.attributes))
-        for event in trace.events
-    ]
-    return answer(
-        TimelineAnswer(
-            id=str(wanted),
-            message_id=trace.message_id,
-            topic=trace.topic,
-            partition=trace.partition,
-            offset=trace.offset,
-            events=events,
-            delivery_attempts=trace.delivery_attempts,
-            alike=alike or UNSET,
-        )
-    )
 
 
 async def _wait_until_due(

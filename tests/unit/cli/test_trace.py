@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 
 from cli.trace_follow import is_settled
+from cli.trace_tree import INEXACT
 from goqueue.wire.errors import NoQuorum
 from goqueue.wire.types import Offset
-from node.http.broker import MessageTrace, TraceEvent
+from node.http.broker import GroupTrace, MessageTrace, TraceEvent
 from node.http.search_broker import NotSearched
 from tests.unit.cli.conftest import Shell
 
@@ -173,6 +174,36 @@ def test_following_ends_when_the_group_has_settled_the_message(
     assert events[0]["id"] == "t:1:0"
     tree = topic.ok("trace", "t:1:0", "--follow", "--group", "g").splitlines()
     assert [line[:2] for line in tree if "2025" in line] == ["├─", "├─", "├─", "└─"]
+
+
+def test_a_tree_says_where_events_may_be_missing(
+    topic: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic.ok("produce", "t", "-m", "x", "-p", "1")
+    real = topic.broker.message_trace
+    assert INEXACT not in topic.ok("trace", "t:1:0")
+
+    async def told(topic: str, partition: int, offset: Offset) -> MessageTrace:
+        state = GroupTrace("g", "in_flight", 2, "worker-1", 1_735_689_600_000, 0, "too slow")
+        return replace(
+            await real(topic, partition, offset), exact=False, groups=(state,), status="in_progress"
+        )
+
+    monkeypatch.setattr(topic.broker, "message_trace", told)
+    answer = json.loads(topic.ok("trace", "t:1:0", "-o", "json"))
+
+    assert topic.ok("trace", "t:1:0").splitlines()[-1] == INEXACT
+    assert (answer["status"], answer["exact"]) == ("in_progress", False)
+    assert answer["states"] == [
+        {
+            "group": "g",
+            "state": "in_flight",
+            "attempts": 2,
+            "consumer": "worker-1",
+            "visible_until": "2025-01-01T00:00:00.000Z",
+            "reason": "too slow",
+        }
+    ]
 
 
 def test_a_group_is_for_following(topic: Shell) -> None:

@@ -74,11 +74,15 @@ class LoggedPartition:
         self._apply(EntryKind.QUEUE, encode_ops(ops))
         return self.applied_index
 
-    def flush(self) -> None:
-        """All that was applied is on disk, in segments."""
+    def append(self) -> None:
+        """All that was applied is in the log, if only in memory."""
         if self._waiting:
             self.log.append(self._waiting)
             self._waiting = []
+
+    def flush(self) -> None:
+        """All that was applied is on disk, in segments."""
+        self.append()
         job = self.store.take_flush()
         if job is not None:
             job.sync()

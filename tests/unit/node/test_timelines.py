@@ -3,6 +3,9 @@ log does, and is made again wherever it is missing, damaged or of other entries.
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
@@ -22,6 +25,7 @@ from delivery.ops import (
     Sought,
 )
 from delivery.timeline import project
+from goqueue.wire.types import Offset
 from log.config import StorageConfig
 from log.disk import OsDisk
 from log.mention_file import SUFFIX
@@ -146,6 +150,44 @@ async def test_files_of_segments_that_have_gone_go_too(
     await partition.timeline(0)
 
     assert not stale.exists()
+
+
+async def test_a_look_up_never_has_the_loop_for_long(tmp_path: Path) -> None:
+    """Not that of the newest message, which thousands of entries without any follow, nor that of
+    one which thousands name, nor while the newest entries are in no segment yet."""
+    large = StorageConfig(watermark_percent=0, watermark_bytes=0)
+    partition = LoggedPartition(OsDisk(), str(tmp_path / "data"), large)
+    partition.do(OpenGroup(1, "g", 1, GroupConfig(max_attempts=0), 0))
+    newest = partition.publish(10)[-1]
+    for _ in range(1500):
+        lease = partition.do(Delivered(1, "a", 1000, [0]))
+        partition.do(Settled(1, NACK, [(lease, [0])]))
+    partition.flush()
+    for _ in range(500):
+        lease = partition.do(Delivered(1, "a", 1000, [1]))
+        partition.do(Settled(1, NACK, [(lease, [1])]))
+    partition.append()
+    gc.freeze()
+    try:
+        for offset in (newest, 0):
+            least_s = min([await held_s(partition, offset) for _ in range(3)])
+            assert least_s < 0.002, offset
+    finally:
+        gc.unfreeze()
+        partition.close()
+
+
+async def held_s(partition: LoggedPartition, offset: int) -> float:
+    """The most of the processor that the loop's thread has used at a stretch."""
+    partition.log.disk_segments.chain[-1].quiet.cut()
+    worst_s, began_s = 0.0, time.thread_time()
+    looking = asyncio.create_task(look_up(cast(PartitionHost, partition), Offset(offset)))
+    while not looking.done():
+        await asyncio.sleep(0)
+        now_s = time.thread_time()
+        worst_s, began_s = max(worst_s, now_s - began_s), now_s
+    assert len((await looking).events) >= 2
+    return worst_s
 
 
 async def test_where_timelines_are_off_that_is_said(partition: LoggedPartition) -> None:

@@ -171,6 +171,7 @@ class HashFile:
         self._files.forget(self.path)
         with suppress(OSError):
             self._files.disk.unlink(self.path)
+        self._files.forget(self.path)  # a reader may have opened it meanwhile
 
     def _part(self, at: int, length: int, crc: int) -> bytes:
         if not length:

@@ -182,6 +182,7 @@ class MentionFile:
         self._files.forget(self.path)
         with suppress(OSError):
             self._files.disk.unlink(self.path)
+        self._files.forget(self.path)  # a reader may have opened it meanwhile
 
     def _chunk(
         self, handle: int, block: Block, number: int, crc: int, low: int, high: int

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 import structlog
@@ -22,6 +23,7 @@ from log.entry import Entry
 from log.errors import Damaged, LogError
 from log.group import GroupLog
 from log.hash_file import Block, HashFile, Run, offset_of
+from node.to_the_end import to_the_end
 
 BLOCK_BYTES = 2 << 20
 """Of entries in a run: what is read again after a restart, and held in memory until then."""
@@ -243,8 +245,11 @@ class PartitionHashes:
         file, hashes = self._files[segment], pending.hashes
         last = pending.last
         run = Run(pending.first_index, pending.last_index, last.term, last.crc)
-        await self._off_loop(file.append, run, hashes.columns, hashes.partial)
-        self._pending.pop(segment, None)
+        try:
+            await self._off_loop(file.append, run, hashes.columns, hashes.partial)
+        finally:  # it may be written though a look-up's time was over meanwhile
+            if file.last_index >= pending.last_index:
+                self._pending.pop(segment, None)
 
     async def _match_files(self) -> None:
         """One file for each segment that is there; those of others go."""
@@ -350,8 +355,7 @@ class PartitionHashes:
             await self._off_loop(file.remove)
 
     async def _off_loop(self, work: Callable[..., T], *arguments: object) -> T:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._workers, work, *arguments)
+        return await to_the_end(self._workers, partial(work, *arguments))
 
 
 def _search(

@@ -24,6 +24,7 @@ from log.entry import Entry
 from log.errors import Damaged, LogError
 from log.group import GroupLog
 from log.mention_file import Block, MentionFile, Run
+from node.to_the_end import to_the_end
 from node.turns import Turns
 
 BLOCK_BYTES = 2 << 20
@@ -238,8 +239,11 @@ class PartitionMentions:
             apart = msgspec.msgpack.encode(mentions.wide) if mentions.wide else b""
             file.append(run, mentions.sorted_rows(SORT_ROWS, Turns().end), apart)
 
-        await self._off_loop(write)
-        self._pending.pop(segment, None)
+        try:
+            await self._off_loop(write)
+        finally:  # it may be written though a look-up's time was over meanwhile
+            if file.last_index >= pending.last_index:
+                self._pending.pop(segment, None)
 
     async def _match_files(self) -> None:
         """One file for each segment that is there; those of others go."""
@@ -286,7 +290,7 @@ class PartitionMentions:
             await self._off_loop(file.remove)
 
     async def _off_loop(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._workers, work)
+        return await to_the_end(self._workers, work)
 
 
 def _add(mentions: Mentions, entries: list[Entry], chronicle: Chronicle) -> None:

@@ -133,3 +133,19 @@ def test_a_file_that_is_removed_begins_anew(disk: MemoryDisk) -> None:
     assert not disk.exists(BASE + ".hashes")
     written.append(Run(5, 6, 1, 7), columns({2: 2}))
     assert told(file(disk)) == [(2, 2)]
+
+
+def test_a_file_opened_while_it_is_removed_is_not_written_to_any_more(disk: MemoryDisk) -> None:
+    written = file(disk)
+    written.append(Run(5, 7, 1, 0xAB), columns({1: 100}))
+    unlink = disk.unlink
+
+    def slowly(path: str) -> None:
+        with written._files.borrow(path):  # by a look-up
+            unlink(path)
+
+    disk.unlink = slowly  # type: ignore[method-assign]
+    written.remove()
+    written.append(Run(5, 6, 1, 0xAC), columns({2: 200}))
+
+    assert told(file(disk)) == [(2, 200)]

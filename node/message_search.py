@@ -255,16 +255,17 @@ class _Search:
                 yield offsets
 
     async def _all(self, offsets: BitMap64) -> AsyncIterator[Sequence[int]]:
-        """Windows that grow where there is nothing."""
-        high, size = self._below, WINDOW
+        """Windows of which none has more than `WINDOW`; where there is nothing they leap."""
+        high = self._below
         while high > 0 and offsets and high > offsets.min():
-            low = max(0, high - size)
+            low = max(0, high - WINDOW)
             part = list(offsets & span(low, high))
             part.reverse()
-            size = WINDOW if part else 2 * size
             high = low
             if part:
                 yield part
+            elif left := offsets & span(0, low):
+                high = left.max() + 1
 
     def _matches(self, row: MessageRow) -> bool:
         request = self._request

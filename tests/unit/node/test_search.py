@@ -6,11 +6,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from delivery.bitmaps import span
 from goqueue.wire.batch import Record
 from goqueue.wire.errors import UnknownGroup, UnknownPartition, UnknownTopic
 from log.memory_disk import MemoryDisk
 from node.assembly import NodeAssembly
 from node.http.search_broker import SearchFilter, SearchPage
+from node.message_search import WINDOW, _Search
 from tests.unit.node.test_node import config, eventually, running
 from tests.unit.node.test_queue_node import publish, receive, settle
 from tests.unit.node.test_retention import CHECKS, KEPT_MS, trimmed
@@ -248,3 +250,15 @@ async def test_events_are_asked_of_what_is_shown_only_in_its_order(node: NodeAss
     types = [[event.type for event in found.events or ()] for found in page.found]
     assert ["ACKNOWLEDGED" in told for told in types] == [True, True, False]
     assert all(told[0] == "PUBLISHED" for told in types)
+
+
+async def test_candidates_far_below_the_end_come_in_windows_of_bounded_size() -> None:
+    search = object.__new__(_Search)
+    search._below = 1_000_000
+    wanted = span(5, 300_000) | span(700_000, 700_001)
+
+    windows = [list(part) async for part in search._all(wanted)]
+
+    assert max(map(len, windows)) <= WINDOW
+    assert windows[0] == [700_000]
+    assert [offset for part in windows[1:] for offset in part] == list(range(299_999, 4, -1))

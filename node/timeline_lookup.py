@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from delivery.mentions import Wide
 from delivery.timeline import Projection, Timeline, encode_stories
 from delivery.timeline_story import StoryRecord, advances
 from goqueue.wire.errors import GoQueueError, NotFound
@@ -111,7 +112,9 @@ class _Telling:
         self._projection = projection
         self._applied = applied
         self._named = set(found.named)
-        self._wide = {one.entry: one for one in found.wide}
+        self._wide: dict[int, list[Wide]] = {}
+        for one in found.wide:
+            self._wide.setdefault(one.entry, []).append(one)
         self._order = sorted(i for i in {*self._named, *self._wide} if i <= applied)
         self._at = 0
         self._last = int(projection.since)
@@ -166,7 +169,8 @@ class _Telling:
                 end_turn()
 
     def _may_tell(self, index: int) -> bool:
-        return index in self._named or self._wide[index].concerns(self._projection)
+        wide = self._wide.get(index, ())
+        return index in self._named or any(one.concerns(self._projection) for one in wide)
 
     def _take(self, entry: Entry) -> None:
         self._projection.tell(entry)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from delivery.chronicle import Chronicle
-from delivery.mentions import Mentions
+from delivery.mentions import Mentions, Wide
 from delivery.timeline import Projection, encode_stories, holding_entry
 from delivery.timeline_story import StoryRecord, advances
 from goqueue.wire.types import Index
@@ -23,7 +23,10 @@ class Indexed:
         self._chronicle = chronicle
         self._mentions = Mentions(entries[0].index if entries else 1)
         self._mentions.add(entries, chronicle)
-        self._wide = {wide.entry: wide for wide in self._mentions.wide}
+        self._wide: dict[int, list[Wide]] = {}
+        """Of an entry: it may hold several operations that concern many."""
+        for wide in self._mentions.wide:
+            self._wide.setdefault(wide.entry, []).append(wide)
 
     def projection(self, offset: int) -> Projection | None:
         """Of one message, told by the entries that the index names; None where it isn't held."""
@@ -37,9 +40,8 @@ class Indexed:
             if entry.index <= projection.since:
                 continue
             projection.frame(entry)
-            wide = self._wide.get(entry.index)
             is_due = due_ms is not None and entry.time_ms >= due_ms and advances(entry)
-            concerned = wide is not None and wide.concerns(projection)
+            concerned = any(one.concerns(projection) for one in self._wide.get(entry.index, ()))
             if is_due or entry.index in named or concerned:
                 projection.tell(entry)
                 due_ms = projection.story.next_due_ms()

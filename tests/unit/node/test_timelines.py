@@ -90,6 +90,20 @@ async def test_a_look_up_tells_what_the_whole_log_does(partition: LoggedPartitio
     assert partition.mentions.disk_bytes and partition.mentions.ram_rows
 
 
+async def test_an_entry_that_gives_two_groups_an_owner_is_told_for_both(
+    partition: LoggedPartition,
+) -> None:
+    partition.do(Delivered(1, "a", 1000, [134]))
+    partition.do(Delivered(2, "c", 1000, [134], 0, 1))
+    partition.do(Own(2, "y", 2, True), Own(1, "x", 1, True))
+
+    found = await partition.timeline(Offset(134))
+
+    assert found == whole(partition)[134]
+    lost = [what["group"] for _, type_, what in found.events if type_ == "REDELIVERED"]
+    assert lost == ["g2", "g1"]
+
+
 async def test_replicated_names_the_voters_of_that_time(partition: LoggedPartition) -> None:
     last = int(partition.applied_index)
     partition.state.queue.chronicle.vote(last, ["node-1", "node-4", "node-9"])

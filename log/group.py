@@ -14,9 +14,9 @@ from log.disk import Disk
 from log.entry import Entry
 from log.errors import Damaged, EntryDamaged, EntryMissing
 from log.export import Export
-from log.install import UNKNOWN_END, Install, entries_beyond
+from log.install import UNKNOWN_END, Install, Reattach, entries_beyond
 from log.journal import HardState, Journal, SearchCall
-from log.segments import GroupSegments, Reattach, SegmentInfo
+from log.segments import GroupSegments, SegmentInfo
 from log.snapshot import SnapshotJob
 from log.snapshots import Snapshots
 from log.tail import Runs, Tail
@@ -57,19 +57,16 @@ class GroupLog:
         self.created_lsn = self.installed_lsn = Lsn(0)
         self.damaged: tuple[Index, Index] | None = None
         self.disk_segments = segments
-        self._relaxed = False
-        self._store = store
-        self._disk = disk
+        self._relaxed = self._cut_at_damage = False
+        self._store, self._disk = store, disk
         self.snapshots = Snapshots(disk, segments.directory, group, snapshots_kept)
         self._hard_state = HardState(Term(0), None)
         self._hard_state_lsn = Lsn(0)
         self._base_term = 0
-        self._cut_at_damage = False
         self._truncations: list[tuple[Lsn, int]] = []
         self._pins: dict[Export, int] = {}
         self._tail = Tail(1)
-        self._undurable = Runs(0)
-        self._unspilled = Runs(0)
+        self._undurable, self._unspilled = Runs(0), Runs(0)
 
     # -- state
 

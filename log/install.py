@@ -34,6 +34,10 @@ _FIXED = struct.Struct("<QQQQQQ")
 _FIRST = struct.Struct("<Q")
 
 
+class Reattach:
+    """A step: files whose names were deleted get them again."""
+
+
 class InstallRefused(LogError):
     """The copy would take entries away that this replica may have promised to keep, or brings
     nothing."""

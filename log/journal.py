@@ -12,7 +12,7 @@ from log.install import Install
 
 if TYPE_CHECKING:
     from log.group import GroupLog
-    from log.segments import Reattach
+    from log.install import Reattach
 
 
 @dataclass(frozen=True, slots=True)

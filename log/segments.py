@@ -36,10 +36,6 @@ _INDEXES_LOADED_MAX = 16
 _HASH_CHUNK_BYTES = 1 << 20
 
 
-class Reattach:
-    """A step: files whose names were deleted get them again."""
-
-
 @dataclass(frozen=True, slots=True)
 class SegmentInfo:
     """What /stats tells of a segment."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from goqueue.wire.types import GroupId, Lsn
 from log.disk import is_full
 from log.entry import Entry
-from log.install import Install
-from log.segments import GroupSegments, Reattach
+from log.install import Install, Reattach
+from log.segments import GroupSegments
 from log.space import Space
 
 Step = Sequence[Entry] | int | Install | Reattach | None

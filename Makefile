@@ -41,9 +41,9 @@ test: programs lint test-unit test-sim test-cluster test-console
 test-unit: setup-dev
 	$(BIN)/python -m pytest tests/unit tests/check tests/chaos tests/fuzz -q -n 2 --dist loadfile
 
-## test-sim      2,000 seeds of the cluster simulation, and its mutants
+## test-sim      1,000 seeds of the cluster simulation, and its mutants
 test-sim: setup-dev
-	$(BIN)/python -m tests.sim --seeds 0:2000
+	$(BIN)/python -m tests.sim --seeds 0:1000
 	$(BIN)/python -m pytest tests/sim -q -n 2
 
 ## fuzz          FUZZ (10) minutes of fuzzing: formats, raw HTTP, the OpenAPI document

@@ -56,7 +56,7 @@ damage: setup-dev
 
 ## test-cluster  real processes, killed for real
 test-cluster: setup-dev
-	$(BIN)/python -m pytest tests/cluster -q -n 2 --dist loadfile
+	$(BIN)/python -m pytest tests/cluster -q
 
 ## test-prometheus  every panel and alert asked of a real Prometheus; writes build/prometheus.md
 test-prometheus: setup-dev programs

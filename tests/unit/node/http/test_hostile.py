@@ -31,6 +31,7 @@ PARAMETERS = {
     "schedule": "nightly",
     "broker": "node-3",
     "reassignment": 1,
+    "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736",
 }
 
 BAD_BODIES = {
@@ -227,7 +228,7 @@ async def test_wrong_types_for_every_field_of_the_queue_never_break_the_front(
 @pytest.mark.parametrize("text", ["", "x", "-1", "9" * 30, "%00", "0:0", "%F0%9F%92%A9", "1e3"])
 async def test_strange_words_in_paths_and_queries_never_break_the_front(client, orders, text):
     fields = ["topic", "group", "limit", "skip", "offset", "offsets", "partition", "after"]
-    fields += ["reason", "key", "from_time", "to_time", "wait", "visible"]
+    fields += ["reason", "key", "from_time", "to_time", "wait", "visible", "state", "header"]
     query = "&".join(f"{field}={text}" for field in fields)
     for route in ROUTES:
         told = {

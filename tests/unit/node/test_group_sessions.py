@@ -394,6 +394,8 @@ async def test_metrics_tell_members_and_moves_while_this_node_leads(world: World
         'group_members{consumer_group="g"} 2.0',
         'assigned_partitions{consumer_group="g"} 4.0',
         'moving_partitions{consumer_group="g"} 0.0',
+        'group_leaves_total{consumer_group="g",reason="session_timeout"} 0.0',
+        'session_timeouts_total{consumer_group="g"} 0.0',
         'rebalances_total{consumer_group="g",trigger="join"} 1.0',
         'rebalance_latency_seconds_count{consumer_group="g",rebalance_type="cooperative"} 1.0',
         'partitions_assigned_total{consumer_group="g"} 2.0',

@@ -251,7 +251,7 @@ class ClusterMetrics:
             "goqueue_clock_skew_seconds",
             "How far this clock is from the time that a majority agrees on; 0 where none does",
             told=node,
-            moves=cluster,
+            moves=Moves.FAILURE,
         )
         self.link_connects = of.counter(
             "goqueue_link_connects_total",

@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PYTHONHASHSEED ?= 0
 
-.PHONY: help setup setup-dev run test test-unit test-cluster test-prometheus test-sim test-console screenshots programs lint sim mutants fuzz damage chaos \
+.PHONY: help setup setup-dev run test test-unit test-cluster test-prometheus test-sim test-console test-deploy setup-deploy screenshots programs lint sim mutants fuzz damage chaos \
 	chaos-release chaos-kills chaos-queue chaos-transfers \
 	chaos-groups chaos-rolling bench clean-data lock
 
@@ -30,12 +30,18 @@ $(VENV)/.dev: requirements/dev.lock $(VENV)/.runtime
 	@$(PYTHON) scripts/bootstrap.py $(VENV) requirements/dev.lock
 	@touch $@
 
+## setup-deploy  add the Helm engine and the schemas of Kubernetes' objects
+setup-deploy: $(VENV)/.deploy
+$(VENV)/.deploy: requirements/deploy.lock $(VENV)/.dev
+	@$(PYTHON) scripts/bootstrap.py $(VENV) requirements/deploy.lock
+	@touch $@
+
 ## run           a three-node cluster on this machine, serving on PORT (8080), data in DATA (./data)
 run: setup
 	@$(BIN)/goqueue-cli dev --nodes 3 --port $(PORT) --data $(DATA)
 
 ## test          everything CI runs: lint, unit tests, simulation, cluster tests
-test: programs lint test-unit test-sim test-cluster test-console
+test: programs lint test-unit test-sim test-cluster test-console test-deploy
 
 ## test-unit     fast tests of every floor
 test-unit: setup-dev
@@ -69,6 +75,10 @@ programs:
 ## test-console  the web console in headless Chromium, over three nodes; GOQUEUE_CONSOLE=all takes longer
 test-console: setup-dev programs
 	$(BIN)/python -m pytest tests/console -q
+
+## test-deploy   the chart, rendered by the Helm engine and validated; writes build/deploy.md
+test-deploy: setup-deploy
+	$(BIN)/python -m pytest tests/deploy -q
 
 ## screenshots   a picture of every page of the console, light and dark, in build/screenshots
 screenshots: setup-dev programs
@@ -128,6 +138,6 @@ clean-data:
 
 ## lock          resolve requirements/*.in again (needs uv)
 lock:
-	cd requirements && for f in server dev; do \
+	cd requirements && for f in server dev deploy; do \
 	  uv pip compile --universal --python-version 3.11 --no-header --no-annotate \
 	    --no-emit-index-url --no-emit-find-links $$f.in -o $$f.lock; done

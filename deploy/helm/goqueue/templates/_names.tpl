@@ -1,0 +1,52 @@
+{{- define "goqueue.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 52 | trimSuffix "-" -}}
+{{- end }}
+
+{{- define "goqueue.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- define "goqueue.headless" -}}
+{{- printf "%s-headless" (include "goqueue.fullname" .) -}}
+{{- end }}
+
+{{- define "goqueue.headlessDomain" -}}
+{{- printf "%s.%s.svc.%s" (include "goqueue.headless" .) .Release.Namespace .Values.clusterDomain -}}
+{{- end }}
+
+{{- define "goqueue.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "goqueue.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- default "default" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end }}
+
+{{- define "goqueue.clusterSecretName" -}}
+{{- default (printf "%s-cluster" (include "goqueue.fullname" .)) .Values.clusterSecret.existingSecret -}}
+{{- end }}
+
+{{- define "goqueue.adminSecretName" -}}
+{{- default (printf "%s-admin" (include "goqueue.fullname" .)) .Values.auth.existingSecret -}}
+{{- end }}
+
+{{- define "goqueue.tlsSecretName" -}}
+{{- default (printf "%s-tls" (include "goqueue.fullname" .)) .Values.tls.existingSecret -}}
+{{- end }}
+
+{{- define "goqueue.image" -}}
+{{- $registry := default .Values.image.registry .Values.global.imageRegistry -}}
+{{- if $registry }}{{ $registry }}/{{ end }}{{ .Values.image.repository -}}
+{{- if .Values.image.digest }}@{{ .Values.image.digest -}}
+{{- else }}:{{ default .Chart.AppVersion .Values.image.tag -}}
+{{- end -}}
+{{- end }}

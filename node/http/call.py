@@ -17,6 +17,7 @@ from node.http import json
 from node.http.body import HeldBody
 from node.http.broker import Broker
 from node.http.limits import ByteBudget, HttpLimits
+from node.http.principal import Principal
 from node.http.spans import RequestSpans
 from node.http.times import Duration, parse_duration_ms
 
@@ -78,12 +79,20 @@ class Shared:
 class Call:
     """One request on its way through a handler."""
 
-    __slots__ = ("_query", "params", "request", "shared")
+    __slots__ = ("_query", "params", "principal", "request", "shared")
 
-    def __init__(self, shared: Shared, request: web.BaseRequest, params: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        shared: Shared,
+        request: web.BaseRequest,
+        params: Mapping[str, str],
+        principal: Principal | None = None,
+    ) -> None:
         self.shared = shared
         self.request = request
         self.params = params
+        self.principal = principal
+        """Whose key the request came with; None where authentication is off, or nobody is asked."""
         self._query: dict[str, str] | None = None
 
     @property

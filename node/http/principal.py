@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 from goqueue.wire.errors import Forbidden
 from goqueue.wire.ids import DEAD_LETTER_SUFFIX
@@ -15,7 +15,7 @@ INTERNAL = "__"
 _WILD = "*?["
 
 
-class Role(str, Enum):
+class Role(StrEnum):
     """What a key is for. Each role may what `node.http.policies` says, and nothing else."""
 
     ADMIN = "admin"
@@ -87,7 +87,8 @@ class WrongRole(Forbidden):
     def __init__(self, principal: Principal, roles: tuple[Role, ...]) -> None:
         names = [role.value for role in roles]
         super().__init__(
-            f"key {principal.key_id} is a {principal.role.value}'s: this needs {' or '.join(names)}",
+            f"key {principal.key_id} is of role {principal.role.value}:"
+            f" this needs {' or '.join(names)}",
             missing="role",
             key=principal.key_id,
             roles=names,

@@ -11,7 +11,6 @@ order: replicas that applied the same entries dump the same bytes, restored in b
 from __future__ import annotations
 
 import struct
-import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from operator import attrgetter
 
 from delivery.config import QueueConfig
 from goqueue.wire.types import Offset
+from log.little import little, numbers
 
 LEAF_MAX = 512
 """Hashes in one array: inserting moves 2 KiB on average."""
@@ -144,7 +144,7 @@ class MessageIds:
             self._held,
         )
         buckets = [_BUCKET.pack(b.first_ms, b.last_ms, b.end, b.count) for b in self._buckets]
-        columns = [_little(column) for part in (self._hashes, self._offsets) for column in part]
+        columns = [little(column) for part in (self._hashes, self._offsets) for column in part]
         return b"".join((head, *buckets, *columns))
 
     def load(self, dumped: bytes) -> None:
@@ -164,7 +164,7 @@ class MessageIds:
         self._clear()
         if held:
             half = hashes_at + 8 * held
-            hashes, offsets = _numbers(dumped[hashes_at:half]), _numbers(dumped[half:])
+            hashes, offsets = numbers("Q", dumped[hashes_at:half]), numbers("Q", dumped[half:])
             leaves = range(0, held, LEAF_MAX // 2)
             self._hashes = [hashes[at : at + LEAF_MAX // 2] for at in leaves]
             self._offsets = [offsets[at : at + LEAF_MAX // 2] for at in leaves]
@@ -267,17 +267,3 @@ class MessageIds:
 
 def _hash(message_id: str) -> int:
     return int.from_bytes(blake2b(message_id.encode(), digest_size=8).digest(), "little")
-
-
-def _little(numbers: array[int]) -> bytes:
-    if sys.byteorder == "big":
-        numbers = array("Q", numbers)
-        numbers.byteswap()
-    return numbers.tobytes()
-
-
-def _numbers(column: bytes) -> array[int]:
-    numbers = array("Q", column)
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return numbers

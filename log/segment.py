@@ -46,8 +46,13 @@ _SCAN_BYTES = 1 << 20
 
 def file_header(suffix: str, first_index: int, group: GroupId) -> bytes:
     """What one of a segment's files begins with."""
-    rest = struct.pack("<HHQ20sI", FORMAT, 0, first_index, group.pack(), 0)
-    return _MAGICS[suffix] + struct.pack("<I", crc32c(rest)) + rest
+    return header_of(_MAGICS[suffix], FORMAT, first_index, group)
+
+
+def header_of(magic: bytes, version: int, first_index: int, group: GroupId) -> bytes:
+    """What any file beside a segment begins with."""
+    rest = struct.pack("<HHQ20sI", version, 0, first_index, group.pack(), 0)
+    return magic + struct.pack("<I", crc32c(rest)) + rest
 
 
 class Segment:

@@ -14,17 +14,15 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from goqueue.wire.types import GroupId, Index
+from log.block_file import BlockFile
 from log.config import StorageConfig
 from log.descriptors import Descriptors
 from log.entry import Entry
 from log.errors import Damaged, reraise_other
-from log.hash_file import SUFFIX as HASHES_SUFFIX
-from log.hash_file import HashFile
 from log.install import Install, move_in
-from log.mention_file import SUFFIX as MENTIONS_SUFFIX
-from log.mention_file import MentionFile
 from log.quiet import last_with_records
 from log.segment import SEGMENT_SUFFIX, SUFFIXES, Segment
 from log.segment_index import OffsetIndex
@@ -34,6 +32,7 @@ from log.verify import Verification
 _HEX = re.compile(r"[0-9a-f]{16}", re.ASCII)
 _INDEXES_LOADED_MAX = 16
 _HASH_CHUNK_BYTES = 1 << 20
+F = TypeVar("F", bound=BlockFile[Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,23 +337,15 @@ class GroupSegments:
                 return entry if entry.base_offset <= offset else None
         return None
 
-    def hash_file(self, first_index: Index) -> HashFile:
-        """The search hashes beside the segment that begins there."""
-        base = f"{self.directory}/{first_index:016x}"
-        return HashFile(self._files, base, self._group, first_index)
+    def file_beside(self, kind: type[F], first_index: Index) -> F:
+        """The file of this kind beside the segment that begins there."""
+        return kind(self._files, f"{self.directory}/{first_index:016x}", self._group, first_index)
 
-    def hash_files(self) -> list[Index]:
-        """First indexes by which search hashes are named here, also of segments that have gone."""
-        return self._named(HASHES_SUFFIX)
-
-    def mention_file(self, first_index: Index) -> MentionFile:
-        """The index of timelines beside the segment that begins there."""
-        base = f"{self.directory}/{first_index:016x}"
-        return MentionFile(self._files, base, self._group, first_index)
-
-    def mention_files(self) -> list[Index]:
-        """First indexes by which those are named here, also of segments that have gone."""
-        return self._named(MENTIONS_SUFFIX)
+    def files_beside(self, kind: type[BlockFile[Any]]) -> list[Index]:
+        """First indexes by which files of this kind are named, also of segments that have gone."""
+        names = self._files.disk.list_directory(self.directory)
+        found = (name.removesuffix(kind.suffix) for name in names if name.endswith(kind.suffix))
+        return [Index(int(name, 16)) for name in found if _HEX.fullmatch(name)]
 
     @property
     def is_written(self) -> bool:
@@ -409,11 +400,6 @@ class GroupSegments:
         return Verification(self._files.disk, segment, last_index, sealed=sealed, on_entry=on_entry)
 
     # -- private
-
-    def _named(self, suffix: str) -> list[Index]:
-        names = self._files.disk.list_directory(self.directory)
-        found = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
-        return [Index(int(name, 16)) for name in found if _HEX.fullmatch(name)]
 
     def _write(self, run: list[Entry]) -> None:
         if run:

@@ -19,10 +19,11 @@ import structlog
 from delivery.keys import places
 from delivery.search_hashes import SearchHashes
 from goqueue.wire.types import Index
+from log.block_file import Run
 from log.entry import Entry
 from log.errors import Damaged, LogError
 from log.group import GroupLog
-from log.hash_file import Block, HashFile, Run, offset_of
+from log.hash_file import Block, HashFile, offset_of
 from node.to_the_end import to_the_end
 
 BLOCK_BYTES = 2 << 20
@@ -264,12 +265,12 @@ class PartitionHashes:
             await self._off_loop(self._files.pop(first).remove)
         segments = self._log.disk_segments
         if self._may_write:
-            for first in await self._off_loop(segments.hash_files):
+            for first in await self._off_loop(lambda: segments.files_beside(HashFile)):
                 if first not in wanted:
-                    await self._off_loop(segments.hash_file(first).remove)
+                    await self._off_loop(segments.file_beside(HashFile, first).remove)
         for info in infos:
             if info.first_index not in self._files:
-                file = segments.hash_file(info.first_index)
+                file = segments.file_beside(HashFile, info.first_index)
                 last = min(info.last_index, self._applied())
                 await self._off_loop(lambda file=file, last=last: self._open(file, last))
                 self._files[info.first_index] = file
@@ -280,12 +281,9 @@ class PartitionHashes:
         file.load(last_index)
         if not file.blocks:
             return
-        newest = file.blocks[-1]
+        newest = file.blocks[-1].run
         try:
-            is_same = self._log.disk_segments.identity(newest.last_index) == (
-                newest.term,
-                newest.crc,
-            )
+            is_same = self._log.disk_segments.identity(newest.last_index) == newest[2:]
         except (Damaged, OSError):
             is_same = False
         if not is_same:

@@ -20,10 +20,11 @@ import structlog
 from delivery.chronicle import Chronicle
 from delivery.mentions import PLACE_BITS, Mentions, Wide, keys_of
 from goqueue.wire.types import Index
+from log.block_file import Run
 from log.entry import Entry
 from log.errors import Damaged, LogError
 from log.group import GroupLog
-from log.mention_file import Block, MentionFile, Run
+from log.mention_file import Block, MentionFile
 from node.to_the_end import to_the_end
 from node.turns import Turns
 
@@ -147,7 +148,7 @@ class PartitionMentions:
         runs = [run.mentions for run in self._pending.values()]
         for mentions in runs:
             wide += mentions.wide
-        files = [(f, b) for f in self._files.values() for b in f.blocks if b.last_index > after]
+        files = [(f, b) for f in self._files.values() for b in f.blocks if b.run.last_index > after]
         named.update(await self._off_loop(lambda: _find_in_runs(runs, offset)))
         for number in range(0, len(files), FILES_A_STEP):
             part = files[number : number + FILES_A_STEP]
@@ -257,12 +258,12 @@ class PartitionMentions:
             await self._off_loop(self._files.pop(first).remove)
         segments = self._log.disk_segments
         if self._may_write:
-            for first in await self._off_loop(segments.mention_files):
+            for first in await self._off_loop(lambda: segments.files_beside(MentionFile)):
                 if first not in wanted:
-                    await self._off_loop(segments.mention_file(first).remove)
+                    await self._off_loop(segments.file_beside(MentionFile, first).remove)
         for info in infos:
             if info.first_index not in self._files:
-                file = segments.mention_file(info.first_index)
+                file = segments.file_beside(MentionFile, info.first_index)
                 last = min(info.last_index, self._applied())
                 await self._off_loop(partial(self._open, file, last))
                 self._files[info.first_index] = file
@@ -273,12 +274,12 @@ class PartitionMentions:
         file.load(last_index)
         if not file.blocks:
             return
-        newest = file.blocks[-1]
+        newest = file.blocks[-1].run
         try:
             found = self._log.disk_segments.identity(newest.last_index)
         except (Damaged, OSError):
             found = 0, 0
-        if found != (newest.term, newest.crc):
+        if found != newest[2:]:
             file.remove()
 
     async def _drop(self, file: MentionFile) -> None:
@@ -320,7 +321,7 @@ def _find_in_files(
             rows, apart = file.find(block, ranges)
         except (Damaged, OSError):
             return found, wide, file
-        found += [block.first_index + (row & places) for row in rows]
+        found += [block.run.first_index + (row & places) for row in rows]
         if apart:
             wide += [Wide(*one) for one in _wide.decode(apart)]
     return found, wide, None

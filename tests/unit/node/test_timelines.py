@@ -28,7 +28,7 @@ from delivery.timeline import project
 from goqueue.wire.types import Offset
 from log.config import StorageConfig
 from log.disk import OsDisk
-from log.mention_file import SUFFIX
+from log.mention_file import MentionFile
 from node.partition import PartitionHost
 from node.timeline_lookup import TimelineOff, look_up
 
@@ -80,7 +80,7 @@ async def check(partition: LoggedPartition) -> None:
 
 
 def files(tmp_path: Path) -> list[Path]:
-    return sorted(tmp_path.rglob(f"*{SUFFIX}"))
+    return sorted(tmp_path.rglob(f"*{MentionFile.suffix}"))
 
 
 async def test_a_look_up_tells_what_the_whole_log_does(partition: LoggedPartition) -> None:
@@ -157,7 +157,7 @@ async def test_files_of_segments_that_have_gone_go_too(
     partition: LoggedPartition, tmp_path: Path
 ) -> None:
     await check(partition)
-    stale = files(tmp_path)[0].with_name(f"{1 << 40:016x}{SUFFIX}")
+    stale = files(tmp_path)[0].with_name(f"{1 << 40:016x}{MentionFile.suffix}")
     stale.write_bytes(b"x")
     partition.mentions.forget()
 

@@ -18,8 +18,10 @@ from node.config_option import (
     duration_ms,
     flag,
     labels,
+    names,
     node_name,
     option,
+    origins,
     peers,
     size_bytes,
     text,
@@ -142,6 +144,19 @@ class HttpConfig:
         parse=flag,
         why="pages at /ui that show what the API tells anyway; only dead letters can be changed"
         " there, and only from this machine",
+    )
+    cors_origins: list[str] = option(
+        [],
+        key="http.corsOrigins",
+        parse=origins,
+        why="none: pages of other sites may not use the API. https://tools.example.com, or *",
+    )
+    hosts: list[str] = option(
+        [],
+        key="http.hosts",
+        parse=names,
+        why="names of this node beside loopback's, where it listens on loopback only: any other is"
+        " 403, so that no page elsewhere passes for one of this machine",
     )
     tls: TlsConfig = field(default_factory=TlsConfig)
 

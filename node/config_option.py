@@ -25,6 +25,7 @@ _SIZES = {
 }
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _SIZE = re.compile(r"(-?\d+(?:\.\d+)?)\s*([kmgt]?i?b)?", re.IGNORECASE)
+_ORIGIN = re.compile(r"\*|https?://[a-z0-9._\-]+(:\d{1,5})?|https?://\[[0-9a-f:.]+\](:\d{1,5})?")
 _NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
@@ -200,6 +201,15 @@ def names(raw: object) -> list[str]:
     if isinstance(raw, list):
         return [text(item) for item in raw]
     raise ValueError(f"must be a list, got {raw!r}")
+
+
+def origins(raw: object) -> list[str]:
+    """Origins as browsers write them: `https://host[:port]`; `*` is any."""
+    found = names(raw)
+    for origin in found:
+        if not _ORIGIN.fullmatch(origin):
+            raise ValueError(f"must list origins such as https://tools.example.com, got {origin!r}")
+    return found
 
 
 def flatten(tree: Mapping[str, object], leaves: frozenset[str]) -> dict[str, object]:

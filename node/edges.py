@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ssl
+from urllib.parse import urlsplit
 
 from goqueue.wire.types import CLUSTER_GROUP, NodeId, Voter
 from log.store import Store
 from node.broker import NodeBroker
 from node.config import NodeConfig
 from node.http.app import HttpFront
+from node.http.guard import Guard, is_loopback
 from node.http.limits import HttpLimits
 from node.metrics import Metrics
 from node.otel import OtelExport
@@ -88,4 +90,13 @@ def front_of(
         metrics=metrics,
         console=http.console,
         spans=spans,
+        guard=guard_of(config),
     )
+
+
+def guard_of(config: NodeConfig) -> Guard:
+    """Names are judged where only this machine is served, and nobody proves who they are."""
+    http = config.http
+    advertised = urlsplit(config.http_url).hostname or ""
+    judged = is_loopback(http.host)
+    return Guard((*http.hosts, advertised) if judged else None, http.cors_origins)

@@ -22,6 +22,7 @@ from node.http.broker import Broker
 from node.http.call import Call, FrontMetrics, NoMetrics, Shared
 from node.http.console.front import Console, is_for_console
 from node.http.errors import encode_error, error_answer
+from node.http.guard import METHODS, Guard
 from node.http.limits import ByteBudget, HttpLimits
 from node.http.router import Router
 from node.http.routes import ROUTES
@@ -36,11 +37,6 @@ UNMATCHED = "unmatched"
 
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 _TRACE = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-([0-9a-f]{2})(?:-.*)?")
-_METHODS = "GET, POST, PUT, PATCH, DELETE, OPTIONS"
-_EXPOSED = (
-    "X-Request-ID, X-RateLimit-Limit, X-RateLimit-Remaining, Retry-After, "
-    "X-GoQueue-Next-Offset, X-GoQueue-Log-Start, X-GoQueue-End-Offset"
-)
 
 
 class HttpFront:
@@ -57,6 +53,7 @@ class HttpFront:
         metrics: FrontMetrics | None = None,
         console: bool = True,
         spans: RequestSpans | None = None,
+        guard: Guard | None = None,
     ) -> None:
         self._host = host
         self._port = port
@@ -67,6 +64,7 @@ class HttpFront:
             broker, self._limits, self._metrics, ByteBudget(self._limits.in_flight_bytes_max), host
         )
         self._shared.spans = spans
+        self._guard = guard or Guard()
         self._router = Router(ROUTES)
         self._console = Console(self._shared) if console else None
         self._server: FrontServer | None = None
@@ -144,6 +142,9 @@ class HttpFront:
         answer: web.Response
         is_page = self._console is not None and is_for_console(request.raw_path)
         try:
+            self._guard.check_host(request)
+            if not is_page:
+                self._guard.check_origin(request)
             if self._console is not None and is_page:
                 answer, template = await self._console.serve(request, request_id)
             elif request.method == "OPTIONS":
@@ -162,14 +163,14 @@ class HttpFront:
         answer.headers["Server"] = "goqueue"
         answer.headers["X-Request-ID"] = request_id
         if "Origin" in headers and not is_page:
-            _allow_origin(answer)
+            self._guard.share(answer, headers["Origin"])
         took_s, trace_id = time.monotonic() - started_s, _trace_id(headers.get("traceparent", ""))
         self._metrics.observe(request.method, template, answer.status, took_s, trace_id)
         return answer
 
     def _options(self, request: web.BaseRequest) -> web.Response:
         if request.raw_path == "*":
-            return web.Response(status=204, headers={"Allow": _METHODS})
+            return web.Response(status=204, headers={"Allow": METHODS})
         found, _ = self._router.find(request.raw_path)
         return web.Response(status=204, headers={"Allow": ", ".join(sorted({*found, "OPTIONS"}))})
 
@@ -188,14 +189,3 @@ def _refuse_nameless(request: web.BaseRequest) -> None:
     if request.transport is not None:
         request.transport.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
     raise ConnectionResetError
-
-
-def _allow_origin(answer: web.Response) -> None:
-    answer.headers["Access-Control-Allow-Origin"] = "*"
-    answer.headers["Access-Control-Expose-Headers"] = _EXPOSED
-    if answer.status == 204:
-        answer.headers["Access-Control-Allow-Methods"] = _METHODS
-        answer.headers["Access-Control-Allow-Headers"] = (
-            "Content-Type, Accept, Authorization, X-API-Key, X-Request-ID"
-        )
-        answer.headers["Access-Control-Max-Age"] = "86400"

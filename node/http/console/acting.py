@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ipaddress
-from urllib.parse import urlsplit
-
 from goqueue.wire.errors import GoQueueError
 from node.http.call import Call
+from node.http.guard import hostname, is_loopback
 
 _FORWARDED = ("Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP")
 
@@ -33,7 +31,7 @@ def obstacle(call: Call) -> str:
         return "this node listens beyond loopback, and there are no users to tell apart yet"
     if any(name in call.request.headers for name in _FORWARDED):
         return "the request came through a proxy, so it may be anybody's"
-    if not is_loopback(urlsplit(f"//{call.request.headers.get('Host', '')}").hostname or ""):
+    if not is_loopback(hostname(call.request.headers.get("Host", ""))):
         return "the node was not asked under a name of loopback, such as localhost"
     return ""
 
@@ -43,13 +41,3 @@ def require_may_act(call: Call) -> None:
     problem = obstacle(call)
     if problem:
         raise ReadOnly(f"the console may not change anything: {problem}")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can mean this host."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -401,16 +401,6 @@ async def test_request_ids_are_echoed_only_when_harmless(client):
     assert made.headers["X-Request-ID"] != "x" * 200
 
 
-async def test_cors_answers_browsers(client):
-    answer = await client.get("/health", headers={"Origin": "https://example.com"})
-    preflight = await client("OPTIONS", "/topics", headers={"Origin": "https://example.com"})
-
-    assert answer.headers["Access-Control-Allow-Origin"] == "*"
-    assert "X-Request-ID" in answer.headers["Access-Control-Expose-Headers"]
-    assert preflight.status == 204
-    assert "PATCH" in preflight.headers["Access-Control-Allow-Methods"]
-
-
 class TestBudget:
     @pytest.fixture
     def limits(self):

@@ -12,9 +12,9 @@ import pytest
 
 from goqueue.wire.errors import GoQueueError
 from node.http.app import HttpFront
-from node.http.console.acting import is_loopback
 from node.http.console.forgery import PLAN_S, PlanExpired, Tokens
 from node.http.fake import FakeBroker
+from node.http.guard import is_loopback
 from tests.unit.node.http.conftest import Answer, Client
 
 Put = Callable[..., Awaitable[None]]
@@ -129,7 +129,7 @@ async def test_an_older_browser_that_sends_only_its_origin_is_served(visitor: Vi
     [
         {"X-Forwarded-For": "10.1.2.3"},
         {"Forwarded": "for=10.1.2.3"},
-        {"Host": "rebound.example", "Origin": "http://rebound.example"},
+        {"Host": "rebound", "Origin": "http://rebound"},
         {"Host": "10.0.0.1", "Origin": "http://10.0.0.1"},
     ],
     ids=str,

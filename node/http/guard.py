@@ -1,0 +1,145 @@
+"""Keeps web pages from elsewhere away from the API: a browser here reaches what its user does.
+
+A page may send requests to any address that its visitor's browser can reach. What it must not: have
+them obeyed (cross-site request forgery), read their answers (CORS), or be taken for a page of this
+node because its own name was made to lead here (DNS rebinding). Programs send none of the headers
+judged here but `Host`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable
+from typing import ClassVar
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from goqueue.wire.errors import GoQueueError
+
+ANY_ORIGIN = "*"
+HOSTS_KNOWN_MAX = 256
+METHODS = "GET, POST, PUT, PATCH, DELETE, OPTIONS"
+_ASKED = "Content-Type, Accept, Authorization, X-API-Key, X-Request-ID"
+_EXPOSED = (
+    "X-Request-ID, X-RateLimit-Limit, X-RateLimit-Remaining, Retry-After, "
+    "X-GoQueue-Next-Offset, X-GoQueue-Log-Start, X-GoQueue-End-Offset"
+)
+_LABEL = re.compile(r"[a-z0-9_-]*")
+_OWN = ("same-origin", "none")
+"""Of `Sec-Fetch-Site`: a page of this node, and what the user typed."""
+
+
+class ForeignHost(GoQueueError):
+    """Asked under a name that this node was not told is its own."""
+
+    code, http_status = "foreign_host", 403
+    text: ClassVar[str] = "this node was asked under a name that is not its own"
+
+
+class ForeignOrigin(GoQueueError):
+    """Sent by a page of another site."""
+
+    code, http_status = "foreign_origin", 403
+    text: ClassVar[str] = "the request comes from a page of another site"
+
+
+class Guard:
+    """What one front asks of requests before it looks at them.
+
+    `hosts` are names of this node beside loopback's; None: it may be asked under any. `origins` are
+    those whose pages may use the API, as browsers write them; `*` is all.
+    """
+
+    def __init__(self, hosts: Iterable[str] | None = (), origins: Iterable[str] = ()) -> None:
+        self._hosts = None if hosts is None else frozenset(name.lower() for name in hosts)
+        self._origins = frozenset(origins)
+        self._known: dict[str, None] = {}
+
+    def check_host(self, request: web.BaseRequest) -> None:
+        """Raises ForeignHost. Addresses and names without a dot are nobody's to register."""
+        if self._hosts is None:
+            return
+        host = request.headers.get("Host", "")
+        if host in self._known:
+            return
+        name = hostname(host)
+        is_own = is_loopback(name) or bool(_LABEL.fullmatch(name)) or name in self._hosts
+        if not (is_own or is_address(name)):
+            raise ForeignHost(
+                f"this node was asked as {name[:100]!r}: it serves this machine only, under names"
+                " of loopback and those in http.hosts",
+                host=name[:100],
+            )
+        if len(self._known) < HOSTS_KNOWN_MAX:
+            self._known[host] = None
+
+    def check_origin(self, request: web.BaseRequest) -> None:
+        """Raises ForeignOrigin where a browser says that a page of another site has sent it."""
+        headers = request.headers
+        origin, site = headers.get("Origin"), headers.get("Sec-Fetch-Site")
+        if origin is not None:
+            if self.allowed(origin) or _place(origin) == headers.get("Host"):
+                return
+            raise ForeignOrigin(
+                f"pages of {origin[:100]!r} may not use this API: http.corsOrigins allows them",
+                origin=origin[:100],
+            )
+        if site is not None and site not in _OWN:
+            raise ForeignOrigin
+
+    def allowed(self, origin: str) -> str:
+        """The value of Access-Control-Allow-Origin for pages from there; empty for none."""
+        if ANY_ORIGIN in self._origins:
+            return ANY_ORIGIN
+        return origin if origin in self._origins else ""
+
+    def share(self, answer: web.Response, origin: str) -> None:
+        """Lets pages of an allowed origin read the answer; a preflight's is 204."""
+        if self._origins and ANY_ORIGIN not in self._origins:
+            answer.headers["Vary"] = "Origin"
+        allowed = self.allowed(origin)
+        if not allowed:
+            return
+        answer.headers["Access-Control-Allow-Origin"] = allowed
+        answer.headers["Access-Control-Expose-Headers"] = _EXPOSED
+        if answer.status == 204:
+            answer.headers["Access-Control-Allow-Methods"] = METHODS
+            answer.headers["Access-Control-Allow-Headers"] = _ASKED
+            answer.headers["Access-Control-Max-Age"] = "86400"
+
+
+def hostname(host: str) -> str:
+    """The name or address of a `Host` header, without port and brackets, in small letters."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").removesuffix(".")
+    except ValueError:
+        return host[:100]
+
+
+def _place(origin: str) -> str:
+    """Host and port of an origin, as `Host` has them; a blank, which is nobody's, where it has
+    none."""
+    try:
+        return urlsplit(origin).netloc or " "
+    except ValueError:
+        return " "
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can mean this host."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from coordinator.errors import CommandUnreadable
+from coordinator.key_commands import KeyCommand, KeyResult
 from coordinator.member_commands import MemberCommand, MemberResult
 from coordinator.placement_commands import PlacementCommand, PlacementResult
 from coordinator.queue_commands import QueueCommand, QueueResult
@@ -75,6 +76,7 @@ Command = (
     | QueueCommand
     | MemberCommand
     | PlacementCommand
+    | KeyCommand
 )
 
 
@@ -109,6 +111,7 @@ Result = (
     | QueueResult
     | MemberResult
     | PlacementResult
+    | KeyResult
 )
 
 _encoder = msgspec.msgpack.Encoder(order="deterministic")

@@ -87,6 +87,59 @@ class UnknownRedrive(NotFound):
         super().__init__(f"redrive job not found: {job}", job=job)
 
 
+class UnknownKey(NotFound):
+    """There is no API key with this id, or it is forgotten."""
+
+    code = "unknown_key"
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"API key not found: {key}", key=key)
+
+
+class KeyExists(Conflict):
+    """There is an API key with this id already."""
+
+    code = "key_exists"
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"API key {key} exists already", key=key)
+
+
+class KeyRevoked(Conflict):
+    """The API key is over: nothing brings it back."""
+
+    code = "key_revoked"
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"API key {key} is revoked, or has expired: make another one", key=key)
+
+
+class TwoSecrets(Conflict):
+    """The API key is being rotated: two of its secrets live."""
+
+    code = "two_secrets"
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"API key {key} has two live secrets: say which one to keep beside the new one,"
+            " newest or oldest, or end both with a grace of 0s",
+            key=key,
+        )
+
+
+class LastAdminKey(Conflict):
+    """Without this API key nobody could make others."""
+
+    code = "last_admin_key"
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"API key {key} is the last admin's of every topic that does not expire:"
+            " make another one first",
+            key=key,
+        )
+
+
 class Overtaken(Conflict):
     """A schedule or job is not where the command expects it: another leader has gone on."""
 

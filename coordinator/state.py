@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from coordinator.api_keys import ApiKey, ApiKeys
 from coordinator.brokers import Broker
 from coordinator.commands import (
     AllocateProducer,
@@ -23,6 +24,7 @@ from coordinator.commands import (
 )
 from coordinator.errors import ClusterFull, SnapshotUnreadable
 from coordinator.groups import Group, Groups
+from coordinator.key_commands import CreateKey, KeyResult, RevokeKey, RotateKey
 from coordinator.layout import Layout, LayoutRecord, check_factor
 from coordinator.member_commands import (
     ExpireMembers,
@@ -81,9 +83,10 @@ __all__ = [
     "TopicConfig",
 ]
 
-SNAPSHOT_VERSION = 3
-SNAPSHOTS_READ = (1, 2, 3)
-"""Version 1 knew no groups, schedules and redrive jobs, version 2 no moves of replicas."""
+SNAPSHOT_VERSION = 4
+SNAPSHOTS_READ = (1, 2, 3, 4)
+"""Version 1 knew no groups, schedules and redrive jobs, version 2 no moves of replicas, version 3
+no API keys."""
 TOPICS_MAX = 10_000
 PARTITIONS_TOTAL_MAX = 20_000
 """Over all topics: every one is a Raft group."""
@@ -105,6 +108,7 @@ class _Snapshot(msgspec.Struct, array_like=True, frozen=True):
     redrives: list[Redrive] = []
     memberships: list[MembershipRecord] = []
     layout: LayoutRecord | None = None
+    keys: list[ApiKey] = []
 
 
 class ClusterState:
@@ -113,6 +117,8 @@ class ClusterState:
     def __init__(self, cluster_id: int = 0) -> None:
         self.cluster_id = cluster_id
         self.applied_index = Index(0)
+        self.time_ms = 0
+        """The latest log time of what was applied here; 0 right after a restore."""
         self.topics: dict[str, Topic] = {}
         self.deleted: dict[TopicId, str] = {}
         """The newest deleted ids, with the names they had."""
@@ -123,6 +129,8 @@ class ClusterState:
         self._groups = Groups()
         self._schedules = Schedules()
         self._redrives = Redrives()
+        self.keys = ApiKeys()
+        """Who may come in. Not to be changed but by commands."""
         self._members = Memberships(self._groups, self._subscribable)
         self._counts: dict[str, tuple[TopicId, int]] | None = None
 
@@ -131,7 +139,7 @@ class ClusterState:
 
         `index` and `time_ms` are its entry's. Never raises on content.
         """
-        self.applied_index = index
+        self.applied_index, self.time_ms = index, max(self.time_ms, time_ms)
         try:
             return _APPLY[type(command)](self, index, time_ms, command)
         except GoQueueError as error:
@@ -366,6 +374,17 @@ class ClusterState:
     def _stop_redrive(self, _index: Index, _time_ms: int, command: StopRedrive) -> RedriveResult:
         return self._redrives.stop(command)
 
+    # API keys
+
+    def _create_key(self, _index: Index, time_ms: int, command: CreateKey) -> KeyResult:
+        return self.keys.create(time_ms, command)
+
+    def _rotate_key(self, _index: Index, time_ms: int, command: RotateKey) -> KeyResult:
+        return self.keys.rotate(time_ms, command)
+
+    def _revoke_key(self, _index: Index, time_ms: int, command: RevokeKey) -> KeyResult:
+        return self.keys.revoke(time_ms, command)
+
     def _named(self, name: str) -> Topic:
         topic = self.topics.get(name)
         if topic is None:
@@ -405,6 +424,7 @@ class ClusterState:
             list(self.redrives.values()),
             self._members.dump(),
             self.layout.dump(),
+            self.keys.dump(),
         )
         return msgspec.msgpack.encode(snapshot, order="deterministic")
 
@@ -430,6 +450,7 @@ class ClusterState:
         restored._groups = Groups(found.groups)
         restored._schedules = Schedules(found.schedules)
         restored._redrives = Redrives(found.redrives)
+        restored.keys = ApiKeys(found.keys)
         restored._members = Memberships(restored._groups, restored._subscribable, found.memberships)
         return restored
 
@@ -464,4 +485,7 @@ _APPLY: Mapping[type, Callable[[ClusterState, Index, int, Any], Result]] = {
     ExpireMembers: ClusterState._expire,
     LetGo: ClusterState._let_go,
     HandOver: ClusterState._hand_over,
+    CreateKey: ClusterState._create_key,
+    RotateKey: ClusterState._rotate_key,
+    RevokeKey: ClusterState._revoke_key,
 }

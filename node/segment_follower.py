@@ -1,0 +1,248 @@
+"""What is found in one replica's applied entries, kept beside its segments: followed up a little at
+a time and off the loop.
+
+Entries of a segment become a run, held in memory, and the run a block of the file beside that
+segment once it is long enough or the segment is over. What is missing, damaged, or of other entries
+is made again from the segments.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Generic, TypeVar
+
+from goqueue.wire.types import Index
+from log.block_file import BlockFile, Run
+from log.entry import Entry
+from log.errors import Damaged, LogError
+from log.group import GroupLog
+from node.to_the_end import to_the_end
+
+BLOCK_BYTES = 2 << 20
+"""Of entries in a run: what is read again after a restart, and held in memory until then."""
+STEP_BYTES = 256 << 10
+RETRY_S = 60.0
+"""After an error of the disk: what could not be read or written is tried again so much later."""
+
+F = TypeVar("F", bound=BlockFile[Any])
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Pending(Generic[R]):
+    """A run that is being made, of one segment."""
+
+    first_index: int
+    last_index: int
+    rows: R
+    last: Entry | None = None
+    bytes: int = 0
+
+
+class SegmentFollower(ABC, Generic[F, R]):
+    """Of one replica, into files of one kind; loop thread only, but for the work that it sends to
+    others."""
+
+    step_entries: ClassVar[int]
+    """Entries that are added before others get their turn."""
+
+    def __init__(
+        self, kind: type[F], log: GroupLog, applied: Callable[[], Index], workers: Executor
+    ) -> None:
+        self._kind = kind
+        self._log = log
+        self._applied = applied
+        self._workers = workers
+        self._files: dict[int, F] = {}
+        self._pending: dict[int, Pending[R]] = {}
+        self._lock = asyncio.Lock()
+        self._whole = (-1, -1)
+        """What was applied, and what was in segments, when all was followed last."""
+        self._swept = (0, 0)
+        self._retry_s = 0.0
+
+    # for who knows what is looked for
+
+    @abstractmethod
+    def _begin(self, first_index: int) -> R:
+        """A run of no entries yet, the next of which is this one."""
+
+    @abstractmethod
+    def _add(self, rows: R, entries: list[Entry]) -> None:
+        """Take the run's next entries. By a thread."""
+
+    @abstractmethod
+    def _append(self, file: F, run: Run, rows: R) -> None:
+        """Write the run. By a thread. Raises OSError."""
+
+    # how far it is
+
+    @property
+    def is_current(self) -> bool:
+        """Whether nothing has come since all was followed."""
+        return self._whole == self._position()
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether the disk has refused something a short while ago."""
+        return asyncio.get_running_loop().time() < self._retry_s
+
+    @property
+    def disk_bytes(self) -> int:
+        return sum(file.size_bytes for file in self._files.values())
+
+    def forget(self) -> None:
+        """The replica is leaving, or is another one: nothing that is held in memory counts."""
+        self._files, self._pending, self._swept, self._whole = {}, {}, (0, 0), (-1, -1)
+
+    async def _follow(self, deadline_s: float, steps: int) -> bool:
+        """All that is applied and not followed yet, newest segment first; whether nothing is left.
+
+        Stops at the deadline (the loop's time), or after so many steps. Under the lock. Raises
+        LogError, OSError; nothing is lost by it.
+        """
+        loop = asyncio.get_running_loop()
+        position = self._position()
+        try:
+            await self._match_files()
+            while (part := self._missing()) is not None:
+                if steps <= 0 or loop.time() >= deadline_s:
+                    return False
+                steps -= 1
+                await self._step(*part)
+        except (LogError, OSError):
+            self._retry_s = loop.time() + RETRY_S
+            raise
+        self._whole = position
+        return True
+
+    def _position(self) -> tuple[int, int]:
+        return self._applied(), self._log.spilled_index
+
+    def _through(self) -> int:
+        """The last entry such that all before it in the log are followed."""
+        covered = self._log.first_index - 1
+        for info in self._log.segments():
+            if info.first_index > covered + 1:
+                break
+            done = self._done(info.first_index)
+            covered = max(covered, done)
+            if done < info.last_index:
+                break
+        return covered
+
+    def _done(self, first_index: int) -> int:
+        pending = self._pending.get(first_index)
+        if pending is not None:
+            return pending.last_index
+        file = self._files.get(first_index)
+        return first_index - 1 if file is None else file.last_index
+
+    # entries into runs, and runs into files
+
+    def _missing(self) -> tuple[int, int, int] | None:
+        """(segment, first, last entry) to be followed next."""
+        end = min(self._applied(), self._log.spilled_index)
+        for info in reversed(self._log.segments()):
+            if info.first_index not in self._files:
+                continue  # it was begun just now
+            last = min(info.last_index, end)
+            done = self._done(info.first_index)
+            if done < last:
+                return info.first_index, done + 1, last
+            if info.first_index in self._pending and info.sealed and self._may_write:
+                return info.first_index, done + 1, done
+        return None
+
+    async def _step(self, segment: int, first: int, last: int) -> None:
+        """Add some entries; a run that is long enough, or whose segment is over, is written."""
+        pending = self._pending.get(segment)
+        if pending is None:
+            pending = self._pending[segment] = Pending(first, first - 1, self._begin(first))
+        if first <= last:
+            entries = await self._entries(Index(first), Index(last))
+            await self._off_loop(partial(self._add, pending.rows, entries))
+            pending.last_index = entries[-1].index
+            pending.last = entries[-1]
+            pending.bytes += sum(len(entry.frame) for entry in entries)
+        is_sealed = any(i.first_index == segment and i.sealed for i in self._log.segments())
+        is_over = is_sealed and pending.last_index == last
+        if (pending.bytes >= BLOCK_BYTES or is_over) and self._may_write:
+            await self._write(segment, pending)
+
+    @property
+    def _may_write(self) -> bool:
+        return self._log.disk_segments.is_written
+
+    async def _entries(self, first: Index, last: Index) -> list[Entry]:
+        """Entries of one segment: from memory where they are there, else read by a thread."""
+        count = min(self.step_entries, last - first + 1)
+        if not self._log.is_cold(first):
+            return self._log.entries(first, max_bytes=STEP_BYTES, max_count=count)
+        read = self._log.cold_entries
+        return await self._off_loop(lambda: read(first, max_bytes=STEP_BYTES, max_count=count))
+
+    async def _write(self, segment: int, pending: Pending[R]) -> None:
+        file, last = self._files[segment], pending.last
+        if last is None:
+            return
+        run = Run(pending.first_index, pending.last_index, last.term, last.crc)
+        try:
+            await self._off_loop(partial(self._append, file, run, pending.rows))
+        finally:  # it may be written though a look-up's time was over meanwhile
+            if file.last_index >= pending.last_index:
+                self._pending.pop(segment, None)
+
+    # files
+
+    async def _match_files(self) -> None:
+        """One file for each segment that is there; those of others go."""
+        infos = self._log.segments()
+        chain = (infos[0].first_index, infos[-1].first_index) if infos else (0, 0)
+        if chain == self._swept:
+            return
+        wanted = {info.first_index for info in infos}
+        for first in [first for first in self._files if first not in wanted]:
+            self._pending.pop(first, None)
+            await self._off_loop(self._files.pop(first).remove)
+        segments = self._log.disk_segments
+        if self._may_write:
+            for first in await self._off_loop(lambda: segments.files_beside(self._kind)):
+                if first not in wanted:
+                    await self._off_loop(segments.file_beside(self._kind, first).remove)
+        for info in infos:
+            if info.first_index not in self._files:
+                file = segments.file_beside(self._kind, info.first_index)
+                last = min(info.last_index, self._applied())
+                await self._off_loop(partial(self._open, file, last))
+                self._files[info.first_index] = file
+        self._swept = chain
+
+    def _open(self, file: F, last_index: int) -> None:
+        """Believe a file whose newest block is of the very entry that stands in the log."""
+        file.load(last_index)
+        if not file.blocks:
+            return
+        newest: Run = file.blocks[-1].run
+        try:
+            found = self._log.disk_segments.identity(newest.last_index)
+        except (Damaged, OSError):
+            found = 0, 0
+        if found != (newest.term, newest.crc):
+            file.remove()
+
+    async def _drop(self, file: F) -> None:
+        """The file is damaged: its segment is followed again."""
+        async with self._lock:
+            self._whole = (-1, -1)
+            self._pending.pop(file.first_index, None)
+            await self._off_loop(file.remove)
+
+    async def _off_loop(self, work: Callable[[], T]) -> T:
+        return await to_the_end(self._workers, work)

@@ -19,7 +19,14 @@ from node.cluster_members import ClusterMembers
 from node.config import NodeConfig
 from node.copies import Copies, is_copied
 from node.disks import Disks
-from node.edges import front_of, own_voter, raft_config, spans_of
+from node.edges import (
+    client_certificates,
+    front_of,
+    own_voter,
+    peer_certificates,
+    raft_config,
+    spans_of,
+)
 from node.ends import EndsCollector
 from node.errands import Errands
 from node.flusher import Flusher
@@ -27,6 +34,7 @@ from node.forwarding import Forwarder
 from node.hash_indexer import HashIndexer
 from node.healer import Healer
 from node.http.app import HttpFront
+from node.kubernetes.pod import PodParts, pod_of
 from node.loop_lag import LoopLag
 from node.member_broker import MemberParts
 from node.membership import Membership
@@ -61,7 +69,7 @@ from node.upkeep import Upkeep
 from node.yielding import Yielding
 from raft.group import RaftGroup
 from raft.host import RaftHost
-from raft.link import LinkLimits, PeerMesh, PeerTls
+from raft.link import LinkLimits, PeerMesh
 
 STOP_PART_S = 12.0
 WORKERS = 2
@@ -111,6 +119,7 @@ class _Base:
             checkpoint_interval_s=config.storage.checkpoint_interval_ms / 1000,
             on_failure=on_failure,
         )
+        self.peer_certificates = peer_certificates(config, self.metrics)
         self.link = _peer_link(config, self.me, self)
         self.space = SpaceWatch(store, self.metrics)
         self.raft = RaftHost(
@@ -312,7 +321,11 @@ class _Groups:
 
 
 def assemble(
-    config: NodeConfig, store: Store, *, on_failure: Callable[[Exception], None]
+    config: NodeConfig,
+    store: Store,
+    *,
+    on_failure: Callable[[Exception], None],
+    begin_anew: Callable[[], None] = lambda: None,
 ) -> NodeAssembly:
     """Wire a node over its open store, on the running loop; nothing is started yet."""
     base = _Base(config, store, on_failure)
@@ -331,8 +344,22 @@ def assemble(
     sessions, members = member_parts(queue_base, parts)
     broker = _broker(base, groups, queue_base, parts, members)
     spans = spans_of(config)
-    front = front_of(config, broker, base.metrics, spans)
+    certificates = client_certificates(config, base.metrics)
+    front = front_of(config, broker, base.metrics, spans, certificates)
     figures = _figures(base, groups, front)
+    pod = pod_of(
+        config,
+        PodParts(
+            cluster,
+            replicas,
+            status,
+            groups.upkeep,
+            broker,
+            base.membership,
+            base.metrics,
+            begin_anew,
+        ),
+    )
     services = ServiceStack(
         [
             ("store", StoreService(store, base.workers)),
@@ -340,6 +367,7 @@ def assemble(
             ("loop_lag", lag),
             ("space", base.space),
             ("raft", RaftService(base.raft)),
+            *([("peer_certificates", peer)] if (peer := base.peer_certificates) else []),
             ("link", base.link),
             ("replicas", groups.reconciler),
             ("healer", groups.healer),
@@ -362,6 +390,8 @@ def assemble(
             ("schedules", ScheduleRunner(cluster, broker)),
             ("figures", figures),
             *([("spans", spans)] if spans else []),
+            *([("pod", pod)] if pod else []),
+            *([("client_certificates", certificates)] if certificates else []),
             ("http", front),
         ],
         stop_timeout_s=STOP_PART_S,
@@ -459,14 +489,13 @@ def _queue_base(
 def _peer_link(config: NodeConfig, me: Voter, base: _Base) -> PeerLink:
     if not config.takes_peers:
         return NoPeers()
-    tls = config.cluster.tls
     return PeerMesh(
         node=me.node,
         incarnation=me.incarnation,
         listen=config.cluster.listen,
         peers={NodeId(name): address for name, address in config.others.items()},
         secret=config.cluster.secret.encode(),
-        tls=PeerTls(tls.cert_file, tls.key_file, tls.ca_file) if tls.enabled else None,
+        tls=base.peer_certificates,
         limits=LinkLimits(admit_unlisted=True),
         hello=base.hello,
         on_frame=base.frame,

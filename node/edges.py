@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ssl
 from urllib.parse import urlsplit
 
 from goqueue.wire.types import CLUSTER_GROUP, NodeId, Voter
 from log.store import Store
 from node.broker import NodeBroker
+from node.certificates import Certificates, PeerCertificates, server_context
 from node.config import NodeConfig
 from node.http.app import HttpFront
 from node.http.guard import Guard, is_loopback
@@ -16,6 +16,7 @@ from node.metrics import Metrics
 from node.otel import OtelExport
 from node.version import VERSION
 from raft.config import RaftConfig
+from raft.link import PeerTls
 from raft.stored import stored_configuration
 
 
@@ -62,18 +63,31 @@ def spans_of(config: NodeConfig) -> OtelExport | None:
     )
 
 
+def client_certificates(config: NodeConfig, metrics: Metrics) -> Certificates | None:
+    """Of the port for clients; None where it is plain HTTP."""
+    tls = config.http.tls
+    if not tls.enabled:
+        return None
+    files = (tls.cert_file, tls.key_file, tls.ca_file)
+    return Certificates("client", files, (lambda: server_context(*files),), metrics)
+
+
+def peer_certificates(config: NodeConfig, metrics: Metrics) -> PeerCertificates | None:
+    """Of the peer link; None where the secret alone proves who a peer is."""
+    tls = config.cluster.tls
+    if not (tls.enabled and config.takes_peers):
+        return None
+    return PeerCertificates(PeerTls(tls.cert_file, tls.key_file, tls.ca_file), metrics)
+
+
 def front_of(
-    config: NodeConfig, broker: NodeBroker, metrics: Metrics, spans: OtelExport | None
+    config: NodeConfig,
+    broker: NodeBroker,
+    metrics: Metrics,
+    spans: OtelExport | None,
+    certificates: Certificates | None,
 ) -> HttpFront:
     http = config.http
-    context = None
-    if http.tls.enabled:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.load_cert_chain(http.tls.cert_file, http.tls.key_file)
-        if http.tls.ca_file:
-            context.load_verify_locations(http.tls.ca_file)
-            context.verify_mode = ssl.CERT_REQUIRED
     limits = HttpLimits(
         body_bytes_max=http.body_bytes_max,
         header_deadline_s=http.slow_sender_ms / 1000 * 0.8,
@@ -85,7 +99,7 @@ def front_of(
         broker,
         host=http.host,
         port=http.port,
-        ssl_context=context,
+        ssl_context=certificates.contexts[0] if certificates else None,
         limits=limits,
         metrics=metrics,
         console=http.console,
@@ -99,4 +113,8 @@ def guard_of(config: NodeConfig) -> Guard:
     http = config.http
     advertised = urlsplit(config.http_url).hostname or ""
     judged = is_loopback(http.host)
-    return Guard((*http.hosts, advertised) if judged else None, http.cors_origins)
+    return Guard(
+        (*http.hosts, advertised) if judged else None,
+        http.cors_origins,
+        needs_certificate=http.tls.enabled and bool(http.tls.ca_file),
+    )

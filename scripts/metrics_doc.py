@@ -30,6 +30,7 @@ AREAS = {
     "cluster": "Nodes, replicas and Raft",
     "storage": "Disks",
     "http": "HTTP",
+    "doors": "Doors",
     "process": "The process",
 }
 NAME = re.compile(r"\b(?:goqueue|process|python)_[a-z0-9_]+\b(?!:)")

@@ -271,4 +271,6 @@ def _connection_error(server: str, error: Exception) -> GoQueueError:
         return ConnectionFailed(f"not a URL: {server}", server=server, retriable=False)
     if isinstance(error, TimeoutError):
         return Timeout(f"no answer from {server} in time", server=server)
+    if isinstance(error, aiohttp.ServerDisconnectedError) and server.startswith("http://"):
+        reason += f"; if it speaks TLS, its address is https://{server.removeprefix('http://')}"
     return OutcomeUnknown(f"{server} broke off: {reason}", server=server)

@@ -142,9 +142,7 @@ class HttpFront:
         answer: web.Response
         is_page = self._console is not None and is_for_console(request.raw_path)
         try:
-            self._guard.check_host(request)
-            if not is_page:
-                self._guard.check_origin(request)
+            self._guard.check(request, is_page=is_page)
             if self._console is not None and is_page:
                 answer, template = await self._console.serve(request, request_id)
             elif request.method == "OPTIONS":

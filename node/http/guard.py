@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from goqueue.wire.errors import GoQueueError
+from node.http.router import path_of
 
 ANY_ORIGIN = "*"
 HOSTS_KNOWN_MAX = 256
@@ -26,6 +27,7 @@ _EXPOSED = (
     "X-Request-ID, X-RateLimit-Limit, X-RateLimit-Remaining, Retry-After, "
     "X-GoQueue-Next-Offset, X-GoQueue-Log-Start, X-GoQueue-End-Offset"
 )
+PROBES = frozenset(("/livez", "/readyz", "/healthz"))
 _LABEL = re.compile(r"[a-z0-9_-]*")
 _OWN = ("same-origin", "none")
 """Of `Sec-Fetch-Site`: a page of this node, and what the user typed."""
@@ -45,17 +47,43 @@ class ForeignOrigin(GoQueueError):
     text: ClassVar[str] = "the request comes from a page of another site"
 
 
+class CertificateRequired(GoQueueError):
+    """This node serves only clients with a certificate of its authorities."""
+
+    code, http_status = "certificate_required", 401
+    text: ClassVar[str] = "this node asks for a client certificate, and none was shown"
+
+
 class Guard:
     """What one front asks of requests before it looks at them.
 
     `hosts` are names of this node beside loopback's; None: it may be asked under any. `origins` are
-    those whose pages may use the API, as browsers write them; `*` is all.
+    those whose pages may use the API, as browsers write them; `*` is all. `needs_certificate`:
+    whoever asks has shown one, but for probes, which can't.
     """
 
-    def __init__(self, hosts: Iterable[str] | None = (), origins: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        hosts: Iterable[str] | None = (),
+        origins: Iterable[str] = (),
+        *,
+        needs_certificate: bool = False,
+    ) -> None:
         self._hosts = None if hosts is None else frozenset(name.lower() for name in hosts)
         self._origins = frozenset(origins)
+        self._needs_certificate = needs_certificate
         self._known: dict[str, None] = {}
+
+    def check(self, request: web.BaseRequest, *, is_page: bool) -> None:
+        """Raises CertificateRequired, ForeignHost, or ForeignOrigin; of pages of the console the
+        forms are protected, and looking is not."""
+        if self._needs_certificate and path_of(request.raw_path) not in PROBES:
+            transport = request.transport
+            if transport is None or not transport.get_extra_info("peercert"):
+                raise CertificateRequired
+        self.check_host(request)
+        if not is_page:
+            self.check_origin(request)
 
     def check_host(self, request: web.BaseRequest) -> None:
         """Raises ForeignHost. Addresses and names without a dot are nobody's to register."""

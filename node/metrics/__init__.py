@@ -15,6 +15,7 @@ from node.metrics.broker import BrokerMetrics
 from node.metrics.cluster import ClusterMetrics
 from node.metrics.consumer import ConsumerMetrics
 from node.metrics.declare import Declarations
+from node.metrics.doors import DoorMetrics
 from node.metrics.exposition import END, SLICE_S, TEXT, Format, accepted, head
 from node.metrics.family import SERIES_MAX, Bounds, Family
 from node.metrics.process import HttpMetrics, ProcessMetrics
@@ -45,6 +46,7 @@ class Metrics:
         self.storage = StorageMetrics(declarations)
         self.http = HttpMetrics(declarations)
         self.process = ProcessMetrics(declarations)
+        self.doors = DoorMetrics(declarations)
         self.families: dict[str, Family[Any]] = declarations.families
         self._refreshes: list[Refresh] = []
         self._looking = asyncio.Lock()

@@ -4,7 +4,7 @@ from raft.link.admission import InsecureListen
 from raft.link.config import DEFAULT_LIMITS, LinkLimits
 from raft.link.mesh import Address, PeerMesh, Status
 from raft.link.rpc import Handler, LinkDown, RemoteError
-from raft.link.tls import PeerTls
+from raft.link.tls import PeerContexts, PeerTls, no_password
 from raft.link.traffic import Traffic
 
 __all__ = [
@@ -14,9 +14,11 @@ __all__ = [
     "InsecureListen",
     "LinkDown",
     "LinkLimits",
+    "PeerContexts",
     "PeerMesh",
     "PeerTls",
     "RemoteError",
     "Status",
     "Traffic",
+    "no_password",
 ]

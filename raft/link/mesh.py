@@ -27,7 +27,7 @@ from raft.link.frames import FrameError, Kind
 from raft.link.handshake import NONCE_BYTES, Acceptor, Dialer, Identity
 from raft.link.listener import Listener
 from raft.link.rpc import Caller, Handler, LinkDown, Responder
-from raft.link.tls import PeerTls, certificate_nodes
+from raft.link.tls import PeerContexts, certificate_nodes
 from raft.link.traffic import Traffic
 
 Address = tuple[str, int]
@@ -76,7 +76,7 @@ class PeerMesh:
         listen: Address,
         peers: dict[NodeId, Address],
         secret: bytes,
-        tls: PeerTls | None = None,
+        tls: PeerContexts | None = None,
         limits: LinkLimits = DEFAULT_LIMITS,
         hello: Callable[[], Status],
         on_frame: Callable[[NodeId, GroupId, memoryview], None],

@@ -5,9 +5,17 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 NODE_URI_PREFIX = "goqueue://node/"
+
+
+class PeerContexts(Protocol):
+    """Both directions' contexts, asked for once; each connection is wrapped by them."""
+
+    def server_context(self) -> ssl.SSLContext: ...
+
+    def client_context(self) -> ssl.SSLContext: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +39,14 @@ class PeerTls:
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.check_hostname = False
         context.verify_mode = ssl.CERT_REQUIRED
-        context.load_cert_chain(self.cert_file, self.key_file)
+        context.load_cert_chain(self.cert_file, self.key_file, no_password)
         context.load_verify_locations(self.ca_file)
         return context
+
+
+def no_password() -> str:
+    """For a key that is encrypted: OpenSSL would ask the terminal. Raises ValueError."""
+    raise ValueError("the key file is encrypted: keys are read without a password")
 
 
 def certificate_nodes(certificate: Mapping[str, Any] | None) -> frozenset[str]:

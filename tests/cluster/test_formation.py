@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
+from tests.certificates import Authority
 from tests.cluster.processes import Cluster, Node, eventually, publish, read_all
 
 
@@ -65,7 +62,7 @@ def test_peers_with_certificates_form_a_cluster_without_a_secret(tmp_path: Path)
         for node in cluster.nodes:
             at = node.command.index("--secret-file")
             del node.command[at : at + 2]
-            certificate, key = authority.issue(node.id)
+            certificate, key = authority.issue(node.id, x509.DNSName(node.id))
             for setting in (
                 "cluster.tls.enabled=true",
                 f"cluster.tls.certFile={certificate}",
@@ -78,49 +75,3 @@ def test_peers_with_certificates_form_a_cluster_without_a_secret(tmp_path: Path)
 
         publish(cluster[0], "orders", [{"value": "over TLS", "partition": 0}])
         assert [m["value"] for m in read_all(cluster[1], "orders", 0)] == ["over TLS"]
-
-
-class Authority:
-    """Signs certificates for nodes, in files."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test authority")])
-        own = self._build(self._name, self._key.public_key()).add_extension(
-            x509.BasicConstraints(ca=True, path_length=0), critical=True
-        )
-        self.path = folder / "ca.pem"
-        signed = own.sign(self._key, hashes.SHA256())
-        self.path.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
-
-    def issue(self, node: str) -> tuple[Path, Path]:
-        key = ec.generate_private_key(ec.SECP256R1())
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, node)])
-        signed = (
-            self._build(name, key.public_key())
-            .add_extension(x509.SubjectAlternativeName([x509.DNSName(node)]), critical=False)
-            .sign(self._key, hashes.SHA256())
-        )
-        certificate, private = self._folder / f"{node}.pem", self._folder / f"{node}.key"
-        certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
-        private.write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
-            )
-        )
-        return certificate, private
-
-    def _build(self, name: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
-        now = datetime.now(UTC)
-        return (
-            x509.CertificateBuilder()
-            .subject_name(name)
-            .issuer_name(self._name)
-            .public_key(key)
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(hours=1))
-            .not_valid_after(now + timedelta(hours=1))
-        )

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 
 import aiohttp
 import pytest
@@ -182,57 +181,6 @@ async def test_stop_lets_a_request_in_progress_finish_and_may_be_repeated(broker
         await front.stop()
         with pytest.raises(aiohttp.ClientError):
             await session.get(url)
-
-
-async def test_https_serves_and_plain_http_on_its_port_is_refused(broker, tmp_path):
-    certificate, key = make_certificate(tmp_path)
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(certificate, key)
-    trusted = ssl.create_default_context(cafile=str(certificate))
-    front = HttpFront(broker, port=0, ssl_context=server)
-    await front.start()
-    try:
-        async with aiohttp.ClientSession() as session:
-            url = f"https://localhost:{front.port}/health"
-            assert (await session.get(url, ssl=trusted)).status == 200
-            with pytest.raises(aiohttp.ClientError):
-                await session.get(url.replace("https", "http"))
-    finally:
-        await front.stop()
-
-
-def make_certificate(folder):
-    import datetime
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
-        .sign(key, hashes.SHA256())
-    )
-    paths = folder / "certificate.pem", folder / "key.pem"
-    paths[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    paths[1].write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    return paths
 
 
 async def test_cluster_health_tells_degraded_from_unavailable(client, broker, monkeypatch):

@@ -5,93 +5,41 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import datetime
 import ssl
 from pathlib import Path
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from goqueue.wire.types import NodeId
 from raft.link import PeerTls
 from raft.link.tls import certificate_nodes
+from tests import certificates
 from tests.unit.raft.link.conftest import GROUP, QUICK, Cluster, eventually
 
 A, B = NodeId("a"), NodeId("b")
 
 
-class Authority:
-    """Signs certificates and writes them where a node finds them."""
+class Authority(certificates.Authority):
+    """Issues what a mesh takes."""
 
-    def __init__(self, folder: Path, name: str) -> None:
-        self.folder = folder / name
-        self.folder.mkdir()
-        self.key = ec.generate_private_key(ec.SECP256R1())
-        self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        self.certificate = self._sign(self.name, self.key.public_key(), [], is_ca=True)
-        self._write("ca.pem", self.certificate.public_bytes(serialization.Encoding.PEM))
-
-    def issue(self, common_name: str, *alternatives: x509.GeneralName) -> PeerTls:
-        key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
-        signed = self._sign(subject, key.public_key(), list(alternatives), is_ca=False)
-        pem = key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-        return PeerTls(
-            cert_file=self._write(
-                f"{common_name}.pem", signed.public_bytes(serialization.Encoding.PEM)
-            ),
-            key_file=self._write(f"{common_name}.key", pem),
-            ca_file=str(self.folder / "ca.pem"),
-        )
-
-    def _write(self, name: str, data: bytes) -> str:
-        path = self.folder / name
-        path.write_bytes(data)
-        return str(path)
-
-    def _sign(
-        self,
-        subject: x509.Name,
-        key: ec.EllipticCurvePublicKey,
-        alternatives: list[x509.GeneralName],
-        *,
-        is_ca: bool,
-    ) -> x509.Certificate:
-        now = datetime.datetime.now(datetime.UTC)
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(self.name)
-            .public_key(key)
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(days=1))
-            .not_valid_after(now + datetime.timedelta(days=1))
-            .add_extension(x509.BasicConstraints(ca=is_ca, path_length=None), critical=True)
-        )
-        if alternatives:
-            builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), False)
-        return builder.sign(self.key, hashes.SHA256())
+    def peer(self, common_name: str, *alternatives: x509.GeneralName) -> PeerTls:
+        certificate, key = self.issue(common_name, *alternatives)
+        return PeerTls(str(certificate), str(key), str(self.path))
 
 
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
-    return Authority(tmp_path, "authority")
+    return Authority(tmp_path)
 
 
 async def test_certificates_replace_the_secret(cluster: Cluster, authority: Authority) -> None:
     cluster.reserve("a", "b")
-    a = cluster.node("a", secret=b"one", tls=authority.issue("x", x509.DNSName("a.peers.svc")))
+    a = cluster.node("a", secret=b"one", tls=authority.peer("x", x509.DNSName("a.peers.svc")))
     b = cluster.node(
         "b",
         secret=b"two",
-        tls=authority.issue("y", x509.UniformResourceIdentifier("goqueue://node/b")),
+        tls=authority.peer("y", x509.UniformResourceIdentifier("goqueue://node/b")),
         incarnation=9,
     )
     await a.mesh.start()
@@ -119,8 +67,8 @@ async def test_traffic_is_encrypted(cluster: Cluster, authority: Authority) -> N
         await asyncio.gather(pump(reader, onward_writer), pump(onward_reader, writer))
 
     server = await asyncio.start_server(relay, "127.0.0.1", 0)
-    a = cluster.node("a", tls=authority.issue("a"), peers={B: server.sockets[0].getsockname()})
-    b = cluster.node("b", tls=authority.issue("b"), peers={A: ("127.0.0.1", 1)})
+    a = cluster.node("a", tls=authority.peer("a"), peers={B: server.sockets[0].getsockname()})
+    b = cluster.node("b", tls=authority.peer("b"), peers={A: ("127.0.0.1", 1)})
     await b.mesh.start()
     await a.mesh.start()
     await eventually(lambda: a.is_up(b) and b.is_up(a))
@@ -138,8 +86,8 @@ async def test_certificate_of_another_node_is_refused(
     cluster: Cluster, authority: Authority
 ) -> None:
     cluster.reserve("a", "b")
-    a = cluster.node("a", tls=authority.issue("a", x509.DNSName("a")))
-    impostor = cluster.node("b", tls=authority.issue("c", x509.DNSName("c")))
+    a = cluster.node("a", tls=authority.peer("a", x509.DNSName("a")))
+    impostor = cluster.node("b", tls=authority.peer("c", x509.DNSName("c")))
     await a.mesh.start()
     await impostor.mesh.start()
 
@@ -152,8 +100,8 @@ async def test_certificate_of_another_authority_is_refused(
     cluster: Cluster, authority: Authority, tmp_path: Path
 ) -> None:
     cluster.reserve("a", "b")
-    a = cluster.node("a", tls=authority.issue("a"))
-    stranger = cluster.node("b", tls=Authority(tmp_path, "stranger").issue("b"))
+    a = cluster.node("a", tls=authority.peer("a"))
+    stranger = cluster.node("b", tls=Authority(tmp_path, "stranger").peer("b"))
     await a.mesh.start()
     await stranger.mesh.start()
 
@@ -164,9 +112,9 @@ async def test_certificate_of_another_authority_is_refused(
 async def test_client_without_a_certificate_or_without_tls_gets_nothing(
     cluster: Cluster, authority: Authority
 ) -> None:
-    a = cluster.node("a", tls=authority.issue("a"))
+    a = cluster.node("a", tls=authority.peer("a"))
     await a.mesh.start()
-    bare = ssl.create_default_context(cafile=str(authority.folder / "ca.pem"))
+    bare = ssl.create_default_context(cafile=str(authority.path))
     bare.check_hostname = False
 
     for context in (bare, None):
@@ -204,8 +152,8 @@ async def test_flood_of_connections_that_never_finish_tls_is_bounded(
 ) -> None:
     cluster.reserve("a", "b")
     slow = dataclasses.replace(QUICK, handshake_s=60.0)
-    a = cluster.node("a", tls=authority.issue("a"), limits=slow)
-    b = cluster.node("b", tls=authority.issue("b"), limits=slow)
+    a = cluster.node("a", tls=authority.peer("a"), limits=slow)
+    b = cluster.node("b", tls=authority.peer("b"), limits=slow)
     await a.mesh.start()
     listener = a.mesh._listener
     assert listener is not None
@@ -223,7 +171,7 @@ async def test_flood_of_connections_that_never_finish_tls_is_bounded(
 async def test_connection_that_never_finishes_tls_is_dropped_in_time(
     cluster: Cluster, authority: Authority
 ) -> None:
-    a = cluster.node("a", tls=authority.issue("a"))
+    a = cluster.node("a", tls=authority.peer("a"))
     await a.mesh.start()
     reader, writer = await asyncio.open_connection(*a.mesh.address)
 

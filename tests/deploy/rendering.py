@@ -29,7 +29,7 @@ def render(
         found
         for path, text in sorted(texts.items())
         if path.endswith(".yaml")
-        for found in yaml.safe_load_all(text)
+        for found in yaml.load_all(text, Loader=yaml.CSafeLoader)
         if found is not None
     ]
 

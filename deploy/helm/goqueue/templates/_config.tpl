@@ -1,18 +1,39 @@
+{{/* goqueue.yaml: what the chart decides, and `config` for the rest. */}}
 {{- define "goqueue.config" -}}
-{{- $host := .Values.listenHost -}}
+{{- $host := .Values.listenAddress -}}
+{{- $listeners := dict
+  "http" (printf "%s:%v" $host .Values.service.httpPort)
+  "internal" (printf "%s:%v" $host .Values.service.internalPort) -}}
+{{- if .Values.service.grpcEnabled -}}
+{{- $_ := set $listeners "grpc" (printf "%s:%v" $host .Values.service.grpcPort) -}}
+{{- end -}}
 {{- $own := dict
-  "broker" (dict
-    "dataDir" "/var/lib/goqueue"
-    "listeners" (dict
-      "http" (printf "%s:%v" $host .Values.service.httpPort)
-      "internal" (printf "%s:%v" $host .Values.service.internalPort)))
+  "broker" (dict "dataDir" "/var/lib/goqueue" "listeners" $listeners)
   "cluster" (dict "secretFile" "/etc/goqueue/secrets/cluster-secret")
   "logging" (dict "format" "json") -}}
 {{- if .Values.tls.enabled -}}
 {{- $_ := set $own "tls" (dict "enabled" true "certFile" "/etc/goqueue/tls/tls.crt" "keyFile" "/etc/goqueue/tls/tls.key") -}}
 {{- end -}}
-{{- if .Values.auth.enabled -}}
-{{- $_ := set $own "auth" (dict "enabled" true "adminKeyFile" "/etc/goqueue/secrets/admin-key") -}}
+{{- if .Values.peerTls.enabled -}}
+{{- $_ := set $own.cluster "tls" (dict "enabled" true
+  "certFile" "/etc/goqueue/peer-tls/tls.crt"
+  "keyFile" "/etc/goqueue/peer-tls/tls.key"
+  "caFile" "/etc/goqueue/peer-tls/ca.crt") -}}
 {{- end -}}
-{{- toYaml (mergeOverwrite $own (deepCopy .Values.config)) -}}
+{{- if .Values.auth.enabled -}}
+{{- $_ := set $own "auth" (dict "enabled" true "adminKeyFile" "/etc/goqueue/secrets/admin-key" "metricsAnonymous" .Values.metrics.anonymous) -}}
+{{- end -}}
+{{- if not .Values.kubernetes.enabled -}}
+{{- $peers := dict -}}
+{{- range $ordinal := until (int .Values.replicaCount) -}}
+{{- $node := printf "%s-%d" (include "goqueue.fullname" $) $ordinal -}}
+{{- $_ := set $peers $node (printf "%s.%s:%v" $node (include "goqueue.headlessDomain" $) $.Values.service.internalPort) -}}
+{{- end -}}
+{{- $_ := set $own.cluster "peers" $peers -}}
+{{- end -}}
+{{- $given := deepCopy .Values.config -}}
+{{- with $given.cluster -}}
+{{- $_ := set $given "cluster" (omit . "enabled" "quorumSize") -}}
+{{- end -}}
+{{- toYaml (mergeOverwrite $own $given) -}}
 {{- end }}

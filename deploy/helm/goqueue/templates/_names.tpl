@@ -1,7 +1,8 @@
 {{- define "goqueue.name" -}}
-{{- default .Chart.Name .Values.nameOverride | trunc 52 | trimSuffix "-" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
 {{- end }}
 
+{{/* Of the StatefulSet, so of every pod and node: 40 characters leave room for what is added. */}}
 {{- define "goqueue.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
@@ -23,12 +24,28 @@
 {{- printf "%s.%s.svc.%s" (include "goqueue.headless" .) .Release.Namespace .Values.clusterDomain -}}
 {{- end }}
 
+{{- define "goqueue.serviceDomain" -}}
+{{- printf "%s.%s.svc" (include "goqueue.fullname" .) .Release.Namespace -}}
+{{- end }}
+
+{{- define "goqueue.scheme" -}}
+{{- ternary "https" "http" .Values.tls.enabled -}}
+{{- end }}
+
+{{- define "goqueue.url" -}}
+{{- printf "%s://%s:%v" (include "goqueue.scheme" .) (include "goqueue.serviceDomain" .) .Values.service.httpPort -}}
+{{- end }}
+
 {{- define "goqueue.serviceAccountName" -}}
 {{- if .Values.serviceAccount.create -}}
 {{- default (include "goqueue.fullname" .) .Values.serviceAccount.name -}}
 {{- else -}}
 {{- default "default" .Values.serviceAccount.name -}}
 {{- end -}}
+{{- end }}
+
+{{- define "goqueue.archiveServiceAccountName" -}}
+{{- default (printf "%s-archive" (include "goqueue.fullname" .)) .Values.archive.serviceAccount.name -}}
 {{- end }}
 
 {{- define "goqueue.clusterSecretName" -}}
@@ -43,10 +60,18 @@
 {{- default (printf "%s-tls" (include "goqueue.fullname" .)) .Values.tls.existingSecret -}}
 {{- end }}
 
+{{- define "goqueue.peerTlsSecretName" -}}
+{{- default (printf "%s-peer-tls" (include "goqueue.fullname" .)) .Values.peerTls.existingSecret -}}
+{{- end }}
+
 {{- define "goqueue.image" -}}
 {{- $registry := default .Values.image.registry .Values.global.imageRegistry -}}
 {{- if $registry }}{{ $registry }}/{{ end }}{{ .Values.image.repository -}}
 {{- if .Values.image.digest }}@{{ .Values.image.digest -}}
 {{- else }}:{{ default .Chart.AppVersion .Values.image.tag -}}
 {{- end -}}
+{{- end }}
+
+{{- define "goqueue.clusterLabel" -}}
+{{- default (include "goqueue.fullname" .) .Values.metrics.clusterLabel -}}
 {{- end }}

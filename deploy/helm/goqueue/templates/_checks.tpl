@@ -1,0 +1,79 @@
+{{/*
+Every template begins with this: GoQueue's names take their places, and what values.schema.json can't
+refuse is refused, all at once.
+*/}}
+{{- define "goqueue.begin" -}}
+{{- $_ := mergeOverwrite .Values.tls .Values.security.tls -}}
+{{- $_ := mergeOverwrite .Values.peerTls .Values.security.clusterTls -}}
+{{- $_ := mergeOverwrite .Values.auth .Values.security.auth -}}
+{{- $problems := list -}}
+{{- $config := .Values.config -}}
+{{- range $key, $instead := include "goqueue.owned" . | fromYaml -}}
+{{- $found := $config -}}
+{{- range $name := splitList "." $key -}}
+{{- if kindIs "map" $found -}}{{- $found = get $found $name -}}{{- else -}}{{- $found = "" -}}{{- end -}}
+{{- end -}}
+{{- if not (kindIs "string" $found | and (eq (toString $found) "")) -}}
+{{- $problems = append $problems (printf "config.%s is decided by %s" $key $instead) -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.tls.enabled .Values.tls.certManager.enabled (not .Values.tls.certManager.issuerRef.name) -}}
+{{- $problems = append $problems "tls.certManager.issuerRef.name is needed: who issues the certificate" -}}
+{{- end -}}
+{{- if and .Values.tls.enabled .Values.tls.certManager.enabled .Values.tls.existingSecret -}}
+{{- $problems = append $problems "tls.certManager.enabled and tls.existingSecret exclude each other" -}}
+{{- end -}}
+{{- range $name := list "httpRoute" "tlsRoute" -}}
+{{- $route := get $.Values.gateway $name -}}
+{{- if and $route.enabled (not $route.parentRefs) -}}
+{{- $problems = append $problems (printf "gateway.%s.parentRefs is needed: the gateway it belongs to" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.gateway.tlsRoute.enabled (not .Values.gateway.tlsRoute.hostnames) -}}
+{{- $problems = append $problems "gateway.tlsRoute.hostnames is needed: TLS is routed by them" -}}
+{{- end -}}
+{{- if and .Values.gateway.tlsRoute.enabled (not .Values.tls.enabled) -}}
+{{- $problems = append $problems "gateway.tlsRoute.enabled takes tls.enabled: it leaves TLS to the nodes" -}}
+{{- end -}}
+{{- if and .Values.archive.enabled (not .Values.archive.destination) -}}
+{{- $problems = append $problems "archive.destination is needed: where the archive is" -}}
+{{- end -}}
+{{- if and .Values.keda.consumers .Values.auth.enabled (not .Values.keda.existingSecret) -}}
+{{- $problems = append $problems "keda.existingSecret is needed while auth.enabled: a readonly API key to ask for the lag with" -}}
+{{- end -}}
+{{- $ports := list .Values.service.httpPort .Values.service.internalPort -}}
+{{- if .Values.service.grpcEnabled -}}{{- $ports = append $ports .Values.service.grpcPort -}}{{- end -}}
+{{- if ne (len $ports) (len (uniq $ports)) -}}
+{{- $problems = append $problems "service.httpPort, service.internalPort and service.grpcPort must differ" -}}
+{{- end -}}
+{{- if $problems -}}
+{{- fail (printf "\n  - %s" (join "\n  - " $problems)) -}}
+{{- end -}}
+{{- end }}
+
+{{/* Keys of the node's configuration that the chart writes, and what decides them. */}}
+{{- define "goqueue.owned" -}}
+broker.nodeId: the pod's name
+broker.dataDir: persistence
+broker.listeners: listenAddress and service.httpPort, internalPort and grpcPort
+cluster.advertise: the headless Service
+cluster.clientAdvertise: the headless Service
+cluster.peers: the headless Service
+cluster.secret: clusterSecret
+cluster.secretFile: clusterSecret
+cluster.tls: peerTls
+tls: tls
+auth.enabled: auth.enabled
+auth.rootKey: auth.existingSecret
+auth.adminKeyFile: auth.existingSecret
+auth.metricsAnonymous: metrics.anonymous
+kubernetes.enabled: kubernetes.enabled
+kubernetes.statefulset: kubernetes.enabled
+kubernetes.service: kubernetes.enabled
+kubernetes.pod: kubernetes.enabled
+kubernetes.namespace: kubernetes.enabled
+kubernetes.machine: kubernetes.enabled
+kubernetes.apiHost: kubernetes.enabled
+kubernetes.apiPort: kubernetes.enabled
+kubernetes.account: kubernetes.enabled
+{{- end }}

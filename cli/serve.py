@@ -1,4 +1,5 @@
 """`goqueue-cli serve` and `goqueue -config FILE`: one node in this process, until SIGTERM.
+`goqueue pod-stop` is a pod's preStop hook beside it.
 
 Flags win over `GOQUEUE_*` variables, which win over the file; `--set key=value` sets any key of
 `config.example.yaml`. All problems of a configuration are told at once, with exit code 2.
@@ -15,6 +16,7 @@ import typer
 
 from cli import processes
 from cli.errors import EXIT_USAGE, Report, print_report
+from cli.pod_stop import pod_stop
 
 HELP = """Run one node in this process until SIGTERM or Ctrl-C.
 
@@ -55,6 +57,7 @@ AcceptLoss = Annotated[
 Set = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any setting; repeat.")
 ]
+POD_STOP = "pod-stop"
 PidFile = Annotated[Path | None, typer.Option(help="Write this process's id here once started.")]
 
 
@@ -115,6 +118,10 @@ def run(config: Path | None, overrides: dict[str, object], pid_file: Path | None
             pid_file.unlink(missing_ok=True)
 
 
+def register(app: typer.Typer) -> None:
+    app.command("serve", help=HELP)(serve)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """`goqueue -config FILE`, as GoQueue's own binary is started, with any flag of `serve`.
 
@@ -122,6 +129,9 @@ def main(arguments: list[str] | None = None) -> None:
     """
     given = sys.argv[1:] if arguments is None else arguments
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    if given[:1] == [POD_STOP]:
+        app.command(POD_STOP)(pod_stop)
+        app(given[1:], prog_name=f"goqueue {POD_STOP}")
     app.command("goqueue", help=HELP)(serve)
     app([_modern(word) for word in given], prog_name="goqueue")
 

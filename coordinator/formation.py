@@ -77,13 +77,18 @@ def empty_directories(
     )
 
 
-def plan_formation(me: Hello, peers: Mapping[NodeId, Hello], configured: Sequence[NodeId]) -> Plan:
-    """What to do now. `peers` are the connected ones' hellos; `configured` includes this node."""
+def plan_formation(
+    me: Hello, peers: Mapping[NodeId, Hello], configured: Sequence[NodeId] | None
+) -> Plan:
+    """What to do now. `peers` are the connected ones' hellos; `configured` includes this node,
+    and is None where it is not known yet who is to found: then nobody does."""
     formed = [peers[node] for node in sorted(peers) if peers[node].cluster]
     if formed:
         return _join(me, formed)
     if not me.empty:
         return Plan(Step.WAIT, reason="this node belongs to a cluster that no peer has told of")
+    if configured is None:
+        return Plan(Step.WAIT, reason="it is not known yet which nodes are to form the cluster")
     seen = empty_directories(me, peers, configured)
     missing = sorted(set(configured) - {voter.node for voter in seen})
     if missing:

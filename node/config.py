@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from node.config_accepted import GrpcConfig, SecurityConfig
 from node.config_engine import LimitsConfig, RaftOptions, StorageOptions, TopicDefaults
+from node.config_kubernetes import KubernetesConfig
 from node.config_option import (
     Address,
     address,
@@ -267,6 +268,7 @@ class NodeConfig:
     logging: LoggingConfig = field(default_factory=LoggingConfig)
     timelines: TimelinesConfig = field(default_factory=TimelinesConfig)
     tracing: TracingConfig = field(default_factory=TracingConfig)
+    kubernetes: KubernetesConfig = field(default_factory=KubernetesConfig)
     grpc: GrpcConfig = field(default_factory=GrpcConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
     warnings: tuple[str, ...] = ()

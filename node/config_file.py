@@ -16,6 +16,7 @@ import yaml
 
 from node.config import NodeConfig
 from node.config_option import Option, flatten, peers
+from node.kubernetes.names import as_pod, pod_problems
 
 FILE_BYTES_MAX = 1 << 20
 
@@ -32,7 +33,7 @@ _WITHOUT_EFFECT = {
     "GOQUEUE_CLUSTER_TLS_MIN_VERSION": "TLS 1.2 is the least",
 }
 _NOT_A_NODES = re.compile(
-    r"GOQUEUE_(SERVER|CONTEXT|API_KEY|TIMEOUT|CONFIG|SAMPLE_DATA|ADMIN_\w+|TEST_\w+"
+    r"GOQUEUE_(SERVER|CONTEXT|API_KEY|CA_FILE|CERT_FILE|KEY_FILE|TIMEOUT|CONFIG|SAMPLE_DATA|ADMIN_\w+|TEST_\w+"
     # what Kubernetes sets for every service whose name begins with goqueue
     r"|(\w+_)?SERVICE_(HOST|PORT)(_\w+)?|(\w+_)?PORT(_\d+_(TCP|UDP)(_(PROTO|PORT|ADDR))?)?)"
 )
@@ -86,7 +87,7 @@ def load_config(
         if not setting.option.effect:
             warnings.append(f"{setting.source}: {setting.option.key} has no effect yet")
     config: NodeConfig = _build(NodeConfig, values)
-    config = _with_secret(config, problems)
+    config = _with_secret(as_pod(config), problems)
     problems += _contradictions(config)
     if problems:
         raise ConfigError(problems)
@@ -154,11 +155,11 @@ def _from_environment(
     known = {described.env: described for described, _ in options()}
     found: list[_Setting] = []
     for name in sorted(env):
-        if not name.startswith("GOQUEUE_"):
-            continue
         if name in known:
             if env[name] != "":
                 found.append(_Setting(known[name], env[name], f"environment {name}"))
+        elif not name.startswith("GOQUEUE_"):
+            continue
         elif name in _WITHOUT_EFFECT:
             warnings.append(f"environment {name}: has no effect: {_WITHOUT_EFFECT[name]}")
         elif not _NOT_A_NODES.fullmatch(name):
@@ -217,6 +218,7 @@ def _contradictions(config: NodeConfig) -> list[str]:
             peers(f"{config.node_id}={config.cluster.advertise}")
         except ValueError as error:
             found.append(f"cluster.advertise {error}")
+    found += pod_problems(config)
     for prefix, tls in (("tls", config.http.tls), ("cluster.tls", config.cluster.tls)):
         if tls.enabled and not (tls.cert_file and tls.key_file):
             found.append(f"{prefix}.enabled needs {prefix}.certFile and {prefix}.keyFile")

@@ -19,8 +19,9 @@ from node.space_watch import DISK_LOW, SpaceWatch
 DISK_STUCK = "disk_stuck"
 DISK_SLOW = "disk_slow"
 """The names under which peers are told, beside `DISK_LOW`."""
-REPLAYING = "replaying"
-"""Likewise, by those that still apply what their disks held when they started."""
+REPLAYING, STOPPING = "replaying", "stopping"
+"""Likewise, by those that still apply what their disks held when they started, and by those that
+are about to stop."""
 _NOTHING = frozenset({DISK_STUCK})
 _LITTLE = _NOTHING | {DISK_LOW}
 _ANY = _LITTLE | {DISK_SLOW}
@@ -73,8 +74,8 @@ class Disks:
 
     def should_lead(self, node: NodeId) -> bool:
         """Whether nothing is known of its disk that makes others the better leaders, nor, of a
-        peer, that what it led would wait until it has applied its log."""
-        return self._is_free_of(node, _ANY | {REPLAYING})
+        peer, that what it led would wait until it has applied its log, or move on at once."""
+        return self._is_free_of(node, _ANY | {REPLAYING, STOPPING})
 
     @property
     def problems(self) -> list[str]:

@@ -76,7 +76,11 @@ class Membership:
         self._cluster = cluster
         self._link = link
         self._admission = Admission(cluster, link)
-        self._members = tuple(map(NodeId, config.members))
+        self._listed = {NodeId(name): at for name, at in config.others.items()}
+        self._members: tuple[NodeId, ...] | None = tuple(map(NodeId, config.members))
+        if config.kubernetes.enabled and not config.cluster.peers:
+            self._members = None
+        self._zone = config.broker.zone
         self._founders: tuple[Voter, ...] = ()
         self._plan = Plan(Step.WAIT)
         self._refusal = ""
@@ -116,6 +120,21 @@ class Membership:
         }
 
     # what is told
+
+    def listed(self, peers: Mapping[NodeId, Address], *, founders: bool) -> None:
+        """Other nodes are these, as far as is known; with `founders`, they and this one are all
+        that are to found the cluster."""
+        if founders:
+            self._members = tuple(sorted({self._me.node, *peers}))
+        if self._listed != peers:
+            self._listed = dict(peers)
+            self._table = self._addresses()
+            self._link.set_peers(self._table)
+        self._consider()
+
+    def in_zone(self, zone: str) -> None:
+        """Where this node is; it is registered anew where that is another zone than before."""
+        self._zone = zone
 
     def peer_told(self, node: NodeId, hello: Mapping[str, Any]) -> None:
         cluster = self._cluster
@@ -208,7 +227,7 @@ class Membership:
         they say they are. Until this node is registered, and where none of its list belongs to its
         cluster, also all others in the list."""
         cluster = self._cluster
-        listed = {NodeId(name): at for name, at in self._config.others.items()}
+        listed = self._listed
         found = {node: at for node, at in listed.items() if node in cluster.nodes}
         if not found or not self._is_registered():
             found = listed
@@ -232,7 +251,7 @@ class Membership:
                 members=cluster.group.configuration.members,
             )
         alone = Hello(me.node, me.incarnation, self._is_empty)
-        seen = empty_directories(alone, self._peer_hellos(), self._members)
+        seen = empty_directories(alone, self._peer_hellos(), self._members or ())
         return Hello(me.node, me.incarnation, alone.empty, sees=fingerprint(seen))
 
     def _peer_hellos(self) -> dict[NodeId, Hello]:
@@ -405,11 +424,16 @@ class Membership:
             incarnation=self._me.incarnation,
             peer_address=self._config.peer_address,
             http_url=self._config.http_url,
-            zone=broker.zone,
+            zone=self._zone or self._zone_known(),
             version=VERSION.version,
             labels=dict(broker.labels),
             replaces=replaces,
         )
+
+    def _zone_known(self) -> str:
+        """A node that learns its zone only later keeps the one it had meanwhile."""
+        known = self._cluster.state.brokers.get(self._me.node)
+        return known.zone if known is not None and self._config.kubernetes.enabled else ""
 
     def _is_registered(self) -> bool:
         known = self._cluster.state.brokers.get(self._me.node)

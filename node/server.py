@@ -14,11 +14,14 @@ import structlog
 from goqueue.wire.errors import GoQueueError
 from log.config import StorageConfig
 from log.disk import OsDisk
-from log.errors import LogError
+from log.errors import LogError, WalDamaged
+from log.set_aside import SetAside
 from log.store import Store
 from node.assembly import NodeAssembly, assemble
 from node.collector import Collector
 from node.config import NodeConfig
+from node.kubernetes.api import ClientMissing, check_client
+from node.kubernetes.pod import stands_among_others
 from node.logs import configure_logging
 
 EXIT_OK = 0
@@ -55,23 +58,50 @@ def main_node(config: NodeConfig) -> int:
 
 async def run_node(config: NodeConfig, on_failure: Callable[[], None] = lambda: None) -> int:
     """`main_node` on a running loop. `on_failure` is called when the disk has failed."""
-    stopping = asyncio.Event()
-    failures: list[Exception] = []
-
-    def fail(error: Exception) -> None:
-        failures.append(error)
-        on_failure()
-        stopping.set()
-
+    ends = _Ends(on_failure)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+        loop.add_signal_handler(number, ends.told_to_stop)
+    while True:
+        code = await _live(config, ends)
+        if code != EXIT_OK or ends.is_stopped:
+            return code
+        ends.begin_again()
+        where = await asyncio.to_thread(SetAside(OsDisk(), config.data_dir).move)
+        _log.warning("data_set_aside", where=where)
+
+
+class _Ends:
+    """Why a node stops: it is told to, its disk failed, or it is to begin anew without its data."""
+
+    def __init__(self, on_failure: Callable[[], None]) -> None:
+        self._on_failure = on_failure
+        self.reached = asyncio.Event()
+        self.failures: list[Exception] = []
+        self.is_stopped = False
+
+    def told_to_stop(self) -> None:
+        self.is_stopped = True
+        self.reached.set()
+
+    def failed(self, error: Exception) -> None:
+        self.failures.append(error)
+        self._on_failure()
+        self.reached.set()
+
+    def begin_again(self) -> None:
+        if not self.is_stopped:
+            self.reached.clear()
+
+
+async def _live(config: NodeConfig, ends: _Ends) -> int:
+    """One node from its data directory's opening to its end; the exit code."""
     try:
-        store = open_store(config)
-    except (LogError, OSError) as error:
+        store = await _opened(config)
+    except (LogError, OSError, ClientMissing) as error:
         _log.error("cannot_open_data", directory=config.data_dir, problem=str(error))
         return EXIT_CANNOT_START
-    node = assemble(config, store, on_failure=fail)
+    node = assemble(config, store, on_failure=ends.failed, begin_anew=ends.reached.set)
     try:
         await node.services.start()
     except (OSError, ssl.SSLError, GoQueueError) as error:
@@ -80,18 +110,32 @@ async def run_node(config: NodeConfig, on_failure: Callable[[], None] = lambda: 
     collector = Collector()
     await collector.start()
     _log.info("node_started", url=config.http_url, data=config.data_dir)
-    await stopping.wait()
-    if failures:
+    await ends.reached.wait()
+    if ends.failures:
         await _leave(node)
         await collector.stop()
-        _log.critical("node_left", problem=f"the disk failed: {failures[0]}", code=EXIT_DISK_FAILED)
+        problem = f"the disk failed: {ends.failures[0]}"
+        _log.critical("node_left", problem=problem, code=EXIT_DISK_FAILED)
         return EXIT_DISK_FAILED
     await _stop(node)
     await collector.stop()
     return EXIT_OK
 
 
-def open_store(config: NodeConfig) -> Store:
+async def _opened(config: NodeConfig) -> Store:
+    """As `open_store`; of a pod, Kubernetes says whether it is among others."""
+    if not config.kubernetes.enabled:
+        return open_store(config)
+    check_client()
+    try:
+        return open_store(config)
+    except WalDamaged:
+        if not await stands_among_others(config):
+            raise
+    return open_store(config, set_aside=True)
+
+
+def open_store(config: NodeConfig, *, set_aside: bool = False) -> Store:
     """The data directory, locked and recovered. Raises LogError or OSError.
 
     Where its write-ahead log is damaged, a node among others begins anew and copies from them; one
@@ -111,7 +155,7 @@ def open_store(config: NodeConfig) -> Store:
             reserve_bytes=min(RESERVE_BYTES_MAX, storage.space_reserve_bytes // 4),
         ),
         accept_damage=storage.accept_loss,
-        set_aside=bool(config.others),
+        set_aside=set_aside or bool(config.others),
     )
 
 

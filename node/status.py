@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import structlog
 
 from coordinator.health import Standing
+from coordinator.holdings import short
 from coordinator.state import ClusterState, Topic
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId, Offset
 from log.store import Store
 from node import rpc
 from node.cluster import ClusterHost
 from node.config import NodeConfig
-from node.disks import REPLAYING, Disks
+from node.disks import REPLAYING, STOPPING, Disks
 from node.http.broker import (
     Check,
     ClusterView,
@@ -39,8 +41,9 @@ from raft.group import RaftGroup
 
 _log = structlog.get_logger("node")
 
-UNDER_REPLICATED = "under_replicated"
-"""The name under which peers are told."""
+UNDER_REPLICATED, LAGGING = "under_replicated", "lagging"
+"""The names under which peers are told: how many partitions led here lack replicas in sync, and how
+many of them each node's."""
 LAG_S_MAX = 2.0
 """A loop this late is not ready for work."""
 
@@ -89,8 +92,9 @@ class NodeStatus:
             "leaders": len(self._replicas.led()),
             "replicas": len(self._replicas.all()),
             UNDER_REPLICATED: self._under_replicated(),
+            LAGGING: self._lagging(),
             REPLAYING: self._replicas.are_replaying,
-            "stopping": self.stopping,
+            STOPPING: self.stopping,
         }
 
     def heard(self, node: NodeId, now_ms: int) -> None:
@@ -212,6 +216,39 @@ class NodeStatus:
         return Readiness(all(check.status == "pass" for check in checks.values()), checks)
 
     # private
+
+    def behind_here(self) -> str:
+        """Why this node is not in sync, as the leaders of what it holds have told; empty where it
+        is."""
+        if self._replicas.are_replaying:
+            return "what its disk held at the start is still being applied"
+        told = [hello.get(LAGGING) for hello in self._cluster.hellos.values()]
+        count = sum(_count(one.get(self._node)) or 0 for one in told if isinstance(one, dict))
+        return f"{count} partitions are not in sync here" if count else ""
+
+    def lagging_elsewhere(self) -> str:
+        """Which other nodes of the cluster are not in sync, as all leaders have told; empty for
+        none."""
+        lagging: Counter[str] = Counter(self._lagging())
+        for hello in self._cluster.hellos.values():
+            told = hello.get(LAGGING)
+            lagging.update(told if isinstance(told, dict) else {})
+        lagging.pop(self._node, None)
+        return ", ".join(f"{count} partitions on {node}" for node, count in sorted(lagging.items()))
+
+    def _lagging(self) -> dict[str, int]:
+        """How many partitions led here lack each node, which votes there or is to, without having
+        been chosen for it by a move that is on its way."""
+        lagging: Counter[str] = Counter()
+        layout = self._cluster.state.layout
+        for host in self._replicas.led():
+            wanted = {voter.node for voter in host.voters}
+            if layout.reassignments.of(short(host.id)) is None:
+                placement = layout.placement(host.id)
+                wanted.update(() if placement is None else placement.nodes)
+            if len(wanted) > 1:
+                lagging.update(wanted.difference(host.in_sync()))
+        return dict(lagging)
 
     def _under_replicated(self) -> int:
         """Partitions led here with fewer voters in sync than there are, or than are wanted: whoever

@@ -18,6 +18,7 @@ from node.metrics.declare import Declarations
 from node.metrics.doors import DoorMetrics
 from node.metrics.exposition import END, SLICE_S, TEXT, Format, accepted, head
 from node.metrics.family import SERIES_MAX, Bounds, Family
+from node.metrics.kubernetes import KubernetesMetrics
 from node.metrics.process import HttpMetrics, ProcessMetrics
 from node.metrics.queue import QueueMetrics
 from node.metrics.storage import StorageMetrics
@@ -44,6 +45,7 @@ class Metrics:
         self.consumer = ConsumerMetrics(declarations)
         self.cluster = ClusterMetrics(declarations)
         self.storage = StorageMetrics(declarations)
+        self.kubernetes = KubernetesMetrics(declarations)
         self.http = HttpMetrics(declarations)
         self.process = ProcessMetrics(declarations)
         self.doors = DoorMetrics(declarations)

@@ -1,0 +1,243 @@
+"""A node's part in Kubernetes: one service over what finds, shows, scales and stops its pod.
+
+Nothing that serves waits for it. Where the Kubernetes API is away, or refuses, all goes on with
+what was seen last, and metrics say so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import structlog
+
+from coordinator.brokers import Broker
+from coordinator.errors import BrokerGone
+from goqueue.wire.types import NodeId
+from node.cluster import ClusterHost
+from node.config import NodeConfig
+from node.config_option import Address
+from node.kubernetes.api import ApiProblem, KubernetesApi, Subject
+from node.kubernetes.discovery import find_peers
+from node.kubernetes.face import CONTROLLER, LEARNER, VOTER, Face, PodFace
+from node.kubernetes.names import PodNames, names_of
+from node.kubernetes.scaling import Placement, Scaling
+from node.kubernetes.stopping import PodStop, StopTimes
+from node.kubernetes.watching import StatefulSetWatch
+from node.metrics import Metrics
+from node.replicas import Replicas
+from node.status import NodeStatus
+from node.upkeep import Upkeep
+
+PEERS_S = 10.0
+PEERS_FORMING_S = 1.0
+"""So often others are looked for, and while this node belongs to no cluster yet."""
+ZONE_PAUSE_S = 5.0
+ZONE_PAUSE_MAX_S = 300.0
+OUTCAST_S = 1.0
+
+_log = structlog.get_logger("kubernetes")
+
+
+class Membership(Protocol):
+    """Who is told of peers, as `node.membership.Membership` is."""
+
+    def listed(self, peers: Mapping[NodeId, Address], *, founders: bool) -> None: ...
+
+    def in_zone(self, zone: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PodParts:
+    """What of the node the pod shows and moves. `begin_anew` stops the node, and starts it with an
+    empty data directory, what it holds set aside."""
+
+    cluster: ClusterHost
+    replicas: Replicas
+    status: NodeStatus
+    upkeep: Upkeep
+    placement: Placement
+    membership: Membership
+    metrics: Metrics
+    begin_anew: Callable[[], None]
+
+
+class Pod:
+    """A service."""
+
+    def __init__(self, config: NodeConfig, parts: PodParts, api: KubernetesApi) -> None:
+        pod = config.kubernetes
+        self._config = config
+        self._me = NodeId(config.node_id)
+        self._parts = parts
+        self._names: PodNames = names_of(config)
+        self._api = api
+        self._changed = asyncio.Event()
+        self._watch = StatefulSetWatch(api, parts.metrics, self._changed.set)
+        interval_s = pod.label_interval_ms / 1000
+        self._face = PodFace(api, parts.metrics, self._look, interval_s)
+        self._scaling = Scaling(
+            self._names,
+            parts.cluster,
+            parts.placement,
+            parts.metrics,
+            wanted=lambda: self._watch.wanted,
+            complain=self._complain_of_set,
+        )
+        times = StopTimes(lambda: self._face.grace_s, pod.stop_delay_ms / 1000)
+        self._stop = PodStop(config.data_dir, self, times)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        await self._stop.start()
+        for work in (
+            self._watch.run,
+            self._face.run,
+            self._scaling.run,
+            self._find_peers,
+            self._find_zone,
+            self._find_out,
+        ):
+            self._begin(work())
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        self._tasks = []
+        await self._stop.stop()
+        await self._api.close()
+
+    # what stopping asks of the node
+
+    def ordinal(self) -> int:
+        return self._names.ordinal(self._me) or 0
+
+    def wanted(self) -> int | None:
+        return self._watch.wanted
+
+    async def look(self) -> int | None:
+        return await self._watch.look()
+
+    def broker(self) -> Broker | None:
+        return self._parts.cluster.state.brokers.get(self._me)
+
+    def held(self) -> int:
+        return self._parts.cluster.state.layout.held[self._me]
+
+    def lagging(self) -> str:
+        return self._parts.status.lagging_elsewhere()
+
+    def led(self) -> int:
+        return sum(len(group.voters) > 1 for group in self._parts.upkeep.led())
+
+    async def drain(self) -> Any:
+        return await self._parts.placement.drain(self._me)
+
+    async def hand_over(self, timeout_s: float) -> None:
+        await self._parts.upkeep.hand_over_all(timeout_s)
+
+    def stops(self, stopping: bool) -> None:
+        self._parts.status.stopping = stopping
+
+    async def complain(self, problem: str) -> None:
+        await self._event(Subject("Pod", self._config.kubernetes.pod), "NotStoppedInOrder", problem)
+
+    # private
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(asyncio.create_task(self._guarded(work), name="kubernetes"))
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except Exception:  # noqa: BLE001 - the task's outermost level
+            _log.exception("pod_part_failed")
+
+    def _look(self) -> Face:
+        cluster, status = self._parts.cluster, self._parts.status
+        if cluster.group is not None and cluster.group.is_leader:
+            role = CONTROLLER
+        else:
+            role = VOTER if self._me in cluster.voters else LEARNER
+        behind = cluster.not_ready() or status.behind_here()
+        return Face(role, len(self._parts.replicas.led()), behind)
+
+    async def _find_peers(self) -> None:
+        """Until all that are wanted are known, and again whenever their number changes. Only the
+        API tells who founds: what DNS knows may be fewer, and would found another cluster."""
+        cluster = self._parts.cluster
+        fixed = bool(self._config.cluster.peers)
+        while True:
+            self._changed.clear()
+            wanted = self._watch.wanted
+            known = [] if cluster.group is None else list(cluster.nodes)
+            found = await find_peers(
+                self._names, self._me, wanted, known, addresses=self._api.addresses
+            )
+            if not fixed:
+                self._parts.membership.listed(found, founders=bool(wanted))
+            pause_s = PEERS_S if cluster.group is not None else PEERS_FORMING_S
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._changed.wait()
+
+    async def _find_zone(self) -> None:
+        """Once: a pod does not move. Without the right to read machines, `broker.zone` tells."""
+        pause_s = ZONE_PAUSE_S
+        while self._config.kubernetes.machine and not self._config.broker.zone:
+            try:
+                self._parts.membership.in_zone(await self._api.zone())
+                return
+            except ApiProblem as problem:
+                _log.info("zone_not_read", problem=str(problem))
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, ZONE_PAUSE_MAX_S)
+
+    async def _find_out(self) -> None:
+        """A pod that was removed, as when the set was scaled down, and is wanted again, begins
+        anew: it was drained before, so others have all that it held."""
+        while True:
+            await asyncio.sleep(OUTCAST_S)
+            outcast, wanted = self._parts.cluster.outcast, self._watch.wanted
+            if outcast is None or outcast.code != BrokerGone.code or not wanted:
+                continue
+            if self.ordinal() < wanted:
+                _log.warning("begins_anew", problem=outcast.message)
+                self._parts.begin_anew()
+                return
+
+    async def _complain_of_set(self, problem: str) -> None:
+        about = Subject("StatefulSet", self._names.statefulset, self._watch.uid)
+        await self._event(about, "DrainRefused", problem)
+
+    async def _event(self, about: Subject, reason: str, problem: str) -> None:
+        try:
+            await self._api.event(about, reason, problem)
+        except ApiProblem as error:  # the log has it
+            _log.info("event_not_written", reason=reason, problem=str(error))
+
+
+def pod_of(config: NodeConfig, parts: PodParts) -> Pod | None:
+    """None where the node is no pod. Raises ClientMissing."""
+    if not config.kubernetes.enabled:
+        return None
+    api = KubernetesApi(config.kubernetes, names_of(config), parts.metrics)
+    return Pod(config, parts, api)
+
+
+async def stands_among_others(config: NodeConfig) -> bool:
+    """Whether the API says that this pod is one of several: asked before the node is there, so that
+    a pod alone is not taken for one that can copy from others."""
+    api = KubernetesApi(config.kubernetes, names_of(config), Metrics())
+    try:
+        return (await api.statefulset()).spec.replicas > 1
+    except ApiProblem as problem:
+        _log.warning("statefulset_not_seen", problem=str(problem))
+        return False
+    finally:
+        await api.close()

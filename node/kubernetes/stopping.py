@@ -1,0 +1,276 @@
+"""`goqueue pod-stop`: what is done before a pod's process is told to end, at the pod's own wish.
+
+Kubernetes runs it in the container, beside the node, and waits for it. It connects to a socket in
+the data directory, which only the node's own user can reach, and is told line by line what is
+going on; the last line says whether all was done.
+
+A pod that is to go (its ordinal is none of those wanted) stops only after its replicas are
+elsewhere; any other after others lead what it led, and after those that lag have caught up. Both
+end with the pod's grace period: then it says what would be lost, or was left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+import structlog
+
+from coordinator.brokers import DRAINED, Broker
+from goqueue.wire.errors import GoQueueError
+from node.kubernetes.api import ApiProblem
+
+SOCKET = "pod-stop.sock"
+GRACE_S = 30.0
+"""Kubernetes' own, where the pod was never seen."""
+MARGIN_S = 8.0
+"""Of the grace period, this is left for the process to end after it is told to."""
+LOOK_S = 3.0
+PAUSE_S = 0.2
+ASK_PAUSE_S = 2.0
+TELL_PAUSE_S = 5.0
+SPREAD_S = 0.7
+"""After so long peers know that this node stops, and hand it no leadership."""
+HAND_OVER_S = 2.0
+CATCH_UP_SHARE = 0.5
+"""Of the time there is, so much is spent on waiting for replicas on other nodes."""
+UNDONE_S = 30.0
+"""A node that runs on for so long after its grace period was not meant to stop after all."""
+
+_log = structlog.get_logger("kubernetes")
+
+
+class Told(msgspec.Struct):
+    """A line of the answer; `done` only in the last one."""
+
+    said: str
+    done: bool | None = None
+
+
+class StopNode(Protocol):
+    """What stopping asks of the node."""
+
+    def ordinal(self) -> int: ...
+
+    def wanted(self) -> int | None: ...
+
+    async def look(self) -> int | None: ...
+
+    def broker(self) -> Broker | None: ...
+
+    def held(self) -> int:
+        """Replicas that this node holds or is to hold."""
+        ...
+
+    def lagging(self) -> str:
+        """Which partitions on other nodes lack replicas in sync; empty for none."""
+        ...
+
+    def led(self) -> int: ...
+
+    async def drain(self) -> Any: ...
+
+    async def hand_over(self, timeout_s: float) -> None: ...
+
+    def stops(self, stopping: bool) -> None:
+        """Not ready, and nobody's choice as a leader, from now on; or as before."""
+        ...
+
+    async def complain(self, problem: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class StopTimes:
+    """`grace_s` is asked for when a stop begins; `delay_s` is the least that it lasts."""
+
+    grace_s: Callable[[], float | None]
+    delay_s: float
+
+
+class PodStop:
+    """A service: the socket, and one stop at a time, told to all that ask for it."""
+
+    def __init__(self, data_dir: str, node: StopNode, times: StopTimes) -> None:
+        self._path = Path(data_dir) / SOCKET
+        self._node = node
+        self._times = times
+        self._server: asyncio.Server | None = None
+        self._stop: asyncio.Task[bool] | None = None
+        self._lines: list[str] = []
+        self._undo: asyncio.TimerHandle | None = None
+
+    async def start(self) -> None:
+        """Raises OSError, as where the path is too long for a socket."""
+        with suppress(FileNotFoundError):
+            self._path.unlink()
+        before = os.umask(0o077)
+        try:
+            self._server = await asyncio.start_unix_server(self._serve, str(self._path))
+        finally:
+            os.umask(before)
+
+    async def stop(self) -> None:
+        if self._undo is not None:
+            self._undo.cancel()
+        if self._stop is not None:
+            self._stop.cancel()
+            await asyncio.wait([self._stop])
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+            with suppress(OSError):
+                self._path.unlink()
+
+    # private
+
+    async def _serve(self, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._stop is None or self._stop.done():
+            self._lines = []
+            self._stop = asyncio.create_task(self._run(), name="pod-stop")
+        told = 0
+        try:
+            while told < len(self._lines) or not self._stop.done():
+                for line in self._lines[told:]:
+                    told += 1
+                    await _tell(writer, Told(line))
+                await asyncio.wait([self._stop], timeout=PAUSE_S)
+            done = not self._stop.cancelled() and self._stop.result()
+            await _tell(writer, Told("done" if done else "not done", done))
+        except ConnectionError:  # who asked is gone; the stop goes on
+            pass
+        finally:
+            writer.close()
+
+    async def _run(self) -> bool:
+        """Whether nothing is left on this node that would be missed."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        grace_s = self._times.grace_s() or GRACE_S
+        left_s = max(grace_s - MARGIN_S, grace_s / 2)
+        try:
+            async with asyncio.timeout(left_s):
+                done = await self._part(began + left_s)
+                self._node.stops(True)
+                await asyncio.sleep(SPREAD_S)
+                await self._hand_over()
+                await asyncio.sleep(max(0.0, began + self._times.delay_s - loop.time()))
+        except TimeoutError:
+            await self._give_up()
+            done = False
+        except Exception:  # noqa: BLE001 - the task's outermost level
+            _log.exception("pod_stop_failed")
+            done = False
+        ends = began + grace_s + UNDONE_S
+        self._undo = loop.call_at(max(ends, loop.time() + UNDONE_S), self._node.stops, False)
+        return done
+
+    async def _part(self, until: float) -> bool:
+        """Wait until this node may go; whether nobody will miss it."""
+        if await self._is_leaving():
+            return await self._until_drained()
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + (until - loop.time()) * CATCH_UP_SHARE
+        next_s = 0.0
+        while (lagging := self._node.lagging()) and loop.time() < ends:
+            if loop.time() >= next_s:
+                self._say(f"waiting for others to catch up: {lagging}")
+                next_s = loop.time() + TELL_PAUSE_S
+            await asyncio.sleep(PAUSE_S)
+        if lagging:
+            await self._complain(f"stops although others lag: {lagging}")
+        return not lagging
+
+    async def _is_leaving(self) -> bool:
+        """By what the API says now; where it does not, by what it said last."""
+        node = self._node
+        try:
+            async with asyncio.timeout(LOOK_S):
+                wanted = await node.look()
+        except (ApiProblem, TimeoutError) as error:
+            wanted = node.wanted()
+            self._say(f"the Kubernetes API is not there ({error}); it last wanted {wanted} nodes")
+        if not wanted or node.ordinal() < wanted:
+            return False
+        self._say(f"ordinal {node.ordinal()} is to go: {wanted} nodes are wanted")
+        return True
+
+    async def _until_drained(self) -> bool:
+        node, loop = self._node, asyncio.get_running_loop()
+        tell_s = ask_s = 0.0
+        problem = ""
+        while not self._is_free():
+            now = loop.time()
+            if now >= ask_s:
+                problem = await self._ask_to_drain(problem)
+                if not self._is_wanted_away():
+                    self._say("this node is wanted again")
+                    return True
+                ask_s = loop.time() + ASK_PAUSE_S
+            if now >= tell_s:
+                self._say(problem or f"{node.held()} replicas are still here")
+                tell_s = now + TELL_PAUSE_S
+            await asyncio.sleep(PAUSE_S)
+        self._say("nothing is left here")
+        return True
+
+    async def _ask_to_drain(self, before: str) -> str:
+        """Why this node can't be drained; empty where it is or will be."""
+        broker = self._node.broker()
+        if broker is None or not broker.takes:
+            return ""
+        try:
+            await self._node.drain()
+        except GoQueueError as error:
+            if error.message != before:
+                await self._complain(f"can't be drained: {error.message}")
+            return error.message
+        return ""
+
+    def _is_wanted_away(self) -> bool:
+        wanted = self._node.wanted()
+        return wanted is not None and 0 < wanted <= self._node.ordinal()
+
+    def _is_free(self) -> bool:
+        broker = self._node.broker()
+        return broker is None or broker.state == DRAINED
+
+    async def _hand_over(self) -> None:
+        node = self._node
+        while led := node.led():
+            self._say(f"handing over what is led here: {led}")
+            await node.hand_over(HAND_OVER_S)
+            await asyncio.sleep(PAUSE_S)
+        self._say("nothing is led here")
+
+    async def _give_up(self) -> None:
+        node = self._node
+        if self._is_wanted_away():
+            problem = (
+                f"the grace period is over and {node.held()} replicas are still on this node, "
+                "which is to go: its volume must be kept, and the replicas raised again"
+            )
+        else:
+            problem = f"the grace period is over with {node.led()} leaderships not handed over"
+        await self._complain(problem)
+
+    def _say(self, text: str) -> None:
+        _log.info("pod_stop", said=text)
+        self._lines.append(text)
+
+    async def _complain(self, problem: str) -> None:
+        _log.error("pod_stop_problem", problem=problem)
+        self._lines.append(problem)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_S):
+                await self._node.complain(problem)
+
+
+async def _tell(writer: asyncio.StreamWriter, told: Told) -> None:
+    writer.write(msgspec.json.encode(told) + b"\n")
+    await writer.drain()

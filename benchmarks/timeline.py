@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import gc
 import json
+import math
 import os
 import random
 import statistics
@@ -167,7 +168,7 @@ async def measure_lookups(report: Report, folder: Path, count: int) -> None:
         partition = LoggedPartition(OsDisk(), f"{root}/data", config)
         _fill(partition, count)
         began = time.perf_counter()
-        await partition.mentions.catch_up()
+        assert await partition.mentions.catch_up(math.inf)
         indexed_s = time.perf_counter() - began
         entries = partition.applied_index
         gc.collect()

@@ -31,9 +31,9 @@ from node.ends import EndsCollector
 from node.errands import Errands
 from node.flusher import Flusher
 from node.forwarding import Forwarder
-from node.hash_indexer import HashIndexer
 from node.healer import Healer
 from node.http.app import HttpFront
+from node.indexer import indexers
 from node.kubernetes.pod import PodParts, pod_of
 from node.loop_lag import LoopLag
 from node.member_broker import MemberParts
@@ -62,7 +62,6 @@ from node.service import ServiceStack
 from node.space_watch import SpaceWatch
 from node.status import NodeStatus
 from node.sync import TopicSync
-from node.timeline_indexer import TimelineIndexer
 from node.topic_finder import TopicFinder
 from node.topology import Topology
 from node.upkeep import Upkeep
@@ -376,11 +375,7 @@ def assemble(
             ("copies", groups.copies),
             ("repair", groups.repair),
             ("upkeep", groups.upkeep),
-            ("hash_indexer", HashIndexer(replicas, enabled=base.config.timelines.enabled)),
-            (
-                "timeline_indexer",
-                TimelineIndexer(replicas, enabled=base.config.timelines.enabled),
-            ),
+            *indexers(replicas.all, enabled=base.config.timelines.enabled),
             ("yielding", Yielding(node, base.disks, groups.upkeep.led)),
             ("errands", errands),
             ("replica_moves", groups.moves),

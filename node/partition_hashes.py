@@ -14,14 +14,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-import structlog
-
 from delivery.keys import places
 from delivery.search_hashes import SearchHashes
 from goqueue.wire.types import Index
 from log.block_file import Run
 from log.entry import Entry
-from log.errors import Damaged, LogError
+from log.errors import Damaged
 from log.group import GroupLog
 from log.hash_file import Block, HashFile, offset_of
 from node.segment_follower import STEP_BYTES, SegmentFollower
@@ -29,8 +27,6 @@ from node.segment_follower import STEP_BYTES, SegmentFollower
 NEWEST_ENTRIES_MAX = 4096
 """Entries that segments lack yet, of which a look-up hashes no more: a full disk keeps them out."""
 BLOCKS_A_STEP = 8
-
-_log = structlog.get_logger("search_hashes")
 
 
 class Bookkeeping(NamedTuple):
@@ -77,22 +73,6 @@ class PartitionHashes(SegmentFollower[HashFile, SearchHashes]):
             max(0, through - covered),
             len(self._files),
         )
-
-    async def catch_up(self, deadline_s: float, *, steps: int = 1 << 30) -> bool:
-        """Hash what is applied and not hashed yet, newest segment first; whether nothing is left.
-
-        Stops at the deadline (the loop's time), after so many steps, or at an error of the disk.
-        """
-        if self.is_current:
-            return True
-        async with self._lock:
-            if self.is_resting:
-                return False
-            try:
-                return await self._follow(deadline_s, steps)
-            except (LogError, OSError) as error:
-                _log.warning("not_hashed", group=str(self._log.id), problem=str(error))
-                return False
 
     async def find(self, kind: int, hash_: int, below: int, limit: int, deadline_s: float) -> Found:
         """Offsets below this one, a few more than `limit` where there are so many.

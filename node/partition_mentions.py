@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from functools import partial
 
 import msgspec
-import structlog
 
 from delivery.chronicle import Chronicle
 from delivery.mentions import PLACE_BITS, Mentions, Wide, keys_of
+from goqueue.wire.errors import Unavailable
 from goqueue.wire.types import Index
 from log.block_file import Run
 from log.entry import Entry
@@ -36,9 +36,17 @@ SORT_ROWS = 4096
 """Sorted in one piece: that holds the interpreter for less than a millisecond."""
 FILES_A_STEP = 64
 """Blocks that a thread looks into at once."""
+ATTEMPTS = 3
+"""At a look-up: files that turn out to be damaged are made again meanwhile."""
 
-_log = structlog.get_logger("timelines")
 _wide = msgspec.msgpack.Decoder(list[tuple[int, int, int, int, int]])
+
+
+class IndexBehind(Unavailable):
+    """What tells of messages is not indexed yet, and too much to be looked through now; `entries`
+    says how much."""
+
+    code, text = "timelines_behind", "timelines are being indexed: try again in a moment"
 
 
 @dataclass(slots=True)
@@ -68,50 +76,62 @@ class PartitionMentions(SegmentFollower[MentionFile, Mentions]):
     def ram_rows(self) -> int:
         return sum(len(run.rows) for run in self._pending.values())
 
-    async def catch_up(self, *, steps: int = 1 << 30) -> bool:
-        """Index what is applied and not indexed yet, newest segment first; whether nothing is left.
-
-        Raises LogError, OSError; nothing is lost by it.
-        """
-        if self.is_current:
-            return True
-        async with self._lock:
-            return await self._follow(math.inf, steps)
-
-    async def find(self, offset: int, after: Index) -> Mentioned:
+    async def find(self, offset: int, after: Index, deadline_s: float = math.inf) -> Mentioned:
         """Entries after this one that may tell of the message, applied before the call.
 
-        Raises LogError, OSError.
+        Raises IndexBehind where the index can't be made by the deadline (the loop's time),
+        LogError, OSError.
         """
-        applied = self._applied()
-        await self.catch_up()
-        at = Index(max(self._through() + 1, after + 1))
-        newest = Mentions(at)
-        while at <= applied:
-            count = min(NEWEST_ENTRIES, applied - at + 1)
-            entries = self._log.entries(at, max_bytes=STEP_BYTES, max_count=count)
-            newest.add(entries, self._chronicle())
-            at = Index(entries[-1].index + 1)
-            await asyncio.sleep(0)
-        named = set(newest.find(offset))
-        wide = list(newest.wide)
-        runs = [run.rows for run in self._pending.values()]
-        for mentions in runs:
-            wide += mentions.wide
+        for _ in range(ATTEMPTS):
+            applied = self._applied()
+            await self.catch_up(deadline_s)
+            found = await self._find(offset, after, applied, deadline_s)
+            if found is not None:
+                named, wide = found
+                inside = sorted(index for index in named if after < index <= applied)
+                return Mentioned(inside, sorted(w for w in wide if after < w.entry <= applied))
+        raise IndexBehind(f"the index of group {self._log.id} is damaged again and again")
+
+    async def _find(
+        self, offset: int, after: Index, applied: Index, deadline_s: float
+    ) -> tuple[set[int], list[Wide]] | None:
+        """None where a file turned out to be damaged: it is made again."""
+        apart = [run.rows for run in self._pending.values()]
         files = [(f, b) for f in self._files.values() for b in f.blocks if b.run.last_index > after]
-        named.update(await self._off_loop(lambda: _find_in_runs(runs, offset)))
+        apart += await self._seen(self._gaps(after, applied), deadline_s)
+        wide = [one for mentions in apart for one in mentions.wide]
+        named = set(await self._off_loop(lambda: _find_in_runs(apart, offset)))
         for number in range(0, len(files), FILES_A_STEP):
             part = files[number : number + FILES_A_STEP]
-            told, apart, damaged = await self._off_loop(partial(_find_in_files, part, offset))
+            told, beside, damaged = await self._off_loop(partial(_find_in_files, part, offset))
             named.update(told)
-            wide += apart
+            wide += beside
             if damaged is not None:
-                group = str(self._log.id)
-                _log.warning("timeline_index_damaged", group=group, path=damaged.path)
                 await self._drop(damaged)
-                return await self.find(offset, after)
-        inside = sorted(index for index in named if after < index <= applied)
-        return Mentioned(inside, sorted(w for w in wide if after < w.entry <= applied))
+                return None
+        return named, wide
+
+    async def _seen(self, gaps: list[tuple[int, int]], deadline_s: float) -> list[Mentions]:
+        """Of entries that are not indexed: the newest ones, and what the disk has no room for."""
+        loop, log = asyncio.get_running_loop(), self._log
+        found: list[Mentions] = []
+        while gaps:
+            first, last = gaps.pop()
+            found.append(Mentions(first))
+            while first <= last:
+                if loop.time() >= deadline_s:
+                    left = [*gaps, (first, last)]
+                    raise IndexBehind(entries=sum(last + 1 - first for first, last in left))
+                if log.is_cold(Index(first)):
+                    entries = await self._entries(Index(first), Index(last))
+                    await self._off_loop(partial(self._add, found[-1], entries))
+                else:
+                    count = min(NEWEST_ENTRIES, last - first + 1)
+                    entries = log.entries(Index(first), max_bytes=STEP_BYTES, max_count=count)
+                    found[-1].add(entries, self._chronicle())
+                    await asyncio.sleep(0)
+                first = entries[-1].index + 1
+        return found
 
     def _begin(self, first_index: int) -> Mentions:
         return Mentions(first_index)

@@ -9,25 +9,34 @@ is made again from the segments.
 from __future__ import annotations
 
 import asyncio
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
+
+import structlog
 
 from goqueue.wire.types import Index
 from log.block_file import BlockFile, Run
 from log.entry import Entry
 from log.errors import Damaged, LogError
 from log.group import GroupLog
+from log.segments import SegmentInfo
 from node.to_the_end import to_the_end
 
 BLOCK_BYTES = 2 << 20
 """Of entries in a run: what is read again after a restart, and held in memory until then."""
 STEP_BYTES = 256 << 10
-RETRY_S = 60.0
-"""After an error of the disk: what could not be read or written is tried again so much later."""
+REST_S = 60.0
+"""After an error, what could not be read or written is tried again so much later, """
+ASKED_REST_S = 1.0
+"""and so much later for a look-up: there may be room on the disk again."""
+
+_NOTHING = (-1, -1, -1)
+_log = structlog.get_logger("indexes")
 
 F = TypeVar("F", bound=BlockFile[Any])
 R = TypeVar("R")
@@ -62,10 +71,11 @@ class SegmentFollower(ABC, Generic[F, R]):
         self._files: dict[int, F] = {}
         self._pending: dict[int, Pending[R]] = {}
         self._lock = asyncio.Lock()
-        self._whole = (-1, -1)
-        """What was applied, and what was in segments, when all was followed last."""
-        self._swept = (0, 0)
-        self._retry_s = 0.0
+        self._whole = _NOTHING
+        """What was applied, what was in segments, and the log's start, when all was followed."""
+        self._matched = self._cleared = (0, 0)
+        """The segments beside which there are files, and of which alone there are any."""
+        self._failed_s = -math.inf
 
     # for who knows what is looked for
 
@@ -90,8 +100,8 @@ class SegmentFollower(ABC, Generic[F, R]):
 
     @property
     def is_resting(self) -> bool:
-        """Whether the disk has refused something a short while ago."""
-        return asyncio.get_running_loop().time() < self._retry_s
+        """Whether it has failed a short while ago: who need not have it now leaves it alone."""
+        return asyncio.get_running_loop().time() < self._failed_s + REST_S
 
     @property
     def disk_bytes(self) -> int:
@@ -99,31 +109,57 @@ class SegmentFollower(ABC, Generic[F, R]):
 
     def forget(self) -> None:
         """The replica is leaving, or is another one: nothing that is held in memory counts."""
-        self._files, self._pending, self._swept, self._whole = {}, {}, (0, 0), (-1, -1)
+        self._files, self._pending, self._whole = {}, {}, _NOTHING
+        self._matched = self._cleared = (0, 0)
 
-    async def _follow(self, deadline_s: float, steps: int) -> bool:
-        """All that is applied and not followed yet, newest segment first; whether nothing is left.
+    async def catch_up(self, deadline_s: float, *, steps: int = 1 << 30) -> bool:
+        """Follow all that is applied and was not yet, newest segment first; whether nothing is
+        left.
 
-        Stops at the deadline (the loop's time), or after so many steps. Under the lock. Raises
-        LogError, OSError; nothing is lost by it.
+        Stops at the deadline (the loop's time), after so many steps, or where something can't be
+        read or written, which is logged; nothing is lost by it.
         """
         loop = asyncio.get_running_loop()
-        position = self._position()
-        try:
-            await self._match_files()
-            while (part := self._missing()) is not None:
-                if steps <= 0 or loop.time() >= deadline_s:
-                    return False
-                steps -= 1
+        if self.is_current:
+            return True
+        async with self._lock:
+            position = self._position()
+            if loop.time() < self._failed_s + ASKED_REST_S:
+                return False
+            try:
+                is_whole = await self._follow(deadline_s, steps)
+            except Exception as error:
+                self._failed_s = loop.time()
+                if not isinstance(error, LogError | OSError):
+                    raise
+                path = self._kind.suffix
+                _log.warning("not_indexed", group=str(self._log.id), file=path, problem=str(error))
+                return False
+            self._failed_s = -math.inf
+            self._whole = position if is_whole else self._whole
+            return is_whole
+
+    async def sweep(self) -> None:
+        """Files go that stand beside no segment any more. Raises OSError."""
+        async with self._lock:
+            await self._clear(*self._chain())
+
+    async def _follow(self, deadline_s: float, steps: int) -> bool:
+        await self._match_files()
+        while (part := self._missing()) is not None:
+            if steps <= 0 or asyncio.get_running_loop().time() >= deadline_s:
+                return False
+            steps -= 1
+            try:
                 await self._step(*part)
-        except (LogError, OSError):
-            self._retry_s = loop.time() + RETRY_S
-            raise
-        self._whole = position
+            except (LogError, OSError):
+                if any(info.first_index == part[0] for info in self._log.segments()):
+                    raise
+                await self._match_files()  # the log begins after it by now
         return True
 
-    def _position(self) -> tuple[int, int]:
-        return self._applied(), self._log.spilled_index
+    def _position(self) -> tuple[int, int, int]:
+        return self._applied(), self._log.spilled_index, self._log.first_index
 
     def _through(self) -> int:
         """The last entry such that all before it in the log are followed."""
@@ -136,6 +172,22 @@ class SegmentFollower(ABC, Generic[F, R]):
             if done < info.last_index:
                 break
         return covered
+
+    def _gaps(self, after: int, through: int) -> list[tuple[int, int]]:
+        """(first, last) of stretches of entries in between that are not followed."""
+        found: list[tuple[int, int]] = []
+        end = after
+        for info in self._log.segments():
+            first, last = (
+                max(self._done(info.first_index), after) + 1,
+                min(info.last_index, through),
+            )
+            if first <= last:
+                found.append((first, last))
+            end = max(end, info.last_index)
+        if end < through:
+            found.append((max(end + 1, self._log.first_index), through))
+        return found
 
     def _done(self, first_index: int) -> int:
         pending = self._pending.get(first_index)
@@ -189,8 +241,8 @@ class SegmentFollower(ABC, Generic[F, R]):
         return await self._off_loop(lambda: read(first, max_bytes=STEP_BYTES, max_count=count))
 
     async def _write(self, segment: int, pending: Pending[R]) -> None:
-        file, last = self._files[segment], pending.last
-        if last is None:
+        file, last = self._files.get(segment), pending.last
+        if file is None or last is None:  # forgotten meanwhile, or of no entries
             return
         run = Run(pending.first_index, pending.last_index, last.term, last.crc)
         try:
@@ -203,9 +255,21 @@ class SegmentFollower(ABC, Generic[F, R]):
 
     async def _match_files(self) -> None:
         """One file for each segment that is there; those of others go."""
-        infos = self._log.segments()
-        chain = (infos[0].first_index, infos[-1].first_index) if infos else (0, 0)
-        if chain == self._swept:
+        infos, chain = self._chain()
+        if chain == self._matched:
+            return
+        await self._clear(infos, chain)
+        for info in infos:
+            if info.first_index not in self._files:
+                file = self._log.disk_segments.file_beside(self._kind, info.first_index)
+                last = min(info.last_index, self._applied())
+                await self._off_loop(partial(self._open, file, last))
+                self._files[info.first_index] = file
+        self._matched = chain
+
+    async def _clear(self, infos: Sequence[SegmentInfo], chain: tuple[int, int]) -> None:
+        """Away with what stands beside none of these segments."""
+        if chain == self._cleared:
             return
         wanted = {info.first_index for info in infos}
         for first in [first for first in self._files if first not in wanted]:
@@ -216,13 +280,12 @@ class SegmentFollower(ABC, Generic[F, R]):
             for first in await self._off_loop(lambda: segments.files_beside(self._kind)):
                 if first not in wanted:
                     await self._off_loop(segments.file_beside(self._kind, first).remove)
-        for info in infos:
-            if info.first_index not in self._files:
-                file = segments.file_beside(self._kind, info.first_index)
-                last = min(info.last_index, self._applied())
-                await self._off_loop(partial(self._open, file, last))
-                self._files[info.first_index] = file
-        self._swept = chain
+        self._cleared = chain
+
+    def _chain(self) -> tuple[list[SegmentInfo], tuple[int, int]]:
+        """The segments that are there, and the first and the last of them."""
+        infos = self._log.segments()
+        return infos, (infos[0].first_index, infos[-1].first_index) if infos else (0, 0)
 
     def _open(self, file: F, last_index: int) -> None:
         """Believe a file whose newest block is of the very entry that stands in the log."""
@@ -238,9 +301,12 @@ class SegmentFollower(ABC, Generic[F, R]):
             file.remove()
 
     async def _drop(self, file: F) -> None:
-        """The file is damaged: its segment is followed again."""
+        """The file can't be read: its segment is followed again, if it is still there."""
         async with self._lock:
-            self._whole = (-1, -1)
+            if self._files.get(file.first_index) is not file:
+                return
+            _log.warning("index_damaged", group=str(self._log.id), path=file.path)
+            self._whole = _NOTHING
             self._pending.pop(file.first_index, None)
             await self._off_loop(file.remove)
 

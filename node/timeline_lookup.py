@@ -23,6 +23,10 @@ if TYPE_CHECKING:  # it has its stories told here
     from node.partition import PartitionHost
     from node.partition_mentions import Mentioned
 
+INDEX_S = 5.0
+"""How long a look-up waits for the index to be made."""
+STORIES_INDEX_S = 60.0
+"""The same of stories that are to be carried on: those that can't be told by then go without."""
 READ_ENTRIES = 64
 """Entries that are read at once."""
 READ_BYTES = 512 << 10
@@ -44,13 +48,20 @@ class TimelineOff(GoQueueError):
 
 
 async def look_up(host: PartitionHost, offset: Offset) -> Timeline:
-    """As of what is applied here. Raises NotFound, TimelineOff, LogError, OSError."""
+    """As of what is applied here. Raises NotFound, TimelineOff, IndexBehind, LogError, OSError."""
     if not host.has_timelines:
         raise TimelineOff(topic=host.topic, partition=host.id.partition)
-    applied = host.applied_index
-    projection = await begin(host, offset)
-    await tell(host, projection, applied)
-    return projection.timeline(_holders(host, projection))
+    deadline_s = asyncio.get_running_loop().time() + INDEX_S
+    while True:
+        start, applied = host.log.first_index, host.applied_index
+        try:
+            projection = await begin(host, offset)
+            await tell(host, projection, applied, deadline_s)
+        except (LogError, OSError):
+            if host.log.first_index == start:
+                raise
+            continue  # what was read has gone meanwhile: the message too, or it is carried
+        return projection.timeline(_holders(host, projection))
 
 
 async def begin(host: PartitionHost, offset: Offset) -> Projection:
@@ -68,10 +79,14 @@ async def begin(host: PartitionHost, offset: Offset) -> Projection:
     return Projection(offset, queue.chronicle, found)
 
 
-async def tell(host: PartitionHost, projection: Projection, applied: Index) -> None:
-    """All that is applied up to this entry. Raises LogError, OSError."""
+async def tell(
+    host: PartitionHost, projection: Projection, applied: Index, deadline_s: float
+) -> None:
+    """All that is applied up to this entry; for the index there is time until the deadline (the
+    loop's time). Raises IndexBehind, LogError, OSError."""
     await _tell_frames(host, projection, applied)
-    found = await host.mentions.find(Offset(projection.offset), Index(projection.since))
+    since = Index(projection.since)
+    found = await host.mentions.find(Offset(projection.offset), since, deadline_s)
     told = _Telling(host, projection, applied, found)
     while (index := told.next_index()) is not None:
         await told.due_before(index)
@@ -87,6 +102,7 @@ async def stories_of(host: PartitionHost, offsets: Sequence[Offset]) -> bytes:
     """Of messages that are to outlive the log: as of what is applied when it begins. One that can't
     be told now goes without. Of a delayed message that is not due all stands in the message."""
     queue, applied = host.state.queue, host.applied_index
+    deadline_s = asyncio.get_running_loop().time() + STORIES_INDEX_S
     stories: dict[int, StoryRecord] = {}
     for offset in offsets:
         try:
@@ -94,7 +110,7 @@ async def stories_of(host: PartitionHost, offsets: Sequence[Offset]) -> bytes:
             if offset in queue.hidden and not queue.groups:
                 await _tell_frames(host, projection, applied)
             else:
-                await tell(host, projection, applied)
+                await tell(host, projection, applied, deadline_s)
             stories[offset] = projection.record(applied)
         except (GoQueueError, LogError, OSError) as error:
             _log.warning("story_not_carried", group=str(host.id), problem=str(error))

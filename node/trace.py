@@ -31,7 +31,7 @@ class Summary:
 
 
 async def trace_message(host: PartitionHost, offset: Offset) -> rpc.TraceAnswer:
-    """What the log says of one applied message. Raises NotFound, TimelineOff, LogError, OSError."""
+    """What the log says of one applied message. Raises as `look_up`."""
     found = await look_up(host, offset)
     groups = [_group(found, name, group) for name, group in found.groups.items()]
     return rpc.TraceAnswer(
@@ -42,7 +42,7 @@ async def trace_message(host: PartitionHost, offset: Offset) -> rpc.TraceAnswer:
 async def summaries(host: PartitionHost, offsets: Sequence[int]) -> list[Summary | None]:
     """Of each message a line, None for one that is not there; about a millisecond each.
 
-    Raises TimelineOff, LogError, OSError.
+    Raises as `look_up`, but NotFound.
     """
     found: list[Summary | None] = []
     for offset in offsets:

@@ -63,8 +63,8 @@ async def test_a_look_up_given_up_while_a_block_is_written_leaves_the_index_soun
     partition: LoggedPartition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mentions = partition.mentions
-    await _cancelled_while_writing(mentions.catch_up(), MentionFile, monkeypatch)
-    await mentions.catch_up()
+    await _cancelled_while_writing(mentions.catch_up(math.inf), MentionFile, monkeypatch)
+    assert await mentions.catch_up(math.inf)
 
     assert await partition.timeline(3)
 

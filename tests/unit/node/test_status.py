@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from goqueue.wire.types import GroupId, Incarnation, NodeId, TopicId, Voter
-from node.status import UNDER_REPLICATED, NodeStatus
+from node.status import LAGGING, UNDER_REPLICATED, NodeStatus
 
 GROUP = GroupId(TopicId(1, 7), 0)
 
@@ -17,15 +17,24 @@ def replicas(names: str) -> tuple[Voter, ...]:
     return tuple(Voter(NodeId(name), Incarnation(1)) for name in names.split())
 
 
-def status(voters: str, in_sync: str, wanted: str) -> NodeStatus:
-    """Of a node that leads one partition."""
+def status(
+    voters: str,
+    in_sync: str,
+    wanted: str,
+    *,
+    moves: bool = False,
+    told: dict[str, Any] | None = None,
+) -> NodeStatus:
+    """Of a node that leads one partition; `told` is by peers."""
     host = SimpleNamespace(id=GROUP, voters=replicas(voters), in_sync=in_sync.split)
-    placement = SimpleNamespace(replicas=replicas(wanted))
-    state = SimpleNamespace(placement=lambda _group: placement)
+    placement = SimpleNamespace(replicas=replicas(wanted), nodes=wanted.split())
+    moving = SimpleNamespace(of=lambda _partition: moves or None)
+    layout = SimpleNamespace(reassignments=moving, placement=lambda _group: placement)
+    state = SimpleNamespace(placement=lambda _group: placement, layout=layout)
     parts: dict[str, Any] = {
         "config": SimpleNamespace(node_id="n1"),
         "store": None,
-        "cluster": SimpleNamespace(state=state),
+        "cluster": SimpleNamespace(state=state, hellos=told or {}),
         "replicas": SimpleNamespace(led=lambda: [host], all=lambda: [host], are_replaying=False),
         "topology": None,
         "lag": None,
@@ -50,3 +59,30 @@ def test_a_partition_is_under_replicated_until_all_that_are_wanted_vote_in_sync(
     voters: str, in_sync: str, wanted: str, count: int
 ) -> None:
     assert status(voters, in_sync, wanted).hello()[UNDER_REPLICATED] == count
+
+
+@pytest.mark.parametrize(
+    ("voters", "in_sync", "wanted", "moves", "lagging"),
+    [
+        ("n1 n2 n3", "n1 n2 n3", "n1 n2 n3", False, {}),
+        ("n1 n2 n3", "n1 n2", "n1 n2 n3", False, {"n3": 1}),
+        ("n1 n2", "n1 n2", "n1 n2 n3", False, {"n3": 1}),
+        ("n1 n2", "n1 n2", "n1 n2 n3", True, {}),
+        ("n1 n2", "n1", "n1 n2 n3", True, {"n2": 1}),
+        ("n1", "n1", "n1", False, {}),
+    ],
+    ids=["whole", "lags", "was wiped", "is being moved to", "lags beside a move", "alone"],
+)
+def test_a_leader_tells_whose_replicas_lag_but_not_those_that_a_move_has_not_brought_yet(
+    voters: str, in_sync: str, wanted: str, moves: bool, lagging: dict[str, int]
+) -> None:
+    assert status(voters, in_sync, wanted, moves=moves).hello()[LAGGING] == lagging
+
+
+def test_a_node_is_behind_as_others_lead_and_tells_who_else_is() -> None:
+    told = {"n2": {LAGGING: {"n1": 2, "n3": 1}}, "n3": {LAGGING: {"n1": 1}}, "n4": {}}
+    one = status("n1 n2 n3", "n1 n2", "n1 n2 n3", told=told)
+
+    assert one.behind_here() == "3 partitions are not in sync here"
+    assert one.lagging_elsewhere() == "2 partitions on n3"
+    assert status("n1", "n1", "n1").behind_here() == ""

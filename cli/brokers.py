@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -19,7 +20,7 @@ from cli.moves import (
 )
 from cli.options import byte_rate, command, confirm, span
 from cli.output import Column, Row, bytes_text, count_text
-from cli.session import GlobalOptions, Json, Session
+from cli.session import Json, Session
 from goqueue.errors import ConnectionFailed, GoQueueError
 from goqueue.http import join
 
@@ -233,7 +234,7 @@ async def _tell_how(session: Session, name: str, found: Json | None) -> None:
 async def _name_at(session: Session, url: str, ends_s: float) -> str:
     """Who answers at this URL. Raises CliError where it belongs to another cluster."""
     ours = await session.get("/v1/cluster")
-    async with Session(GlobalOptions(server=url, timeout=session.timeout_s)) as other:
+    async with Session(replace(session.given, server=url, timeout=session.timeout_s)) as other:
         while True:
             try:
                 found = await other.get("/v1/cluster")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -69,7 +70,7 @@ async def set_context(
     name: Name,
     api_key: Annotated[str | None, typer.Option(help="Key sent with every request.")] = None,
 ) -> None:
-    """Create or change a context: --server URL, --timeout SECONDS, --api-key KEY."""
+    """Create or change a context: --server URL, --timeout SECONDS, --api-key KEY, --ca-file PEM."""
     file = ContextFile.load()
     context = file.contexts.get(name, Context())
     server = session.given.server
@@ -83,6 +84,13 @@ async def set_context(
         context = replace(context, api_key=api_key)
     if session.given.timeout is not None:
         context = replace(context, timeout_s=session.given.timeout)
+    given = session.given
+    context = replace(
+        context,
+        ca_file=_absolute(given.ca_file) or context.ca_file,
+        cert_file=_absolute(given.cert_file) or context.cert_file,
+        key_file=_absolute(given.key_file) or context.key_file,
+    )
     file.contexts[name] = context
     file.save()
     session.output.success(f'Context "{name}" set', {"name": name, **context.to_yaml()})
@@ -98,6 +106,10 @@ async def delete_context(session: Session, name: Name) -> None:
         file.current = ""
     file.save()
     session.output.success(f'Context "{name}" deleted', {"deleted": name})
+
+
+def _absolute(path: str | None) -> str:
+    return str(Path(path).absolute()) if path else ""
 
 
 def replace_key(context: Context) -> Context:

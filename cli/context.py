@@ -18,15 +18,20 @@ from cli.errors import EXIT_NOT_FOUND, EXIT_USAGE, CliError
 
 SERVER_DEFAULT = "http://127.0.0.1:8080"
 CONTEXT_DEFAULT = "local"
+TLS_FILES = ("ca_file", "cert_file", "key_file")
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One cluster: its servers (comma separated), key, and default timeout in seconds."""
+    """One cluster: its servers (comma separated), key, default timeout in seconds, and files for
+    TLS: authorities to trust, a client's certificate and its key."""
 
     server: str = SERVER_DEFAULT
     api_key: str = ""
     timeout_s: float | None = None
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
 
     def to_yaml(self) -> dict[str, object]:
         body: dict[str, object] = {"server": self.server}
@@ -34,6 +39,9 @@ class Context:
             body["api-key"] = self.api_key
         if self.timeout_s is not None:
             body["timeout"] = self.timeout_s
+        for name in TLS_FILES:
+            if path := getattr(self, name):
+                body[name.replace("_", "-")] = path
         return body
 
 
@@ -96,8 +104,14 @@ def default_path() -> Path:
     return old if old.exists() and not modern.exists() else modern
 
 
-def resolve(server: str | None, context: str | None, timeout_s: float | None) -> Context:
-    """What this run talks to: flags, then environment (both arrive here), then the file.
+def resolve(
+    server: str | None,
+    context: str | None,
+    timeout_s: float | None,
+    files: Mapping[str, str | None] | None = None,
+) -> Context:
+    """What this run talks to: flags, then environment (both arrive here), then the file. `files`
+    by the names of `TLS_FILES`.
 
     A server that is named wins over a context's; a named context must exist.
     """
@@ -111,13 +125,14 @@ def resolve(server: str | None, context: str | None, timeout_s: float | None) ->
         server=server or chosen.server,
         api_key=os.environ.get("GOQUEUE_API_KEY") or chosen.api_key,
         timeout_s=timeout_s if timeout_s is not None else chosen.timeout_s,
+        **{name: (files or {}).get(name) or getattr(chosen, name) for name in TLS_FILES},
     )
 
 
 def _context(name: str, entry: object) -> Context:
     if not isinstance(entry, Mapping):
         raise ValueError(f"context {name}: a mapping is expected")
-    unknown = set(entry) - {"server", "api-key", "timeout"}
+    unknown = set(entry) - {"server", "api-key", "timeout", "ca-file", "cert-file", "key-file"}
     if unknown:
         raise ValueError(f"context {name}: unknown {', '.join(sorted(map(str, unknown)))}")
     timeout = entry.get("timeout")
@@ -127,4 +142,5 @@ def _context(name: str, entry: object) -> Context:
         server=str(entry.get("server") or SERVER_DEFAULT),
         api_key=str(entry.get("api-key") or ""),
         timeout_s=float(timeout) if timeout is not None else None,
+        **{name: str(entry.get(name.replace("_", "-")) or "") for name in TLS_FILES},
     )

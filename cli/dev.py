@@ -11,6 +11,7 @@ from __future__ import annotations
 import http.client
 import re
 import signal
+import ssl
 import subprocess
 import time
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ import typer
 
 from cli import processes
 from cli.errors import EXIT_UNAVAILABLE, CliError, note, warn
-from cli.layout import HOST, ClusterDirectory, DevNode
+from cli.layout import HOST, ClusterDirectory, DevNode, speaks_tls
 from cli.options import finish
 
 NODES_MAX = 9
@@ -218,6 +219,13 @@ class DevCluster:
 def serves(node: DevNode) -> bool:
     """Whether the node says that it may be sent work."""
     connection = http.client.HTTPConnection(HOST, node.http_port, timeout=PROBE_TIMEOUT_S)
+    if speaks_tls():  # as the kubelet does, it looks and trusts nothing that it is told
+        connection = http.client.HTTPSConnection(
+            HOST,
+            node.http_port,
+            timeout=PROBE_TIMEOUT_S,
+            context=ssl._create_unverified_context(),
+        )
     try:
         connection.request("GET", "/readyz")
         return connection.getresponse().status == 200

@@ -25,6 +25,7 @@ EXIT_INTERRUPTED = 130
 UNREACHABLE_HINT = (
     "is the cluster running? Start one with `goqueue-cli dev`, or name another with -s/--server"
 )
+UNTRUSTED_HINT = "--ca-file PEM names the authorities to trust (env GOQUEUE_CA_FILE)"
 HINTS = {
     "unknown_topic": "`goqueue-cli topic list` shows the topics; `topic create NAME` makes one",
     "unknown_partition": "`goqueue-cli topic describe NAME` shows the partitions",
@@ -63,6 +64,7 @@ HINTS = {
     "overtaken": "look where the partitions are now, and plan again",
     "payload_too_large": "`topic alter NAME --max-message-bytes N` raises a topic's limit",
     "connection_failed": UNREACHABLE_HINT,
+    "certificate_required": "--cert-file and --key-file show one",
 }
 
 
@@ -139,6 +141,8 @@ def _text(error: GoQueueError) -> str:
 
 
 def _hint(error: GoQueueError) -> str:
+    if error.code == "connection_failed" and not error.retriable:
+        return UNTRUSTED_HINT
     if error.outcome == "unknown":
         return HINTS["outcome_unknown"] if error.code != "timeout" else HINTS["timeout"]
     if error.code == "invalid_name" and "topic" not in error.message:

@@ -47,7 +47,7 @@ class DevNode:
 
     @property
     def url(self) -> str:
-        return f"http://{HOST}:{self.http_port}"
+        return f"{'https' if speaks_tls() else 'http'}://{HOST}:{self.http_port}"
 
     @property
     def log(self) -> Path:
@@ -65,6 +65,11 @@ class DevNode:
         """The process that serves this node's data directory now, whoever started it."""
         pid = processes.read_pid(self.pid_file)
         return pid if pid is not None and processes.runs(pid, str(self.data)) else None
+
+
+def speaks_tls() -> bool:
+    """Whether the nodes take HTTPS: they inherit `GOQUEUE_TLS_*`, as all of the environment."""
+    return os.environ.get("GOQUEUE_TLS_ENABLED", "").lower() in ("true", "yes", "on", "1")
 
 
 class ClusterDirectory:

@@ -21,7 +21,15 @@ from cli import (
     trace,
     version,
 )
-from cli.options import ContextOption, OutputOption, ServerOption, TimeoutOption
+from cli.options import (
+    CaFileOption,
+    CertFileOption,
+    ContextOption,
+    KeyFileOption,
+    OutputOption,
+    ServerOption,
+    TimeoutOption,
+)
 from cli.session import GlobalOptions
 
 app = typer.Typer(
@@ -56,8 +64,11 @@ def before(
     context: ContextOption = None,
     output: OutputOption = None,
     timeout: TimeoutOption = None,
+    ca_file: CaFileOption = None,
+    cert_file: CertFileOption = None,
+    key_file: KeyFileOption = None,
 ) -> None:
-    ctx.obj = GlobalOptions(server, context, output, timeout)
+    ctx.obj = GlobalOptions(server, context, output, timeout, ca_file, cert_file, key_file)
 
 
 def main() -> None:

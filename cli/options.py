@@ -31,8 +31,7 @@ ServerOption = Annotated[
     typer.Option(
         "--server",
         "-s",
-        help="Server URL; several, comma separated, are tried in turn. For https, SSL_CERT_FILE "
-        "names your own authorities. (env GOQUEUE_SERVER)",
+        help="Server URL; several, comma separated, are tried in turn. (env GOQUEUE_SERVER)",
         show_default=False,
         rich_help_panel=PANEL,
     ),
@@ -68,11 +67,41 @@ TimeoutOption = Annotated[
         rich_help_panel=PANEL,
     ),
 ]
+CaFileOption = Annotated[
+    str | None,
+    typer.Option(
+        "--ca-file",
+        help="For https: trust the authorities in this PEM file. (env GOQUEUE_CA_FILE)",
+        show_default=False,
+        rich_help_panel=PANEL,
+    ),
+]
+CertFileOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cert-file",
+        help="For https: show this client certificate, PEM. (env GOQUEUE_CERT_FILE)",
+        show_default=False,
+        rich_help_panel=PANEL,
+    ),
+]
+KeyFileOption = Annotated[
+    str | None,
+    typer.Option(
+        "--key-file",
+        help="Its key, where it is in a file of its own. (env GOQUEUE_KEY_FILE)",
+        show_default=False,
+        rich_help_panel=PANEL,
+    ),
+]
 GLOBALS: dict[str, Any] = {
     "server": ServerOption,
     "context": ContextOption,
     "output": OutputOption,
     "timeout": TimeoutOption,
+    "ca_file": CaFileOption,
+    "cert_file": CertFileOption,
+    "key_file": KeyFileOption,
 }
 
 

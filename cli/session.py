@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from cli.context import Context, resolve
+from cli.context import TLS_FILES, Context, resolve
 from cli.errors import EXIT_USAGE, CliError
 from cli.output import Format, Output
 from goqueue import AsyncClient, RetryPolicy
@@ -31,6 +31,9 @@ class GlobalOptions:
     context: str | None = None
     output: Format | None = None
     timeout: float | None = None
+    ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
 
     def target(self) -> Context:
         """The cluster meant: flags win over the environment, which wins over the config file.
@@ -44,6 +47,10 @@ class GlobalOptions:
             self.server or os.environ.get("GOQUEUE_SERVER") or None,
             self.context or os.environ.get("GOQUEUE_CONTEXT") or None,
             timeout_s,
+            {
+                name: getattr(self, name) or os.environ.get(f"GOQUEUE_{name.upper()}")
+                for name in TLS_FILES
+            },
         )
 
 
@@ -66,6 +73,9 @@ class Session:
                 timeout_s=self.timeout_s,
                 attempt_timeout_s=self.timeout_s,
                 retry=RetryPolicy(attempts_max=REPEATS + target.server.count(",") + 1),
+                ca_file=target.ca_file or None,
+                cert_file=target.cert_file or None,
+                key_file=target.key_file or None,
             )
         except BadRequest as error:
             raise CliError(error.message, exit_code=EXIT_USAGE) from None
@@ -113,6 +123,8 @@ class Session:
                 wait_s=wait_s,
             )
         except ConnectionFailed as error:
+            if not error.retriable:  # it was reached, and is not who it should be
+                raise
             tried = " or ".join(transport.servers)
             raise ConnectionFailed(f"can't connect to {tried}", outcome=error.outcome) from error
         decoded: Json = msgspec.json.decode(answer.body)

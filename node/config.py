@@ -43,7 +43,10 @@ class TlsConfig:
     cert_file: str = option("", key="tls.certFile", parse=text, why="PEM chain of this node")
     key_file: str = option("", key="tls.keyFile", parse=text, why="PEM key of this node")
     ca_file: str = option(
-        "", key="tls.caFile", parse=text, why="PEM authorities; when set, clients need certificates"
+        "",
+        key="tls.caFile",
+        parse=text,
+        why="PEM authorities; when set, clients need certificates, but for probes",
     )
 
 

@@ -30,6 +30,7 @@ from goqueue.models import (
     Topic,
 )
 from goqueue.outgoing import Text
+from goqueue.secure import StrPath
 from goqueue.times import Duration, Time
 
 
@@ -45,6 +46,9 @@ class Client(BlockingQueue):
         attempt_timeout_s: float = 10.0,
         retry: RetryPolicy | None = None,
         tls: ssl.SSLContext | None = None,
+        ca_file: StrPath | None = None,
+        cert_file: StrPath | None = None,
+        key_file: StrPath | None = None,
         compression: str = "none",
         compression_level: int = 1,
     ) -> None:
@@ -56,6 +60,9 @@ class Client(BlockingQueue):
             attempt_timeout_s=attempt_timeout_s,
             retry=retry,
             tls=tls,
+            ca_file=ca_file,
+            cert_file=cert_file,
+            key_file=key_file,
             compression=compression,
             compression_level=compression_level,
         )

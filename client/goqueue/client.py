@@ -16,7 +16,7 @@ from goqueue.dead_letters import DeadLetters
 from goqueue.errors import GoQueueError, PublishFailed, UnknownTopic
 from goqueue.explaining import Explaining
 from goqueue.groups import Groups
-from goqueue.http import DEFAULT_SERVER, RetryPolicy, Transport, join
+from goqueue.http import DEFAULT_SERVER, RetryPolicy, Transport, join, parse_servers
 from goqueue.members import Members
 from goqueue.metadata import KnownTopics, TopicFacts
 from goqueue.models import (
@@ -46,6 +46,7 @@ from goqueue.reading import (
 from goqueue.receiving import Receiving
 from goqueue.schedules import Schedules
 from goqueue.searching import Searching
+from goqueue.secure import StrPath, tls_context
 from goqueue.times import Duration, Time, duration_text, time_ms, time_text
 from goqueue.tracing import SPANS
 from goqueue.wire.batch import BATCH_MEDIA_TYPE
@@ -79,14 +80,22 @@ class AsyncClient(
         attempt_timeout_s: float = 10.0,
         retry: RetryPolicy | None = None,
         tls: ssl.SSLContext | None = None,
+        ca_file: StrPath | None = None,
+        cert_file: StrPath | None = None,
+        key_file: StrPath | None = None,
         compression: str = "none",
         compression_level: int = 1,
     ) -> None:
         """`timeout_s` bounds a call with its repeats, `attempt_timeout_s` each attempt.
 
+        For https: `ca_file` holds the only authorities to trust, `cert_file` and `key_file` what
+        this client shows, all in PEM form; else the files that GOQUEUE_CA_FILE, GOQUEUE_CERT_FILE
+        and GOQUEUE_KEY_FILE name; or all of it is in `tls`.
         `compression` (none, zstd, lz4, gzip) is for what is published; reading takes any. Opens
         nothing: the first call does.
         """
+        if tls is None and any(url.startswith("https:") for url in parse_servers(servers)):
+            tls = tls_context(ca_file, cert_file, key_file)
         self._transport = Transport(
             servers,
             api_key=api_key,

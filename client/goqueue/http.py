@@ -265,6 +265,10 @@ def _plain_error(status: int, text: str) -> GoQueueError:
 
 def _connection_error(server: str, error: Exception) -> GoQueueError:
     reason = str(error) or type(error).__name__
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        reason = getattr(error.certificate_error, "verify_message", "") or reason
+        text = f"the certificate of {server} is not trusted: {reason}"
+        return ConnectionFailed(text, server=server, retriable=False)
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
         return ConnectionFailed(f"can't connect to {server}: {reason}", server=server)
     if isinstance(error, aiohttp.InvalidURL):

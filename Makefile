@@ -45,7 +45,7 @@ test: programs lint test-unit test-sim test-cluster test-console test-deploy
 
 ## test-unit     fast tests of every floor
 test-unit: setup-dev
-	$(BIN)/python -m pytest tests/unit tests/check tests/chaos tests/fuzz -q -n 2 --dist loadfile
+	$(BIN)/python -m pytest tests/unit tests/check tests/chaos tests/fuzz tests/kubernetes -q -n 2 --dist loadfile
 
 ## test-sim      1,000 seeds of the cluster simulation, and its mutants
 test-sim: setup-dev
@@ -78,7 +78,7 @@ test-console: setup-dev programs
 
 ## test-deploy   the chart, rendered by the Helm engine and validated; writes build/deploy.md
 test-deploy: setup-deploy
-	$(BIN)/python -m pytest tests/deploy -q
+	GOQUEUE_DEPLOY_REPORT=build/deploy.md $(BIN)/python -m pytest tests/deploy -q
 
 ## screenshots   a picture of every page of the console, light and dark, in build/screenshots
 screenshots: setup-dev programs
@@ -138,6 +138,6 @@ clean-data:
 
 ## lock          resolve requirements/*.in again (needs uv)
 lock:
-	cd requirements && for f in server dev deploy; do \
+	cd requirements && for f in server image dev deploy; do \
 	  uv pip compile --universal --python-version 3.11 --no-header --no-annotate \
 	    --no-emit-index-url --no-emit-find-links $$f.in -o $$f.lock; done

@@ -2,8 +2,8 @@
 
 `python scripts/chart_docs.py` writes both; with --check it only says whether they would change.
 
-In values.yaml `# == T` begins a section, and what follows it is its text. `# --` says what the value
-below is for, on as many lines as it takes; a value without one is a map whose values have some.
+In values.yaml `# == T` begins a section, and what follows it is its text. `# --` says what the
+value below is for, on as many lines as it takes; one without it is a map whose values have some.
 `# @` says what the schema can't see in the default: `enum`, `min`, `max`, `pattern`, `port`, `type`
 (one or more), `keys` of a map, `items` of a list, `probe`, `config`. Everything else is refused.
 """

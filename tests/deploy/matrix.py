@@ -1,0 +1,150 @@
+"""The values that the chart is rendered with, each by a name that says what is special."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Json = dict[str, Any]
+
+GATEWAY: list[Json] = [{"name": "public", "namespace": "gateways", "sectionName": "https"}]
+
+MONITORING: Json = {
+    "metrics": {
+        "serviceMonitor": {"enabled": True, "additionalLabels": {"release": "prometheus"}},
+        "podMonitor": {"enabled": True, "namespace": "monitoring", "tlsConfig": {"x": "y"}},
+        "prometheusRule": {"enabled": True, "runbookBaseUrl": "https://wiki.example.com/g/"},
+    },
+    "grafana": {"dashboards": {"enabled": True, "annotations": {"grafana_folder": "GoQueue"}}},
+}
+
+EXISTING: Json = {
+    "clusterSecret": {"existingSecret": "mine", "existingSecretKey": "word"},
+    "auth": {"existingSecret": "keys", "existingSecretKey": "first"},
+    "tls": {"existingSecret": "certificates"},
+    "peerTls": {"existingSecret": "peer-certificates"},
+}
+
+EVERYTHING: Json = {
+    **MONITORING,
+    "replicaCount": 5,
+    "commonLabels": {"team": "queues"},
+    "commonAnnotations": {"example.com/owner": "queues"},
+    "podLabels": {"tier": "data"},
+    "podAnnotations": {"example.com/scan": "no"},
+    "priorityClassName": "high",
+    "imagePullSecrets": [{"name": "regcred"}],
+    "image": {"registry": "registry.example.com", "digest": "sha256:" + "0" * 64},
+    "global": {"storageClass": "fast", "imagePullSecrets": [{"name": "all"}]},
+    "nodeSelector": {"disk": "ssd"},
+    "tolerations": [{"key": "queues", "operator": "Exists"}],
+    "podAntiAffinity": {"type": "hard"},
+    "terminationGracePeriodSeconds": 600,
+    "config": {
+        "defaults": {"topic": {"partitions": 12, "retention": {"hours": 72}}},
+        "raft": {"copyRate": "50MiB"},
+        "cluster": {"enabled": True, "quorumSize": 2},
+    },
+    "service": {
+        "type": "LoadBalancer",
+        "grpcEnabled": True,
+        "annotations": {"example.com/lb": "internal"},
+        "loadBalancerClass": "example.com/lb",
+        "loadBalancerSourceRanges": ["10.0.0.0/8"],
+        "ipFamilyPolicy": "PreferDualStack",
+    },
+    "tls": {"extraDnsNames": ["queues.example.com"], "extraIpAddresses": ["192.0.2.7"]},
+    "ingress": {
+        "enabled": True,
+        "className": "nginx",
+        "hosts": [{"host": "queues.example.com"}],
+        "tls": [{"secretName": "public", "hosts": ["queues.example.com"]}],
+    },
+    "gateway": {
+        "httpRoute": {"enabled": True, "parentRefs": GATEWAY, "hostnames": ["q.example.com"]},
+        "backendTlsPolicy": {"enabled": True, "caConfigMap": "goqueue-authority"},
+        "tlsRoute": {"enabled": True, "parentRefs": GATEWAY, "hostnames": ["t.example.com"]},
+    },
+    "networkPolicy": {
+        "clientFrom": [{"namespaceSelector": {"matchLabels": {"uses": "queues"}}}],
+        "extraIngress": [{"ports": [{"port": 9999}]}],
+        "egress": {"enabled": True},
+        "extraEgress": [{"ports": [{"port": 4318}]}],
+    },
+    "persistence": {
+        "createStorageClass": {"enabled": True},
+        "annotations": {"example.com/backup": "yes"},
+        "selector": {"matchLabels": {"disk": "ssd"}},
+        "whenScaled": "Delete",
+    },
+    "keda": {
+        "existingSecret": "lag-key",
+        "consumers": [
+            {"name": "billing", "group": "billing", "topic": "orders", "lagThreshold": 500},
+            {
+                "name": "mail",
+                "group": "mail",
+                "deployment": "mailer",
+                "kind": "StatefulSet",
+                "metric": "max_lag_seconds",
+                "activationLagThreshold": 5,
+                "minReplicaCount": 1,
+                "maxReplicaCount": 3,
+            },
+        ],
+    },
+    "archive": {
+        "enabled": True,
+        "destination": "s3a://archives/goqueue",
+        "topics": ["orders", "mail.*"],
+        "existingSecret": "archive-key",
+        "extraArgs": ["--master", "local[2]"],
+        "image": "registry.example.com/goqueue-spark:1",
+        "serviceAccount": {"annotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/a"}},
+        "extraEnv": [{"name": "AWS_REGION", "value": "eu-central-1"}],
+    },
+    "extraEnv": [{"name": "GOQUEUE_LOGGING_LEVEL", "value": "debug"}],
+    "extraEnvFrom": [{"secretRef": {"name": "otlp"}}],
+    "extraVolumes": [{"name": "spool", "emptyDir": {"sizeLimit": "1Mi"}}],
+    "extraVolumeMounts": [{"name": "spool", "mountPath": "/spool"}],
+    "extraDeploy": [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}, "data": {"a": "b"}},
+        'apiVersion: v1\nkind: ConfigMap\nmetadata: {name: "{{ .Release.Name }}-two"}',
+    ],
+    "extraObjects": [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "three"}, "data": {}}
+    ],
+}
+
+GOQUEUES_OWN: Json = {
+    "replicaCount": 3,
+    "image": {"repository": "ghcr.io/example/goqueue", "tag": "v1", "pullPolicy": "Always"},
+    "service": {"type": "NodePort", "nodePort": 30080, "externalTrafficPolicy": "Local"},
+    "config": {"cluster": {"enabled": True, "quorumSize": 2}},
+    "podDisruptionBudget": {"enabled": True, "minAvailable": 2},
+    "security": {
+        "tls": {"enabled": True, "existingSecret": "theirs"},
+        "clusterTls": {"enabled": False},
+        "auth": {"enabled": True, "existingSecret": "their-key"},
+    },
+    "persistence": {"storageClass": "gp3", "size": "20Gi", "annotations": {"a": "b"}},
+}
+
+ISSUER: Json = {"enabled": True, "issuerRef": {"name": "letsencrypt", "kind": "ClusterIssuer"}}
+
+CASES: dict[str, Json] = {
+    "defaults": {},
+    "one node": {"replicaCount": 1},
+    "five nodes": {"replicaCount": 5},
+    "TLS off": {"tls": {"enabled": False}, "peerTls": {"enabled": False}},
+    "TLS and keys off": {"tls": {"enabled": False}, "auth": {"enabled": False}},
+    "cert-manager": {"tls": {"certManager": ISSUER}},
+    "monitoring on": MONITORING,
+    "existing secrets": EXISTING,
+    "everything on": EVERYTHING,
+    "GoQueue's own values": GOQUEUES_OWN,
+    "no Kubernetes API": {"kubernetes": {"enabled": False}, "rbac": {"create": False}},
+    "no volumes": {"persistence": {"enabled": False}, "podAntiAffinity": {"type": "none"}},
+    "diagnostic mode": {"diagnosticMode": {"enabled": True}},
+    "long names": {"fullnameOverride": "q" * 40, "commonLabels": {"a": "b"}},
+    "IPv6 only": {"listenAddress": "[::]", "service": {"ipFamilyPolicy": "SingleStack"}},
+}

@@ -183,6 +183,10 @@ class Membership:
         """Partitions that are not where they should be yet."""
         return self.holdings.moving.values()
 
+    def subscriptions(self) -> set[Subscription]:
+        """What members subscribe to, each way once."""
+        return {member.subscription for member in self.members.values()}
+
     def subscribes_to(self, topic: str) -> bool:
         """Whether any member does."""
         subscriptions = {member.subscription: member for member in self.members.values()}

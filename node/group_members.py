@@ -17,6 +17,7 @@ from coordinator.holdings import REVOKING, short
 from coordinator.member_commands import JoinGroup, LeaveGroup, LetGo, Partition
 from coordinator.membership import Membership
 from coordinator.memberships import check_join
+from coordinator.subscriptions import Subscription
 from goqueue.wire.errors import GoQueueError, Unavailable, UnknownMember
 from goqueue.wire.ids import NAME_CHARACTERS_MAX
 from node.cluster import ClusterHost
@@ -33,6 +34,8 @@ HEARTBEATS_A_SESSION = 3
 """How often a session is told of while its member waits, and should be by the member."""
 HEARTBEAT_MS_MAX = 10_000
 MEMBER_ID_BITS = 48
+SUBSCRIBED_KEPT_MAX = 1000
+"""Groups whose subscriptions are remembered."""
 VIEWS_AT_ONCE = 100
 """Groups described before the loop is given back."""
 
@@ -60,6 +63,8 @@ class GroupMembers:
         self._errands = errands
         self._rng = rng
         self._requests = requests
+        self._subscribed: dict[int, tuple[int, Subscription]] = {}
+        """By a group's id: its generation, and what its members subscribe to since."""
 
     # as MemberBroker names them
 
@@ -135,6 +140,26 @@ class GroupMembers:
         await self._cluster.refresh()
         groups = self._cluster.state.groups
         return await self._views([groups[name] for name in sorted(groups)])
+
+    def subscribed(self, group: str) -> Subscription:
+        """See `MemberBroker.subscribed`. A group's is found once a generation."""
+        state = self._cluster.state
+        known = state.groups.get(group)
+        if known is None:
+            return (), ()
+        membership = state.members.of(known)
+        kept = self._subscribed.get(known.id)
+        if kept is not None and kept[0] == membership.generation:
+            return kept[1]
+        topics, patterns = set[str](), set[str]()
+        for subscription in membership.subscriptions():
+            topics.update(subscription[0])
+            patterns.update(subscription[1])
+        found = tuple(sorted(topics)), tuple(sorted(patterns))
+        if len(self._subscribed) >= SUBSCRIBED_KEPT_MAX:
+            self._subscribed.clear()
+        self._subscribed[known.id] = membership.generation, found
+        return found
 
     # for what else members do
 

@@ -69,6 +69,9 @@ class MemberBrokerNode(QueueBrokerNode):
     async def memberships(self) -> list[MembershipView]:
         return await self._members.memberships()
 
+    def subscribed(self, group: str) -> tuple[Sequence[str], Sequence[str]]:
+        return self._members.subscribed(group)
+
     async def poll(
         self, group: str, member: str, *, generation: int | None, limit: int, wait_s: float
     ) -> list[QueuedMessage]:

@@ -209,6 +209,9 @@ class QueueBrokerNode(ABC):
         named = None if group is None else await self._queue.groups.find(group)
         return await self._queue.settles.settle(requests, named, claim)
 
+    async def receipt_topics(self, receipts: Sequence[str]) -> list[str | None]:
+        return await self._queue.settles.topics(receipts)
+
     async def commit(
         self, group: str, topic: str, offsets: Mapping[int, int], claim: Claim = NOBODY
     ) -> dict[int, int]:

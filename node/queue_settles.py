@@ -24,6 +24,7 @@ from delivery.ops import (
     SettledResult,
 )
 from goqueue.wire.errors import (
+    BadReceipt,
     GoQueueError,
     NotFound,
     NotInFlight,
@@ -127,6 +128,24 @@ class Settles:
             for row, outcome in end:
                 results[row] = _view(*receipts[row], outcome)
         return results
+
+    async def topics(self, receipts: Sequence[str]) -> list[str | None]:
+        """See `QueueBroker.receipt_topics`. A node that does not know one first catches up."""
+        found = self._topics(receipts)
+        if None in found:
+            await self._cluster.refresh()
+            found = self._topics(receipts)
+        return found
+
+    def _topics(self, receipts: Sequence[str]) -> list[str | None]:
+        found: list[str | None] = []
+        for text in receipts:
+            try:
+                topic = self._cluster.state.topic_of(decode_receipt(text).partition.topic)
+            except BadReceipt:
+                topic = None
+            found.append(None if topic is None else topic.name)
+        return found
 
     async def _settle(
         self, partition: GroupId, kinds: dict[_Kind, _Alike], claim: Claim

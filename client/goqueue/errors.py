@@ -37,7 +37,7 @@ from goqueue.wire.errors import (
     TooManyDelayed,
     TooManyInFlight,
     TopicExists,
-    Unauthorized,
+    Unauthenticated,
     Unavailable,
     UnknownGroup,
     UnknownMember,
@@ -85,7 +85,7 @@ __all__ = [
     "TooManyDelayed",
     "TooManyInFlight",
     "TopicExists",
-    "Unauthorized",
+    "Unauthenticated",
     "Unavailable",
     "UnknownGroup",
     "UnknownMember",
@@ -99,7 +99,7 @@ __all__ = [
 def is_final(error: GoQueueError) -> bool:
     """Whether what has gone well before can't go well again. What looks like a fault of the request
     may be one of a node that is older or newer than it, or that has not caught up yet."""
-    return isinstance(error, Unauthorized | Forbidden | Closed)
+    return isinstance(error, Unauthenticated | Forbidden | Closed)
 
 
 class Closed(GoQueueError):

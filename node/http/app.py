@@ -18,13 +18,17 @@ from itertools import count
 from aiohttp import HttpVersion10, web
 
 from goqueue.wire.errors import BadRequest, GoQueueError, ServerError
+from node.http.access import Access, OnAccess
 from node.http.broker import Broker
 from node.http.call import Call, FrontMetrics, NoMetrics, Shared
 from node.http.console.front import Console, is_for_console
 from node.http.errors import encode_error, error_answer
+from node.http.gate import Gate
 from node.http.guard import METHODS, Guard
+from node.http.key_broker import KeyBroker
 from node.http.limits import ByteBudget, HttpLimits
-from node.http.router import Router
+from node.http.principal import Principal
+from node.http.router import Router, path_of
 from node.http.routes import ROUTES
 from node.http.slow import FrontServer
 from node.http.spans import RequestSpans
@@ -54,6 +58,9 @@ class HttpFront:
         console: bool = True,
         spans: RequestSpans | None = None,
         guard: Guard | None = None,
+        gate: Gate | None = None,
+        keys: KeyBroker | None = None,
+        on_access: OnAccess | None = None,
     ) -> None:
         self._host = host
         self._port = port
@@ -64,9 +71,12 @@ class HttpFront:
             broker, self._limits, self._metrics, ByteBudget(self._limits.in_flight_bytes_max), host
         )
         self._shared.spans = spans
+        self._shared.keys = keys
         self._guard = guard or Guard()
+        self._gate = gate or Gate(None)
+        self._on_access = on_access
         self._router = Router(ROUTES)
-        self._console = Console(self._shared) if console else None
+        self._console = Console(self._shared, self._gate) if console else None
         self._server: FrontServer | None = None
         self._listener: asyncio.Server | None = None
         self._sweeper: asyncio.Task[None] | None = None
@@ -138,20 +148,24 @@ class HttpFront:
         request_id = headers.get("X-Request-ID")
         if request_id is None or not _REQUEST_ID.fullmatch(request_id):
             request_id = f"{self._request_prefix}-{next(self._request_numbers):x}"
-        template = UNMATCHED
+        template, operation, code = UNMATCHED, "", ""
+        principal: Principal | None = None
         answer: web.Response
         is_page = self._console is not None and is_for_console(request.raw_path)
         try:
             self._guard.check(request, is_page=is_page)
             if self._console is not None and is_page:
-                answer, template = await self._console.serve(request, request_id)
+                page = await self._console.serve(request, request_id)
+                answer, template, operation, principal, code = page
             elif request.method == "OPTIONS":
                 answer = self._options(request)
             else:
                 route, params = self._router.match(request.method, request.raw_path)
-                template = route.path
-                answer = await route.handler(Call(self._shared, request, params))
+                template, operation = route.path, route.operation
+                principal = await self._gate.admit(request, operation, params)
+                answer = await route.handler(Call(self._shared, request, params, principal))
         except GoQueueError as error:
+            code = error.code
             answer = error_answer(error, {"request_id": request_id})
         except ConnectionError:
             raise
@@ -162,6 +176,20 @@ class HttpFront:
         answer.headers["X-Request-ID"] = request_id
         if "Origin" in headers and not is_page:
             self._guard.share(answer, headers["Origin"])
+        if self._on_access is not None:
+            target, remote = path_of(request.raw_path), request.remote or ""
+            self._on_access(
+                Access(
+                    operation,
+                    request.method,
+                    target,
+                    principal,
+                    answer.status,
+                    code,
+                    request_id,
+                    remote,
+                )
+            )
         took_s, trace_id = time.monotonic() - started_s, _trace_id(headers.get("traceparent", ""))
         self._metrics.observe(request.method, template, answer.status, took_s, trace_id)
         return answer

@@ -16,8 +16,10 @@ from goqueue.wire.ids import OFFSET_MAX, PARTITIONS_MAX, is_name, validate_topic
 from node.http import json
 from node.http.body import HeldBody
 from node.http.broker import Broker
+from node.http.key_broker import KeyBroker
 from node.http.limits import ByteBudget, HttpLimits
 from node.http.principal import Principal
+from node.http.scoped_broker import broker_for
 from node.http.spans import RequestSpans
 from node.http.times import Duration, parse_duration_ms
 
@@ -68,6 +70,8 @@ class Shared:
     spans: RequestSpans | None = None
     """Who is told what requests did; None where nobody exports spans."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    keys: KeyBroker | None = None
+    """Where API keys are made; None where there are none."""
     turn: int = 0
     """Moves on with every request that needs a partition chosen: round robin."""
 
@@ -79,7 +83,7 @@ class Shared:
 class Call:
     """One request on its way through a handler."""
 
-    __slots__ = ("_query", "params", "principal", "request", "shared")
+    __slots__ = ("_query", "broker", "params", "principal", "request", "shared")
 
     def __init__(
         self,
@@ -93,11 +97,9 @@ class Call:
         self.params = params
         self.principal = principal
         """Whose key the request came with; None where authentication is off, or nobody is asked."""
+        self.broker: Broker = broker_for(shared.broker, principal)
+        """The node's, as far as the key reaches."""
         self._query: dict[str, str] | None = None
-
-    @property
-    def broker(self) -> Broker:
-        return self.shared.broker
 
     @property
     def limits(self) -> HttpLimits:
@@ -109,6 +111,10 @@ class Call:
         if self._query is None:
             self._query = parse_query(self.request.raw_path)
         return self._query
+
+    def admitted(self, principal: Principal | None) -> None:
+        """It is known now who asks."""
+        self.principal, self.broker = principal, broker_for(self.shared.broker, principal)
 
     def topic(self) -> str:
         """The topic in the path. Raises BadName, also for `<topic>.dlq`: it is only looked at."""

@@ -10,6 +10,8 @@ from aiohttp import web
 from goqueue.wire.errors import BadRequest, GoQueueError
 
 RETRY_AFTER_S = 1
+CHALLENGE = 'Bearer realm="goqueue"'
+"""What a 401 asks for: RFC 6750."""
 
 
 class NotSupported(GoQueueError):
@@ -41,6 +43,8 @@ def error_answer(error: GoQueueError, extra: dict[str, object] | None = None) ->
     allow = error.data.get("allow")
     if isinstance(allow, list):
         headers["Allow"] = ", ".join(map(str, allow))
+    if error.http_status == 401:
+        headers["WWW-Authenticate"] = CHALLENGE
     answer = web.Response(body=encode_error(body), status=error.http_status, headers=headers)
     if error.http_status in (408, 413):
         answer.force_close()

@@ -160,6 +160,14 @@ class FakeMembers(FakeLags):
         by_name = self._known.by_name
         return [self._membership_view(by_name[name]) for name in sorted(by_name)]
 
+    def subscribed(self, group: str) -> tuple[Sequence[str], Sequence[str]]:
+        known = self._known.by_name.get(group)
+        if known is None:
+            return (), ()
+        found = self._memberships.of(known).subscriptions()
+        topics = {topic for subscription in found for topic in subscription[0]}
+        return sorted(topics), sorted({pattern for one in found for pattern in one[1]})
+
     # what time brings
 
     def _topics_changed(self) -> None:

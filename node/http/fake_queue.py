@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from delivery.config import LANES_COUNT, QueueConfig
 from goqueue.wire.errors import (
+    BadReceipt,
     BadRequest,
     GoQueueError,
     GroupActive,
@@ -116,6 +117,16 @@ class FakeQueue(FakeGroups):
             except GoQueueError as error:
                 outcomes.append(error)
         return outcomes
+
+    async def receipt_topics(self, receipts: Sequence[str]) -> list[str | None]:
+        by_id = {self.topic_id(name): name for name in self.list_topics()}
+        found: list[str | None] = []
+        for text in receipts:
+            try:
+                found.append(by_id.get(str(decode_receipt(text).partition.topic)))
+            except BadReceipt:
+                found.append(None)
+        return found
 
     async def commit(
         self, group: str, topic: str, offsets: Mapping[int, int], claim: Claim = NOBODY

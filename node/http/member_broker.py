@@ -222,6 +222,11 @@ class MemberBroker(Protocol):
         """Of all groups, by name."""
         ...
 
+    def subscribed(self, group: str) -> tuple[Sequence[str], Sequence[str]]:
+        """Topics and patterns that the group's members subscribe to, as far as this node knows;
+        nothing for no such group. Called for every request of a member whose key has a scope."""
+        ...
+
     async def poll(
         self, group: str, member: str, *, generation: int | None, limit: int, wait_s: float
     ) -> list[QueuedMessage]:

@@ -31,6 +31,7 @@ _TEXT = {
     "schedule": "a schedule's name",
     "broker": "a broker's name",
     "reassignment": "a reassignment's number",
+    "key": "an API key's id",
 }
 
 

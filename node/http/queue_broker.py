@@ -337,6 +337,10 @@ class QueueBroker(Protocol):
         topic or partition that is gone or is not `group`."""
         ...
 
+    async def receipt_topics(self, receipts: Sequence[str]) -> list[str | None]:
+        """The topic of each receipt, None for what is none, or of a topic that is gone."""
+        ...
+
     async def commit(
         self, group: str, topic: str, offsets: Mapping[int, int], claim: Claim = NOBODY
     ) -> dict[int, int]:

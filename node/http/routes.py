@@ -25,6 +25,7 @@ from node.http import (
     group_settings,
     groups,
     health,
+    keys,
     members,
     messages,
     offsets,
@@ -116,6 +117,7 @@ _DEAD = "/groups/{group}/dlq"
 _SCHEDULE = "/schedules/{schedule}"
 _REASSIGNMENT = "/admin/reassignment"
 _BROKER = "/admin/brokers/{broker}"
+_KEY = "/admin/keys/{key}"
 _DEAD_FILTER = (
     Query("topic", "string", "of this topic; required"),
     Query("reason", "string", "a part of the reason's text"),
@@ -396,6 +398,18 @@ ROUTES: tuple[Route, ...] = (
           "Add partitions to a topic", scaling.AddPartitionsBody, scaling.PartitionsAddedAnswer),
     Route("GET", "/admin/topics/{topic}/scaling-status", scaling.status, "getScalingStatus",
           "What of a topic is on its way", response=scaling.ScalingAnswer),
+    Route("POST", "/admin/keys", keys.create, "createKey",
+          "Make an API key; its secret is in this answer only", keys.CreateKeyBody,
+          keys.NewKeyAnswer, 201),
+    Route("GET", "/admin/keys", keys.list_all, "listKeys", "List API keys",
+          response=keys.KeysAnswer),
+    Route("GET", _KEY, keys.describe, "describeKey", "Describe an API key",
+          response=keys.KeyAnswer),
+    Route("POST", _KEY + "/rotate", keys.rotate, "rotateKey",
+          "Give an API key another secret; the one before goes on for a while",
+          keys.RotateKeyBody, keys.NewKeyAnswer),
+    Route("DELETE", _KEY, keys.revoke, "revokeKey", "End an API key for good",
+          response=keys.KeyAnswer),
     Route("GET", "/health", health.health, "health", "The process answers",
           response=health.HealthAnswer),
     Route("GET", "/healthz", health.live, "healthz", "Liveness", response=health.LiveAnswer),

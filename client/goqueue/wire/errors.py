@@ -123,8 +123,8 @@ class OffsetOutOfRange(GoQueueError):
         )
 
 
-class Unauthorized(GoQueueError):
-    code, http_status, text = "unauthorized", 401, "authentication required"
+class Unauthenticated(GoQueueError):
+    code, http_status, text = "unauthenticated", 401, "an API key is needed"
 
 
 class Forbidden(GoQueueError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from aiohttp import web
 
@@ -21,7 +22,10 @@ from node.http.console import (
     topic_page,
 )
 from node.http.console.parts import SECURITY_HEADERS, ConsoleParts, Visit
-from node.http.errors import RETRY_AFTER_S
+from node.http.errors import CHALLENGE, RETRY_AFTER_S
+from node.http.gate import Gate
+from node.http.policies import ANYBODY, PAGE_ACTED, PAGE_SEEN, Policy
+from node.http.principal import Principal
 from node.http.router import Router, path_of
 
 log = logging.getLogger(__name__)
@@ -38,23 +42,35 @@ class Page:
     method: str
     path: str
     handler: PageHandler
+    operation: str
+    policy: Policy = PAGE_SEEN
+
+
+class Served(NamedTuple):
+    """An answer, the template of its route, and who was told it; `code` is the error's."""
+
+    answer: web.Response
+    template: str
+    operation: str
+    principal: Principal | None
+    code: str
 
 
 PAGES = (
-    Page("GET", PREFIX, cluster_page.show),
-    Page("GET", PREFIX + "/topics", topic_page.show_all),
-    Page("GET", PREFIX + "/topics/{topic}", topic_page.show),
-    Page("GET", PREFIX + "/topics/{topic}/messages", browse.show),
-    Page("GET", PREFIX + "/topics/{topic}/delayed", browse.show_delayed),
-    Page("GET", PREFIX + "/data/topics/{topic}", topic_page.rates),
-    Page("GET", PREFIX + "/groups", group_page.show_all),
-    Page("GET", PREFIX + "/groups/{group}", group_page.show),
-    Page("GET", PREFIX + "/messages", search_page.show),
-    Page("GET", PREFIX + "/messages/{id}", message_page.show),
-    Page("GET", PREFIX + "/dead", dead_page.show_all),
-    Page("GET", PREFIX + "/dead/{group}/{topic}", dead_page.show),
-    Page("POST", PREFIX + "/dead/{group}/{topic}", dead_page.act),
-    Page("GET", PREFIX + "/static/{file}", files.serve),
+    Page("GET", PREFIX, cluster_page.show, "showCluster"),
+    Page("GET", PREFIX + "/topics", topic_page.show_all, "showTopics"),
+    Page("GET", PREFIX + "/topics/{topic}", topic_page.show, "showTopic"),
+    Page("GET", PREFIX + "/topics/{topic}/messages", browse.show, "showMessages"),
+    Page("GET", PREFIX + "/topics/{topic}/delayed", browse.show_delayed, "showDelayed"),
+    Page("GET", PREFIX + "/data/topics/{topic}", topic_page.rates, "showRates"),
+    Page("GET", PREFIX + "/groups", group_page.show_all, "showGroups"),
+    Page("GET", PREFIX + "/groups/{group}", group_page.show, "showGroup"),
+    Page("GET", PREFIX + "/messages", search_page.show, "showSearch"),
+    Page("GET", PREFIX + "/messages/{id}", message_page.show, "showMessage"),
+    Page("GET", PREFIX + "/dead", dead_page.show_all, "showDeadLetters"),
+    Page("GET", PREFIX + "/dead/{group}/{topic}", dead_page.show, "showDeadLettersOf"),
+    Page("POST", PREFIX + "/dead/{group}/{topic}", dead_page.act, "actOnDeadLetters", PAGE_ACTED),
+    Page("GET", PREFIX + "/static/{file}", files.serve, "showFile", ANYBODY),
 )
 
 
@@ -66,21 +82,28 @@ def is_for_console(raw_path: str) -> bool:
 class Console:
     """The pages of one front."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: Shared, gate: Gate) -> None:
         self._shared = shared
+        self._gate = gate
         self._router = Router[Page](PAGES, prefixes=("",))
         self._parts = ConsoleParts.of(shared)
 
-    async def serve(self, request: web.BaseRequest, request_id: str) -> tuple[web.Response, str]:
-        """The answer, whatever happens, and the template of its route."""
-        template = PREFIX + "/unmatched"
+    async def serve(self, request: web.BaseRequest, request_id: str) -> Served:
+        """The answer, whatever happens."""
+        template, operation, code = PREFIX + "/unmatched", "", ""
         visit = Visit(self._shared, request, {}, self._parts)
         try:
             try:
                 page, params = self._router.match(request.method, request.raw_path)
-                template, visit.params = page.path, params
+                template, visit.params, operation = page.path, params, page.operation
+                visit.admitted(
+                    await self._gate.admit_to(
+                        request, page.policy, "the console", params.get("topic")
+                    )
+                )
                 answer = await page.handler(visit)
             except GoQueueError as error:
+                code = error.code
                 answer = await _error_page(visit, error, request_id)
             except ConnectionError:
                 raise
@@ -88,14 +111,17 @@ class Console:
                 log.exception("page failed", extra={"request_id": request_id, "route": template})
                 answer = await _error_page(visit, ServerError(), request_id)
         except GoQueueError as error:  # not even the page around it can be made
+            code = error.code
             answer = web.Response(text=error.message, status=error.http_status)
         answer.headers.update(SECURITY_HEADERS)
-        return answer, template
+        return Served(answer, template, operation, visit.principal, code)
 
 
 async def _error_page(visit: Visit, error: GoQueueError, request_id: str) -> web.Response:
     """The error as a page, with the status, and the code for programs in a header."""
     headers = {"X-GoQueue-Error": error.code, "Cache-Control": "no-store"}
+    if error.http_status == 401:
+        headers["WWW-Authenticate"] = CHALLENGE
     if error.retriable:
         headers["Retry-After"] = str(RETRY_AFTER_S)
     if isinstance(error, MethodNotAllowed):

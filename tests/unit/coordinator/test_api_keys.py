@@ -24,7 +24,7 @@ HOUR_MS = 3_600_000
 
 
 def digest(number: int = 1) -> SecretDigest:
-    return SecretDigest("scrypt-12-8-1", b"s" * 16, bytes([number]) * 32)
+    return SecretDigest("scrypt-11-8-1", b"s" * 16, bytes([number]) * 32)
 
 
 def create(id: str = "app", role: str = "producer", *prefixes: str, **given: object) -> CreateKey:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from yarl import URL
 from goqueue.wire.batch import encode_columns
 from node.http.app import HttpFront
 from node.http.fake import FakeBroker
+from node.http.fake_keys import FakeKeys
 from node.http.limits import HttpLimits
 
 NOW_MS = 1_736_866_800_000
@@ -91,8 +93,14 @@ def limits() -> HttpLimits:
 
 
 @pytest.fixture
-async def front(broker: FakeBroker, limits: HttpLimits) -> AsyncIterator[HttpFront]:
-    front = HttpFront(broker, port=0, limits=limits)
+def keys(clock: Clock) -> Iterator[FakeKeys]:
+    with ThreadPoolExecutor(1) as workers:
+        yield FakeKeys(clock, workers)
+
+
+@pytest.fixture
+async def front(broker: FakeBroker, limits: HttpLimits, keys: FakeKeys) -> AsyncIterator[HttpFront]:
+    front = HttpFront(broker, port=0, limits=limits, keys=keys)
     await front.start()
     yield front
     await front.stop()

@@ -31,6 +31,7 @@ PARAMETERS = {
     "schedule": "nightly",
     "broker": "node-3",
     "reassignment": 1,
+    "key": "k1",
     "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736",
 }
 

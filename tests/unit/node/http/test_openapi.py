@@ -23,6 +23,7 @@ PARAMETERS = {
     "schedule": "nightly",
     "broker": "node-3",
     "reassignment": 1,
+    "key": "k1",
     "trace_id": own_trace_id("orders", 0, 0),
 }
 NOW_MS = 1_736_866_800_000
@@ -30,6 +31,8 @@ RECEIPT = "a fresh receipt"
 MEMBER = "a fresh member"
 TEAM = {"client_id": "worker", "topics": ["orders"]}
 BODIES = {
+    "createKey": {"id": "k1", "role": "producer", "prefixes": ["orders."]},
+    "rotateKey": {},
     "createTopic": {"name": "new"},
     "alterTopic": {"retention_hours": 1},
     "replaceTopic": {"retention_hours": 1},

@@ -1,0 +1,123 @@
+"""The gate: whose key a request came with, and whether the key may do what is asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Protocol
+
+from aiohttp import web
+
+from goqueue.wire.errors import Forbidden, Unauthenticated
+from node.http.policies import POLICIES, Policy, Reach
+from node.http.principal import Principal, WrongRole
+
+TOKEN_CHARACTERS_MAX = 512
+_TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}\.[\x21-\x7e]{16,}", re.ASCII)
+
+
+class Authenticator(Protocol):
+    """Who proves secrets. `node.key_checks` implements it over the keys of the cluster."""
+
+    def known(self, token: str) -> Principal | None:
+        """Whose `id.secret` this is, where it was proved before and still holds; no more than a few
+        microseconds."""
+        ...
+
+    async def prove(self, token: str) -> Principal:
+        """Raises Unauthenticated, or Busy where too many secrets wait to be proved."""
+        ...
+
+    def refused(self, result: str) -> None:
+        """A request without a token that could be proved: `missing` or `malformed`."""
+        ...
+
+    def denied(self, missing: str) -> None:
+        """A key was proved, and may not do this: it lacks `role` or `scope`."""
+        ...
+
+
+class Gate:
+    """Lets requests pass, or raises. Without an authenticator everybody passes, as nobody."""
+
+    def __init__(
+        self, authenticator: Authenticator | None, *, metrics_anonymous: bool = False
+    ) -> None:
+        self._authenticator = authenticator
+        self._anonymous = {"metrics"} if metrics_anonymous else set[str]()
+
+    @property
+    def is_locked(self) -> bool:
+        return self._authenticator is not None
+
+    async def admit(
+        self, request: web.BaseRequest, operation: str, params: Mapping[str, str]
+    ) -> Principal | None:
+        """Who asks for this operation; None where nobody is asked.
+
+        Raises Unauthenticated (401) without a key that holds, Forbidden (403) with one that may not
+        do this, which names what is missing.
+        """
+        if self._authenticator is None or operation in self._anonymous:
+            return None
+        policy = POLICIES.get(operation)
+        if policy is None:
+            raise Forbidden(f"nobody may ask for {operation}: it has no policy", missing="policy")
+        return await self.admit_to(request, policy, operation, params.get("topic"))
+
+    async def admit_to(
+        self, request: web.BaseRequest, policy: Policy, what: str, topic: str | None
+    ) -> Principal | None:
+        """As `admit`, where the policy is at hand; `topic` is the one in the path."""
+        if self._authenticator is None or policy.roles is None:
+            return None
+        token = self._token(request)
+        principal = self._authenticator.known(token)
+        if principal is None:
+            principal = await self._authenticator.prove(token)
+        try:
+            allow(principal, policy, what, topic)
+        except Forbidden as error:
+            self._authenticator.denied(str(error.data.get("missing", "")))
+            raise
+        return principal
+
+    def _token(self, request: web.BaseRequest) -> str:
+        """The one token of a request. Raises Unauthenticated."""
+        assert self._authenticator is not None
+        found = tokens_of(request)
+        if not found:
+            self._authenticator.refused("missing")
+            raise Unauthenticated(
+                "an API key is needed: Authorization: Bearer <id>.<secret>, or X-API-Key",
+                reason="missing",
+            )
+        token = found.pop()
+        if found or len(token) > TOKEN_CHARACTERS_MAX or not _TOKEN.fullmatch(token):
+            self._authenticator.refused("malformed")
+            raise Unauthenticated(
+                "this is no API key: one is sent, once, as <id>.<secret>", reason="malformed"
+            )
+        return token
+
+
+def tokens_of(request: web.BaseRequest) -> set[str]:
+    """What the request says of its key: "" for what is none."""
+    headers = request.headers
+    if "Authorization" not in headers and "X-API-Key" not in headers:
+        return set()
+    found = {text.strip() for text in headers.getall("X-API-Key", [])}
+    for text in headers.getall("Authorization", []):
+        scheme, _, token = text.strip().partition(" ")
+        found.add(token.strip() if scheme.lower() == "bearer" else "")
+    return found
+
+
+def allow(principal: Principal, policy: Policy, what: str, topic: str | None) -> None:
+    """Raises Forbidden, naming what is missing."""
+    if policy.roles is not None and principal.role not in policy.roles:
+        raise WrongRole(principal, policy.roles)
+    if policy.reach is Reach.EVERYWHERE:
+        principal.require_everywhere(what)
+    if topic is not None:
+        principal.require(topic)

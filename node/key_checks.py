@@ -1,0 +1,206 @@
+"""Proves API keys: the slow part once for a secret, off the loop; then it is remembered.
+
+What is remembered is held against the cluster's state at every request, so a key that is revoked or
+rotated is so here as soon as this node has applied that: within a heartbeat of the cluster group's
+leader. A node that hears of no leader goes on with the keys it knows, for as long as `stale_s`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import NoReturn, Protocol, TypeVar
+
+from coordinator.api_keys import ApiKey, ApiKeys, KeySecret
+from coordinator.key_commands import SecretDigest
+from goqueue.wire.errors import Busy, Unauthenticated, Unavailable
+from node.http.principal import Principal, Role
+from node.key_secrets import is_of
+
+PROVED_MAX = 8192
+"""Secrets that are remembered as right; as many as wrong, apart: who guesses evicts no one."""
+PROVING_MAX = 64
+"""Secrets that wait to be tried; more are told to come again."""
+RESULTS = (
+    "ok",
+    "missing",
+    "malformed",
+    "unknown",
+    "bad_secret",
+    "expired",
+    "revoked",
+    "busy",
+    "stale",
+)
+
+
+T = TypeVar("T")
+
+
+class KeyFigures(Protocol):
+    """Who counts. `result` is one of `RESULTS`, `missing` is role, scope or policy."""
+
+    def authenticated(self, result: str) -> None: ...
+
+    def denied(self, missing: str) -> None: ...
+
+
+class NoFigures:
+    """Counts nothing."""
+
+    def authenticated(self, result: str) -> None:
+        return None
+
+    def denied(self, missing: str) -> None:
+        return None
+
+
+@dataclass(slots=True)
+class _Proof:
+    """A secret that was right, for the key as it was then."""
+
+    key: ApiKey
+    digest: SecretDigest
+    principal: Principal
+    ends_ms: int
+    """0 for never."""
+
+
+class KeyChecks:
+    """Implements `node.http.gate.Authenticator`. Loop thread only, but for the trying.
+
+    `now_ms`: the later of this node's clock and the cluster group's log time. `is_stale`: whether
+    this node has not heard of the cluster group for too long.
+    """
+
+    def __init__(
+        self,
+        keys: Callable[[], ApiKeys],
+        now_ms: Callable[[], int],
+        workers: ThreadPoolExecutor,
+        figures: KeyFigures | None = None,
+        is_stale: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._keys = keys
+        self._now_ms = now_ms
+        self._workers = workers
+        self._figures: KeyFigures = figures or NoFigures()
+        self._is_stale = is_stale
+        self._pepper = os.urandom(32)
+        self._proofs: OrderedDict[bytes, _Proof] = OrderedDict()
+        self._refuted: OrderedDict[bytes, tuple[SecretDigest, ...]] = OrderedDict()
+        """Which digests a wrong secret was tried against."""
+        self._trying: dict[bytes, asyncio.Future[SecretDigest | None]] = {}
+
+    def known(self, token: str) -> Principal | None:
+        name = self._name(token)
+        proof = self._proofs.get(name)
+        if proof is None:
+            return None
+        key = self._keys().by_id.get(proof.key.id)
+        if key is not proof.key:
+            proof = self._renewed(name, proof, key)
+            if proof is None:
+                return None
+        if 0 < proof.ends_ms <= self._now_ms() or self._is_stale():
+            return None  # `prove` says why
+        self._proofs.move_to_end(name)
+        self._figures.authenticated("ok")
+        return proof.principal
+
+    async def prove(self, token: str) -> Principal:
+        if self._is_stale():
+            self._figures.authenticated("stale")
+            raise Unavailable(
+                "this node has not heard of the cluster for too long to know which keys hold"
+            )
+        id, _, secret = token.partition(".")
+        key = self._keys().by_id.get(id)
+        if key is None or key.revoked_ms:
+            self._refuse("unknown" if key is None else "revoked")
+        digest = await self._matching(self._name(token), secret, key)
+        current = self._keys().by_id.get(id)
+        if current is None or current.revoked_ms:  # since it was tried
+            self._refuse("revoked")
+        found = _secret_of(current, digest)
+        if found is None:
+            self._refuse("bad_secret")
+        proof = _proof(current, found)
+        if 0 < proof.ends_ms <= self._now_ms():
+            self._refuse("expired")
+        self._remember(self._proofs, self._name(token), proof)
+        self._figures.authenticated("ok")
+        return proof.principal
+
+    def refused(self, result: str) -> None:
+        self._figures.authenticated(result)
+
+    def denied(self, missing: str) -> None:
+        self._figures.denied(missing)
+
+    # private
+
+    def _name(self, token: str) -> bytes:
+        """What a token is remembered by: of no use to who reads this memory."""
+        return hashlib.blake2b(token.encode(), digest_size=32, key=self._pepper).digest()
+
+    def _renewed(self, name: bytes, proof: _Proof, key: ApiKey | None) -> _Proof | None:
+        """The proof for a key that has changed since; None where it no longer holds."""
+        secret = None if key is None else _secret_of(key, proof.digest)
+        if key is None or secret is None:
+            del self._proofs[name]
+            return None
+        renewed = self._proofs[name] = _proof(key, secret)
+        return renewed
+
+    async def _matching(self, name: bytes, secret: str, key: ApiKey) -> SecretDigest | None:
+        """The digest of the key that is the secret's; the same question is worked on once."""
+        digests = tuple(one.secret for one in key.secrets)
+        if self._refuted.get(name) == digests:
+            return None
+        trying = self._trying.get(name)
+        if trying is None:
+            if len(self._trying) >= PROVING_MAX:
+                self._figures.authenticated("busy")
+                raise Busy("too many API keys wait to be proved")
+            loop = asyncio.get_running_loop()
+            trying = loop.run_in_executor(self._workers, _first_match, secret, digests)
+            self._trying[name] = trying
+            trying.add_done_callback(lambda _: self._trying.pop(name, None))
+        found = await asyncio.shield(trying)
+        if found is None:
+            self._remember(self._refuted, name, digests)
+        return found
+
+    @staticmethod
+    def _remember(where: OrderedDict[bytes, T], name: bytes, what: T) -> None:
+        where[name] = what
+        if len(where) > PROVED_MAX:
+            where.popitem(last=False)
+
+    def _refuse(self, result: str) -> NoReturn:
+        """Who has not proved a secret is not told which ids there are."""
+        self._figures.authenticated(result)
+        if result == "expired":
+            raise Unauthenticated("this API key has expired", reason="expired")
+        raise Unauthenticated("this API key does not hold", reason="invalid")
+
+
+def _first_match(secret: str, digests: tuple[SecretDigest, ...]) -> SecretDigest | None:
+    matches = [digest for digest in digests if is_of(secret, digest)]
+    return matches[0] if matches else None
+
+
+def _secret_of(key: ApiKey, digest: SecretDigest | None) -> KeySecret | None:
+    return next((one for one in key.secrets if one.secret == digest), None)
+
+
+def _proof(key: ApiKey, secret: KeySecret) -> _Proof:
+    ends = [ms for ms in (key.expires_ms, secret.expires_ms) if ms]
+    principal = Principal(key.id, Role(key.role), tuple(key.prefixes))
+    return _Proof(key, secret.secret, principal, min(ends, default=0))

@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import yaml
-
 from cli.errors import EXIT_NOT_FOUND, EXIT_USAGE, CliError
 
 SERVER_DEFAULT = "http://127.0.0.1:8080"
@@ -61,6 +59,8 @@ class ContextFile:
             text = where.read_text(encoding="utf-8")
         except FileNotFoundError:
             return cls(where, contexts={CONTEXT_DEFAULT: Context()})
+        import yaml  # most runs have no file
+
         try:
             body = yaml.safe_load(text) or {}
             if not isinstance(body, Mapping):
@@ -87,6 +87,8 @@ class ContextFile:
         return {"current-context": self.current, "contexts": contexts}
 
     def save(self) -> None:
+        import yaml
+
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=".config-")
         with os.fdopen(handle, "w", encoding="utf-8") as file:

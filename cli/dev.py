@@ -252,3 +252,7 @@ def _signals() -> Iterator[Stop]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def register(app: typer.Typer) -> None:
+    app.command("dev")(dev)

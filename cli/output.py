@@ -17,11 +17,9 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TextIO
 
-import yaml
 from rich.cells import cell_len, set_cell_size
-from rich.text import Text
 
-from cli.errors import plain_console
+from cli.errors import print_marked
 
 CELL_CHARS_MAX = 50
 BINARY_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
@@ -59,7 +57,6 @@ class Output:
         self.stream = stream or sys.stdout
         self.is_terminal = self.stream.isatty()
         self.format = chosen or (Format.table if self.is_terminal else Format.json)
-        self._console = plain_console(self.stream)
         self._widths: list[int] | None = None
 
     @property
@@ -118,12 +115,15 @@ class Output:
     def success(self, text: str, record: Row) -> None:
         """`✓ text` for people; the record for programs."""
         if self.is_table:
-            self._console.print(Text.assemble(("✓ ", "green"), text))
+            print_marked(self.stream, ("✓ ", "green"), text)
         else:
             self.record(record)
 
     def line(self, text: str = "", style: str = "") -> None:
-        self._console.print(Text(text, style=style))
+        if style:
+            print_marked(self.stream, (text, style), "")
+        else:
+            self._write(text + "\n")
 
     def fields(self, pairs: Sequence[tuple[str, object]]) -> None:
         """`Name:   value` lines, values aligned."""
@@ -230,4 +230,6 @@ def _json_line(row: Row) -> str:
 
 
 def _yaml(value: object) -> str:
+    import yaml  # only who asks for it waits for the import
+
     return yaml.safe_dump(value, sort_keys=False, allow_unicode=True)

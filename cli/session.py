@@ -7,15 +7,17 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from cli.context import TLS_FILES, Context, resolve
 from cli.errors import EXIT_USAGE, CliError
 from cli.output import Format, Output
-from goqueue import AsyncClient, RetryPolicy
 from goqueue.errors import BadRequest, ConnectionFailed
+
+if TYPE_CHECKING:
+    from goqueue import AsyncClient
 
 Json = dict[str, Any]
 TIMEOUT_S_DEFAULT = 30.0
@@ -64,6 +66,8 @@ class Session:
         self._client: AsyncClient | None = None
 
     async def __aenter__(self) -> Session:
+        from goqueue import AsyncClient, RetryPolicy  # a command that asks nobody does without HTTP
+
         target = self.given.target()
         self.timeout_s = target.timeout_s or TIMEOUT_S_DEFAULT
         try:

@@ -1,0 +1,78 @@
+"""The command line's nouns and verbs, each imported when it is asked for: a run pays for one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+MODULES = {
+    "produce": "cli.produce",
+    "consume": "cli.consume",
+    "ack": "cli.settle",
+    "nack": "cli.settle",
+    "reject": "cli.settle",
+    "extend": "cli.settle",
+    "dev": "cli.dev",
+    "serve": "cli.serve",
+    "version": "cli.version",
+    "topic": "cli.topic",
+    "group": "cli.group",
+    "dlq": "cli.dlq",
+    "delayed": "cli.delayed",
+    "schedule": "cli.schedule",
+    "trace": "cli.trace",
+    "cluster": "cli.cluster",
+    "config": "cli.config",
+    "generate": "cli.generate",
+}
+"""In the order of the help. A noun's module has `app`, a verb's `register(app)`."""
+
+
+class Nouns(TyperGroup):
+    """A group whose commands are those of `MODULES`."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = Commands()
+
+
+class Commands(MutableMapping[str, Any]):
+    """All are listed; one is imported and made when it is looked up for the first time."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            self._made |= _commands(name, MODULES[name])
+        return self._made[name]
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        raise TypeError(f"{name} is not in MODULES")
+
+    def __delitem__(self, name: str) -> None:
+        raise TypeError(f"{name} is there for good")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(MODULES)
+
+    def __len__(self) -> int:
+        return len(MODULES)
+
+    def __contains__(self, name: object) -> bool:
+        return name in MODULES
+
+
+def _commands(name: str, module: str) -> MutableMapping[str, Any]:
+    """What the module of that name brings."""
+    found = import_module(module)
+    alone = typer.Typer(rich_markup_mode="markdown")
+    if hasattr(found, "app"):
+        alone.add_typer(found.app, name=name)
+    else:
+        found.register(alone)
+    return typer.main.get_group(alone).commands

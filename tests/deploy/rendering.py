@@ -9,6 +9,8 @@ from typing import Any
 import helm_python
 import yaml
 
+from tests.deploy.matrix import CASES
+
 CHART = Path(__file__).resolve().parents[2] / "deploy" / "helm" / "goqueue"
 RELEASE = "goqueue"
 NAMESPACE = "queues"
@@ -32,6 +34,12 @@ def render(
         for found in yaml.load_all(text, Loader=yaml.CSafeLoader)
         if found is not None
     ]
+
+
+@cache
+def rendered(case: str) -> list[Json]:
+    """The manifests of one of `matrix.CASES`; shared, so not to be changed."""
+    return render(CASES[case])
 
 
 def rendered_texts(

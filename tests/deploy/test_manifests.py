@@ -11,7 +11,7 @@ import helm_python
 import pytest
 
 from tests.deploy.matrix import CASES
-from tests.deploy.rendering import CHART, one, render
+from tests.deploy.rendering import CHART, one, rendered
 from tests.deploy.report import Report
 from tests.deploy.validation import is_custom, problems, same, versions
 
@@ -29,7 +29,7 @@ def judged() -> set[str]:
 def test_every_manifest_is_valid_in_every_version(
     case: str, judged: set[str], report: Report
 ) -> None:
-    found = render(CASES[case])
+    found = rendered(case)
     custom = Counter(manifest["kind"] for manifest in found if is_custom(manifest))
     native = [manifest for manifest in found if not is_custom(manifest)]
     wrong = [
@@ -53,7 +53,7 @@ def test_every_manifest_is_valid_in_every_version(
 
 @pytest.mark.parametrize("case", CASES)
 def test_names_are_unique_and_none_is_too_long(case: str) -> None:
-    found = render(CASES[case])
+    found = rendered(case)
     names = Counter((one["kind"], one["metadata"]["name"]) for one in found)
 
     assert [name for name, count in names.items() if count > 1] == []
@@ -61,7 +61,7 @@ def test_names_are_unique_and_none_is_too_long(case: str) -> None:
 
 
 def test_the_schemas_refuse_what_kubernetes_would() -> None:
-    stateful = one(render(), "StatefulSet")
+    stateful = one(rendered("defaults"), "StatefulSet")
     newest = versions()[-1]
     wrong_type, unknown = copy.deepcopy(stateful), copy.deepcopy(stateful)
     wrong_type["spec"]["replicas"] = "3"
@@ -90,6 +90,6 @@ def test_a_packaged_chart_renders_what_the_folder_does(tmp_path: Path, report: R
     dashboards = packed["goqueue/templates/dashboards.yaml"]
 
     assert dashboards.count("kind: ConfigMap") == 6
-    assert [m["kind"] for m in render(values)].count("ConfigMap") == 7
+    assert [m["kind"] for m in rendered("monitoring on")].count("ConfigMap") == 7
     assert len(dashboards) > 100_000
     report.executed("The chart", "packaged as an archive, and rendered from there")

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -33,6 +32,7 @@ from goqueue.wire.types import GroupId, Index
 from tests.unit.coordinator.cluster import CLUSTER, content
 from tests.unit.coordinator.consumer_group import NAME, ConsumerGroup
 from tests.unit.delivery.desk import Desk
+from tests.walk import walk
 
 SESSION_MS, REBALANCE_MS = 3000, 2000
 MESSAGES = 4
@@ -491,14 +491,5 @@ class GroupMachine(RuleBasedStateMachine):
         return True
 
 
-GroupMachine.TestCase.settings = settings(
-    max_examples=200,
-    stateful_step_count=50,
-    deadline=None,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-)
-
-
 def test_groups_keep_their_promises_under_faults() -> None:
-    GroupMachine.TestCase().runTest()  # type: ignore[attr-defined]
+    walk(GroupMachine, runs=200, steps=50)

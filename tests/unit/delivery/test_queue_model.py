@@ -10,7 +10,6 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
@@ -67,8 +66,9 @@ from tests.unit.delivery.queue_model import (
     Owner,
     QueueModel,
 )
+from tests.walk import walk
 
-EXAMPLES, STEPS = 1120, 100
+RUNS, STEPS = 920, 100
 STEPS_LEAST = 100_000
 KEYS = [b"a", b"b", None, b""]
 TIMES_MS = [0, 0, 1, 10, 100, 400, 1500, 30_000, 400_000]
@@ -543,19 +543,9 @@ class QueueMachine(RuleBasedStateMachine):
             assert found_ms == oldest_ms
 
 
-QueueMachine.TestCase.settings = settings(
-    max_examples=EXAMPLES,
-    stateful_step_count=STEPS,
-    deadline=None,
-    database=None,
-    phases=[Phase.generate, Phase.shrink],
-    suppress_health_check=list(HealthCheck),
-)
-
-
 def test_queue_does_what_the_model_does(capsys: pytest.CaptureFixture[str]) -> None:
     before_s = time.perf_counter()
-    QueueMachine.TestCase().runTest()  # type: ignore[attr-defined]
+    walk(QueueMachine, runs=RUNS, steps=STEPS)
     with capsys.disabled():
         print(f"\n{Count.steps} steps in {time.perf_counter() - before_s:.0f} s")
     assert Count.steps >= STEPS_LEAST

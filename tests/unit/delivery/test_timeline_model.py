@@ -6,7 +6,6 @@ import time
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
@@ -18,8 +17,9 @@ from goqueue.wire.types import Index, Offset
 from log.entry import Entry, EntryKind, make_entry
 from tests.unit.delivery.test_queue_model import QueueMachine, many
 from tests.unit.delivery.timeline_recorder import Recorder, see
+from tests.walk import walk
 
-EXAMPLES, STEPS = 160, 80
+RUNS, STEPS = 160, 80
 TOLD_LEAST = 5_000
 """Events in timelines that were compared, other than those of a publish."""
 PLAIN = ("PUBLISHED", "REPLICATED", "DELAYED", "RETAINED")
@@ -135,19 +135,9 @@ class TimelineMachine(QueueMachine):
                 assert state == {"leased": "in_flight", "dead": "dead"}[place]
 
 
-TimelineMachine.TestCase.settings = settings(
-    max_examples=EXAMPLES,
-    stateful_step_count=STEPS,
-    deadline=None,
-    database=None,
-    phases=[Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
-
-
 def test_timelines_tell_what_the_queue_did(capsys: pytest.CaptureFixture[str]) -> None:
     before_s = time.perf_counter()
-    TimelineMachine.TestCase().runTest()  # type: ignore[attr-defined]
+    walk(TimelineMachine, runs=RUNS, steps=STEPS)
     with capsys.disabled():
         print(f"\n{Told.events} in {time.perf_counter() - before_s:.0f} s")
     assert sum(Told.events.values()) >= TOLD_LEAST

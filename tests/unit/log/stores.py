@@ -112,12 +112,12 @@ def checkpoint(store: Store) -> bool:
     return job is not None
 
 
-def everything(log: GroupLog) -> list[Entry]:
+def everything(log: GroupLog, bite_bytes: int = 100) -> list[Entry]:
     """Every entry, read as a consumer does, in small bites."""
     entries: list[Entry] = []
     index = log.first_index
     while index <= log.last_index:
-        entries += log.entries(index, max_bytes=100)
+        entries += log.entries(index, max_bytes=bite_bytes)
         index = Index(entries[-1].index + 1)
     return entries
 

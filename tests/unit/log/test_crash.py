@@ -27,6 +27,7 @@ from tests.unit.log.stores import (
 )
 
 CONFIG = replace(SMALL, wal_file_bytes=900, segment_bytes=300)
+WHOLE = 1 << 20
 
 
 class Workload:
@@ -46,7 +47,7 @@ class Workload:
         if truncate is not None:
             log.truncate_from(Index(truncate))
         log.append(entries)
-        self.may[group].append(frames(everything(log)))
+        self.may[group].append(frames(everything(log, WHOLE)))
 
     def flush(self) -> None:
         flush(self.store)
@@ -54,8 +55,9 @@ class Workload:
 
     def acked(self) -> None:
         """From here on in the trace, the current content may not be lost."""
-        durable = {group: frames(everything(self.store.group(group))) for group in (GROUP, OTHER)}
-        terms = {group: self.store.group(group).hard_state.term for group in (GROUP, OTHER)}
+        logs = {group: self.store.group(group) for group in (GROUP, OTHER)}
+        durable = {group: frames(everything(log, WHOLE)) for group, log in logs.items()}
+        terms = {group: log.hard_state.term for group, log in logs.items()}
         self.must.append((len(self.disk.trace), durable, terms))
 
     def check(self, store: Store, operations: int, what: object) -> None:

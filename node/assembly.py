@@ -20,7 +20,7 @@ from node.config import NodeConfig
 from node.copies import Copies, is_copied
 from node.disks import Disks
 from node.edges import (
-    client_certificates,
+    doors_of,
     front_of,
     own_voter,
     peer_certificates,
@@ -343,8 +343,8 @@ def assemble(
     sessions, members = member_parts(queue_base, parts)
     broker = _broker(base, groups, queue_base, parts, members)
     spans = spans_of(config)
-    certificates = client_certificates(config, base.metrics)
-    front = front_of(config, broker, base.metrics, spans, certificates)
+    doors = doors_of(config, cluster, base.metrics, base.rng, base.clock.wall_ms)
+    front = front_of(config, broker, base.metrics, spans, doors)
     figures = _figures(base, groups, front)
     pod = pod_of(
         config,
@@ -386,7 +386,7 @@ def assemble(
             ("figures", figures),
             *([("spans", spans)] if spans else []),
             *([("pod", pod)] if pod else []),
-            *([("client_certificates", certificates)] if certificates else []),
+            *doors.services,
             ("http", front),
         ],
         stop_timeout_s=STOP_PART_S,

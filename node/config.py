@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from node.config_accepted import GrpcConfig, SecurityConfig
+from node.config_accepted import GrpcConfig
+from node.config_auth import AuthConfig
 from node.config_engine import LimitsConfig, RaftOptions, StorageOptions, TopicDefaults
 from node.config_kubernetes import KubernetesConfig
 from node.config_option import (
@@ -273,7 +274,7 @@ class NodeConfig:
     tracing: TracingConfig = field(default_factory=TracingConfig)
     kubernetes: KubernetesConfig = field(default_factory=KubernetesConfig)
     grpc: GrpcConfig = field(default_factory=GrpcConfig)
-    security: SecurityConfig = field(default_factory=SecurityConfig)
+    auth: AuthConfig = field(default_factory=AuthConfig)
     warnings: tuple[str, ...] = ()
 
     @property

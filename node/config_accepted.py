@@ -9,10 +9,7 @@ from dataclasses import dataclass
 from node.config_option import (
     Address,
     address,
-    flag,
-    names,
     option,
-    text,
 )
 
 LOOPBACK = "127.0.0.1"
@@ -29,40 +26,4 @@ class GrpcConfig:
         parse=address,
         effect=False,
         why="GoQueue's port; nothing listens there yet",
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class SecurityConfig:
-    """Keys of GoQueue that are accepted, and warned about, until authentication exists."""
-
-    auth_enabled: bool = option(
-        False, key="auth.enabled", parse=flag, effect=False, why="authentication is to come"
-    )
-    allow_health: bool = option(
-        True, key="auth.allowHealth", parse=flag, effect=False, why="GoQueue's default"
-    )
-    root_key: str = option(
-        "",
-        key="auth.rootKey",
-        env="GOQUEUE_API_ROOT_KEY",
-        parse=text,
-        effect=False,
-        why="authentication is to come",
-    )
-    acl_enabled: bool = option(
-        False,
-        key="auth.aclEnabled",
-        env="GOQUEUE_ACL_ENABLED",
-        parse=flag,
-        effect=False,
-        why="authorisation is to come",
-    )
-    trusted_proxies: list[str] = option(
-        [],
-        key="auth.trustedProxies",
-        env="GOQUEUE_TRUSTED_PROXIES",
-        parse=names,
-        effect=False,
-        why="no rule depends on the client's address yet",
     )

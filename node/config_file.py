@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from node.config import NodeConfig
+from node.config import LOOPBACK, NodeConfig
 from node.config_option import Option, flatten, peers
 from node.kubernetes.names import as_pod, pod_problems
 
@@ -93,6 +93,8 @@ def load_config(
         raise ConfigError(problems)
     if config.others and not config.peer_address:
         warnings.append("cluster.advertise is not set: nodes that join later can't dial this one")
+    if config.auth.enabled and not config.http.tls.enabled and config.http.host != LOOPBACK:
+        warnings.append("auth.enabled without tls.enabled: API keys cross the network in the clear")
     return dataclasses.replace(config, warnings=tuple(warnings))
 
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from goqueue.wire.types import CLUSTER_GROUP, NodeId, Voter
 from log.store import Store
 from node.broker import NodeBroker
 from node.certificates import Certificates, PeerCertificates, server_context
+from node.cluster import ClusterHost
 from node.config import NodeConfig
+from node.door import Door
 from node.http.app import HttpFront
 from node.http.guard import Guard, is_loopback
 from node.http.limits import HttpLimits
 from node.metrics import Metrics
 from node.otel import OtelExport
+from node.service import Service
 from node.version import VERSION
 from raft.config import RaftConfig
 from raft.link import PeerTls
@@ -80,12 +86,36 @@ def peer_certificates(config: NodeConfig, metrics: Metrics) -> PeerCertificates 
     return PeerCertificates(PeerTls(tls.cert_file, tls.key_file, tls.ca_file), metrics)
 
 
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """What stands before the port for clients."""
+
+    certificates: Certificates | None
+    door: Door
+
+    @property
+    def services(self) -> list[tuple[str, Service]]:
+        found: list[tuple[str, Service]] = [("door", self.door)]
+        return found + ([("client_certificates", self.certificates)] if self.certificates else [])
+
+
+def doors_of(
+    config: NodeConfig,
+    cluster: ClusterHost,
+    metrics: Metrics,
+    rng: random.Random,
+    wall_ms: Callable[[], int],
+) -> Doors:
+    door = Door(config.auth, cluster, wall_ms, rng, metrics.doors)
+    return Doors(client_certificates(config, metrics), door)
+
+
 def front_of(
     config: NodeConfig,
     broker: NodeBroker,
     metrics: Metrics,
     spans: OtelExport | None,
-    certificates: Certificates | None,
+    doors: Doors,
 ) -> HttpFront:
     http = config.http
     limits = HttpLimits(
@@ -99,12 +129,14 @@ def front_of(
         broker,
         host=http.host,
         port=http.port,
-        ssl_context=certificates.contexts[0] if certificates else None,
+        ssl_context=doors.certificates.contexts[0] if doors.certificates else None,
         limits=limits,
         metrics=metrics,
         console=http.console,
         spans=spans,
         guard=guard_of(config),
+        gate=doors.door.gate,
+        keys=doors.door.desk,
     )
 
 

@@ -19,6 +19,20 @@ class DoorMetrics:
             told=Teller.NODE,
             moves=Moves.CHANGE,
         )
+        self.authentications = of.counter(
+            "goqueue_authentications_total",
+            "Requests that need an API key, by what became of it",
+            ("result",),
+            told=Teller.FRONT,
+            moves=Moves.LOCKED,
+        )
+        self.denials = of.counter(
+            "goqueue_authorization_denials_total",
+            "Requests whose key was proved and may not do that, by what it lacks: role or scope",
+            ("missing",),
+            told=Teller.FRONT,
+            moves=Moves.LOCKED,
+        )
         self.certificate_reloads = of.counter(
             "goqueue_certificate_reloads_total",
             "New certificates found on disk: taken, or refused because the files were not usable",

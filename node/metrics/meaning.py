@@ -32,12 +32,19 @@ class Moves(Enum):
     FAILURE = "when something fails"
     CHANGE = "when members, nodes, topics or places change"
     UPKEEP = "when retention, compaction, snapshots, scrubbing or copying has something to do"
+    LOCKED = "with requests, while `auth.enabled` is on"
     LOADED = "under more load than the node takes at once"
 
     @property
     def under_load(self) -> bool:
         """Whether ordinary work on a healthy cluster of several nodes moves it."""
-        return self not in (Moves.FAILURE, Moves.CHANGE, Moves.UPKEEP, Moves.LOADED)
+        return self not in (
+            Moves.FAILURE,
+            Moves.CHANGE,
+            Moves.UPKEEP,
+            Moves.LOCKED,
+            Moves.LOADED,
+        )
 
 
 @dataclass(frozen=True, slots=True)

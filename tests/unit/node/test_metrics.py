@@ -18,7 +18,10 @@ from node.metrics.exposition import OPENMETRICS, TEXT, accepted
 from node.metrics.family import Counter, Distribution, Family, Gauge, Histogram, Sampled
 
 NODE = Path(__file__).resolve().parents[3] / "node"
-AREAS = ("broker", "queue", "consumer", "cluster", "storage", "kubernetes", "http", "process")
+AREAS = (
+    *("broker", "queue", "consumer", "cluster", "storage"),
+    *("kubernetes", "http", "process", "doors"),
+)
 
 
 def declared(metrics: Metrics) -> dict[str, Family[Any]]:

@@ -77,7 +77,8 @@ class Chronicle:
 
     notes: dict[int, list[Note]] = field(default_factory=dict[int, "list[Note]"])
     noted_from: int = 0
-    """What was to be noted of entries below this index is not known any more."""
+    """Not all that was to be noted of entries below this index, or held at them, is known any more:
+    who reads this beside notes reads the notes first."""
     groups: list[GroupPast] = field(default_factory=list[GroupPast])
     settings: list[tuple[Position, QueueConfig]] = field(
         default_factory=list[tuple[Position, QueueConfig]]
@@ -106,7 +107,7 @@ class Chronicle:
 
     def configured(self, config: QueueConfig) -> None:
         self.settings.append(((self.index, self.number), config))
-        del self.settings[:-CHANGES_MAX]
+        self._bound(self.settings)
 
     def opened(self, past: GroupPast, config: GroupConfig) -> None:
         past.settings.append(((self.index, self.number), config))
@@ -117,7 +118,7 @@ class Chronicle:
         known = self._living(id)
         if known is not None:
             known.settings.append(((self.index, self.number), config))
-            del known.settings[:-CHANGES_MAX]
+            self._bound(known.settings)
 
     def dropped(self, id: int) -> None:
         known = self._living(id)
@@ -127,12 +128,15 @@ class Chronicle:
         gone = [past for past in self.groups if past.dropped is not None]
         if len(gone) > GROUPS_GONE_MAX:
             self.groups.remove(gone[0])
+            self._lose(gone[0].dropped or (0, 0))
 
     def vote(self, index: int, nodes: Sequence[str]) -> None:
         """These are the voters from this entry on."""
         if not self.voters or index > self.voters[-1][0]:
             self.voters.append((index, list(nodes)))
-            del self.voters[:-CHANGES_MAX]
+            if len(self.voters) > CHANGES_MAX:
+                del self.voters[0]
+                self._lose((self.voters[0][0], 0))
 
     def trim(self, index: int) -> None:
         """The log begins at this entry."""
@@ -209,7 +213,23 @@ class Chronicle:
         ]
         self.settings, self.voters = list(record.settings), list(record.voters)
 
+    def begin_anew(self, index: int, config: QueueConfig, groups: Sequence[GroupPast]) -> None:
+        """How things stand after this entry; of what was before nothing is known."""
+        self.settings, self.groups = [((index, 0), config)], list(groups)
+        self._lose((index, 0))
+
     # -- private
+
+    def _lose(self, at: Position) -> None:
+        """What held before this operation is not known any more."""
+        self.noted_from = max(self.noted_from, at[0] + 1)
+
+    def _bound(
+        self, changes: list[tuple[Position, GroupConfig]] | list[tuple[Position, QueueConfig]]
+    ) -> None:
+        if len(changes) > CHANGES_MAX:
+            del changes[0]
+            self._lose(changes[0][0])
 
     def _living(self, id: int) -> GroupPast | None:
         return next((p for p in reversed(self.groups) if p.id == id and p.dropped is None), None)
@@ -224,8 +244,8 @@ class Chronicle:
             self._noted += 1 + len(offsets)
         while self._noted > NOTED_MAX and len(self.notes) > 1:
             oldest = next(iter(self.notes))
+            self._lose((oldest, 0))
             self._noted -= _weight(self.notes.pop(oldest))
-            self.noted_from = oldest + 1
 
 
 def _weight(notes: Sequence[Note]) -> int:

@@ -143,7 +143,7 @@ class Mentions:
                 self._reach_again(op.group, min(op.offsets, default=0))
             elif isinstance(op, Committed):
                 if not chronicle.did_nothing(index, number):
-                    self._commit(op, index, keys)
+                    self._commit(op, index, keys, is_known=index >= chronicle.noted_from)
             else:
                 self._add_wide(op, index)
         place = index - self.first_index
@@ -156,10 +156,11 @@ class Mentions:
         elif isinstance(op, Own):
             self.wide.append(Wide(index, OWN, op.group, 0, 1 << 62))
 
-    def _commit(self, op: Committed, index: int, keys: set[int]) -> None:
-        """What an earlier commit has settled, another one does not, unless it came again."""
+    def _commit(self, op: Committed, index: int, keys: set[int], *, is_known: bool) -> None:
+        """What an earlier commit has settled, another one does not, unless it came again; one of
+        which it is not known any more whether it did anything has settled nothing for sure."""
         low = self._reached.get(op.group, 0)
-        if op.offset <= self._end:
+        if op.offset <= self._end and is_known:
             self._reached[op.group] = max(low, op.offset)
         first, last = low >> STRETCH_BITS, max(op.offset - 1, 0) >> STRETCH_BITS
         if last - first < _RANGE_STRETCHES_MAX:

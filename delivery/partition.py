@@ -14,7 +14,13 @@ from delivery.message_ids import MessageIds
 from delivery.ops import Configure, Result, decode_ops
 from delivery.producers import ProducerRecord, Producers, StoredSequence
 from delivery.queue import QueueState
-from delivery.queue_snapshot import QueueRecord, dump_queue, encode_bitmaps, load_queue
+from delivery.queue_snapshot import (
+    QueueRecord,
+    begin_chronicle,
+    dump_queue,
+    encode_bitmaps,
+    load_queue,
+)
 from delivery.records import decode_appended, decode_trim
 from delivery.requests import Requests, RequestsRecord
 from delivery.survivors import decode_compaction
@@ -120,6 +126,8 @@ class PartitionState:
         self.message_ids = message_ids
         self.queue = load_queue(found.queue)
         self.queue.log_start_offset, self.queue.time_ms = found.log_start_offset, found.time_ms
+        if found.queue.chronicle is None:
+            begin_chronicle(self.queue, found.applied_index, found.log_start_index)
         self._remember_ids()
 
     def _apply_records(self, entry: Entry) -> list[PublishResult]:

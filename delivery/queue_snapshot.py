@@ -12,7 +12,7 @@ from typing import cast
 import msgspec
 
 from delivery.bitmaps import BitMap64, canonical
-from delivery.chronicle import ChronicleRecord
+from delivery.chronicle import ChronicleRecord, GroupPast
 from delivery.config import GroupConfig, QueueConfig
 from delivery.due import DueTimes
 from delivery.failures import DeadLetter, Reason, Redrives
@@ -152,6 +152,16 @@ def load_queue(record: QueueRecord) -> QueueState:
         queue.chronicle.load(record.chronicle)
     queue.groups = {found.id: _load_group(found, queue) for found in record.groups}
     return queue
+
+
+def begin_chronicle(queue: QueueState, index: int, start_index: int) -> None:
+    """The queue is as a release that noted nothing has left it, after this entry."""
+    groups = [
+        GroupPast(group.id, group.name, group.base, group.opened_ms, [((index, 0), group.config)])
+        for group in queue.groups.values()
+    ]
+    queue.chronicle.begin_anew(index, queue.config, groups)
+    queue.chronicle.start_index = start_index
 
 
 def _bitmaps(queue: QueueState) -> tuple[BitMap64, ...]:

@@ -49,7 +49,12 @@ class Door:
         self._complained = ""
         self.desk = KeyDesk(cluster, self.now_ms, self._workers, rng)
         self.checks = KeyChecks(
-            lambda: cluster.state.keys, self.now_ms, self._workers, self, self.is_stale
+            lambda: cluster.state.keys,
+            self.now_ms,
+            self._workers,
+            self,
+            self.is_stale,
+            cluster.refresh,
         )
         self.gate = Gate(
             self.checks if config.enabled else None, metrics_anonymous=config.metrics_anonymous

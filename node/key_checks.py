@@ -11,10 +11,10 @@ import asyncio
 import hashlib
 import os
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import NoReturn, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from coordinator.api_keys import ApiKey, ApiKeys, KeySecret
 from coordinator.key_commands import SecretDigest
@@ -75,7 +75,8 @@ class KeyChecks:
     """Implements `node.http.gate.Authenticator`. Loop thread only, but for the trying.
 
     `now_ms`: the later of this node's clock and the cluster group's log time. `is_stale`: whether
-    this node has not heard of the cluster group for too long.
+    this node has not heard of the cluster group for too long. `refresh`: see `ClusterHost.refresh`;
+    asked before anybody is turned away, so a key that was just made holds on every node.
     """
 
     def __init__(
@@ -85,12 +86,14 @@ class KeyChecks:
         workers: ThreadPoolExecutor,
         figures: KeyFigures | None = None,
         is_stale: Callable[[], bool] = lambda: False,
+        refresh: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
         self._keys = keys
         self._now_ms = now_ms
         self._workers = workers
         self._figures: KeyFigures = figures or NoFigures()
         self._is_stale = is_stale
+        self._refresh = refresh
         self._pepper = os.urandom(32)
         self._proofs: OrderedDict[bytes, _Proof] = OrderedDict()
         self._refuted: OrderedDict[bytes, tuple[SecretDigest, ...]] = OrderedDict()
@@ -119,23 +122,24 @@ class KeyChecks:
             raise Unavailable(
                 "this node has not heard of the cluster for too long to know which keys hold"
             )
-        id, _, secret = token.partition(".")
-        key = self._keys().by_id.get(id)
-        if key is None or key.revoked_ms:
-            self._refuse("unknown" if key is None else "revoked")
-        digest = await self._matching(self._name(token), secret, key)
-        current = self._keys().by_id.get(id)
-        if current is None or current.revoked_ms:  # since it was tried
-            self._refuse("revoked")
-        found = _secret_of(current, digest)
-        if found is None:
-            self._refuse("bad_secret")
-        proof = _proof(current, found)
-        if 0 < proof.ends_ms <= self._now_ms():
-            self._refuse("expired")
-        self._remember(self._proofs, self._name(token), proof)
+        tried = await self._try(token)
+        if tried in ("unknown", "bad_secret"):
+            # this node may not have heard yet of a key, or a secret, that is new
+            if self._refresh is not None and not await self._refresh():
+                self._figures.authenticated("stale")
+                raise Unavailable(
+                    "this API key is not known here, and the cluster group's leader does not answer"
+                )
+            tried = await self._try(token)
+        if isinstance(tried, str):
+            self._figures.authenticated(tried)
+            if tried == "expired":
+                raise Unauthenticated("this API key has expired", reason="expired")
+            # who has not proved a secret is not told which ids there are
+            raise Unauthenticated("this API key does not hold", reason="invalid")
+        self._remember(self._proofs, self._name(token), tried)
         self._figures.authenticated("ok")
-        return proof.principal
+        return tried.principal
 
     def refused(self, result: str) -> None:
         self._figures.authenticated(result)
@@ -144,6 +148,22 @@ class KeyChecks:
         self._figures.denied(missing)
 
     # private
+
+    async def _try(self, token: str) -> _Proof | str:
+        """The proof, or the result that there is none, as far as this node knows."""
+        id, _, secret = token.partition(".")
+        key = self._keys().by_id.get(id)
+        if key is None or key.revoked_ms:
+            return "unknown" if key is None else "revoked"
+        digest = await self._matching(self._name(token), secret, key)
+        current = self._keys().by_id.get(id)
+        if current is None or current.revoked_ms:  # since it was tried
+            return "revoked"
+        found = _secret_of(current, digest)
+        if found is None:
+            return "bad_secret"
+        proof = _proof(current, found)
+        return "expired" if 0 < proof.ends_ms <= self._now_ms() else proof
 
     def _name(self, token: str) -> bytes:
         """What a token is remembered by: of no use to who reads this memory."""
@@ -182,13 +202,6 @@ class KeyChecks:
         where[name] = what
         if len(where) > PROVED_MAX:
             where.popitem(last=False)
-
-    def _refuse(self, result: str) -> NoReturn:
-        """Who has not proved a secret is not told which ids there are."""
-        self._figures.authenticated(result)
-        if result == "expired":
-            raise Unauthenticated("this API key has expired", reason="expired")
-        raise Unauthenticated("this API key does not hold", reason="invalid")
 
 
 def _first_match(secret: str, digests: tuple[SecretDigest, ...]) -> SecretDigest | None:

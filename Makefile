@@ -45,7 +45,7 @@ test: programs lint test-unit test-sim test-cluster test-console test-deploy
 
 ## test-unit     fast tests of every floor
 test-unit: setup-dev
-	$(BIN)/python -m pytest tests/unit tests/check tests/chaos tests/fuzz tests/kubernetes -q -n 2 --dist loadfile
+	$(BIN)/python -m pytest tests/unit tests/check tests/chaos tests/fuzz tests/kubernetes -q -n 2 --dist worksteal
 
 ## test-sim      1,000 seeds of the cluster simulation, and its mutants
 test-sim: setup-dev
@@ -56,9 +56,9 @@ test-sim: setup-dev
 fuzz: setup-dev
 	$(BIN)/python -m tests.fuzz --minutes $(FUZZ) --seed $(SEED)
 
-## damage        each kind of damage to each kind of file of one of three nodes, 3 times over
+## damage        each kind of damage to each kind of file of one of three nodes, 3 times over; every bit of a log
 damage: setup-dev
-	GOQUEUE_DAMAGE=all $(BIN)/python -m pytest tests/unit/node/test_repair_nodes.py -q -n 2
+	GOQUEUE_DAMAGE=all $(BIN)/python -m pytest tests/unit/node/test_repair_nodes.py tests/unit/log/test_damage.py -q -n 2
 
 ## test-cluster  real processes, killed for real
 test-cluster: setup-dev

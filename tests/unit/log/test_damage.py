@@ -1,7 +1,11 @@
-"""Every single-bit flip and every truncation of a small log: detected, never a wrong read."""
+"""Single-bit flips and truncations of a small log: detected, never a wrong read.
+
+Two bits of each byte are flipped, all eight with `GOQUEUE_DAMAGE=all` (`make damage`).
+"""
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -30,6 +34,8 @@ from tests.unit.log.stores import (
 )
 
 TINY = replace(SMALL, wal_file_bytes=430, segment_bytes=130, index_interval_bytes=60)
+STRIDE = 1 if os.environ.get("GOQUEUE_DAMAGE") == "all" else 4
+"""Every so many bits of a byte."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,7 @@ def damages(disk: MemoryDisk) -> Iterator[tuple[str, int, int]]:
     """(path, byte, bit) of every flip."""
     for path in disk.paths():
         for byte in range(len(disk.content(path))):
-            for bit in range(8):
+            for bit in range(byte % STRIDE, 8, STRIDE):
                 yield path, byte, bit
 
 
@@ -145,7 +151,7 @@ def open_damaged(disk: MemoryDisk, *, read_only: bool) -> Store | None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_every_bit_flip_is_detected_and_nothing_is_read_wrongly(
+def test_a_bit_flip_in_any_byte_is_detected_and_nothing_is_read_wrongly(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("CRITICAL")
@@ -165,8 +171,8 @@ def test_every_bit_flip_is_detected_and_nothing_is_read_wrongly(
         content[byte] ^= 1 << bit
 
     # the others are harmless: zeros, the seal, index items that can be done without
-    assert refused > 1000
-    assert shown > 1000
+    assert refused > 1000 // STRIDE
+    assert shown > 1000 // STRIDE
 
 
 def test_a_store_opened_on_any_flipped_byte_stays_right_after_the_next_restart(
@@ -176,7 +182,7 @@ def test_a_store_opened_on_any_flipped_byte_stays_right_after_the_next_restart(
     disk, truths = small_log()
 
     for path, byte, bit in damages(disk):
-        if bit != byte % 8:
+        if bit != byte % STRIDE + STRIDE * (byte % (8 // STRIDE)):
             continue
         damaged = disk.clone()
         damaged.content(path)[byte] ^= 1 << bit

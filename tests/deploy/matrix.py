@@ -8,10 +8,23 @@ Json = dict[str, Any]
 
 GATEWAY: list[Json] = [{"name": "public", "namespace": "gateways", "sectionName": "https"}]
 
+READER: Json = {"name": "prometheus-key", "key": "token"}
+
 MONITORING: Json = {
     "metrics": {
-        "serviceMonitor": {"enabled": True, "additionalLabels": {"release": "prometheus"}},
-        "podMonitor": {"enabled": True, "namespace": "monitoring", "tlsConfig": {"x": "y"}},
+        "serviceMonitor": {
+            "enabled": True,
+            "additionalLabels": {"release": "prometheus"},
+            "credentials": READER,
+            "relabelings": [{"action": "labeldrop", "regex": "pod"}],
+            "metricRelabelings": [{"action": "labeldrop", "regex": "lane"}],
+        },
+        "podMonitor": {
+            "enabled": True,
+            "namespace": "monitoring",
+            "credentials": READER,
+            "tlsConfig": {"insecureSkipVerify": True},
+        },
         "prometheusRule": {"enabled": True, "runbookBaseUrl": "https://wiki.example.com/g/"},
     },
     "grafana": {"dashboards": {"enabled": True, "annotations": {"grafana_folder": "GoQueue"}}},

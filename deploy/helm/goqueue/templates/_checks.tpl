@@ -41,6 +41,12 @@ refuse is refused, all at once.
 {{- if and .Values.keda.consumers .Values.auth.enabled (not .Values.keda.existingSecret) -}}
 {{- $problems = append $problems "keda.existingSecret is needed while auth.enabled: a readonly API key to ask for the lag with" -}}
 {{- end -}}
+{{- range $name := list "serviceMonitor" "podMonitor" -}}
+{{- $monitor := get $.Values.metrics $name -}}
+{{- if and $.Values.metrics.enabled $monitor.enabled $.Values.auth.enabled (not $.Values.metrics.anonymous) (not $monitor.credentials) -}}
+{{- $problems = append $problems (printf "metrics.%s.credentials is needed while auth.enabled: a readonly API key to read /metrics with (or metrics.anonymous)" $name) -}}
+{{- end -}}
+{{- end -}}
 {{- $ports := list .Values.service.httpPort .Values.service.internalPort -}}
 {{- if .Values.service.grpcEnabled -}}{{- $ports = append $ports .Values.service.grpcPort -}}{{- end -}}
 {{- if ne (len $ports) (len (uniq $ports)) -}}

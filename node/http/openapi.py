@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from goqueue.wire.batch import BATCH_MEDIA_TYPE
 from node.http.call import Call, answer_bytes
+from node.http.policies import POLICIES, Policy
 
 if TYPE_CHECKING:
     from node.http.routes import Route
@@ -32,6 +33,14 @@ _TEXT = {
     "broker": "a broker's name",
     "reassignment": "a reassignment's number",
     "key": "an API key's id",
+}
+_SECURITY_SCHEMES = {
+    "bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "an API key, <id>.<secret>, while auth.enabled is on",
+    },
+    "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
 }
 
 
@@ -83,7 +92,7 @@ def document(routes: tuple[Route, ...], version: str) -> dict[str, Any]:
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "paths": paths,
-        "components": {"schemas": components},
+        "components": {"schemas": components, "securitySchemes": _SECURITY_SCHEMES},
     }
 
 
@@ -108,7 +117,9 @@ def _operation(route: Route, schemas: dict[Any, Any], suffix: str) -> dict[str, 
         }
         for query in route.query
     ]
+    policy = POLICIES[route.operation]
     operation: dict[str, Any] = {
+        **_security(policy),
         "operationId": route.operation + suffix,
         "summary": route.summary,
         "responses": {
@@ -126,6 +137,17 @@ def _operation(route: Route, schemas: dict[Any, Any], suffix: str) -> dict[str, 
     if content:
         operation["requestBody"] = {"required": True, "content": content}
     return operation
+
+
+def _security(policy: Policy) -> dict[str, Any]:
+    """What is asked while `auth.enabled` is on: a key in either header, of one of these roles."""
+    if policy.roles is None:
+        return {"security": []}
+    return {
+        "security": [{name: []} for name in _SECURITY_SCHEMES],
+        "x-goqueue-roles": [role.value for role in policy.roles],
+        "x-goqueue-reach": policy.reach.value,
+    }
 
 
 def _content_in(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:

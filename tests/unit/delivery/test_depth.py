@@ -32,28 +32,32 @@ def publish_many(desk: Desk, count: int, *, keys: bool = False) -> None:
     desk.group().look()
 
 
-def cost_s(work: Callable[[], None], times: int) -> float:
-    """The least that one piece of work took, of five rounds."""
-    rounds: list[float] = []
-    for _ in range(5):
-        began_s = time.process_time()
-        for _ in range(times):
-            work()
-        rounds.append(time.process_time() - began_s)
-    return min(rounds) / times
+def costs_s(works: list[Callable[[], object]], times: int) -> list[float]:
+    """The least that one piece of each work took, of seven rounds in turn: what else the machine
+    does meets all of them."""
+    rounds: list[list[float]] = [[] for _ in works]
+    for _ in range(7):
+        for work, found in zip(works, rounds, strict=True):
+            began_s = time.process_time()
+            for _ in range(times):
+                work()
+            found.append(time.process_time() - began_s)
+    return [min(found) / times for found in rounds]
 
 
 @pytest.mark.parametrize(("limit", "times"), [(1, 300), (100, 60)])
 def test_receiving_and_acking_cost_the_same_with_a_million_pending(
     limit: int, times: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    desk = Desk()
-    desk.open(1)
-    publish_many(desk, 10 * BATCH)
-    shallow_s = cost_s(lambda: desk.ack(desk.receive(limit)) and None, times)
-    publish_many(desk, PENDING)
+    shallow, deep = Desk(), Desk()
+    for desk, count in ((shallow, 10 * BATCH), (deep, PENDING + 10 * BATCH)):
+        desk.open(1)
+        publish_many(desk, count)
 
-    deep_s = cost_s(lambda: desk.ack(desk.receive(limit)) and None, times)
+    def work(desk: Desk) -> Callable[[], object]:
+        return lambda: desk.ack(desk.receive(limit))
+
+    shallow_s, deep_s = costs_s([work(shallow), work(deep)], times)
 
     ratio = deep_s / shallow_s
     with capsys.disabled():
@@ -63,7 +67,10 @@ def test_receiving_and_acking_cost_the_same_with_a_million_pending(
 
 
 def test_settling_retries_and_expiries_cost_the_same_with_a_million_pending() -> None:
-    def churn(desk: Desk) -> None:
+    def churn(desk: Desk) -> Callable[[], object]:
+        return lambda: churned(desk)
+
+    def churned(desk: Desk) -> None:
         desk.nack(desk.receive(20), to_back=True)
         desk.nack(desk.receive(20), delay_ms=5)
         desk.receive(20, visibility_ms=0)
@@ -72,24 +79,26 @@ def test_settling_retries_and_expiries_cost_the_same_with_a_million_pending() ->
         desk.publish(20, expires_at_ms=[5] * 20, deliver_at_ms=[2] * 10 + [None] * 10)
         desk.now_ms += 10
 
-    desk = Desk()
-    desk.open(1, max_attempts=0)
-    publish_many(desk, 10 * BATCH)
-    shallow_s = cost_s(lambda: churn(desk), 20)
-    publish_many(desk, PENDING)
+    shallow, deep = Desk(), Desk()
+    for desk, count in ((shallow, 10 * BATCH), (deep, PENDING + 10 * BATCH)):
+        desk.open(1, max_attempts=0)
+        publish_many(desk, count)
 
-    assert cost_s(lambda: churn(desk), 20) / shallow_s <= 2
+    shallow_s, deep_s = costs_s([churn(shallow), churn(deep)], 20)
+
+    assert deep_s / shallow_s <= 2
 
 
 def test_giving_a_whole_backlog_to_the_back_costs_each_message_the_same() -> None:
     desk = Desk()
     desk.open(1, max_attempts=0)
     desk.publish(40_000)
-    one_s = cost_s(lambda: desk.nack(desk.receive(50), to_back=True) and None, 20)
+    back = [lambda: desk.nack(desk.receive(50), to_back=True)]
+    (one_s,) = costs_s(back, 20)
     while desk.group().ready.heads()[2] is not None and desk.group().tally.nacked < 40_000:
         desk.nack(desk.receive(1000), to_back=True)
 
-    all_s = cost_s(lambda: desk.nack(desk.receive(50), to_back=True) and None, 20)
+    (all_s,) = costs_s(back, 20)
 
     assert all_s / one_s <= 3
 

@@ -392,8 +392,10 @@ async def test_a_copy_that_does_not_fit_waits_until_it_does(
         free, capacity = disk.space("/data")
         leaves = (SMALL_SEGMENTS.watermark_bytes + 50_000, capacity)
         monkeypatch.setattr(disk, "space", lambda _path: leaves)
-        hellos = nodes.broker(first)._cluster.hellos
-        await eventually(lambda: hellos[NodeId(to)].get("room_bytes") == 50_000)
+        others = [nodes.broker(name)._cluster.hellos for name in nodes.running if name != to]
+        await eventually(
+            lambda: all(told[NodeId(to)].get("room_bytes") == 50_000 for told in others)
+        )
         await move(nodes, [to])
         await until_told(nodes, lambda one: "no room" in one.waiting)
         assert only(nodes, first).group.configuration.learners == ()

@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PYTHONHASHSEED ?= 0
 
-.PHONY: help setup setup-dev run test test-unit test-cluster test-prometheus test-sim test-console test-deploy setup-deploy screenshots programs lint sim mutants fuzz damage chaos \
+.PHONY: help setup setup-dev run test test-unit test-cluster test-prometheus test-sim test-console test-deploy setup-deploy test-terraform setup-terraform screenshots programs lint sim mutants fuzz damage chaos \
 	chaos-release chaos-kills chaos-queue chaos-transfers \
 	chaos-groups chaos-rolling bench clean-data lock
 
@@ -68,9 +68,19 @@ test-cluster: setup-dev
 test-prometheus: setup-dev programs
 	GOQUEUE_PROMETHEUS_REPORT=build/prometheus.md $(BIN)/python -m pytest tests/cluster/test_prometheus.py -q -s
 
-## programs      Debian's prometheus and chromium, for tests; only as root, with apt-get, and only if missing
+## programs      Debian's prometheus, chromium and shellcheck, for tests; only as root, with apt-get, and only if missing
 programs:
-	@$(PYTHON) scripts/programs.py prometheus=prometheus promtool=prometheus chromium=chromium
+	@$(PYTHON) scripts/programs.py prometheus=prometheus promtool=prometheus chromium=chromium shellcheck=shellcheck
+
+## setup-terraform  moto and checkov, in a virtual environment of their own
+setup-terraform: $(VENV)-terraform/.done
+$(VENV)-terraform/.done: requirements/terraform.lock
+	@$(PYTHON) scripts/bootstrap.py $(VENV)-terraform requirements/terraform.lock
+	@touch $@
+
+## test-terraform  fmt, validate, test, apply + empty second plan + destroy on moto, checkov; writes build/terraform.md
+test-terraform: setup-terraform
+	$(VENV)-terraform/bin/python -m tests.terraform --report build/terraform.md
 
 ## test-console  the web console in headless Chromium, over three nodes; GOQUEUE_CONSOLE=all takes longer
 test-console: setup-dev programs
@@ -138,6 +148,6 @@ clean-data:
 
 ## lock          resolve requirements/*.in again (needs uv)
 lock:
-	cd requirements && for f in server image dev deploy; do \
+	cd requirements && for f in server image dev deploy terraform; do \
 	  uv pip compile --universal --python-version 3.11 --no-header --no-annotate \
 	    --no-emit-index-url --no-emit-find-links $$f.in -o $$f.lock; done

@@ -1,0 +1,1 @@
+"""deploy/terraform, executed as far as a machine without an AWS account can."""

@@ -68,7 +68,6 @@ async def use_context(session: Session, name: Name) -> None:
 async def set_context(
     session: Session,
     name: Name,
-    api_key: Annotated[str | None, typer.Option(help="Key sent with every request.")] = None,
 ) -> None:
     """Create or change a context: --server URL, --timeout SECONDS, --api-key KEY, --ca-file PEM."""
     file = ContextFile.load()
@@ -80,8 +79,8 @@ async def set_context(
         )
     if server is not None:
         context = replace(context, server=server)
-    if api_key is not None:
-        context = replace(context, api_key=api_key)
+    if session.given.api_key is not None:
+        context = replace(context, api_key=session.given.api_key)
     if session.given.timeout is not None:
         context = replace(context, timeout_s=session.given.timeout)
     given = session.given
@@ -93,7 +92,9 @@ async def set_context(
     )
     file.contexts[name] = context
     file.save()
-    session.output.success(f'Context "{name}" set', {"name": name, **context.to_yaml()})
+    session.output.success(
+        f'Context "{name}" set', {"name": name, **replace_key(context).to_yaml()}
+    )
 
 
 @command(app, "delete-context")

@@ -111,6 +111,7 @@ def resolve(
     context: str | None,
     timeout_s: float | None,
     files: Mapping[str, str | None] | None = None,
+    api_key: str | None = None,
 ) -> Context:
     """What this run talks to: flags, then environment (both arrive here), then the file. `files`
     by the names of `TLS_FILES`.
@@ -125,7 +126,7 @@ def resolve(
         chosen = file.get(file.current)
     return Context(
         server=server or chosen.server,
-        api_key=os.environ.get("GOQUEUE_API_KEY") or chosen.api_key,
+        api_key=api_key or os.environ.get("GOQUEUE_API_KEY") or chosen.api_key,
         timeout_s=timeout_s if timeout_s is not None else chosen.timeout_s,
         **{name: (files or {}).get(name) or getattr(chosen, name) for name in TLS_FILES},
     )

@@ -6,6 +6,7 @@ import typer
 
 from cli.nouns import Nouns
 from cli.options import (
+    ApiKeyOption,
     CaFileOption,
     CertFileOption,
     ContextOption,
@@ -37,8 +38,9 @@ def before(
     ca_file: CaFileOption = None,
     cert_file: CertFileOption = None,
     key_file: KeyFileOption = None,
+    api_key: ApiKeyOption = None,
 ) -> None:
-    ctx.obj = GlobalOptions(server, context, output, timeout, ca_file, cert_file, key_file)
+    ctx.obj = GlobalOptions(server, context, output, timeout, ca_file, cert_file, key_file, api_key)
 
 
 def main() -> None:

@@ -26,6 +26,7 @@ MODULES = {
     "schedule": "cli.schedule",
     "trace": "cli.trace",
     "cluster": "cli.cluster",
+    "key": "cli.key",
     "config": "cli.config",
     "generate": "cli.generate",
 }

@@ -94,6 +94,16 @@ KeyFileOption = Annotated[
         rich_help_panel=PANEL,
     ),
 ]
+ApiKeyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--api-key",
+        help="ID.SECRET to come in with; others on this machine can see it, so rather use"
+        " GOQUEUE_API_KEY or a context.",
+        show_default=False,
+        rich_help_panel=PANEL,
+    ),
+]
 GLOBALS: dict[str, Any] = {
     "server": ServerOption,
     "context": ContextOption,
@@ -102,6 +112,7 @@ GLOBALS: dict[str, Any] = {
     "ca_file": CaFileOption,
     "cert_file": CertFileOption,
     "key_file": KeyFileOption,
+    "api_key": ApiKeyOption,
 }
 
 

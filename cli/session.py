@@ -36,6 +36,7 @@ class GlobalOptions:
     ca_file: str | None = None
     cert_file: str | None = None
     key_file: str | None = None
+    api_key: str | None = None
 
     def target(self) -> Context:
         """The cluster meant: flags win over the environment, which wins over the config file.
@@ -53,6 +54,7 @@ class GlobalOptions:
                 name: getattr(self, name) or os.environ.get(f"GOQUEUE_{name.upper()}")
                 for name in TLS_FILES
             },
+            self.api_key,
         )
 
 

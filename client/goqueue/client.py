@@ -88,6 +88,7 @@ class AsyncClient(
     ) -> None:
         """`timeout_s` bounds a call with its repeats, `attempt_timeout_s` each attempt.
 
+        `api_key` is `id.secret`, else what GOQUEUE_API_KEY holds; it goes to `servers` only.
         For https: `ca_file` holds the only authorities to trust, `cert_file` and `key_file` what
         this client shows, all in PEM form; else the files that GOQUEUE_CA_FILE, GOQUEUE_CERT_FILE
         and GOQUEUE_KEY_FILE name; or all of it is in `tls`.

@@ -9,6 +9,7 @@ happen twice (`repeatable`): a read, or a batch that carries a producer's sequen
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import ssl
 from collections.abc import Mapping, Sequence
@@ -31,6 +32,7 @@ from goqueue.errors import (
 from goqueue.tracing import SPANS
 from goqueue.wire.unreadable import UNREADABLE
 
+API_KEY = "GOQUEUE_API_KEY"
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 RETRY_AFTER_S_MAX = 5.0
 CONNECT_TIMEOUT_S = 3.0
@@ -88,7 +90,7 @@ class Transport:
         self.timeout_s = timeout_s
         self.attempt_timeout_s = attempt_timeout_s
         self.retry = retry or RetryPolicy()
-        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._headers = key_headers(api_key)
         self._tls = tls
         self._chance = chance or random.Random()
         self._at = 0
@@ -184,6 +186,7 @@ class Transport:
                 params=params,
                 data=body,
                 headers={**(headers or {}), **SPANS.request_headers()},
+                allow_redirects=False,
                 timeout=aiohttp.ClientTimeout(
                     total=timeout_s, sock_connect=min(timeout_s, CONNECT_TIMEOUT_S)
                 ),
@@ -192,8 +195,10 @@ class Transport:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self._move_on(at)
             raise _connection_error(server, error) from error
-        if answer.status < 400:
+        if answer.status < 300:
             return answer
+        if answer.status < 400:
+            raise _redirected(server, answer)
         failure = error_of(answer)
         if failure.retriable:
             self._move_on(at)
@@ -210,6 +215,17 @@ class Transport:
             connector = aiohttp.TCPConnector(limit=0, ssl=self._tls or True)
             self._session = aiohttp.ClientSession(connector=connector, headers=self._headers)
         return self._session
+
+
+def key_headers(api_key: str | None) -> dict[str, str]:
+    """What a key is sent as; the environment's (`GOQUEUE_API_KEY`) where none is given. Raises
+    BadRequest, which does not repeat it."""
+    found = (api_key or os.environ.get(API_KEY) or "").strip()
+    if not found:
+        return {}
+    if not (found.isascii() and found.isprintable()) or " " in found:
+        raise BadRequest("the API key is not one: it has characters that no key has")
+    return {"Authorization": f"Bearer {found}"}
 
 
 def parse_servers(servers: str | Sequence[str]) -> list[str]:
@@ -260,6 +276,14 @@ def _plain_error(status: int, text: str) -> GoQueueError:
     # Not ours: a proxy before the servers, say. It can't know what happened behind it.
     error = ServerError(text, retriable=True) if status >= 500 else BadRequest(text)
     error.http_status = status
+    return error
+
+
+def _redirected(server: str, answer: Answer) -> GoQueueError:
+    """No server of ours redirects, and no key is taken to where somebody else points."""
+    where = answer.headers.get("Location", "")[:200]
+    error = BadRequest(f"{server} redirects to {where}, which is not followed: name that server")
+    error.code, error.http_status = "redirected", answer.status
     return error
 
 

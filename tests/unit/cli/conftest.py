@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -17,6 +18,7 @@ from typer.testing import CliRunner, Result
 from cli.main import app
 from node.http.app import HttpFront
 from node.http.fake import FakeBroker
+from node.http.fake_keys import FakeKeys
 
 T0_MS = 1_736_937_000_000  # 2025-01-15T10:30:00Z
 
@@ -86,7 +88,8 @@ def shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shell]:
     clock = Clock()
     broker = FakeBroker(clock_ms=clock)
     loop = asyncio.new_event_loop()
-    front = HttpFront(broker, port=0)
+    workers = ThreadPoolExecutor(1)
+    front = HttpFront(broker, port=0, keys=FakeKeys(clock, workers))
     loop.run_until_complete(front.start())
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -97,6 +100,7 @@ def shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shell]:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
+        workers.shutdown()
 
 
 @pytest.fixture

@@ -71,7 +71,7 @@ from coordinator.redrives import Redrive, Redrives
 from coordinator.schedules import Schedule, Schedules
 from coordinator.topics import TopicConfig, alter_config, create_config
 from goqueue.wire.errors import GoQueueError, TopicExists, UnknownGroup, UnknownTopic
-from goqueue.wire.ids import validate_topic_name
+from goqueue.wire.ids import INTERNAL_TOPICS, validate_topic_name
 from goqueue.wire.types import GroupId, Index, NodeId, TopicId
 from goqueue.wire.unreadable import UNREADABLE
 
@@ -221,7 +221,8 @@ class ClusterState:
 
     def _create(self, index: Index, time_ms: int, command: CreateTopic) -> TopicResult:
         assert self.cluster_id, "the cluster's id is set before its first command"
-        validate_topic_name(command.name)
+        if command.name not in INTERNAL_TOPICS:
+            validate_topic_name(command.name)
         if command.name in self.topics:
             raise TopicExists(command.name)
         config = create_config(command.config, self.layout.takers)

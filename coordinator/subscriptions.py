@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
-from goqueue.wire.ids import NAME_CHARACTERS_MAX
+from goqueue.wire.ids import INTERNAL_PREFIX, NAME_CHARACTERS_MAX
 from goqueue.wire.types import TopicId
 
 Topics = Mapping[str, tuple[TopicId, int]]
@@ -84,8 +84,10 @@ class Patterns:
         if topics is self._topics:
             return
         came, gone = topics.keys() - self._names, self._names - topics.keys()
+        came = {name for name in came if not name.startswith(INTERNAL_PREFIX)}
         self._topics = topics
-        self._names = set(topics)
+        self._names |= came
+        self._names -= gone
         for pattern, found in self._found.items():
             found.difference_update(gone)
             found.update(name for name in came if fnmatchcase(name, pattern))

@@ -343,7 +343,7 @@ def assemble(
     sessions, members = member_parts(queue_base, parts)
     broker = _broker(base, groups, queue_base, parts, members)
     spans = spans_of(config)
-    doors = doors_of(config, cluster, base.metrics, base.rng, base.clock.wall_ms)
+    doors = doors_of(config, cluster, broker, base.metrics, base.rng, base.clock.wall_ms)
     front = front_of(config, broker, base.metrics, spans, doors)
     figures = _figures(base, groups, front)
     pod = pod_of(

@@ -32,7 +32,7 @@ from goqueue.wire.errors import (
     UnknownPartition,
     UnknownTopic,
 )
-from goqueue.wire.ids import validate_topic_name
+from goqueue.wire.ids import INTERNAL_PREFIX, validate_topic_name
 from goqueue.wire.types import GroupId, NodeId, Offset
 from log.errors import LogError
 from node import rpc
@@ -185,7 +185,8 @@ class NodeBroker(
 
     def list_topics(self) -> list[str]:
         self._cluster.check_outcast()
-        return sorted(self._cluster.state.topics)
+        topics = self._cluster.state.topics
+        return sorted(name for name in topics if not name.startswith(INTERNAL_PREFIX))
 
     async def topic(self, name: str) -> TopicView:
         is_current = await self._cluster.refresh()

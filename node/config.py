@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from node.config_accepted import GrpcConfig
+from node.config_audit import AuditConfig
 from node.config_auth import AuthConfig
 from node.config_engine import LimitsConfig, RaftOptions, StorageOptions, TopicDefaults
 from node.config_kubernetes import KubernetesConfig
@@ -275,6 +276,7 @@ class NodeConfig:
     kubernetes: KubernetesConfig = field(default_factory=KubernetesConfig)
     grpc: GrpcConfig = field(default_factory=GrpcConfig)
     auth: AuthConfig = field(default_factory=AuthConfig)
+    audit: AuditConfig = field(default_factory=AuditConfig)
     warnings: tuple[str, ...] = ()
 
     @property

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from node.config_option import duration_ms, flag, names, option, text
+from node.config_option import duration_ms, flag, networks, option, text
 
 
 @dataclass(frozen=True, slots=True)
 class AuthConfig:
-    """API keys of the client port; the last three are GoQueue's, and decide nothing here."""
+    """API keys of the client port; those without effect are GoQueue's."""
 
     enabled: bool = option(
         False,
@@ -69,7 +69,7 @@ class AuthConfig:
         [],
         key="auth.trustedProxies",
         env="GOQUEUE_TRUSTED_PROXIES",
-        parse=names,
-        effect=False,
-        why="no rule depends on the client's address yet",
+        parse=networks,
+        why="networks of proxies whose X-Forwarded-For says where a request comes from, for the"
+        " limit of failed authentications and the audit log; none: the connection's address counts",
     )

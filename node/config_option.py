@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -209,6 +210,17 @@ def origins(raw: object) -> list[str]:
     for origin in found:
         if not _ORIGIN.fullmatch(origin):
             raise ValueError(f"must list origins such as https://tools.example.com, got {origin!r}")
+    return found
+
+
+def networks(raw: object) -> list[str]:
+    """Addresses, or networks such as 10.0.0.0/8."""
+    found = names(raw)
+    for one in found:
+        try:
+            ipaddress.ip_network(one)
+        except ValueError as error:
+            raise ValueError(f"must list networks such as 10.0.0.0/8: {error}") from None
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,6 +15,8 @@ from coordinator.key_commands import CreateKey
 from goqueue.wire.errors import GoQueueError
 from node.cluster import ClusterHost
 from node.config_auth import AuthConfig
+from node.http.addresses import Addresses
+from node.http.failures import Failures
 from node.http.gate import Gate
 from node.key_checks import KeyChecks
 from node.key_desk import KeyDesk
@@ -57,7 +60,10 @@ class Door:
             cluster.refresh,
         )
         self.gate = Gate(
-            self.checks if config.enabled else None, metrics_anonymous=config.metrics_anonymous
+            self.checks if config.enabled else None,
+            metrics_anonymous=config.metrics_anonymous,
+            failures=Failures(time.monotonic),
+            addresses=Addresses(config.trusted_proxies),
         )
 
     def now_ms(self) -> int:

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from goqueue.wire.types import CLUSTER_GROUP, NodeId, Voter
 from log.store import Store
+from node.audit import AuditLog
 from node.broker import NodeBroker
 from node.certificates import Certificates, PeerCertificates, server_context
 from node.cluster import ClusterHost
@@ -92,22 +93,31 @@ class Doors:
 
     certificates: Certificates | None
     door: Door
+    audit: AuditLog | None
 
     @property
     def services(self) -> list[tuple[str, Service]]:
-        found: list[tuple[str, Service]] = [("door", self.door)]
-        return found + ([("client_certificates", self.certificates)] if self.certificates else [])
+        found: list[tuple[str, Service | None]] = [
+            ("door", self.door),
+            ("audit", self.audit),
+            ("client_certificates", self.certificates),
+        ]
+        return [(name, service) for name, service in found if service is not None]
 
 
 def doors_of(
     config: NodeConfig,
     cluster: ClusterHost,
+    broker: NodeBroker,
     metrics: Metrics,
     rng: random.Random,
     wall_ms: Callable[[], int],
 ) -> Doors:
     door = Door(config.auth, cluster, wall_ms, rng, metrics.doors)
-    return Doors(client_certificates(config, metrics), door)
+    audit = None
+    if config.audit.is_kept(has_keys=config.auth.enabled):
+        audit = AuditLog(config.node_id, config.audit, cluster, broker, metrics.doors, wall_ms)
+    return Doors(client_certificates(config, metrics), door, audit)
 
 
 def front_of(
@@ -137,6 +147,7 @@ def front_of(
         guard=guard_of(config),
         gate=doors.door.gate,
         keys=doors.door.desk,
+        on_access=doors.audit,
     )
 
 

@@ -36,6 +36,7 @@ RESULTS = (
     "revoked",
     "busy",
     "stale",
+    "too_many",
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from coordinator.state import Topic
 from goqueue.wire.errors import Unavailable
+from goqueue.wire.ids import INTERNAL_PREFIX
 from node.cluster import ClusterHost
 
 
@@ -27,5 +28,6 @@ class TopicFinder:
         return self._cluster.topic(name)
 
     def all(self) -> list[Topic]:
-        """As far as this node knows."""
-        return list(self._cluster.state.topics.values())
+        """As far as this node knows, without those that the cluster keeps for itself."""
+        topics = self._cluster.state.topics.values()
+        return [topic for topic in topics if not topic.name.startswith(INTERNAL_PREFIX)]

@@ -27,7 +27,7 @@ from node.http.gate import Gate
 from node.http.guard import METHODS, Guard
 from node.http.key_broker import KeyBroker
 from node.http.limits import ByteBudget, HttpLimits
-from node.http.principal import Principal
+from node.http.principal import Principal, refused_by
 from node.http.router import Router, path_of
 from node.http.routes import ROUTES
 from node.http.slow import FrontServer
@@ -165,7 +165,7 @@ class HttpFront:
                 principal = await self._gate.admit(request, operation, params)
                 answer = await route.handler(Call(self._shared, request, params, principal))
         except GoQueueError as error:
-            code = error.code
+            code, principal = error.code, principal or refused_by(error)
             answer = error_answer(error, {"request_id": request_id})
         except ConnectionError:
             raise
@@ -177,7 +177,7 @@ class HttpFront:
         if "Origin" in headers and not is_page:
             self._guard.share(answer, headers["Origin"])
         if self._on_access is not None:
-            target, remote = path_of(request.raw_path), request.remote or ""
+            target, remote = path_of(request.raw_path), self._gate.addresses.of(request)
             self._on_access(
                 Access(
                     operation,

@@ -9,6 +9,8 @@ from typing import Protocol
 from aiohttp import web
 
 from goqueue.wire.errors import Forbidden, Unauthenticated
+from node.http.addresses import Addresses
+from node.http.failures import Failures, TooManyFailures
 from node.http.policies import POLICIES, Policy, Reach
 from node.http.principal import Principal, WrongRole
 
@@ -41,9 +43,16 @@ class Gate:
     """Lets requests pass, or raises. Without an authenticator everybody passes, as nobody."""
 
     def __init__(
-        self, authenticator: Authenticator | None, *, metrics_anonymous: bool = False
+        self,
+        authenticator: Authenticator | None,
+        *,
+        metrics_anonymous: bool = False,
+        failures: Failures | None = None,
+        addresses: Addresses | None = None,
     ) -> None:
         self._authenticator = authenticator
+        self._failures = failures
+        self.addresses = addresses or Addresses()
         self._anonymous = {"metrics"} if metrics_anonymous else set[str]()
 
     @property
@@ -74,13 +83,30 @@ class Gate:
         token = self._token(request)
         principal = self._authenticator.known(token)
         if principal is None:
-            principal = await self._authenticator.prove(token)
+            principal = await self.prove(token, self.addresses.of(request))
         try:
             allow(principal, policy, what, topic)
         except Forbidden as error:
             self._authenticator.denied(str(error.data.get("missing", "")))
             raise
         return principal
+
+    async def prove(self, token: str, address: str) -> Principal:
+        """As `Authenticator.prove`, for who comes from there; raises TooManyFailures where too many
+        keys from there did not hold of late."""
+        assert self._authenticator is not None
+        if self._failures is None:
+            return await self._authenticator.prove(token)
+        try:
+            self._failures.check(address)
+        except TooManyFailures:
+            self._authenticator.refused("too_many")
+            raise
+        try:
+            return await self._authenticator.prove(token)
+        except Unauthenticated:
+            self._failures.add(address)
+            raise
 
     def _token(self, request: web.BaseRequest) -> str:
         """The one token of a request. Raises Unauthenticated."""

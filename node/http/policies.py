@@ -163,6 +163,7 @@ POLICIES: dict[str, Policy] = {
     "cancelReassignment": _RUN_CLUSTER,
     "addPartitions": _CHANGE_TOPIC,
     "getScalingStatus": _LOOK_AT_TOPIC,
+    "readAudit": _RUN_CLUSTER,
     "createKey": _RUN_CLUSTER,
     "listKeys": _RUN_CLUSTER,
     "describeKey": _RUN_CLUSTER,

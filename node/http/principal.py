@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from goqueue.wire.errors import Forbidden
-from goqueue.wire.ids import DEAD_LETTER_SUFFIX
+from goqueue.wire.errors import Forbidden, GoQueueError
+from goqueue.wire.ids import DEAD_LETTER_SUFFIX, INTERNAL_PREFIX
 
 EVERY_TOPIC = ("",)
 """The prefixes of a key for all topics: each name begins with nothing."""
-INTERNAL = "__"
-"""What the names of topics begin with that are the cluster's own: for admins of every topic."""
 _WILD = "*?["
 
 
@@ -41,7 +39,7 @@ class Principal:
     def covers(self, topic: str) -> bool:
         """Whether the topic, or the one whose dead letters are meant, is within its prefixes."""
         name = topic.removesuffix(DEAD_LETTER_SUFFIX)
-        if name.startswith(INTERNAL):
+        if name.startswith(INTERNAL_PREFIX):  # the cluster's own: for admins of every topic
             return self.is_everywhere and self.role is Role.ADMIN
         return name.startswith(self.prefixes)
 
@@ -71,6 +69,7 @@ class OutOfScope(Forbidden):
     """The key's role may do this, but not there."""
 
     def __init__(self, principal: Principal, what: str) -> None:
+        self.principal = principal
         prefixes = principal.prefixes
         reach = ", ".join(f"{prefix}*" for prefix in prefixes) or "no topic"
         super().__init__(
@@ -85,6 +84,7 @@ class WrongRole(Forbidden):
     """The key is for something else."""
 
     def __init__(self, principal: Principal, roles: tuple[Role, ...]) -> None:
+        self.principal = principal
         names = [role.value for role in roles]
         super().__init__(
             f"key {principal.key_id} is of role {principal.role.value}:"
@@ -93,3 +93,8 @@ class WrongRole(Forbidden):
             key=principal.key_id,
             roles=names,
         )
+
+
+def refused_by(error: GoQueueError) -> Principal | None:
+    """Whose key was proved, and may not do what was asked; None for any other error."""
+    return error.principal if isinstance(error, OutOfScope | WrongRole) else None

@@ -13,6 +13,7 @@ from typing import Any
 from aiohttp import web
 
 from node.http import (
+    audit,
     batches,
     brokers,
     cluster,
@@ -398,6 +399,15 @@ ROUTES: tuple[Route, ...] = (
           "Add partitions to a topic", scaling.AddPartitionsBody, scaling.PartitionsAddedAnswer),
     Route("GET", "/admin/topics/{topic}/scaling-status", scaling.status, "getScalingStatus",
           "What of a topic is on its way", response=scaling.ScalingAnswer),
+    Route("GET", "/admin/audit", audit.read, "readAudit",
+          "What was done by whom, and what was denied", response=audit.AuditAnswer, query=(
+              Query("key", "string", "by the key with this id, or anonymous"),
+              Query("action", "string", "this operation, such as deleteTopic"),
+              Query("outcome", "string", "ok, failed, denied or lost"),
+              Query("from_time", "string", "first time, RFC 3339 or epoch milliseconds"),
+              Query("offset", "integer", "where to go on: next of an earlier answer"),
+              Query("wait", "string", "how long to wait for a record: 5s or milliseconds"),
+              Query("limit", "integer", "records in one answer; at most 1000"))),
     Route("POST", "/admin/keys", keys.create, "createKey",
           "Make an API key; its secret is in this answer only", keys.CreateKeyBody,
           keys.NewKeyAnswer, 201),

@@ -33,6 +33,19 @@ class DoorMetrics:
             told=Teller.FRONT,
             moves=Moves.LOCKED,
         )
+        self.audit_records = of.counter(
+            "goqueue_audit_records_total",
+            "Records stored in the audit log",
+            told=Teller.FRONT,
+            moves=Moves.LOCKED,
+        )
+        self.audit_lost = of.counter(
+            "goqueue_audit_records_lost_total",
+            "Records that found no room in the buffer of the audit log, or were left when the node"
+            " stopped",
+            told=Teller.FRONT,
+            moves=Moves.FAILURE,
+        )
         self.certificate_reloads = of.counter(
             "goqueue_certificate_reloads_total",
             "New certificates found on disk: taken, or refused because the files were not usable",

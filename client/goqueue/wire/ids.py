@@ -10,6 +10,10 @@ from goqueue.wire.types import Offset
 
 NAME_CHARACTERS_MAX = 249
 DEAD_LETTER_SUFFIX = ".dlq"
+INTERNAL_PREFIX = "__"
+"""Of topics that the cluster keeps for itself; no name of a user's begins so."""
+AUDIT_TOPIC = "__audit"
+INTERNAL_TOPICS = frozenset((AUDIT_TOPIC,))
 PARTITIONS_MAX = 2**31 - 1
 OFFSET_MAX = 2**63 - 1
 

@@ -1,0 +1,55 @@
+"""Where a request comes from: its connection's address, or what a proxy that is trusted says."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+
+from aiohttp import web
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+FORWARDED_MAX = 32
+"""Addresses that a header may hold; the first of a longer one are not looked at."""
+
+
+class Addresses:
+    """`trusted`: the networks of proxies whose X-Forwarded-For counts; every other's is ignored."""
+
+    def __init__(self, trusted: Iterable[str] = ()) -> None:
+        self._trusted: list[Network] = [ipaddress.ip_network(text) for text in trusted]
+
+    def of(self, request: web.BaseRequest) -> str:
+        """The last address on the way here that is no trusted proxy's."""
+        address = request.remote or ""
+        if not self._trusted or not self._is_trusted(address):
+            return address
+        said = ",".join(request.headers.getall("X-Forwarded-For", []))
+        for text in reversed(said.split(",")[-FORWARDED_MAX:]):
+            found = _address(text.strip())
+            if found is None:
+                return address
+            address = str(found)
+            if not self._is_trusted(address):
+                return address
+        return address
+
+    def _is_trusted(self, text: str) -> bool:
+        address = _address(text)
+        return address is not None and any(address in network for network in self._trusted)
+
+
+def bucket(address: str) -> str:
+    """Who is counted as one: an IPv6 site has 2^64 addresses to come from."""
+    found = _address(address)
+    if isinstance(found, ipaddress.IPv6Address):
+        if found.ipv4_mapped is not None:
+            return str(found.ipv4_mapped)
+        return str(ipaddress.ip_network((int(found), 64), strict=False))
+    return address
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None

@@ -1,0 +1,110 @@
+"""GET /admin/audit: what was done and what was denied, in the order in which it was stored."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+from aiohttp import web
+
+from goqueue.wire.errors import BadRequest, Unavailable, UnknownTopic
+from goqueue.wire.ids import AUDIT_TOPIC, OFFSET_MAX
+from goqueue.wire.types import Offset
+from node.http.audited import OUTCOMES, AuditRecord
+from node.http.call import Call, answer
+from node.http.render import MessageView
+from node.http.times import parse_time_ms
+from node.http.visible import see
+
+RECORDS_DEFAULT, RECORDS_MAX = 100, 1000
+SCANNED_MAX = 5000
+"""Records that one answer looks at: those that are asked for may be rare."""
+PAGE = 1000
+_RECORD = msgspec.json.Decoder(AuditRecord)
+
+
+class StoredRecord(AuditRecord, kw_only=True):
+    """A record and where it stands."""
+
+    offset: int
+
+
+class AuditAnswer(msgspec.Struct):
+    """Records, oldest first. `next` is the offset to go on from, `end` where the log ends."""
+
+    records: list[StoredRecord]
+    next: int
+    end: int
+
+
+async def read(call: Call) -> web.Response:
+    """From `offset`, or `from_time`, or so many records before the end; `wait` waits for one."""
+    limit = call.query_int("limit", RECORDS_DEFAULT, 1, RECORDS_MAX)
+    outcome = call.query.get("outcome", "")
+    if outcome and outcome not in OUTCOMES:
+        raise BadRequest(f"outcome: {outcome[:40]!r} is none of {', '.join(OUTCOMES)}")
+    wanted = {
+        "who": call.query.get("key", ""),
+        "action": call.query.get("action", ""),
+        "outcome": outcome,
+    }
+    try:
+        return answer(await _find(call, {k: v for k, v in wanted.items() if v}, limit))
+    except UnknownTopic:  # nothing has been recorded yet
+        await asyncio.sleep(min(call.query_wait_s(), 1.0))
+        return answer(AuditAnswer([], 0, 0))
+
+
+async def _find(call: Call, wanted: dict[str, str], limit: int) -> AuditAnswer:
+    at = await _start(call, limit)
+    found: list[StoredRecord] = []
+    wait_s, scanned, end = call.query_wait_s(), 0, at
+    while len(found) < limit and scanned < SCANNED_MAX:
+        views, following, end = await _page(call, at, wait_s if not scanned else 0.0)
+        for view in views:
+            at = view.offset + 1
+            record = _record(view)
+            if record and all(getattr(record, name) == text for name, text in wanted.items()):
+                found.append(record)
+                if len(found) == limit:
+                    return AuditAnswer(found, at, end)
+        at = max(at, following)
+        scanned += max(1, len(views))
+        if at >= end:
+            break
+    return AuditAnswer(found, at, end)
+
+
+async def _start(call: Call, limit: int) -> int:
+    """Raises BadRequest."""
+    if "offset" in call.query:
+        return call.query_int("offset", 0, 0, OFFSET_MAX)
+    if text := call.query.get("from_time"):
+        return await call.broker.offset_at(AUDIT_TOPIC, 0, parse_time_ms(text, "from_time"))
+    ends = await call.broker.end_offsets(AUDIT_TOPIC)
+    if 0 not in ends:
+        raise Unavailable("the leader of the audit log does not answer")
+    return max(0, ends[0][1] - limit)
+
+
+async def _page(call: Call, at: int, wait_s: float) -> tuple[list[MessageView], int, int]:
+    """Stored records from there, where reading goes on, and the log's end."""
+    found = await call.broker.read(
+        AUDIT_TOPIC,
+        0,
+        Offset(at),
+        max_records=PAGE,
+        max_bytes=call.limits.read_bytes_max,
+        wait_s=wait_s,
+    )
+    seen = see(found, at, PAGE, call.limits.read_bytes_max, skip_pending=False)
+    return seen.views, seen.following, found.end_offset
+
+
+def _record(view: MessageView) -> StoredRecord | None:
+    """None for what a newer version has written in another way."""
+    try:
+        record = _RECORD.decode(view.value or "")
+    except msgspec.DecodeError:
+        return None
+    return StoredRecord(**msgspec.structs.asdict(record), offset=view.offset)

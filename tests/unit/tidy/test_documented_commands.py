@@ -22,7 +22,9 @@ def shown() -> Iterator[tuple[Path, str]]:
     """Each line of a fenced block, and each piece of inline code, that runs the command line."""
     for document in tracked("*.md"):
         text = document.read_text()
-        for block in re.findall(r"```(?:sh|bash|console)?\n(.*?)```", text, re.S):
+        for language, block in re.findall(r"^ *```(\w*)\n(.*?)^ *```", text, re.S | re.M):
+            if language not in ("", "sh", "bash", "console"):
+                continue
             for line in block.replace("\\\n", " ").splitlines():
                 if found := re.search(r"goqueue-cli\s+(.*)", line):
                     yield document, found[1]
@@ -31,7 +33,7 @@ def shown() -> Iterator[tuple[Path, str]]:
 
 
 def words_of(line: str) -> list[str]:
-    words = shlex.split(line, comments=True)
+    words = shlex.split(line.partition("$(")[0], comments=True)
     return words[: next((at for at, word in enumerate(words) if word in ENDS), len(words))]
 
 

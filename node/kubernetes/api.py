@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import os
 import ssl
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
@@ -353,6 +354,7 @@ def check_client() -> None:
 def _library() -> Any:
     """The client's asyncio part: half a second of CPU time to import, so only in a pod. Raises
     ClientMissing."""
+    os.environ.setdefault("HOME", "/")  # it is looked for at the import; a pod's user may have none
     try:
         importlib.import_module(_IN_CLUSTER)
         return importlib.import_module("kubernetes.aio.client")

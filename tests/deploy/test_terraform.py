@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.deploy.report import REPORT
 from tests.terraform import steps
 from tests.terraform.steps import ENVIRONMENTS, MODULE
 from tests.terraform.toolchain import SOURCES, NotHere, Terraform, found
@@ -19,6 +20,7 @@ def terraform(tmp_path_factory: pytest.TempPathFactory) -> Terraform:
     try:
         return found(tmp_path_factory.mktemp("terraform"))
     except NotHere as reason:
+        REPORT.not_executed(f"deploy/terraform: {reason}.")
         pytest.skip(f"not executed: {reason}")
 
 
@@ -32,10 +34,12 @@ def declared(kind: str, folder: str) -> set[str]:
 
 def test_the_sources_are_formatted(terraform: Terraform) -> None:
     assert "files as" in steps.formatted(terraform)
+    REPORT.executed("deploy/terraform; the rest by `make test-terraform`", "terraform fmt")
 
 
 def test_the_module_does_what_its_own_tests_claim(terraform: Terraform) -> None:
     assert steps.tested(terraform).startswith("Success!")
+    REPORT.executed("deploy/terraform; the rest by `make test-terraform`", "terraform test")
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

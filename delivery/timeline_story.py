@@ -131,19 +131,17 @@ class Story:
 
     def next_due_ms(self) -> int | None:
         """When time brings something about that an entry must be told for."""
-        is_dead = any(group.place == "dead" for group in self.groups.values())
-        if not (self.fate == "delayed" or self._expires_ms or is_dead):
-            return None
         due: list[int] = []
         if self.fate == "delayed":
             due.append(self._due_ms)
         if self._expires_ms and self.fate in ("", "delayed"):
             due.append(self._expires_ms)
-        if self._config.dead_retention_ms >= 0:
-            keep_ms = self._config.dead_retention_ms
-            dead = [group for group in self.groups.values() if group.place == "dead"]
-            due += [group.died_ms + keep_ms + 1 for group in dead]
-        return min(due, default=None)
+        keep_ms = self._config.dead_retention_ms
+        if keep_ms >= 0:
+            for group in self.groups.values():
+                if group.place == "dead":
+                    due.append(group.died_ms + keep_ms + 1)
+        return min(due) if due else None
 
     def end(self) -> None:
         """All was told that there is: groups and settings are as of now."""
@@ -218,8 +216,10 @@ class Story:
             self._add("EXPIRED", {})
             self._withdraw()
         keep_ms = self._config.dead_retention_ms
+        if keep_ms < 0:
+            return
         for group in self.groups.values():
-            if group.place == "dead" and 0 <= keep_ms < now_ms - group.died_ms:
+            if group.place == "dead" and keep_ms < now_ms - group.died_ms:
                 group.settle()
                 self._tell(group, "PURGED", {"reason": "dead_retention"})
 

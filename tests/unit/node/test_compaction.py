@@ -10,7 +10,7 @@ import pytest
 from coordinator.topics import TopicConfig
 from delivery.bitmaps import BitMap64
 from goqueue.wire.batch import Record, RecordBatch
-from goqueue.wire.errors import KeyRequired, NullValue
+from goqueue.wire.errors import KeyRequired, NotFound, NullValue
 from goqueue.wire.types import Index, Offset
 from log.memory_disk import MemoryDisk
 from node.assembly import NodeAssembly
@@ -345,3 +345,25 @@ async def test_a_null_value_stays_as_long_as_a_message_that_was_delayed_when_the
 
 def _unreadable(_offsets: list[Offset]) -> tuple[int, bytes]:
     raise ValueError("can't be read")
+
+
+async def test_a_survivors_timeline_goes_on_after_what_is_not_known_any_more(
+    node: NodeAssembly,
+) -> None:
+    gone = await put(node, "a", "1")
+    kept = await put(node, "a", "2")
+    first = await receive(node, "early", limit=2)
+    await settle(node, first)
+
+    await compacted(node)
+    late = [found for found in await receive(node, "late", limit=100) if found.offset == kept]
+    await settle(node, late)
+    trace = await node.broker.message_trace("t", 0, Offset(kept))
+
+    told = [(event.type, event.attributes.get("group")) for event in trace.events]
+    assert [type_ for type_, group in told if group is None] == ["PUBLISHED", "KEPT"]
+    assert told[-2:] == [("DELIVERED", "late"), ("ACKNOWLEDGED", "late")]
+    assert {group.group: group.state for group in trace.groups}["late"] == "acked"
+    assert not trace.exact
+    with pytest.raises(NotFound):
+        await node.broker.message_trace("t", 0, Offset(gone))

@@ -138,9 +138,13 @@ class KeyChecks:
                 raise Unauthenticated("this API key has expired", reason="expired")
             # who has not proved a secret is not told which ids there are
             raise Unauthenticated("this API key does not hold", reason="invalid")
-        self._remember(self._proofs, self._name(token), tried)
         self._figures.authenticated("ok")
         return tried.principal
+
+    def digest(self, token: str) -> SecretDigest | None:
+        """Which secret of its key a token is that was proved; None of one that is not known."""
+        proof = self._proofs.get(self._name(token))
+        return None if proof is None else proof.digest
 
     def refused(self, result: str) -> None:
         self._figures.authenticated(result)
@@ -164,6 +168,7 @@ class KeyChecks:
         if found is None:
             return "bad_secret"
         proof = _proof(current, found)
+        self._remember(self._proofs, self._name(token), proof)
         return "expired" if 0 < proof.ends_ms <= self._now_ms() else proof
 
     def _name(self, token: str) -> bytes:
@@ -181,6 +186,8 @@ class KeyChecks:
 
     async def _matching(self, name: bytes, secret: str, key: ApiKey) -> SecretDigest | None:
         """The digest of the key that is the secret's; the same question is worked on once."""
+        if name in self._proofs:
+            return self._proofs[name].digest
         digests = tuple(one.secret for one in key.secrets)
         if self._refuted.get(name) == digests:
             return None

@@ -20,7 +20,8 @@ NAMES: tuple[str, ...] = ("n1", "n2", "n3")
 class ThreeNodes:
     """A cluster; nodes are stopped and started by name."""
 
-    def __init__(self) -> None:
+    def __init__(self, **settings: object) -> None:
+        self.settings = settings
         self.disks: dict[str, MemoryDisk] = {name: MemoryDisk() for name in NAMES}
         self.running: dict[str, NodeAssembly] = {}
         self.ports: dict[str, int] = dict(zip(NAMES, free_ports(len(NAMES)), strict=True))
@@ -57,6 +58,7 @@ class ThreeNodes:
                 "broker.listeners.internal": f"127.0.0.1:{self.ports[name]}",
                 "cluster.peers": ",".join(f"{n}={address}" for n, address in others.items()),
                 "cluster.secret": "three nodes in one process",
+                **self.settings,
             }
         )
         storage = StorageConfig(watermark_percent=0, watermark_bytes=64 << 20)
@@ -96,6 +98,6 @@ async def all_ready(nodes: N) -> AsyncIterator[N]:
             await nodes.stop(name)
 
 
-def three_nodes() -> AbstractAsyncContextManager[ThreeNodes]:
-    """Three ready nodes with the settings that nodes have."""
-    return all_ready(ThreeNodes())
+def three_nodes(**settings: object) -> AbstractAsyncContextManager[ThreeNodes]:
+    """Three ready nodes with the settings that nodes have, but for these."""
+    return all_ready(ThreeNodes(**settings))

@@ -1,0 +1,113 @@
+"""API keys on three nodes: made, rotated and revoked anywhere, and true everywhere soon."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.unit.node.test_node import eventually
+from tests.unit.node.three_nodes import NAMES, ThreeNodes, three_nodes
+
+ROOT = "root.0123456789abcdef"
+HOLDS_WITHIN_S = 1.0
+"""After a revoke was acknowledged, on every node in touch with the leader, as the documentation of
+security says. A heartbeat is 50 ms; the rest is room for a machine that is busy."""
+
+
+@dataclass
+class Asked:
+    """Three nodes, asked over HTTP."""
+
+    nodes: ThreeNodes
+    session: aiohttp.ClientSession
+
+    async def __call__(
+        self, name: str, method: str, path: str, token: str | None = ROOT, body: Any = None
+    ) -> tuple[int, Any]:
+        url = f"http://127.0.0.1:{self.nodes.running[name].front.port}{path}"
+        headers = {} if token is None else {"X-API-Key": token}
+        async with self.session.request(method, url, json=body, headers=headers) as answer:
+            return answer.status, await answer.json()
+
+    async def status(self, name: str, token: str) -> int:
+        return (await self(name, "GET", "/topics", token))[0]
+
+    async def everywhere(self, token: str) -> set[int]:
+        return set(await asyncio.gather(*(self.status(n, token) for n in self.nodes.running)))
+
+
+@pytest.fixture
+async def asked(tmp_path: Path) -> AsyncIterator[Asked]:
+    file = tmp_path / "admin-key"
+    file.write_text(ROOT + "\n")
+    settings = {"auth.enabled": True, "auth.adminKeyFile": str(file)}
+    async with three_nodes(**settings) as nodes, aiohttp.ClientSession() as session:
+        found = Asked(nodes, session)
+        async with asyncio.timeout(20):
+            while await found.everywhere(ROOT) != {200}:  # noqa: ASYNC110 - asked over HTTP
+                await asyncio.sleep(0.05)
+        yield found
+
+
+async def test_what_is_made_on_one_node_holds_on_every_node(asked: Asked) -> None:
+    wanted = {"role": "readonly", "prefixes": ["*"], "id": "reader"}
+    _, made = await asked("n1", "POST", "/admin/keys", ROOT, wanted)
+    assert await asked.everywhere(made["key"]) == {200}
+
+    # rotated: both secrets, then the newer one alone
+    _, second = await asked("n2", "POST", "/admin/keys/reader/rotate", ROOT, {"grace": "1h"})
+    assert await asked.everywhere(made["key"]) == await asked.everywhere(second["key"]) == {200}
+    _, third = await asked("n3", "POST", "/admin/keys/reader/rotate", ROOT, {"grace": "0s"})
+    assert await asked.everywhere(third["key"]) == {200}
+    await gone_within(asked, second["key"])
+    await gone_within(asked, made["key"])
+
+    status, _ = await asked("n2", "DELETE", "/admin/keys/reader")
+    assert status == 200
+    await gone_within(asked, third["key"])
+
+
+async def gone_within(asked: Asked, token: str) -> None:
+    """Refused by every node in time, and never let in again."""
+    ends_s = time.monotonic() + HOLDS_WITHIN_S
+    while (found := await asked.everywhere(token)) != {401}:
+        assert time.monotonic() < ends_s, found
+    assert await asked.everywhere(token) == {401}
+
+
+async def test_keys_outlive_their_nodes_and_the_seed_is_sown_once(asked: Asked) -> None:
+    wanted = {"role": "admin", "prefixes": ["*"], "id": "second"}
+    _, made = await asked("n1", "POST", "/admin/keys", ROOT, wanted)
+    assert (await asked("n1", "DELETE", "/admin/keys/root", made["key"]))[0] == 200
+    for name in NAMES:
+        await asked.nodes.stop(name)
+    for name in NAMES:
+        await asked.nodes.start(name)
+    await eventually(lambda: all(broker.ready().ready for broker in asked.nodes.brokers), 20)
+
+    assert await asked.everywhere(made["key"]) == {200}
+    assert await asked.everywhere(ROOT) == {401}
+    _, listed = await asked("n2", "GET", "/admin/keys", made["key"])
+    assert [(one["id"], one["state"]) for one in listed["keys"]] == [
+        ("root", "revoked"),
+        ("second", "active"),
+    ]
+
+
+async def test_a_node_that_is_cut_off_goes_on_with_the_keys_it_knows_and_says_so_of_others(
+    asked: Asked,
+) -> None:
+    assert await asked.status("n1", ROOT) == 200
+    await asked.nodes.stop("n2")
+    await asked.nodes.stop("n3")
+    await eventually(lambda: asked.nodes.running["n1"].broker.cluster_view().controller is None, 10)
+
+    assert await asked.status("n1", ROOT) == 200
+    assert await asked.status("n1", "new.0123456789abcdef") == 503

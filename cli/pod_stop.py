@@ -37,7 +37,7 @@ def pod_stop(config: ConfigFile = None) -> None:
 def run(config: Path | None) -> int:
     # only here may the command line know the service, and only when asked to
     from node.config_file import ConfigError, load_config
-    from node.kubernetes.stopping import SOCKET
+    from node.kubernetes.names import STOP_SOCKET
 
     given = config or (CONFIG if CONFIG.exists() else None)
     try:
@@ -45,7 +45,7 @@ def run(config: Path | None) -> int:
     except ConfigError as error:
         print_report(Report(str(error), "", "", EXIT_USAGE))
         return EXIT_USAGE
-    path = Path(loaded.data_dir) / SOCKET
+    path = Path(loaded.data_dir) / STOP_SOCKET
     try:
         return _follow(path)
     except OSError as error:

@@ -47,6 +47,8 @@ def main_node(config: NodeConfig) -> int:
     0 after an orderly stop, 74 when the disk failed while serving, 3 when it could not start.
     """
     configure_logging(config.logging, config.node_id)
+    if os.getpid() == 1:  # of a container: what others leave behind is reaped by the kernel
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     if config.warnings:
         _log.warning("configuration", warnings=list(config.warnings))
     try:

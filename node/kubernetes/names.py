@@ -11,6 +11,8 @@ from node.config_option import Address
 
 ORDINALS_MAX = 32
 """As many brokers as a cluster may have."""
+STOP_SOCKET = "pod-stop.sock"
+"""In the data directory: where a node listens for its pod's preStop hook."""
 
 _POD = re.compile(r"(.+)-(\d{1,9})")
 

@@ -25,8 +25,8 @@ import structlog
 from coordinator.brokers import DRAINED, Broker
 from goqueue.wire.errors import GoQueueError
 from node.kubernetes.api import ApiProblem
+from node.kubernetes.names import STOP_SOCKET
 
-SOCKET = "pod-stop.sock"
 GRACE_S = 30.0
 """Kubernetes' own, where the pod was never seen."""
 MARGIN_S = 8.0
@@ -97,7 +97,7 @@ class PodStop:
     """A service: the socket, and one stop at a time, told to all that ask for it."""
 
     def __init__(self, data_dir: str, node: StopNode, times: StopTimes) -> None:
-        self._path = Path(data_dir) / SOCKET
+        self._path = Path(data_dir) / STOP_SOCKET
         self._node = node
         self._times = times
         self._server: asyncio.Server | None = None

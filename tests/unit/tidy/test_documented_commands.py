@@ -33,7 +33,7 @@ def shown() -> Iterator[tuple[Path, str]]:
 
 
 def words_of(line: str) -> list[str]:
-    words = shlex.split(line.partition("$(")[0], comments=True)
+    words = shlex.split(re.sub(r'"?\$\(.*', "", line), comments=True)
     return words[: next((at for at, word in enumerate(words) if word in ENDS), len(words))]
 
 

@@ -21,6 +21,7 @@ from node.http.gate import Gate
 from node.key_checks import KeyChecks
 from node.key_desk import KeyDesk
 from node.key_secrets import digest_of, read_token
+from node.key_sessions import KeySessions
 from node.metrics.doors import DoorMetrics
 
 LOOK_S = 1.0
@@ -41,6 +42,7 @@ class Door:
         wall_ms: Callable[[], int],
         rng: random.Random,
         metrics: DoorMetrics,
+        cluster_secret: bytes = b"",
     ) -> None:
         self._config = config
         self._cluster = cluster
@@ -64,6 +66,15 @@ class Door:
             metrics_anonymous=config.metrics_anonymous,
             failures=Failures(time.monotonic),
             addresses=Addresses(config.trusted_proxies),
+            sessions=KeySessions(
+                lambda: cluster.state.keys,
+                self.now_ms,
+                self.checks.digest,
+                cluster_secret,
+                self.is_stale,
+            )
+            if config.enabled
+            else None,
         )
 
     def now_ms(self) -> int:

@@ -113,7 +113,8 @@ def doors_of(
     rng: random.Random,
     wall_ms: Callable[[], int],
 ) -> Doors:
-    door = Door(config.auth, cluster, wall_ms, rng, metrics.doors)
+    secret = config.cluster.secret.encode()
+    door = Door(config.auth, cluster, wall_ms, rng, metrics.doors, secret)
     audit = None
     if config.audit.is_kept(has_keys=config.auth.enabled):
         audit = AuditLog(config.node_id, config.audit, cluster, broker, metrics.doors, wall_ms)

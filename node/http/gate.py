@@ -13,6 +13,7 @@ from node.http.addresses import Addresses
 from node.http.failures import Failures, TooManyFailures
 from node.http.policies import POLICIES, Policy, Reach
 from node.http.principal import Principal, WrongRole
+from node.http.sessions import Sessions
 
 TOKEN_CHARACTERS_MAX = 512
 _TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}\.[\x21-\x7e]{16,}", re.ASCII)
@@ -49,10 +50,12 @@ class Gate:
         metrics_anonymous: bool = False,
         failures: Failures | None = None,
         addresses: Addresses | None = None,
+        sessions: Sessions | None = None,
     ) -> None:
         self._authenticator = authenticator
         self._failures = failures
         self.addresses = addresses or Addresses()
+        self.sessions = sessions
         self._anonymous = {"metrics"} if metrics_anonymous else set[str]()
 
     @property
@@ -83,20 +86,26 @@ class Gate:
         token = self._token(request)
         principal = self._authenticator.known(token)
         if principal is None:
-            principal = await self.prove(token, self.addresses.of(request))
+            principal = await self.prove(token, request)
+        self.allow(principal, policy, what, topic)
+        return principal
+
+    def allow(self, principal: Principal, policy: Policy, what: str, topic: str | None) -> None:
+        """Raises Forbidden, naming what is missing."""
         try:
             allow(principal, policy, what, topic)
         except Forbidden as error:
-            self._authenticator.denied(str(error.data.get("missing", "")))
+            if self._authenticator is not None:
+                self._authenticator.denied(str(error.data.get("missing", "")))
             raise
-        return principal
 
-    async def prove(self, token: str, address: str) -> Principal:
-        """As `Authenticator.prove`, for who comes from there; raises TooManyFailures where too many
-        keys from there did not hold of late."""
+    async def prove(self, token: str, request: web.BaseRequest) -> Principal:
+        """As `Authenticator.prove`; raises TooManyFailures where too many keys from the request's
+        address did not hold of late."""
         assert self._authenticator is not None
         if self._failures is None:
             return await self._authenticator.prove(token)
+        address = self.addresses.of(request)
         try:
             self._failures.check(address)
         except TooManyFailures:
@@ -119,12 +128,17 @@ class Gate:
                 reason="missing",
             )
         token = found.pop()
-        if found or len(token) > TOKEN_CHARACTERS_MAX or not _TOKEN.fullmatch(token):
-            self._authenticator.refused("malformed")
+        self.check_form("" if found else token)
+        return token
+
+    def check_form(self, token: str) -> None:
+        """Whether it may be a key at all. Raises Unauthenticated."""
+        if len(token) > TOKEN_CHARACTERS_MAX or not _TOKEN.fullmatch(token):
+            if self._authenticator is not None:
+                self._authenticator.refused("malformed")
             raise Unauthenticated(
                 "this is no API key: one is sent, once, as <id>.<secret>", reason="malformed"
             )
-        return token
 
 
 def tokens_of(request: web.BaseRequest) -> set[str]:

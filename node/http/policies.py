@@ -180,7 +180,7 @@ POLICIES: dict[str, Policy] = {
 }
 """By the route's operation."""
 
-PAGE_SEEN = _SEE_CLUSTER
-"""The console shows the whole cluster."""
-PAGE_ACTED = Policy(CONSUME, Reach.EVERYWHERE)
+PAGE_SEEN = Policy(READ, Reach.SEEN)
+"""Pages ask a broker, and a census, that show what is within the key's prefixes."""
+PAGE_ACTED = Policy(CONSUME, Reach.NAMED, ("{topic}",))
 """Redrives and purges from the console."""

@@ -42,7 +42,7 @@ class BrokerRow:
 async def show(visit: Visit) -> web.Response:
     broker = visit.broker
     (brokers, no_brokers), (running, no_moves), (rows, where, unknown) = await asyncio.gather(
-        tried(broker.brokers),
+        tried(lambda: broker.brokers()),
         tried(lambda: broker.reassignments(running_only=True)),
         _partitions(visit),
     )

@@ -10,10 +10,10 @@ from aiohttp import web
 
 from goqueue.wire.errors import BadRequest
 from goqueue.wire.ids import PARTITIONS_MAX
-from node.http.call import parse_query
 from node.http.console.acting import require_may_act
 from node.http.console.browse import parse_moment_ms
 from node.http.console.census import GroupFigures
+from node.http.console.forms import read_form
 from node.http.console.paging import page_of
 from node.http.console.parts import Visit, answered, tried
 from node.http.console.payload import Payload, look
@@ -23,7 +23,6 @@ from node.http.queue_broker import DeadFilter, DeadMessage
 ROWS_A_PAGE = 50
 LETTERS_A_PAGE = 25
 JOBS_SHOWN = 10
-FORM_BYTES_MAX = 64 * 1024
 ACTIONS = ("redrive", "purge")
 FIELDS = ("reason", "key", "partition", "from", "to")
 """Of a filter, as forms and addresses have them."""
@@ -41,7 +40,7 @@ class Letter:
 
 async def show_all(visit: Visit) -> web.Response:
     """Every group and topic with dead letters, most first."""
-    wanted, sweep = visit.query_text(), await visit.parts.census.all()
+    wanted, sweep = visit.query_text(), await visit.census.all()
     found: list[GroupFigures] = [
         figures
         for topic in sweep.topics
@@ -61,7 +60,7 @@ async def show(visit: Visit) -> web.Response:
 
 async def act(visit: Visit) -> web.Response:
     """A dry run, or what one has shown. Raises CrossSite, ReadOnly, PlanExpired, BadRequest."""
-    form = await _form(visit)
+    form = await read_form(visit)
     visit.parts.tokens.check(visit.request, form.get("token", ""))
     require_may_act(visit)
     group, topic = visit.group(), visit.topic()
@@ -118,12 +117,9 @@ async def _letters(
         ),
         tried(lambda: visit.broker.redrives(group)),
     )
-    tokens = visit.parts.tokens
-    visitor = tokens.visitor(visit.request)
-    secure = visit.request.scheme == "https"
     return await visit.page(
         "dead_letters.html",
-        headers={"Set-Cookie": tokens.cookie(visitor, secure=secure)},
+        headers={"Set-Cookie": visit.visitor_cookie()},
         group=group,
         topic=topic,
         letters=[_letter(one) for one in page.messages],
@@ -134,7 +130,6 @@ async def _letters(
         problem=problem,
         jobs=[job for job in reversed(jobs or []) if job.topic == topic][:JOBS_SHOWN],
         outcome=outcome,
-        token=tokens.token(visitor),
     )
 
 
@@ -150,14 +145,6 @@ def filter_of(fields: dict[str, str]) -> DeadFilter:
         key=fields["key"].encode() or None,
         partition=int(number) if number else None,
     )
-
-
-async def _form(visit: Visit) -> dict[str, str]:
-    kind = visit.request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-    if kind != "application/x-www-form-urlencoded":
-        raise BadRequest("a form is expected")
-    async with visit.body(FORM_BYTES_MAX) as body:
-        return parse_query("?" + body.decode("ascii", "replace"))
 
 
 def _rate(text: str) -> float:

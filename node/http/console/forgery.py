@@ -1,7 +1,8 @@
 """Keeps other sites from sending forms in a visitor's name, and plans from being made up.
 
 A form must come from this very origin, as the browser says, and carry the token that belongs to
-the cookie of its page. Keys are the process's own: after a restart, pages are loaded again.
+the cookie of its page. Where nobody logs in, keys are the process's own: after a restart, pages are
+loaded again.
 """
 
 from __future__ import annotations
@@ -40,16 +41,20 @@ class PlanExpired(GoQueueError):
 
 
 class Tokens:
-    """The tokens of one process. `clock_s` gives whole seconds of any epoch."""
+    """The tokens of one process, or of all that have the same key. `clock_s` is theirs too."""
 
-    def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
-        self._key = os.urandom(32)
+    def __init__(self, clock_s: Callable[[], float] = time.time, key: bytes = b"") -> None:
+        self._key = key or os.urandom(32)
         self._clock_s = clock_s
+
+    def known(self, request: web.BaseRequest) -> str:
+        """Who the cookie says it is; empty where it says nothing."""
+        known = request.cookies.get(COOKIE, "")
+        return known if _VISITOR.fullmatch(known) else ""
 
     def visitor(self, request: web.BaseRequest) -> str:
         """Who the cookie says it is, or somebody new."""
-        known = request.cookies.get(COOKIE, "")
-        return known if _VISITOR.fullmatch(known) else _text(os.urandom(16))
+        return self.known(request) or _text(os.urandom(16))
 
     def cookie(self, visitor: str, *, secure: bool) -> str:
         """The value of `Set-Cookie`."""

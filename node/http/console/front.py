@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from goqueue.wire.errors import GoQueueError, MethodNotAllowed, ServerError
+from goqueue.wire.errors import GoQueueError, MethodNotAllowed, ServerError, Unauthenticated
 from node.http.call import Shared
 from node.http.console import (
     browse,
@@ -21,9 +21,10 @@ from node.http.console import (
     search_page,
     topic_page,
 )
+from node.http.console.login import LOGIN, Login, session_of, to_login
 from node.http.console.parts import SECURITY_HEADERS, ConsoleParts, Visit
 from node.http.errors import CHALLENGE, RETRY_AFTER_S
-from node.http.gate import Gate
+from node.http.gate import Gate, tokens_of
 from node.http.policies import ANYBODY, PAGE_ACTED, PAGE_SEEN, Policy
 from node.http.principal import Principal
 from node.http.router import Router, path_of
@@ -85,8 +86,15 @@ class Console:
     def __init__(self, shared: Shared, gate: Gate) -> None:
         self._shared = shared
         self._gate = gate
-        self._router = Router[Page](PAGES, prefixes=("",))
-        self._parts = ConsoleParts.of(shared)
+        login, sessions = Login(gate), gate.sessions
+        pages = (
+            *PAGES,
+            Page("GET", LOGIN, login.show, "showLogin", ANYBODY),
+            Page("POST", LOGIN, login.enter, "login", ANYBODY),
+            Page("POST", PREFIX + "/logout", login.leave, "logout", ANYBODY),
+        )
+        self._router = Router[Page](pages, prefixes=("",))
+        self._parts = ConsoleParts.of(shared, b"" if sessions is None else sessions.form_key)
 
     async def serve(self, request: web.BaseRequest, request_id: str) -> Served:
         """The answer, whatever happens."""
@@ -96,12 +104,8 @@ class Console:
             try:
                 page, params = self._router.match(request.method, request.raw_path)
                 template, visit.params, operation = page.path, params, page.operation
-                visit.admitted(
-                    await self._gate.admit_to(
-                        request, page.policy, "the console", params.get("topic")
-                    )
-                )
-                answer = await page.handler(visit)
+                answer = await self._answer(visit, page)
+                code = visit.problem
             except GoQueueError as error:
                 code = error.code
                 answer = await _error_page(visit, error, request_id)
@@ -115,6 +119,25 @@ class Console:
             answer = web.Response(text=error.message, status=error.http_status)
         answer.headers.update(SECURITY_HEADERS)
         return Served(answer, template, operation, visit.principal, code)
+
+    async def _answer(self, visit: Visit, page: Page) -> web.Response:
+        """The page, for whom it is; where nobody has logged in, the way there."""
+        gate, request, policy = self._gate, visit.request, page.policy
+        if not gate.is_locked or policy.roles is None:
+            return await page.handler(visit)
+        topic = visit.params.get("topic")
+        if gate.sessions is None or tokens_of(request):
+            visit.admitted(await gate.admit_to(request, policy, "the console", topic))
+            return await page.handler(visit)
+        try:
+            principal = gate.sessions.principal(session_of(visit))
+        except Unauthenticated:
+            if request.method != "GET" or "/data/" in page.path:
+                raise
+            return to_login(visit)
+        visit.admitted(principal)
+        gate.allow(principal, policy, "the console", topic)
+        return await page.handler(visit)
 
 
 async def _error_page(visit: Visit, error: GoQueueError, request_id: str) -> web.Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -41,13 +41,13 @@ class GroupRow:
 async def show_all(visit: Visit) -> web.Response:
     wanted = visit.query_text()
     memberships, sweep = await asyncio.gather(
-        answered(visit.broker.memberships), visit.parts.census.all()
+        answered(visit.broker.memberships), visit.census.all()
     )
     found: defaultdict[str, list[GroupFigures]] = defaultdict(list)
     for topic in sweep.topics:
         for name, figures in topic.groups.items():
             found[name].append(figures)
-    matching = [one for one in memberships if wanted in one.group]
+    matching = [one for one in await _seen(visit, memberships) if wanted in one.group]
     shown, where = page_of(matching, visit.page_number(), GROUPS_A_PAGE)
     rows = [_row(one, found[one.group]) for one in shown]
     return await visit.page("groups.html", rows=rows, where=where, sweep=sweep)
@@ -58,7 +58,7 @@ async def show(visit: Visit) -> web.Response:
     membership, (groups, _), sweep = await asyncio.gather(
         answered(lambda: visit.broker.membership(name)),
         tried(visit.broker.list_groups),
-        visit.parts.census.all(),
+        visit.census.all(),
     )
     topics = sorted(
         {*membership.topics, *(one.topic for one in sweep.topics if name in one.groups)}
@@ -100,6 +100,14 @@ async def _places(
     answers = await asyncio.gather(*map(ask, names))
     silent = [name for name, (_, whole) in zip(names, answers, strict=True) if not whole]
     return [place for places, _ in answers for place in places], silent
+
+
+async def _seen(visit: Visit, memberships: Sequence[MembershipView]) -> Sequence[MembershipView]:
+    """Without groups that were in topics beyond the visitor's key, also where nobody is in them."""
+    if visit.principal is None or visit.principal.is_everywhere:
+        return memberships
+    names = {view.name for view in await answered(lambda: visit.broker.list_groups())}
+    return [one for one in memberships if one.group in names]
 
 
 def _row(membership: MembershipView, figures: list[GroupFigures]) -> GroupRow:

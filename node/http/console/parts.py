@@ -16,6 +16,7 @@ from node.http.console.acting import may_act, obstacle
 from node.http.console.assets import Assets
 from node.http.console.census import Census
 from node.http.console.forgery import Tokens
+from node.http.console.seen import SeenCensus
 from node.http.console.templates import Templates
 
 ANSWER_WITHIN_S = 3.0
@@ -40,6 +41,7 @@ SECURITY_HEADERS = {
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+SESSION = "goqueue_session"
 THEMES = ("light", "dark")
 SECTIONS = ("topics", "groups", "dead", "messages")
 
@@ -56,15 +58,15 @@ class ConsoleParts:
     tokens: Tokens
 
     @staticmethod
-    def of(shared: Shared) -> ConsoleParts:
-        assets = Assets()
-        return ConsoleParts(Templates(assets.url), assets, Census(shared.broker), Tokens())
+    def of(shared: Shared, form_key: bytes = b"") -> ConsoleParts:
+        assets, tokens = Assets(), Tokens(key=form_key)
+        return ConsoleParts(Templates(assets.url), assets, Census(shared.broker), tokens)
 
 
 class Visit(Call):
     """One request on its way through a page."""
 
-    __slots__ = ("parts",)
+    __slots__ = ("parts", "problem", "visitor")
 
     def __init__(
         self,
@@ -75,6 +77,21 @@ class Visit(Call):
     ) -> None:
         super().__init__(shared, request, params)
         self.parts = parts
+        self.visitor = parts.tokens.known(request)
+        """Who it is to the forms; empty for somebody new."""
+        self.problem = ""
+        """The code of an error that a page of its own tells."""
+
+    @property
+    def census(self) -> SeenCensus:
+        """As far as the key reaches."""
+        return SeenCensus(self.parts.census, self.principal)
+
+    def visitor_cookie(self) -> str:
+        """`Set-Cookie` of who this is to the forms: who it was, or somebody new."""
+        if not self.visitor:
+            self.visitor = self.parts.tokens.visitor(self.request)
+        return self.parts.tokens.cookie(self.visitor, secure=self.request.scheme == "https")
 
     def page_number(self) -> int:
         """Pages are counted from 1."""
@@ -114,6 +131,9 @@ class Visit(Call):
             "out_of_touch": not view.has_quorum or view.controller is None,
             "may_act": may_act(self),
             "obstacle": obstacle(self),
+            "who": self.principal,
+            "is_session": SESSION in self.request.cookies,
+            "form_token": self.parts.tokens.token(self.visitor) if self.visitor else "",
             "query": self.query_text(),
         }
 

@@ -19,7 +19,7 @@ async def show_all(visit: Visit) -> web.Response:
     wanted = visit.query_text()
     names = [name for name in visit.broker.list_topics() if wanted in name]
     shown, where = page_of(names, visit.page_number(), TOPICS_A_PAGE)
-    figures = await visit.parts.census.some(shown)
+    figures = await visit.census.some(shown)
     return await visit.page("topics.html", names=shown, where=where, figures=figures)
 
 
@@ -27,7 +27,7 @@ async def show(visit: Visit) -> web.Response:
     name = visit.topic()
     topic, (figures, problem) = await asyncio.gather(
         answered(lambda: visit.broker.topic(name)),
-        tried(lambda: visit.parts.census.topic(name)),
+        tried(lambda: visit.census.topic(name)),
     )
     views, where = page_of(topic.partitions, visit.page_number(), PARTITIONS_A_PAGE)
     return await visit.page(
@@ -50,10 +50,10 @@ async def rates(visit: Visit) -> web.Response:
     """Rates over the whole cluster as JSON: `points` are [time_ms, published, delivered, settled]
     in messages a second, oldest first; whichever nodes are asked, they fit together by time."""
     name = visit.topic()
-    figures = await visit.parts.census.topic(name)
+    figures = await visit.census.topic(name)
     points = [
         [point.time_ms, point.published, point.delivered, point.settled]
-        for point in visit.parts.census.points(name)
+        for point in visit.census.points(name)
     ]
     told = answer(
         {

@@ -124,7 +124,7 @@ def test_only_probes_and_the_version_are_anybodys() -> None:
 
     assert anybodys == {"health", "healthz", "livez", "readyz", "version"}
     assert "showTopic" not in pages
-    assert all(page.policy.reach is Reach.EVERYWHERE for page in PAGES if page.policy.roles)
+    assert all(page.policy.reach is not Reach.NOTHING for page in PAGES if page.policy.roles)
 
 
 def test_every_policy_of_a_topics_path_holds_the_key_against_it() -> None:
@@ -464,15 +464,22 @@ async def test_a_route_without_a_policy_is_nobodys(
     assert (answer.status, answer.json["missing"]) == (403, "policy")
 
 
-async def test_pages_are_for_keys_of_every_topic(scene: Scene) -> None:
-    for path in ("/ui", "/ui/topics/orders", "/ui/messages?q=x", "/ui/dead", "/metrics"):
+async def test_pages_are_for_who_may_read_and_acting_for_who_may_consume(scene: Scene) -> None:
+    for path in ("/ui", "/ui/topics/orders", "/ui/messages?q=x", "/ui/dead"):
         assert (await scene.ask("GET", path)).status == 401
-        assert (await scene.ask("GET", path, await scene.key("readonly", MINE))).status == 403
         assert (await scene.ask("GET", path, await scene.key("producer"))).status == 403
         assert (await scene.ask("GET", path, await scene.key("readonly"))).status != 403
+    beyond = await scene.ask("GET", "/ui/topics/orders", await scene.key("readonly", MINE))
+    assert beyond.status == 403
     act = "/ui/dead/workers/orders"
     assert (await scene.ask("POST", act)).status == 401
     assert (await scene.ask("POST", act, await scene.key("readonly"))).status == 403
+
+
+async def test_metrics_are_for_keys_of_every_topic(scene: Scene) -> None:
+    assert (await scene.ask("GET", "/metrics")).status == 401
+    assert (await scene.ask("GET", "/metrics", await scene.key("readonly", MINE))).status == 403
+    assert (await scene.ask("GET", "/metrics", await scene.key("readonly"))).status == 200
 
 
 async def test_openapi_says_what_each_operation_asks_for(scene: Scene) -> None:

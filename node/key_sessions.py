@@ -1,0 +1,89 @@
+"""Sessions of the console: proofs that a key was shown. Every node can check them, and none keeps
+any.
+
+A session names the key and its own end, under a code of authentication made with a secret of the
+cluster and the stored digest of the key's secret. So it holds on every node and after restarts, and
+ends with the secret: when it is rotated out, runs out, or its key is revoked. Nobody who has only a
+disk, or only the cluster's secret, can make one.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import os
+import re
+from collections.abc import Callable
+
+from coordinator.api_keys import ApiKeys
+from coordinator.key_commands import SecretDigest
+from goqueue.wire.errors import Unauthenticated, Unavailable
+from node.http.principal import Principal, Role
+
+LIFE_S = 8 * 3600
+"""A working day; then the key is shown again."""
+_SESSION = re.compile(
+    r"(?P<id>[A-Za-z0-9][A-Za-z0-9_-]{0,62})\.(?P<ends>[0-9]{1,12})\.(?P<nonce>[A-Za-z0-9_-]{22})"
+    r"\.(?P<code>[A-Za-z0-9_-]{43})",
+    re.ASCII,
+)
+
+
+class KeySessions:
+    """Implements `node.http.sessions.Sessions`. Without a secret of the cluster its sessions are
+    this process's own. `digest_of` tells which secret of its key a proved token is."""
+
+    def __init__(
+        self,
+        keys: Callable[[], ApiKeys],
+        now_ms: Callable[[], int],
+        digest_of: Callable[[str], SecretDigest | None],
+        cluster_secret: bytes,
+        is_stale: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._keys = keys
+        self._now_ms = now_ms
+        self._digest_of = digest_of
+        self._is_stale = is_stale
+        self._root = cluster_secret or os.urandom(32)
+
+    @property
+    def form_key(self) -> bytes:
+        return _code(self._root, b"goqueue console forms")
+
+    def begin(self, token: str) -> tuple[str, int]:
+        digest = self._digest_of(token)
+        if digest is None:
+            raise Unauthenticated("this API key does not hold", reason="invalid")
+        ends_s = self._now_ms() // 1000 + LIFE_S
+        told = f"{token.partition('.')[0]}.{ends_s}.{_text(os.urandom(16))}"
+        return f"{told}.{self._sign(told, digest)}", LIFE_S
+
+    def principal(self, session: str) -> Principal:
+        if self._is_stale():
+            raise Unavailable(
+                "this node has not heard of the cluster for too long to know which keys hold"
+            )
+        found, now_ms = _SESSION.fullmatch(session), self._now_ms()
+        if found is None or int(found["ends"]) * 1000 <= now_ms:
+            raise Unauthenticated("the session is over: show the key again", reason="expired")
+        key = self._keys().by_id.get(found["id"])
+        told = session.rpartition(".")[0]
+        for secret in [] if key is None else key.live_secrets(now_ms):
+            if hmac.compare_digest(self._sign(told, secret.secret), found["code"]):
+                assert key is not None
+                return Principal(key.id, Role(key.role), tuple(key.prefixes))
+        raise Unauthenticated("the session has ended with its key", reason="invalid")
+
+    def _sign(self, told: str, digest: SecretDigest) -> str:
+        made_with = _code(self._root, b"goqueue console session" + digest.salt + digest.digest)
+        return _text(_code(made_with, told.encode()))
+
+
+def _code(key: bytes, text: bytes) -> bytes:
+    return hmac.new(key, text, hashlib.sha256).digest()
+
+
+def _text(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")

@@ -42,6 +42,8 @@ TERM_BYTES = TERM.size
 RENEWED = ".renewed"
 """Ends the name of a file that is written anew, until it is whole."""
 _SCAN_BYTES = 1 << 20
+_ENTRY_BYTES = 1 << 12
+"""Where one entry is wanted: most are no longer, and less costs no less to read."""
 
 
 def file_header(suffix: str, first_index: int, group: GroupId) -> bytes:
@@ -447,7 +449,8 @@ class Segment:
         size = 0
         if position < FILE_HEADER_BYTES:
             return entries
-        for entry in self._frames(first, position, min(max_bytes + HEADER_BYTES, _SCAN_BYTES)):
+        chunk_bytes = min(max_bytes + HEADER_BYTES, _SCAN_BYTES) if max_count > 1 else _ENTRY_BYTES
+        for entry in self._frames(first, position, max(chunk_bytes, _ENTRY_BYTES)):
             size += len(entry.frame)
             if entries and size > max_bytes:
                 break

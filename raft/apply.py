@@ -9,7 +9,7 @@ from typing import Any, TypeVarTuple
 
 from goqueue.wire.types import Index, NodeId, Term
 from log.entry import Entry, EntryKind, make_entry
-from log.errors import LogError
+from log.errors import EntryDamaged, LogError
 from raft.configuration import pack_snapshot, unpack_snapshot
 from raft.configured import Configured
 from raft.errors import ApplyFailed, NotLeader, Outcome, Unsafe
@@ -101,6 +101,7 @@ class Applying(Configured):
             base_offset=base_offset,
             record_count=record_count,
             matches=self._matched(),
+            lag_ms=self._commit_lag[1] if self._commit_lag[0] == index - 1 else None,
         )
         try:
             self._log.append((entry,))
@@ -284,7 +285,8 @@ class Applying(Configured):
         """Begins where the newest local snapshot ends; all before it was committed.
 
         A snapshot beyond the log's end (a relaxed log lost its tail in a power cut) is ignored
-        where the log can be replayed from its beginning. Raises Unsafe where state is missing.
+        where the log can be replayed from its beginning. Raises EntryDamaged where none that the
+        log continues can be read, so that the replica is to be copied; Unsafe where none is there.
         """
         found = self._log.latest_snapshot()
         if found is not None and (found[0] <= self._log.last_index or self._log.first_index > 1):
@@ -296,6 +298,9 @@ class Applying(Configured):
             self._snapshot_index = self._SyncObj__raftLastApplied = index
             self._SyncObj__raftCommitIndex = index
         applied = self._SyncObj__raftLastApplied
+        if applied < self._log.first_index - 1 and self._log.quarantined:
+            first, last = applied + 1, self._log.first_index - 1
+            raise EntryDamaged(str(self.id), first, last, "no snapshot to begin from")
         if not self._log.first_index - 1 <= applied <= self._log.last_index:
             raise Unsafe(
                 f"group {self.id}: state up to entry {applied}, but the log holds "

@@ -57,6 +57,10 @@ class QueueLog:
         """Log time of each entry."""
         self.index = 0
         self._seen = 0
+        self.unordered: set[int] = set()
+        """Groups whose lanes are not judged."""
+        self.in_vain: dict[int, None] = {}
+        """Messages that some delivery named, and that were not granted to it."""
         self._begins = 0
         self._spoken_for: set[int] = set()
         """Chosen in this entry for a request that had its answer already, or was refused."""
@@ -127,6 +131,7 @@ class QueueLog:
             if request and request in self._requests and not is_overtaken(self.groups, op):
                 if isinstance(op, ops.Delivered):
                     self._spoken_for.update(op.offsets)
+                    self.in_vain.update(dict.fromkeys(op.offsets))
                 if result != self._requests[request]:
                     self._broken("Q1", f"entry {index}: a repeated request resulted in {result}")
                 continue
@@ -169,6 +174,8 @@ class QueueLog:
 
     def _delivered(self, op: ops.Delivered, result: ops.Result) -> None:
         group = self._group(op, result)
+        granted = [one.offset for one in result.grants] if isinstance(result, ops.Granted) else []
+        self.in_vain.update(dict.fromkeys(o for o in op.offsets if o not in granted))
         if isinstance(result, ops.StaleResult):
             self._spoken_for.update(op.offsets)
         is_claimed = group is not None and self._is_claimed(group, op, result)
@@ -183,20 +190,24 @@ class QueueLog:
             self._broken("Q1", f"{told}: a delivery {result.delivery} until {result.deadline_ms}")
         if len(set(offsets)) != len(offsets) or not set(offsets) <= set(op.offsets):
             self._broken("Q1", f"{told}: {offsets} was granted of {op.offsets}")
-        if group.config.ordering != "key":
+        if self._is_ordered(group):
             self._lanes_hold(group, offsets, told, is_whole=offsets == op.offsets)
         for grant in result.grants:
             self._grant(group, grant, result, told)
             group.life(grant.offset).holder = op.member
-        if group.config.ordering != "key":
+        if self._is_ordered(group):
             for at in range(len(group.passed) - len(offsets), len(group.passed)):
                 self._served_within_its_share(group, at)
+
+    def _is_ordered(self, group: Group) -> bool:
+        """Whether its lanes are judged: not by key, nor where others commit and seek."""
+        return group.config.ordering != "key" and group.id not in self.unordered
 
     def _grant(self, group: Group, grant: ops.Grant, result: ops.Granted, told: str) -> None:
         offset = grant.offset
         message, life = self.messages.get(offset), group.life(offset)
         told = f"{told}: {offset} was delivered"
-        if message is None or offset < group.base:
+        if message is None or (offset < group.base and not life.redrives):
             self._broken("L6", f"{told}, and is not there")
             return
         if not message.visible:

@@ -65,7 +65,7 @@ class Sending:
                 checks.refused(self.group, identity)
             self.end()
         else:
-            slow = isinstance(answer.error, OutOfOrder) or answer.leader is None
+            slow = isinstance(answer.error, OutOfOrder) or answer.leader in (None, node)
             self._again(0.08 if slow else 0.005)
 
     def _unanswered(self, attempt: int) -> None:
@@ -106,7 +106,7 @@ class Client:
         self._producer_id = number + 1 if number % 2 == 0 else 0
         self._sequences: defaultdict[GroupId, int] = defaultdict(int)
         self._depth = rng.choice((1, 1, 2, 4))
-        self._pause_s = rng.choice((0.02, 0.05, 0.1))
+        self._pause_s = rng.choice((0.02, 0.05, 0.1)) * world.shape.slower
         self._sending: dict[Sending, None] = {}
         self._count = 0
         self._next: Timer | None = None

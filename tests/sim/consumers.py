@@ -59,8 +59,9 @@ class Consumer:
         self._noted: set[Receipt] = set()
         """Those that the history knows."""
         self._old: list[Receipt] = []
+        self._is_recorded = work.is_recorded(spec)
         self._limit = rng.choice((1, 3, 10))
-        self._slowness_s = rng.choice((0.0, 0.05, 0.3))
+        self._slowness_s = rng.choice((0.02, 0.1, 0.3))
 
     def __str__(self) -> str:
         return f"consumer {self._number} of {self._spec.name}"
@@ -95,7 +96,7 @@ class Consumer:
         def ended(answer: object | None, _in_doubt: bool) -> None:
             result = answer.result if isinstance(answer, Done) else None
             grants = result.grants if isinstance(result, ops.Granted) else []
-            if not grants or len(asks) > 1:
+            if self._is_recorded and (not grants or len(asks) > 1):
                 work.history.unreceived(self._spec.name, sent=sent)
             if result is None:
                 for node, ask in asks:
@@ -128,7 +129,7 @@ class Consumer:
         work, offset = self._work, grant.offset
         work.told_granted(receipt.group, receipt.delivery, offset)
         message = work.log.messages.get(offset)
-        if message is not None and work.knows(offset):
+        if message is not None and work.knows(offset) and self._is_recorded:
             self._noted.add(receipt)
             work.history.received(
                 self._spec.name,
@@ -229,7 +230,7 @@ class Consumer:
 
 
 class Committer:
-    """A group in offset order: it commits what it has read, and sometimes seeks."""
+    """It commits in a group, and sometimes seeks, whatever others have in flight there."""
 
     def __init__(self, work: QueueWork, group: int, rng: random.Random) -> None:
         self._work = work

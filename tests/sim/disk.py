@@ -17,14 +17,16 @@ from dataclasses import dataclass
 from goqueue.wire.types import CLUSTER_GROUP
 from log.config import StorageConfig
 from log.disk import Bytes, SyncFailed, is_full
+from log.errors import WalDamaged
 from log.flush import FlushJob
 from log.memory_disk import MemoryDisk
 from log.store import Store
+from log.wal import BLOCK_BYTES, decode_header, read_block
 from tests.sim.loop import ProcessTime
 
 ROOT = "/data"
 ROOM = 1 << 40
-DAMAGED_SUFFIXES = (".segment", ".offsets", ".terms")
+DAMAGED_SUFFIXES = (".segment", ".offsets", ".terms", ".snapshot", ".wal")
 HEADER_BYTES = 64
 """Files are damaged after this."""
 FULL_RETRY_S = 0.1
@@ -40,6 +42,7 @@ class SimDisk(MemoryDisk):
 
     _lives: int | None = None
     _failing: tuple[str, int] | None = None
+    is_wal_damaged = False
     lies = False
     """Says that it has synced, and has not."""
     hides = False
@@ -93,11 +96,12 @@ class SimDisk(MemoryDisk):
         after = SimDisk(capacity=self.capacity)
         after.__dict__.update(self.crash(rng, keep=keep).__dict__)
         after.lies, after.hides = self.lies, self.hides
+        after.is_wal_damaged = self.is_wal_damaged
         return after
 
     def damage(self, rng: random.Random) -> str | None:
-        """Flip a bit, or zero some bytes, of what a partition's segment holds synced; where, if
-        anywhere."""
+        """Flip a bit, or zero some bytes, of what a partition's segment or snapshot or the
+        write-ahead log holds synced; where, if anywhere."""
         files = [path for path in self.paths() if path.endswith(DAMAGED_SUFFIXES)]
         paths = [path for path in files if f"/{CLUSTER_GROUP}/" not in path]
         if not paths:
@@ -109,7 +113,13 @@ class SimDisk(MemoryDisk):
         if file.unsynced or len(file.live) <= HEADER_BYTES or len(file.live) != len(file.synced):
             return None
         at = rng.randrange(HEADER_BYTES, len(file.live))
+        if path.endswith(".wal"):
+            known = _known_synced(file.live, path)
+            if not known:
+                return None
+            at = rng.choice(known)
         damaged = rng.choice((bytes((file.live[at] ^ 1 << rng.randrange(8),)), bytes(16)))
+        self.is_wal_damaged = self.is_wal_damaged or path.endswith(".wal")
         for content in (file.live, file.synced):
             end = min(len(content), at + len(damaged))
             content[at:end] = damaged[: end - at]
@@ -149,8 +159,17 @@ class Storage:
         config: StorageConfig,
         speed: DiskSpeed,
     ) -> None:
-        """Opens the store. Raises what that raises."""
-        self.store = Store.open(disk, ROOT, config, random_u64=lambda: rng.getrandbits(64) or 1)
+        """Opens the store, with all data set aside where a fault has damaged the write-ahead log.
+        Raises what that raises."""
+        self.set_aside = False
+        """Whether the store begins anew, so that this is no voter any more."""
+        try:
+            self.store = _open(disk, config, rng)
+        except WalDamaged:
+            if not disk.is_wal_damaged:
+                raise
+            self.store = _open(disk, config, rng, set_aside=True)
+            self.set_aside, disk.is_wal_damaged = True, False
         self.on_flush_begun: Callable[[], None] = lambda: None
         self.on_failed: Callable[[Exception], None] = _raise
         """The store has failed: the process is to leave."""
@@ -327,6 +346,28 @@ class Storage:
                 with contextlib.suppress(Died, OSError):
                     work()
         self._disk.process_died()
+
+
+def _open(
+    disk: SimDisk, config: StorageConfig, rng: random.Random, *, set_aside: bool = False
+) -> Store:
+    draw = lambda: rng.getrandbits(64) or 1  # noqa: E731
+    return Store.open(disk, ROOT, config, random_u64=draw, set_aside=set_aside)
+
+
+def _known_synced(data: bytearray, path: str) -> list[int]:
+    """Where the blocks of a file of the write-ahead log begin that later blocks know as synced."""
+    header = decode_header(bytes(data), path)
+    view, at, lsn = memoryview(bytes(data)), header.header_bytes, int(header.start_lsn)
+    blocks: list[tuple[int, int]] = []
+    synced = 0
+    while (block := read_block(view, at, header.file_id, lsn)) is not None:
+        blocks.append((at, lsn))
+        length, known = block
+        synced = max(synced, known)
+        at += BLOCK_BYTES + length
+        lsn += BLOCK_BYTES + length
+    return [at for at, lsn in blocks if lsn < synced]
 
 
 def _raise(error: Exception) -> None:

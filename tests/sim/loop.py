@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import heapq
 import zlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
 from typing import Any
 
 EPOCH_MS = 1_700_000_000_000
@@ -53,7 +53,7 @@ class Trace:
         self._low = 0
         self._high = 0xFFFF_FFFF
 
-    def note(self, now: float, *words: object) -> None:
+    def note(self, now: float, words: Iterable[object]) -> None:
         """One event that two runs of a seed must have in common."""
         recent = self._recent
         recent.append(f"{now:.6f} {' '.join(map(str, words))}")
@@ -87,31 +87,30 @@ class Loop:
         self.trace = trace
         self.steps = 0
         self._queue: list[tuple[float, int, Timer]] = []
-        self._soon: deque[Timer] = deque()
+        self.soon: deque[Timer] = deque()
         """Events of this very time: they came after those in the queue that are due now."""
         self._number = 0
 
     def call_later(self, delay_s: float, callback: Callable[..., object], *args: object) -> Timer:
-        timer = Timer(callback, args)
-        self.put(delay_s, timer)
-        return timer
+        return self.put(delay_s, Timer(callback, args))
 
-    def put(self, delay_s: float, timer: Timer) -> None:
+    def put(self, delay_s: float, timer: Timer) -> Timer:
         """Let it happen after this time."""
         at = self.time + delay_s
         if at > self.time:
             self._number += 1
-            heapq.heappush(self._queue, (at, self._number, timer))
+            heappush(self._queue, (at, self._number, timer))
         else:
-            self._soon.append(timer)
+            self.soon.append(timer)
+        return timer
 
     def note(self, *words: object) -> None:
-        self.trace.note(self.time, *words)
+        self.trace.note(self.time, words)
 
     def run_until(self, end: float, condition: Callable[[], bool] | None = None) -> bool:
         """Run to this time, or until the condition holds, looked at every 50 ms; whether it did."""
         look_at = self.time
-        queue, soon = self._queue, self._soon
+        queue, soon = self._queue, self.soon
         while True:
             if queue and (not soon or queue[0][0] <= self.time):
                 if queue[0][0] > end:
@@ -123,7 +122,7 @@ class Loop:
                     look_at = at + LOOK_S
                     if condition():
                         return True
-                timer = heapq.heappop(queue)[2]
+                timer = heappop(queue)[2]
             elif soon:
                 timer = soon.popleft()
             else:
@@ -158,13 +157,11 @@ class ProcessTime:
 
     def call_soon(self, callback: Callable[..., object], *args: object) -> Timer:
         timer = Timer(callback, args, self)
-        self._loop.put(0.0, timer)
+        self._loop.soon.append(timer)
         return timer
 
     def call_later(self, delay_s: float, callback: Callable[..., object], *args: object) -> Timer:
-        timer = Timer(callback, args, self)
-        self._loop.put(delay_s, timer)
-        return timer
+        return self._loop.put(delay_s, Timer(callback, args, self))
 
     @property
     def is_paused(self) -> bool:
@@ -178,8 +175,7 @@ class ProcessTime:
     def resume(self) -> None:
         """What would have happened meanwhile happens now, in its order."""
         late, self.paused = self.paused, None
-        for timer in late or ():
-            self._loop.put(0.0, timer)
+        self._loop.soon.extend(late or ())
 
     def kill(self) -> None:
         """Nothing of this process happens ever again."""

@@ -40,6 +40,12 @@ class Machine:
         """What its clock is ahead by now."""
         return int(self.clock_ahead_ms + 1000 * self.clock_rate * (now_s - self.clock_at_s))
 
+    def set_aside(self, world: World) -> None:
+        """Its write-ahead log is damaged: it begins anew, under another incarnation."""
+        world.loop.note("set aside", self.node)
+        world.set_aside += 1
+        self.is_wiped = not world.shape.moving
+
     def set_clock(self, now_s: float, *, step_ms: int = 0, rate: float | None = None) -> None:
         """It steps, or goes on at another rate."""
         self.clock_ahead_ms = self.ahead_ms(now_s) + step_ms
@@ -206,6 +212,7 @@ class Machines:
         if path is not None:
             self._victim = node
             self._world.loop.note("damage", node, path)
+            self._world.damaged[path.rpartition(".")[2]] += 1
 
     def step_clock(self, node: NodeId, step_ms: int) -> None:
         """Only a minority's clocks are wrong: a majority that agrees is believed."""

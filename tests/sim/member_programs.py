@@ -51,7 +51,7 @@ class Program:
             patterns=patterns,
             lets_go=rng.random() < 0.7,
             limit=rng.choice((1, 3, 10)),
-            work_s=rng.choice((0.0, 0.05, 0.3)),
+            work_s=rng.choice((0.02, 0.1, 0.3)),
             commits=group.commits,
             is_stubborn=rng.random() < 0.1,
         )

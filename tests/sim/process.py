@@ -57,6 +57,8 @@ class Process:
             machine.disk, self.time, world.rng("disk"), world.shape.storage, machine.speed
         )
         self.store = self.storage.store
+        if self.storage.set_aside:
+            machine.set_aside(world)
         self.host = world.mutant.host(
             self.node,
             self.store.incarnation,

@@ -58,6 +58,7 @@ class QueueWork:
         self.history = QueueHistory(clock=self._clock)
         self.ledger = QueueLedger(self._broken, self._fell)
         self.log, self.values = self.ledger.log, self.ledger.values
+        self.log.unordered.add(STREAM)
         self.rng = world.rng("queue")
         self._late_told = 0
         self._quiet_ms = 0
@@ -69,6 +70,7 @@ class QueueWork:
             Consumer(self, number, SPECS[number % 3], world.rng(f"consumer {number}"))
             for number in range(5)
         ]
+        self.consumers.append(Consumer(self, 5, SPECS[3], world.rng("consumer 5")))
         self.committer = Committer(self, STREAM, world.rng("committer"))
         self.publishers = [
             QueuePublisher(self, number, world.rng(f"queue publisher {number}"))
@@ -146,6 +148,10 @@ class QueueWork:
                 self._broken("Q3", f"a message of {group} came {late_ms} ms late")
 
     # what clients are told
+
+    def is_recorded(self, spec: GroupSpec) -> bool:
+        """Whether the history tells of the group: commits skip what nobody was given."""
+        return spec.id != STREAM
 
     def knows(self, offset: int) -> bool:
         """Whether the message was published by somebody who keeps the history."""

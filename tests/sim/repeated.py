@@ -97,7 +97,7 @@ class Repeated:
         self._in_doubt = self._in_doubt or answer.unknown
         if tried == self._tried:
             self._leads[self._group] = answer.leader
-            self._again(SLOW_S if answer.leader is None else FAST_S)
+            self._again(SLOW_S if answer.leader in (None, self.node) else FAST_S)
 
     def _unanswered(self, tried: int) -> None:
         if tried == self._tried and not self._over:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from log.config import StorageConfig
 from raft.config import RaftConfig
 
-SHARES = {"core": 40, "log": 12, "topics": 14, "queue": 10, "members": 12, "moving": 10}
-"""How many runs of a hundred or so are of each kind.
+SHARES = {"core": 60, "log": 8, "topics": 10, "queue": 6, "members": 8, "moving": 8}
+"""How many runs of a hundred are of each kind: the cheaper, the more.
 
 core      one partition on three nodes, for half the time: the log, Raft, publishing, trims
 log       the same on three or five nodes, some with two partitions, with up to four clients
@@ -19,8 +19,15 @@ members   groups have members, who come and go
 moving    replicas come and go: brokers are added, drained, wiped, topics get more partitions
 """
 KINDS = tuple(SHARES)
-FAULTY_S, CORE_FAULTY_S = 8.0, 4.0
+FAULTY_S = {"core": 2.5, "log": 6.0, "topics": 7.0, "queue": 6.0, "members": 8.0, "moving": 8.0}
 """Faults strike in this time."""
+CORE_FAULTS = 8
+"""Of a dozen."""
+READ_S = {"core": 0.2, "log": 0.2, "topics": 0.25, "queue": 0.5, "members": 0.5, "moving": 0.5}
+"""The time between two reads of every leader's end, and of somebody's messages."""
+SLOWER = {"core": 2.0, "log": 2.0, "topics": 2.0, "queue": 3.0, "members": 3.0, "moving": 2.0}
+"""Pauses of clients that publish are longer by this, where others make work, too, or faults come
+so fast that less is enough."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +79,20 @@ class Shape:
         return self.kind == "moving"
 
     @property
+    def slower(self) -> float:
+        return SLOWER[self.kind]
+
+    @property
     def faulty_s(self) -> float:
-        return CORE_FAULTY_S if self.kind == "core" else FAULTY_S
+        return FAULTY_S[self.kind]
+
+    def faults(self, count: int) -> int:
+        """How many of so many strike in its time."""
+        return -(-count * CORE_FAULTS // 12) if self.kind == "core" else count
+
+    @property
+    def read_s(self) -> float:
+        return READ_S[self.kind]
 
 
 def make_shape(rng: random.Random, *, kind: str | None = None) -> Shape:

@@ -69,7 +69,8 @@ class Timelines:
     def _chosen(
         self, partition: GroupId, model: QueueLog, replica: Replica, count: int
     ) -> list[int]:
-        """Acked messages that are still stored: those with the longest past, and any."""
+        """Messages that are still stored: acked ones with the longest past, and any, and those that
+        a delivery named in vain."""
         queue, start = replica.state.queue, replica.state.log_start_offset
         acked = [
             offset
@@ -84,6 +85,8 @@ class Timelines:
         eventful = sorted(acked, key=lambda offset: (-lives[offset], offset))[: 2 * count]
         chosen = self._rng.sample(eventful, min(count // 2, len(eventful)))
         chosen += self._rng.sample(acked, min(count - len(chosen), len(acked)))
+        vain = [offset for offset in model.in_vain if offset >= start or offset in queue.carried]
+        chosen += self._rng.sample(vain, min(count // 2, len(vain)))
         carried = [offset for offset in acked if offset < start]
         return sorted({*chosen, *self._rng.sample(carried, min(1, len(carried)))})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import traceback
+from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
@@ -37,7 +38,6 @@ HEALED_S = 15.0
 """Within this time after the last fault, everybody agrees and goes on."""
 FAULTS = 12
 TRIM_S = 0.4
-READ_S = 0.12
 ASK_S = 0.001
 QUEUE_CLIENTS = 2
 """Clients that publish batches of another kind beside the queue's own."""
@@ -113,7 +113,8 @@ class World:
         )
         self.voters: list[Voter] = []
         if plan is None:
-            plan = make_plan(self.rng("plan"), faults, self.shape.faulty_s, nemesis)
+            count = self.shape.faults(faults)
+            plan = make_plan(self.rng("plan"), count, self.shape.faulty_s, nemesis)
             if self.members is not None:
                 plan = self.members.thinned(plan)
         self.plan = plan
@@ -132,6 +133,10 @@ class World:
         """Of whole replicas."""
         self.repairs = 0
         """Of damaged logs, entry by entry."""
+        self.damaged: Counter[str] = Counter()
+        """Files, by the ends of their names."""
+        self.set_aside = 0
+        """Data directories whose write-ahead log was damaged."""
 
     def rng(self, name: str) -> random.Random:
         """The generator of one part."""
@@ -188,7 +193,7 @@ class World:
             self.timelines.start()
         for fault in self.plan:
             self.loop.call_later(fault.at_s + self._formed_s, strike, self, fault)
-        self.loop.call_later(READ_S, self._read)
+        self.loop.call_later(self.shape.read_s, self._read)
         if self.shape.trim_keep:
             self.loop.call_later(TRIM_S, self._trim)
 
@@ -387,7 +392,7 @@ class World:
                 if end and process.node == reader:
                     size = rng.choice((1, 300, 1 << 20))
                     replica.read(Offset(rng.randrange(end)), rng.choice((1, 7, 1000)), size)
-        self.loop.call_later(READ_S, self._read)
+        self.loop.call_later(self.shape.read_s, self._read)
 
     def _trim(self) -> None:
         if self.is_quiet:

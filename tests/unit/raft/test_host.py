@@ -8,6 +8,7 @@ import pytest
 
 from goqueue.wire.types import GroupId, Index, NodeId, TopicId, Voter
 from log.entry import EntryKind
+from log.errors import EntryDamaged
 from raft import frames
 from raft.config import RaftConfig
 from raft.errors import ConfigurationMismatch
@@ -200,6 +201,29 @@ def test_local_snapshot_shortens_what_is_applied_again() -> None:
     cluster.settle(2)
 
     assert cluster.bodies(name) == [b"restored"] * 30 + [b"after"]
+
+
+def test_a_replica_whose_state_can_not_be_read_is_damaged_and_to_be_copied() -> None:
+    cluster = Cluster(3)
+    for number in range(30):
+        cluster.propose(b"%d" % number)
+    cluster.settle()
+    name = cluster.followers()[0]
+    work = cluster.group(name).take_snapshot()
+    assert work is not None
+    work.run()
+    node = cluster.nodes[name]
+    log = node.store.group(GROUP)
+    log.first_index = Index(20)
+    for path in node.disk.paths():
+        if path.endswith(".snapshot"):
+            node.disk.content(path)[-1] ^= 1
+    node.host.stop_group(GROUP)
+
+    with pytest.raises(EntryDamaged, match="entries 1 to 19 are damaged: no snapshot"):
+        cluster.start_group(name)
+
+    assert log.damaged == (1, 19)
 
 
 def test_snapshot_is_due_after_so_many_entries_and_not_before_it_is_durable() -> None:

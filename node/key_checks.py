@@ -95,7 +95,8 @@ class KeyChecks:
         self._figures: KeyFigures = figures or NoFigures()
         self._is_stale = is_stale
         self._refresh = refresh
-        self._pepper = os.urandom(32)
+        self._names = hashlib.sha256(os.urandom(64))
+        """What names begin with: of one block, so it costs nothing again."""
         self._proofs: OrderedDict[bytes, _Proof] = OrderedDict()
         self._refuted: OrderedDict[bytes, tuple[SecretDigest, ...]] = OrderedDict()
         """Which digests a wrong secret was tried against."""
@@ -173,7 +174,9 @@ class KeyChecks:
 
     def _name(self, token: str) -> bytes:
         """What a token is remembered by: of no use to who reads this memory."""
-        return hashlib.blake2b(token.encode(), digest_size=32, key=self._pepper).digest()
+        name = self._names.copy()
+        name.update(token.encode())
+        return name.digest()
 
     def _renewed(self, name: bytes, proof: _Proof, key: ApiKey | None) -> _Proof | None:
         """The proof for a key that has changed since; None where it no longer holds."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
 Json = dict[str, Any]
 
 GATEWAY: list[Json] = [{"name": "public", "namespace": "gateways", "sectionName": "https"}]
@@ -159,5 +163,6 @@ CASES: dict[str, Json] = {
     "no volumes": {"persistence": {"enabled": False}, "podAntiAffinity": {"type": "none"}},
     "diagnostic mode": {"diagnosticMode": {"enabled": True}},
     "long names": {"fullnameOverride": "q" * 40, "commonLabels": {"a": "b"}},
+    "kind": yaml.safe_load((ROOT / "deploy" / "kind" / "values.yaml").read_text()),
     "IPv6 only": {"listenAddress": "[::]", "service": {"ipFamilyPolicy": "SingleStack"}},
 }

@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PYTHONHASHSEED ?= 0
 
-.PHONY: help setup setup-dev run test test-unit test-cluster test-prometheus test-sim test-console test-deploy setup-deploy test-terraform setup-terraform screenshots programs lint sim mutants fuzz damage chaos \
+.PHONY: help setup setup-dev run test test-unit test-cluster test-prometheus test-sim test-console test-deploy test-pods check-image setup-deploy test-terraform setup-terraform screenshots programs lint sim mutants fuzz damage chaos \
 	chaos-release chaos-kills chaos-queue chaos-transfers \
 	chaos-groups chaos-rolling bench clean-data lock
 
@@ -89,6 +89,15 @@ test-console: setup-dev programs
 ## test-deploy   the chart, rendered by the Helm engine and validated; writes build/deploy.md
 test-deploy: setup-deploy
 	GOQUEUE_DEPLOY_REPORT=build/deploy.md $(BIN)/python -m pytest tests/deploy -q
+
+## test-pods     the chart's StatefulSet as local processes, scaled and rolled for longer; as root
+test-pods: setup-deploy
+	GOQUEUE_PODS=long $(BIN)/python -m pytest tests/deploy/test_pods.py -q -s
+
+## check-image   the Dockerfile's commands in a bare root of Debian packages, and its node run; as root
+check-image: setup-dev
+	@$(PYTHON) scripts/programs.py mmdebstrap=mmdebstrap
+	$(BIN)/python scripts/check_image.py
 
 ## screenshots   a picture of every page of the console, light and dark, in build/screenshots
 screenshots: setup-dev programs

@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.chaos.storm.ground import clean_up
 from tests.chaos.storm.network import Network
 from tests.cluster.processes import eventually
 from tests.deploy.container import Container, Json
@@ -47,6 +48,7 @@ class Pods:
         self._ready: set[str] = set()
         self._terminating: set[str] = set()
         self._network = Network()
+        self._placed: set[int] = set()
         self._hosts = folder / "hosts"
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -56,6 +58,7 @@ class Pods:
 
     def __enter__(self) -> Pods:
         self.folder.mkdir(parents=True, exist_ok=True)
+        clean_up()
         self._network.open()
         self._thread.start()
         self._hosts.write_text("127.0.0.1 localhost\n")
@@ -110,8 +113,9 @@ class Pods:
     def begin(self, pod: str) -> None:
         ordinal = int(pod.rpartition("-")[2])
         number = ordinal + 1
-        if number not in self._network._numbers:
+        if number not in self._placed:
             self._network.add(number)
+            self._placed.add(number)
         metadata = {**copy.deepcopy(self.template["metadata"]), "name": pod}
         body = {"metadata": metadata, "spec": self.template["spec"], "status": {"conditions": []}}
         body["spec"] = {**body["spec"], "terminationGracePeriodSeconds": self.grace_s}

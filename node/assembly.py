@@ -346,19 +346,10 @@ def assemble(
     doors = doors_of(config, cluster, broker, base.metrics, base.rng, base.clock.wall_ms)
     front = front_of(config, broker, base.metrics, spans, doors)
     figures = _figures(base, groups, front)
-    pod = pod_of(
-        config,
-        PodParts(
-            cluster,
-            replicas,
-            status,
-            groups.upkeep,
-            broker,
-            base.membership,
-            base.metrics,
-            begin_anew,
-        ),
+    in_pod = PodParts(
+        cluster, replicas, status, groups.upkeep, broker, base.membership, base.metrics, begin_anew
     )
+    pod = pod_of(config, in_pod)
     services = ServiceStack(
         [
             ("store", StoreService(store, base.workers)),

@@ -43,13 +43,17 @@ class Door:
         rng: random.Random,
         metrics: DoorMetrics,
         cluster_secret: bytes = b"",
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
         self._cluster = cluster
         self._wall_ms = wall_ms
         self._metrics = metrics
+        self._let_in = metrics.authentications.labels("ok")
         self._workers = ThreadPoolExecutor(1, thread_name_prefix="goqueue-door")
-        self._heard_ms = wall_ms()
+        self._now_s = now_s
+        self._heard_s = now_s()
+        self._stale_s = config.stale_ms / 1000
         self._task: asyncio.Task[None] | None = None
         self._complained = ""
         self.desk = KeyDesk(cluster, self.now_ms, self._workers, rng)
@@ -64,7 +68,7 @@ class Door:
         self.gate = Gate(
             self.checks if config.enabled else None,
             metrics_anonymous=config.metrics_anonymous,
-            failures=Failures(time.monotonic),
+            failures=Failures(now_s),
             addresses=Addresses(config.trusted_proxies),
             sessions=KeySessions(
                 lambda: cluster.state.keys,
@@ -83,12 +87,15 @@ class Door:
 
     def is_stale(self) -> bool:
         """Whether keys may have been revoked long ago, and nobody told this node."""
-        return self._wall_ms() - self._heard_ms > self._config.stale_ms
+        return self._now_s() - self._heard_s > self._stale_s
 
     # as `KeyFigures` has them
 
     def authenticated(self, result: str) -> None:
-        self._metrics.authentications.labels(result).inc()
+        if result == "ok":
+            self._let_in.inc()
+        else:
+            self._metrics.authentications.labels(result).inc()
 
     def denied(self, missing: str) -> None:
         self._metrics.denials.labels(missing).inc()
@@ -122,7 +129,7 @@ class Door:
         if group is None:
             return
         if group.is_ready_leader or group.hears_leader:
-            self._heard_ms = self._wall_ms()
+            self._heard_s = self._now_s()
         if group.is_ready_leader and not self._cluster.state.keys.has_master(self.now_ms()):
             await self._seed()
 

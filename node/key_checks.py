@@ -175,7 +175,7 @@ class KeyChecks:
     def _name(self, token: str) -> bytes:
         """What a token is remembered by: of no use to who reads this memory."""
         name = self._names.copy()
-        name.update(token.encode())
+        name.update(token.encode("utf-8", "surrogateescape"))
         return name.digest()
 
     def _renewed(self, name: bytes, proof: _Proof, key: ApiKey | None) -> _Proof | None:

@@ -27,6 +27,7 @@ MODULES = {
     "trace": "cli.trace",
     "cluster": "cli.cluster",
     "key": "cli.key",
+    "audit": "cli.audit",
     "config": "cli.config",
     "generate": "cli.generate",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 
 import msgspec
 from aiohttp import web
@@ -38,7 +39,8 @@ class AuditAnswer(msgspec.Struct):
 
 
 async def read(call: Call) -> web.Response:
-    """From `offset`, or `from_time`, or so many records before the end; `wait` waits for one."""
+    """From `offset` or `from_time` on; else the last ones, of 5,000 where only some are wanted.
+    `wait` waits for one."""
     limit = call.query_int("limit", RECORDS_DEFAULT, 1, RECORDS_MAX)
     outcome = call.query.get("outcome", "")
     if outcome and outcome not in OUTCOMES:
@@ -56,35 +58,45 @@ async def read(call: Call) -> web.Response:
 
 
 async def _find(call: Call, wanted: dict[str, str], limit: int) -> AuditAnswer:
-    at = await _start(call, limit)
-    found: list[StoredRecord] = []
+    """The first that are wanted from a given place on, else the last."""
+    at = await _given_start(call)
+    is_tail = at is None
+    if at is None:
+        at = await _before_end(call, SCANNED_MAX if wanted else limit)
+    found: deque[StoredRecord] = deque(maxlen=limit)
     wait_s, scanned, end = call.query_wait_s(), 0, at
-    while len(found) < limit and scanned < SCANNED_MAX:
+    while scanned < SCANNED_MAX:
         views, following, end = await _page(call, at, wait_s if not scanned else 0.0)
         for view in views:
             at = view.offset + 1
             record = _record(view)
             if record and all(getattr(record, name) == text for name, text in wanted.items()):
                 found.append(record)
-                if len(found) == limit:
-                    return AuditAnswer(found, at, end)
+                if len(found) == limit and not is_tail:
+                    return AuditAnswer(list(found), at, end)
         at = max(at, following)
         scanned += max(1, len(views))
         if at >= end:
             break
-    return AuditAnswer(found, at, end)
+    return AuditAnswer(list(found), at, end)
 
 
-async def _start(call: Call, limit: int) -> int:
+async def _given_start(call: Call) -> int | None:
     """Raises BadRequest."""
     if "offset" in call.query:
         return call.query_int("offset", 0, 0, OFFSET_MAX)
     if text := call.query.get("from_time"):
         return await call.broker.offset_at(AUDIT_TOPIC, 0, parse_time_ms(text, "from_time"))
+    return None
+
+
+async def _before_end(call: Call, count: int) -> int:
+    """So many records before the end. Raises Unavailable."""
     ends = await call.broker.end_offsets(AUDIT_TOPIC)
     if 0 not in ends:
         raise Unavailable("the leader of the audit log does not answer")
-    return max(0, ends[0][1] - limit)
+    earliest, end = ends[0]
+    return max(earliest, end - count)
 
 
 async def _page(call: Call, at: int, wait_s: float) -> tuple[list[MessageView], int, int]:

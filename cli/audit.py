@@ -1,0 +1,80 @@
+"""`goqueue-cli audit`: what was done by whom, and what was denied."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cli.options import command
+from cli.output import Column
+from cli.session import Json, Session
+from goqueue.http import join
+
+FOLLOW_WAIT_S = 20
+PAGE = 1000
+
+COLUMNS = (
+    Column("TIME", "time"),
+    Column("WHO", "who"),
+    Column("ACTION", lambda row: row.get("action") or row.get("method", "")),
+    Column("TARGET", "target"),
+    Column("OUTCOME", lambda row: _outcome(row)),
+    Column("ADDRESS", "address"),
+    Column("ROLE", "role", wide=True),
+    Column("NODE", "node", wide=True),
+    Column("REQUEST", "request_id", wide=True),
+)
+
+
+def register(app: typer.Typer) -> None:
+    command(app, "audit")(audit)
+
+
+async def audit(
+    session: Session,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what is recorded from now on.")
+    ] = False,
+    key: Annotated[
+        str | None, typer.Option("--key", help="Done with this key; or `anonymous`.")
+    ] = None,
+    action: Annotated[
+        str | None, typer.Option("--action", help="This operation, such as deleteTopic.")
+    ] = None,
+    outcome: Annotated[
+        str | None, typer.Option("--outcome", help="ok, failed, denied or lost.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", help="From this time on: RFC 3339.")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=PAGE, help="The last so many records.")
+    ] = 100,
+) -> None:
+    """Show the audit log, for admins of every topic: oldest first.
+
+    With --key, --action or --outcome it looks at the last 5,000, or at all since a time.
+    """
+    path, narrowed = join("admin", "audit"), {"key": key, "action": action, "outcome": outcome}
+    async with session:
+        found = await session.get(path, **narrowed, from_time=since, limit=limit)
+        if not follow:
+            session.output.rows(COLUMNS, found["records"], empty="Nothing is recorded.")
+            return
+        while True:
+            session.output.stream_rows(COLUMNS, found["records"])
+            found = await session.get(
+                path,
+                FOLLOW_WAIT_S,
+                **narrowed,
+                offset=found["next"],
+                limit=PAGE,
+                wait=f"{FOLLOW_WAIT_S}s",
+            )
+
+
+def _outcome(row: Json) -> str:
+    if row["outcome"] == "lost":
+        return f"{row['count']} lost"
+    return row["outcome"] + (f" ({row['code']})" if row.get("code") else "")

@@ -41,6 +41,7 @@ class LoggedPartition:
         self.log = self.store.group(self.id) if here else self.store.create_group(self.id)
         self.workers = ThreadPoolExecutor(2)
         self.now_ms = START_MS
+        self.lag_ms: int | None = None
         self.state = PartitionState()
         self.state.queue.chronicle.vote(1, VOTERS)
         self._waiting: list[Entry] = []
@@ -117,6 +118,7 @@ class LoggedPartition:
             base_offset=base,
             record_count=count,
             matches=[self.applied_index] * len(VOTERS),
+            lag_ms=self.lag_ms,
         )
         self.state.apply(entry)
         self._waiting.append(entry)

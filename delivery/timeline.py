@@ -25,7 +25,8 @@ from log.entry import Entry, EntryKind
 LATER_ENTRIES_MAX = 256
 """Frames after the message's that are looked at for who had it."""
 NOTABLE_MS = 1000
-"""A later entry's time is told as it stands when it came sooner than this after the message."""
+"""A later entry's time is told as it stands when it came sooner than this after the message, where
+the leader did not tell when the message was committed."""
 CARRIED_EVENTS_MAX = 200
 """Of one message that outlives the log: its first event and the newest ones."""
 
@@ -103,6 +104,8 @@ class Projection:
         self._message = _message_in(entry, offset)
         self._replicated: TimelineEvent | None = None
         self._first_ms = self._message.time_ms
+        self._before = entry.index, entry.time_ms
+        """The newest entry that was told of who had the message, and its time."""
         told = _story_in(entry, offset)
         self.is_carried = entry.kind in _CARRIERS
         self._has_past = not self.is_carried if told is None else told.exact
@@ -123,6 +126,7 @@ class Projection:
         """Take a later entry's word on who had the message, whether or not it names it."""
         if not self._wants_frames or entry.index <= self.index:
             return
+        by_ms, is_known = self._committed_by(entry)
         if entry.index > self.index + LATER_ENTRIES_MAX:
             self._wants_frames = False
             return
@@ -134,9 +138,18 @@ class Projection:
         if len(nodes) > len(voters) // 2:
             self._wants_frames = False
             what: Attributes = {"nodes": nodes}
-            if entry.time_ms - self._first_ms >= NOTABLE_MS:
+            if by_ms - self._first_ms >= NOTABLE_MS and not is_known:
                 what["time"] = "at_latest"
-            self._replicated = entry.time_ms, "REPLICATED", what
+            self._replicated = by_ms, "REPLICATED", what
+
+    def _committed_by(self, entry: Entry) -> tuple[int, bool]:
+        """When all before this entry was committed, at the latest, and whether that is when the
+        message's own entry was: its leader tells if it had no other one to append before."""
+        (index, time_ms), lag_ms = self._before, entry.lag_ms
+        self._before = entry.index, entry.time_ms
+        if lag_ms is None or index != entry.index - 1:
+            return entry.time_ms, False
+        return min(entry.time_ms, time_ms + lag_ms), index == self.index
 
     def tell(self, entry: Entry) -> None:
         """Take the next entry of those that name the message."""

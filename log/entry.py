@@ -1,14 +1,16 @@
 """An entry and its frame: the one encoding that log, segments and peers share.
 
 Frame, little-endian: length u32 (whole frame), CRC-32C u32 (of all that follows), index u64,
-term u64, time_ms u64, base_offset u64, record_count u32, kind u8, flags u8, voters u8, pad u8;
-then `voters` matched indexes u64; then the body. A frame is encoded once, by the leader, and never
-again: so the segments of all replicas are equal byte for byte.
+term u64, time_ms u64, base_offset u64, record_count u32, kind u8, flags u8, voters u8, lag u8;
+then `voters` matched indexes u64; then the body. Lag: after what time, by `LAGS_MS`, the entry
+before was committed, if it was by then; 0 where that is not told. A frame is encoded once, by the
+leader, and never again: so the segments of all replicas are equal byte for byte.
 """
 
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -23,6 +25,10 @@ HEADER_BYTES = HEADER.size
 FRAME_BYTES_MAX = 64 << 20
 """A length beyond this is damage, and nothing of that size is ever allocated for it."""
 
+LAGS_MS = (*range(33), *(int(32 * 1.06**step) for step in range(1, 223)))
+"""What lag 1 stands for, and so on: exact at first, then to within 6 %, up to 3.6 hours."""
+
+_LAG_AT = HEADER_BYTES - 1
 _REST = struct.Struct("<QQQQIBBBB")
 _LENGTH_CRC = struct.Struct("<II")
 _CRC_FROM = 8
@@ -62,6 +68,13 @@ class Entry:
         """The frame's CRC-32C: with index and term it identifies the entry among replicas."""
         return int.from_bytes(self.frame[4:8], "little")
 
+    @property
+    def lag_ms(self) -> int | None:
+        """So long at most after its own time the entry before this one was committed; None where
+        the frame does not tell."""
+        lag = self.frame[_LAG_AT]
+        return LAGS_MS[lag - 1] if lag else None
+
 
 def encode_frame(
     *,
@@ -74,6 +87,7 @@ def encode_frame(
     record_count: int = 0,
     matches: Sequence[int] = (),
     flags: int = 0,
+    lag_ms: int | None = None,
 ) -> bytes:
     """The frame's bytes. Raises ValueError where it would be longer than FRAME_BYTES_MAX."""
     if not isinstance(body, bytes | memoryview):
@@ -82,7 +96,9 @@ def encode_frame(
     length = HEADER_BYTES + 8 * voters + len(body)
     if length > FRAME_BYTES_MAX or voters > _VOTERS_MAX:
         raise ValueError(f"a frame of {length} bytes and {voters} voters is too large")
-    rest = _REST.pack(index, term, time_ms, base_offset, record_count, kind, flags, voters, 0)
+    lag = 0 if lag_ms is None else bisect_left(LAGS_MS, lag_ms) + 1
+    lag = lag if lag <= len(LAGS_MS) else 0
+    rest = _REST.pack(index, term, time_ms, base_offset, record_count, kind, flags, voters, lag)
     if voters:
         rest += struct.pack(f"<{voters}Q", *matches)
     crc = crc32c(body, crc32c(rest))
@@ -99,6 +115,7 @@ def make_entry(
     base_offset: int = 0,
     record_count: int = 0,
     matches: Sequence[int] = (),
+    lag_ms: int | None = None,
 ) -> Entry:
     """A new entry together with its frame."""
     frame = encode_frame(
@@ -110,6 +127,7 @@ def make_entry(
         base_offset=base_offset,
         record_count=record_count,
         matches=matches,
+        lag_ms=lag_ms,
     )
     return Entry(
         Index(index),

@@ -68,6 +68,8 @@ class Engine(SyncObj):
         self._clock = clock
         self._state = state
         self._time_ms = 0
+        self._commit_lag: tuple[int, int] = (0, 0)
+        """The newest entry when it was committed here, as leader, and how long that had taken."""
         self._config = config
         self._host = host
         self.incarnation = incarnation

@@ -219,6 +219,9 @@ class Replication(Following):
         index = held[self._quorum - 1]
         if index > self._SyncObj__raftCommitIndex and self._may_commit(index):
             self._commit_to(index)
+            if index == self._log.last_index:
+                since_ms = self._newest_time_ms()
+                self._commit_lag = index, self.log_time_ms() - since_ms
 
     def _own_match(self) -> int:
         return self._log.durable_index

@@ -304,6 +304,20 @@ async def test_a_restart_is_not_taken_for_the_time_of_replication(
     assert later.attributes["time"] == "at_latest"
 
 
+async def test_the_next_entry_says_how_long_the_one_before_took_to_be_committed() -> None:
+    async with running(MemoryDisk()) as only:
+        await only.broker.create_topic("t", {"partitions": 1})
+        for value in "ab":
+            await append(only, value)
+        (host,) = only.broker._replicas.led()
+        first, second = map(host.reader.entry_at, map(Offset, (0, 1)))
+
+    assert first is not None and second is not None
+    assert second.index == first.index + 1
+    assert second.lag_ms is not None
+    assert second.lag_ms < 60_000
+
+
 async def test_views_tell_what_there_is() -> None:
     async with running(MemoryDisk()) as node:
         await node.broker.create_topic("t", {})

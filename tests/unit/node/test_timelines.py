@@ -115,6 +115,23 @@ async def test_replicated_names_the_voters_of_that_time(partition: LoggedPartiti
     assert new.events[1][2]["nodes"] == ["node-1", "node-4", "node-9"]
 
 
+async def test_replicated_is_when_it_was_committed_however_much_later_the_next_entry_comes(
+    partition: LoggedPartition,
+) -> None:
+    """As the next frame tells; where that does not, it was at the latest by then."""
+    found: list[tuple[int, object]] = []
+    for lag_ms in (3, None):
+        (offset,), published_ms = partition.publish(1), partition.now_ms
+        partition.now_ms += 60_000
+        partition.lag_ms = lag_ms
+        partition.publish(1)
+        time_ms, type_, what = (await partition.timeline(offset)).events[1]
+        assert type_ == "REPLICATED"
+        found.append((time_ms - published_ms, what.get("time")))
+
+    assert found == [(3, None), (60_000, "at_latest")]
+
+
 @pytest.mark.parametrize("how", ["lost", "flipped", "cut", "foreign"])
 async def test_an_index_file_that_is_not_sound_is_made_again(
     partition: LoggedPartition, tmp_path: Path, how: str

@@ -56,25 +56,23 @@ async def audit(
 
     With --key, --action or --outcome it looks at the last 5,000, or at all since a time.
     """
-    path, narrowed = join("admin", "audit"), {"key": key, "action": action, "outcome": outcome}
+    path = join("admin", "audit")
+    query: dict[str, str | int | None] = {"from_time": since, "limit": limit}
+    narrowed = {"key": key, "action": action, "outcome": outcome}
     async with session:
-        found = await session.get(path, **narrowed, from_time=since, limit=limit)
+        found = await session.request("GET", path, query={**narrowed, **query})
         if not follow:
             session.output.rows(COLUMNS, found["records"], empty="Nothing is recorded.")
             return
         while True:
             session.output.stream_rows(COLUMNS, found["records"])
-            found = await session.get(
-                path,
-                FOLLOW_WAIT_S,
-                **narrowed,
-                offset=found["next"],
-                limit=PAGE,
-                wait=f"{FOLLOW_WAIT_S}s",
+            query = {"offset": found["next"], "limit": PAGE, "wait": f"{FOLLOW_WAIT_S}s"}
+            found = await session.request(
+                "GET", path, query={**narrowed, **query}, wait_s=FOLLOW_WAIT_S
             )
 
 
 def _outcome(row: Json) -> str:
     if row["outcome"] == "lost":
         return f"{row['count']} lost"
-    return row["outcome"] + (f" ({row['code']})" if row.get("code") else "")
+    return f"{row['outcome']} ({row['code']})" if row.get("code") else str(row["outcome"])

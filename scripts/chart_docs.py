@@ -210,7 +210,9 @@ def _config() -> Json:
         at = root
         for name in above:
             at = at["properties"].setdefault(name, _closed({}))
-        leaf = dict(_READ.get(described.parse, {"type": ["string", "number", "array", "object"]}))
+        leaf: Json = dict(
+            _READ.get(described.parse, {"type": ["string", "number", "array", "object"]})
+        )
         if described.choices:
             leaf["enum"] = list(described.choices)
         if leaf["type"] == "integer":

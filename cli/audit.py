@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from cli.options import command
-from cli.output import Column
-from cli.session import Json, Session
+from cli.output import Column, Row
+from cli.session import Session
 from goqueue.http import join
 
 FOLLOW_WAIT_S = 20
@@ -72,7 +72,7 @@ async def audit(
             )
 
 
-def _outcome(row: Json) -> str:
+def _outcome(row: Row) -> str:
     if row["outcome"] == "lost":
         return f"{row['count']} lost"
     return f"{row['outcome']} ({row['code']})" if row.get("code") else str(row["outcome"])

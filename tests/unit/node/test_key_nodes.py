@@ -50,9 +50,9 @@ async def asked(tmp_path: Path) -> AsyncIterator[Asked]:
     settings = {"auth.enabled": True, "auth.adminKeyFile": str(file)}
     async with three_nodes(**settings) as nodes, aiohttp.ClientSession() as session:
         found = Asked(nodes, session)
-        async with asyncio.timeout(20):
-            while await found.everywhere(ROOT) != {200}:  # noqa: ASYNC110 - asked over HTTP
-                await asyncio.sleep(0.05)
+        clusters = [broker._cluster for broker in nodes.brokers]
+        await eventually(lambda: all("root" in one.state.keys.by_id for one in clusters), 20)
+        assert await found.everywhere(ROOT) == {200}
         yield found
 
 

@@ -221,8 +221,8 @@ def _config() -> Json:
                     leaf[name] = int(bound)
         at["properties"][last] = leaf
     for key in IGNORED:
-        above, last = key.split(".")
-        root["properties"][above]["properties"][last] = {}
+        part, name = key.split(".")
+        root["properties"][part]["properties"][name] = {}
     return root
 
 

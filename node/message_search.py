@@ -27,9 +27,10 @@ from delivery.search_hashes import (
 from goqueue.wire.batch import RecordBatch, resolve_ms
 from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import GroupId, NodeId, Offset
-from log.entry import Entry, EntryKind
+from log.entry import Entry
 from log.errors import LogError
 from node import rpc, search_rpc
+from node.holding import entry_holding
 from node.http.body import off_loop
 from node.partition import PartitionHost
 from node.partition_reader import stored_batches
@@ -97,7 +98,7 @@ class RowReader:
             return host.messages.rows([offset], 1)[0]
         batch = self._batch
         if batch is None or not 0 <= offset - self._base < batch.count:
-            batch = self._find(offset)
+            batch = await self._find(offset)
         if batch is None or self._entry is None:
             return None
         time_ms = self._entry.time_ms
@@ -115,23 +116,10 @@ class RowReader:
             found.value is None,
         )
 
-    def _near(self, offset: Offset) -> Entry | None:
-        """The entry that the offset index points at, if the message is in that very one."""
-        host, log = self._host, self._host.log
-        if not host.state.log_start_offset <= offset < host.end_offset:
-            return None
-        near = log.disk_segments.near_offset(offset, min(host.applied_index, log.spilled_index))
-        if near is None or near < log.first_index:
-            return None
-        entry = log.entries(near, max_bytes=1, max_count=1)[0]
-        is_here = entry.kind == EntryKind.RECORDS
-        within = 0 <= offset - entry.base_offset < entry.record_count
-        return entry if is_here and within else None
-
-    def _find(self, offset: Offset) -> RecordBatch | None:
+    async def _find(self, offset: Offset) -> RecordBatch | None:
         entry = self._entry
         if entry is None or not 0 <= offset - entry.base_offset < entry.record_count:
-            entry = self._entry = self._near(offset) or self._host.reader.entry_at(offset)
+            entry = self._entry = await self._stored_in(offset)
             self._stored = [] if entry is None else stored_batches(entry)
         self._batch = None
         for base, count, view in self._stored:
@@ -139,6 +127,12 @@ class RowReader:
                 self._base = base
                 self._batch = stored_batch(view, stored_header(view))
         return self._batch
+
+    async def _stored_in(self, offset: Offset) -> Entry | None:
+        host = self._host
+        if not host.state.log_start_offset <= offset < host.end_offset:
+            return None
+        return await entry_holding(host, offset)
 
 
 class _Search:

@@ -16,7 +16,8 @@ from delivery.timeline_story import StoryRecord, advances
 from goqueue.wire.errors import GoQueueError, NotFound
 from goqueue.wire.types import Index, NodeId, Offset
 from log.entry import Entry
-from log.errors import Damaged, LogError
+from log.errors import LogError
+from node.holding import entry_holding
 from node.turns import Turns
 
 if TYPE_CHECKING:  # it has its stories told here
@@ -71,7 +72,7 @@ async def begin(host: PartitionHost, offset: Offset) -> Projection:
     if held is not None:
         (entry,) = await _read(host, [held])
         return Projection(offset, queue.chronicle, entry)
-    found = await _holding(host, offset)
+    found = await entry_holding(host, offset)
     if found is None or not found.base_offset <= offset < found.base_offset + found.record_count:
         raise NotFound(
             f"no message at offset {offset}", topic=host.topic, partition=host.id.partition
@@ -214,21 +215,6 @@ class _Telling:
                     return entry if entry.index <= self._applied else None
                 at = entry.index + 1
         return None
-
-
-async def _holding(host: PartitionHost, offset: Offset) -> Entry | None:
-    """The applied entry that stores the message: found by a thread where that asks the disk."""
-    log = host.log
-    if log.is_cold_offset(offset):
-        end = min(host.applied_index, log.spilled_index)
-        find = partial(log.disk_segments.holding, offset, end)
-        try:
-            found = await asyncio.get_running_loop().run_in_executor(host.workers, find)
-        except (Damaged, OSError):
-            found = None  # told, or set apart, by a search that may
-        if found is not None and found.index >= log.first_index:
-            return found
-    return host.reader.entry_at(offset)
 
 
 def _no_turns() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator
 
 import pytest
@@ -262,3 +263,26 @@ async def test_candidates_far_below_the_end_come_in_windows_of_bounded_size() ->
     assert max(map(len, windows)) <= WINDOW
     assert windows[0] == [700_000]
     assert [offset for part in windows[1:] for offset in part] == list(range(299_999, 4, -1))
+
+
+async def test_a_message_that_only_the_disk_holds_is_found_without_the_loop_reading(
+    node: NodeAssembly, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        await publish(node, Record(b"%d" % number, b"k"))
+    (host,) = node.broker._replicas.led()
+    await eventually(lambda: host.log.spilled_index >= host.applied_index)
+    host.log.evict(0)
+    readers: list[threading.Thread] = []
+    pread = MemoryDisk.pread
+
+    def watched(disk: MemoryDisk, *where: int) -> bytes:
+        readers.append(threading.current_thread())
+        return pread(disk, *where)
+
+    monkeypatch.setattr(MemoryDisk, "pread", watched)
+
+    assert await offsets(node, key=b"k") == [2, 1, 0]
+
+    assert readers
+    assert threading.main_thread() not in readers

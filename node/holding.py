@@ -1,0 +1,30 @@
+"""The entry that stores a message, found without the loop waiting for the disk."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from goqueue.wire.types import Offset
+from log.entry import Entry
+from log.errors import Damaged
+
+if TYPE_CHECKING:  # it has stories told, for which this is asked
+    from node.partition import PartitionHost
+
+
+async def entry_holding(host: PartitionHost, offset: Offset) -> Entry | None:
+    """The applied entry that stores the message: found by a thread where that asks the disk. None
+    where it is not in the log (any more). Raises LogError, OSError."""
+    log = host.log
+    if log.is_cold_offset(offset):
+        end = min(host.applied_index, log.spilled_index)
+        find = partial(log.disk_segments.holding, offset, end)
+        try:
+            found = await asyncio.get_running_loop().run_in_executor(host.workers, find)
+        except (Damaged, OSError):
+            found = None  # told, or set apart, by a search that may
+        if found is not None and found.index >= log.first_index:
+            return found
+    return host.reader.entry_at(offset)

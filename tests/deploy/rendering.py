@@ -50,6 +50,11 @@ def rendered_texts(
     return {path.partition("/")[2]: text for path, text in given.items()}
 
 
+def notes(values: Json) -> str:
+    """What Helm prints after an installation."""
+    return rendered_texts(values)["templates/NOTES.txt"]
+
+
 def one(manifests: list[Json], kind: str, name: str | None = None) -> Json:
     """The only object of the kind, or the one of the name."""
     found = [

@@ -78,3 +78,14 @@ async def test_a_file_under_its_hash_is_kept_for_ever_and_any_other_is_asked_for
 async def test_what_is_not_for_browsers_is_not_served(client: Client) -> None:
     for name in ("VENDORED.md", "..", ".", "%2e%2e%2fassets.py", "console.css%00"):
         assert (await client.get(f"/ui/static/{name}")).status == 404, name
+
+
+def test_dark_is_the_same_whether_the_system_or_the_reader_has_chosen_it() -> None:
+    """The colours stand twice: a script reads them by name, so no function may choose them."""
+    style = (FOLDER / "console.css").read_text()
+    by_system = re.search(r":root:not\(\[data-theme=\"light\"\]\) \{(.*?)\}", style, re.S)
+    by_reader = re.search(r":root\[data-theme=\"dark\"\] \{(.*?)\}", style, re.S)
+
+    assert by_system and by_reader
+    colours = [re.findall(r"--[\w-]+: [^;]+", block[1]) for block in (by_system, by_reader)]
+    assert colours[0] == colours[1] != []

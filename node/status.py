@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -86,13 +86,14 @@ class NodeStatus:
 
     def hello(self) -> dict[str, Any]:
         """What peers are told of this node's work."""
+        led = self._led_in_sync()
         return {
             **self._disks.hello(),
             ROOM_BYTES: self._space.room_bytes,
-            "leaders": len(self._replicas.led()),
+            "leaders": len(led),
             "replicas": len(self._replicas.all()),
-            UNDER_REPLICATED: self._under_replicated(),
-            LAGGING: self._lagging(),
+            UNDER_REPLICATED: sum(self._lacks_voters(host, len(synced)) for host, synced in led),
+            LAGGING: self._lagging(led),
             REPLAYING: self._replicas.are_replaying,
             STOPPING: self.stopping,
         }
@@ -169,7 +170,8 @@ class NodeStatus:
             nodes=nodes,
             topics=len(state.topics),
             partitions=sum(len(topic.partitions) for topic in state.topics.values()),
-            under_replicated=self._under_replicated() + sum(map(int, told)),
+            under_replicated=sum(map(self.is_under_replicated, self._replicas.led()))
+            + sum(map(int, told)),
             leaderless=len(leaderless),
             problems=tuple(self._problems(nodes)),
             voters=tuple(sorted(self._cluster.voters)),
@@ -229,34 +231,38 @@ class NodeStatus:
     def lagging_elsewhere(self) -> str:
         """Which other nodes of the cluster are not in sync, as all leaders have told; empty for
         none."""
-        lagging: Counter[str] = Counter(self._lagging())
+        lagging: Counter[str] = Counter(self._lagging(self._led_in_sync()))
         for hello in self._cluster.hellos.values():
             told = hello.get(LAGGING)
             lagging.update(told if isinstance(told, dict) else {})
         lagging.pop(self._node, None)
         return ", ".join(f"{count} partitions on {node}" for node, count in sorted(lagging.items()))
 
-    def _lagging(self) -> dict[str, int]:
+    def _led_in_sync(self) -> list[tuple[PartitionHost, list[str]]]:
+        """Each partition led here, with its voters in sync."""
+        return [(host, host.in_sync()) for host in self._replicas.led()]
+
+    def _lagging(self, led: Sequence[tuple[PartitionHost, list[str]]]) -> dict[str, int]:
         """How many partitions led here lack each node, which votes there or is to, without having
         been chosen for it by a move that is on its way."""
         lagging: Counter[str] = Counter()
         layout = self._cluster.state.layout
-        for host in self._replicas.led():
+        for host, synced in led:
             wanted = {voter.node for voter in host.voters}
             if layout.reassignments.of(short(host.id)) is None:
                 placement = layout.placement(host.id)
                 wanted.update(() if placement is None else placement.nodes)
             if len(wanted) > 1:
-                lagging.update(wanted.difference(host.in_sync()))
+                lagging.update(wanted.difference(synced))
         return dict(lagging)
 
-    def _under_replicated(self) -> int:
-        """Partitions led here with fewer voters in sync than there are, or than are wanted: whoever
-        is still learning does not count."""
-        return sum(map(self.is_under_replicated, self._replicas.led()))
-
     def is_under_replicated(self, host: PartitionHost) -> bool:
-        return len(host.in_sync()) < max(len(host.voters), self._wanted(host.id))
+        """Whether fewer voters are in sync than there are, or than are wanted: whoever is still
+        learning does not count."""
+        return self._lacks_voters(host, len(host.in_sync()))
+
+    def _lacks_voters(self, host: PartitionHost, in_sync: int) -> bool:
+        return in_sync < max(len(host.voters), self._wanted(host.id))
 
     def _wanted(self, group: GroupId) -> int:
         placement = self._cluster.state.placement(group)

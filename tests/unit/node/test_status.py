@@ -79,6 +79,16 @@ def test_a_leader_tells_whose_replicas_lag_but_not_those_that_a_move_has_not_bro
     assert status(voters, in_sync, wanted, moves=moves).hello()[LAGGING] == lagging
 
 
+def test_peers_are_told_with_one_look_at_each_partition() -> None:
+    one, looks = status("n1 n2", "n1 n2", "n1 n2"), list[int]()
+    (host,) = one._replicas.led()
+    cast(Any, host).in_sync = lambda: looks.append(1) or ["n1", "n2"]
+
+    one.hello()
+
+    assert len(looks) == 1
+
+
 def test_a_node_is_behind_as_others_lead_and_tells_who_else_is() -> None:
     told = {"n2": {LAGGING: {"n1": 2, "n3": 1}}, "n3": {LAGGING: {"n1": 1}}, "n4": {}}
     one = status("n1 n2 n3", "n1 n2", "n1 n2 n3", told=told)

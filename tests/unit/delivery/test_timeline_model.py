@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any, ClassVar
 
@@ -139,5 +140,6 @@ def test_timelines_tell_what_the_queue_did(capsys: pytest.CaptureFixture[str]) -
     before_s = time.perf_counter()
     walk(TimelineMachine, runs=RUNS, steps=STEPS)
     with capsys.disabled():
-        print(f"\n{Told.events} in {time.perf_counter() - before_s:.0f} s")
+        seed = os.environ.get("WALK_SEED", "0")
+        print(f"\n{Told.events} in {time.perf_counter() - before_s:.0f} s, WALK_SEED={seed}")
     assert sum(Told.events.values()) >= TOLD_LEAST

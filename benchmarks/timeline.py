@@ -3,7 +3,7 @@
 `python -m benchmarks.timeline` prints these rows alone, `--lookups` only the latter. The cost:
 three nodes, five pairs of runs, on and off in turn, each of which publishes and then receives and
 acks all; what is stored and what a timeline tells is checked. The look-ups: one replica with real
-entries on the disk, which ten groups have read; one of them took 200,000 messages each by itself.
+entries on the disk, which ten groups have read; one of them took 50,000 messages each by itself.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ COST_MAX = 5.0
 LOOKUP_MAX_MS = 50.0
 REDELIVERIES = 1000
 GROUPS_MANY = 10
-SINGLES = 200_000
+SINGLES = 50_000
 """Messages that one group takes one by one; the rest, and other groups, take them in batches."""
 SAMPLES = 60
 BATCH = 100

@@ -25,6 +25,13 @@ from tests.sim.world import Verdict, World
 ROOT = Path(__file__).resolve().parents[2]
 FOUND_WITHIN = 300
 """Seeds; most of these bugs need fewer than 20."""
+FOUND_FROM = {
+    "ack-before-fsync": 36,
+    "flights-ignored": 46,
+    "commit-unchecked": 22,
+    "former-grants-repeated": 49,
+}
+"""Where the search begins for bugs that the first seeds miss; it goes on over all of them."""
 EXACT = ((29, "core"), (29, "log"), (29, "topics"), (0, "queue"), (1, "members"), (29, "moving"))
 """A seed of each kind, a short one."""
 
@@ -42,8 +49,9 @@ def member_worlds(seeds: int) -> Iterator[World]:
 
 
 def is_found(mutant: str) -> bool:
-    setup = Setup.hunting(mutant)
-    return any(setup.run(seed).violations for seed in range(FOUND_WITHIN))
+    setup, first = Setup.hunting(mutant), FOUND_FROM.get(mutant, 0)
+    seeds = [*range(first, FOUND_WITHIN), *range(first)]
+    return any(setup.run(seed).violations for seed in seeds)
 
 
 def test_the_same_seed_gives_the_same_trace() -> None:

@@ -161,7 +161,7 @@ def test_moves_bring_about_what_they_are_for() -> None:
 def test_damage_is_healed() -> None:
     """Over some seeds: by single entries of other replicas, and by copies of whole ones; a node
     whose write-ahead log is damaged begins anew."""
-    worlds = [World(seed, kind="core", nemesis=("damage", "kill")) for seed in range(40)]
+    worlds = [World(seed, kind="core", nemesis=("damage", "kill", "power")) for seed in range(60)]
 
     assert [world.run().violations for world in worlds] == [[]] * len(worlds)
 

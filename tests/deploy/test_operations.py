@@ -1,8 +1,7 @@
-"""docs/operations does what it says: scripts, values, arithmetic, and commands against a node."""
+"""docs/operations does what it says: scripts, values and arithmetic."""
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import shlex
@@ -12,26 +11,12 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner
 
-from cli.main import app
-from tests.cluster.processes import Cluster
 from tests.deploy.rendering import render
-from tests.deploy.report import Report
 from tests.deploy.stand_ins import ROOT, Machine
-from tests.unit.tidy.test_documented_commands import words_of
 
 PAGES = sorted((ROOT / "docs/operations").glob("*.md"))
-NOT_RUN = {
-    "key": "nodes of these tests are open; tests of keys have their own",
-    "consume __audit": "there is an audit log where there are keys only",
-    "cluster drain": "one node can't be drained; tests/deploy/test_pods.py and tests/cluster drain",
-    "cluster scrub": "tests/cluster/test_damage.py scrubs",
-    "topic alter": "one node can't hold three replicas",
-    "generate": "asks no node; a test makes it again",
-}
 FILES = {"tls.crt", "tls.key"}
-NODE_NAMES = {"TOPIC": "orders", "GROUP": "billing"}
 
 
 def shell_lines(page: Path) -> Iterator[str]:
@@ -126,34 +111,3 @@ def test_figures_are_of_rows_that_the_benchmarks_have() -> None:
 
     assert len(named) == 8
     assert [name for name in named if f"| {name} |" not in rows] == []
-
-
-def test_commands_of_the_pages_work_against_a_node(tmp_path: Path, report: Report) -> None:
-    lines = [line for line in commands("goqueue-cli") if words_of(line)[1:]]
-    run = [line for line in lines if not left_out(line)]
-    assert len(run) >= 10
-
-    with Cluster(tmp_path, 1) as nodes:
-        nodes.start()
-        ask(nodes, "topic create orders")
-        ask(nodes, "produce orders -m hello")
-        ask(nodes, "consume orders --group billing -n 1")
-        (tmp_path / "orders.jsonl").write_text(json.dumps({"value": "again"}) + "\n")
-        for line in run:
-            ask(nodes, line.removeprefix("goqueue-cli "), tmp_path)
-    report.executed(
-        "docs/operations", f"against one real node: {len(run)} of {len(lines)} commands"
-    )
-
-
-def left_out(line: str) -> bool:
-    return any(line.startswith(f"goqueue-cli {start}") for start in NOT_RUN)
-
-
-def ask(nodes: Cluster, line: str, folder: Path | None = None) -> None:
-    words = words_of(line)
-    for name, real in NODE_NAMES.items():
-        words = [word.replace(name, real) for word in words]
-    words = [str(folder / word) if word.endswith(".jsonl") and folder else word for word in words]
-    found = CliRunner().invoke(app, ["-s", nodes.nodes[0].url, *words])
-    assert found.exit_code == 0, f"{line}: {found.output}"

@@ -96,9 +96,9 @@ class Pods:
             self.begin(pod)
         self.until_ready()
 
-    def roll(self) -> None:
-        """One after the other, the highest first, as a new template is rolled out."""
-        for pod in sorted(self.running, reverse=True):
+    def roll(self, *pods: str) -> None:
+        """One after the other, each once the last one is ready, as a new template is rolled out."""
+        for pod in pods:
             self.end(pod)
             self.begin(pod)
             self.until_ready()

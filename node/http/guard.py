@@ -95,10 +95,11 @@ class Guard:
         name = hostname(host)
         is_own = is_loopback(name) or bool(_LABEL.fullmatch(name)) or name in self._hosts
         if not (is_own or is_address(name)):
+            shown = _shown(name)
             raise ForeignHost(
-                f"this node was asked as {name[:100]!r}: it serves this machine only, under names"
+                f"this node was asked as {shown!r}: it serves this machine only, under names"
                 " of loopback and those in http.hosts",
-                host=name[:100],
+                host=shown,
             )
         if len(self._known) < HOSTS_KNOWN_MAX:
             self._known[host] = None
@@ -110,9 +111,10 @@ class Guard:
         if origin is not None:
             if self.allowed(origin) or _place(origin) == headers.get("Host"):
                 return
+            shown = _shown(origin)
             raise ForeignOrigin(
-                f"pages of {origin[:100]!r} may not use this API: http.corsOrigins allows them",
-                origin=origin[:100],
+                f"pages of {shown!r} may not use this API: http.corsOrigins allows them",
+                origin=shown,
             )
         if site is not None and site not in _OWN:
             raise ForeignOrigin
@@ -144,6 +146,11 @@ def hostname(host: str) -> str:
         return (urlsplit(f"//{host}").hostname or "").removesuffix(".")
     except ValueError:
         return host[:100]
+
+
+def _shown(text: str) -> str:
+    """As an answer can tell it: bytes of a header that are no UTF-8 are written out."""
+    return text[:100].encode(errors="backslashreplace").decode()
 
 
 def _place(origin: str) -> str:

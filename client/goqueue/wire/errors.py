@@ -326,9 +326,10 @@ def _class_of(code: str) -> type[GoQueueError] | None:
 
 
 def _codes(root: type[GoQueueError]) -> dict[str, type[GoQueueError]]:
+    """Classes by their codes; what inherits its code stands behind the class that has it."""
     found = {root.code: root}
     for error in root.__subclasses__():
-        found.update(_codes(error))
+        found = {**_codes(error), **found}
     return found
 
 

@@ -72,6 +72,14 @@ async def test_origins_that_are_none_are_refused_and_break_nothing(client, origi
     assert (answer.status, answer.json["code"]) == (403, "foreign_origin")
 
 
+@pytest.mark.parametrize("header", [b"Host: \xf8.example", b"Host: x\r\nOrigin: http://\xf8"])
+async def test_headers_that_are_no_text_are_refused_and_shown_as_bytes(client, header):
+    status, body = await client.raw(b"GET /topics HTTP/1.1\r\n" + header + b"\r\n\r\n")
+
+    assert status == 403
+    assert b"udcf8" in body
+
+
 @pytest.mark.parametrize("path", ["/topics", "/v1/topics", "/ui", "/ui/static/console.js"])
 async def test_name_of_another_that_was_made_to_lead_here_gets_nothing(client, path):
     answer = await client.get(path, headers={"Host": "rebound.evil.example:8080"})

@@ -8,7 +8,7 @@ than one command may have: what is left is planned again when those are under wa
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from coordinator.errors import TooFewBrokers
@@ -76,7 +76,8 @@ def plan_factor(picture: Picture, rows_max: int = ROWS_MAX) -> list[Row]:
 
 def plan_rebalance(picture: Picture, rows_max: int = ROWS_MAX) -> list[Row]:
     """Spread all replicas over zones and brokers, then leaderships over brokers: what `cluster
-    rebalance` does, and what brings replicas to a broker that was added."""
+    rebalance` does, and what brings replicas to a broker that was added. `rows_max` is no less
+    than the number of brokers: what balances as a whole is planned as a whole."""
     plan = _Plan(picture)
     plan.spread_zones(rows_max)
     plan.even_out(rows_max)
@@ -259,6 +260,8 @@ class _Plan:
         while len(self.changed) < rows_max:
             chain = self._chain(blocked, only_new=only_new)
             if chain is not None:
+                if not self._fits(chain, rows_max):
+                    return
                 for partition, node, to in chain:
                     self._move(partition, node, to)
                 self._has_moved = True
@@ -267,6 +270,11 @@ class _Plan:
                 blocked.clear()  # what was moved since may have opened a way
             else:
                 return
+
+    def _fits(self, chain: Sequence[tuple[Partition, NodeId, NodeId]], rows_max: int) -> bool:
+        """Whether the plan has room for it: half of a chain brings no balance, and the next plan
+        might take it back."""
+        return len(self.changed.keys() | {partition for partition, _, _ in chain}) <= rows_max
 
     def _chain(
         self, blocked: set[NodeId], *, only_new: bool
@@ -336,7 +344,7 @@ class _Plan:
             by_leader.setdefault(self.desired[partition][0], {})[partition] = None
         while len(self.changed) < moves_max or partitions is self.changed:
             chain = self._leader_chain(by_leader)
-            if chain is None:
+            if chain is None or not (partitions is self.changed or self._fits(chain, moves_max)):
                 return
             for partition, node, to in chain:
                 del by_leader[node][partition]

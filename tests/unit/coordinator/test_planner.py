@@ -22,12 +22,14 @@ from coordinator.planner import (
 )
 from goqueue.wire.types import NodeId
 
+BROKERS_MAX = 7
+
 
 @st.composite
 def pictures(draw: st.DrawFn, zones_max: int = 3) -> Picture:
     """Any placement at all, balanced or not, of topics with different factors."""
     zones = draw(st.integers(1, zones_max))
-    brokers = draw(st.integers(1, 7))
+    brokers = draw(st.integers(1, BROKERS_MAX))
     sites = {
         NodeId(f"n{at}"): Site(f"z{draw(st.integers(0, zones - 1))}" if zones > 1 else "")
         for at in range(brokers)
@@ -186,7 +188,7 @@ def test_another_replication_factor_keeps_what_there_is(picture: Picture, factor
     assert plan_factor(found) == []
 
 
-@given(pictures(), st.integers(1, 5))
+@given(pictures(), st.integers(BROKERS_MAX, BROKERS_MAX + 3))
 def test_a_long_plan_comes_in_parts_that_end_in_the_same_balance(
     picture: Picture, rows_max: int
 ) -> None:
@@ -196,6 +198,18 @@ def test_a_long_plan_comes_in_parts_that_end_in_the_same_balance(
         picture = after(picture, rows)
         parts += 1
         assert parts < 500
+
+    assert plan_rebalance(picture) == []
+
+
+def test_no_part_of_a_plan_takes_back_what_the_one_before_did() -> None:
+    near, far, other = (NodeId(name) for name in ("n0", "n1", "n2"))
+    sites = {near: Site("z1"), far: Site("z1"), other: Site("z0")}
+    pairs = [(near, other), (near, far), (far, other), *[(other, near)] * 3]
+    picture = Picture(sites, {(1, number): pair for number, pair in enumerate(pairs)}, {1: 2})
+
+    for _ in range(6):
+        picture = after(picture, plan_rebalance(picture, rows_max=2))
 
     assert plan_rebalance(picture) == []
 

@@ -36,21 +36,23 @@ class _File:
     synced: bytearray = field(default_factory=bytearray)
     unsynced: list[tuple[int, bytes | None]] = field(default_factory=list)
     is_lost: bool = False
+    is_shown: bool = False
+    """Its live bytes were handed out, and may have been changed in place."""
 
     def write(self, offset: int, data: bytes) -> None:
         _write(self.live, offset, data)
         self.unsynced.append((offset, data))
 
     def truncate(self, length: int) -> None:
-        _truncate(self.live, length)
+        self.live = _perform(self.live, length, None)
         self.unsynced.append((length, None))
 
     def sync(self) -> None:
-        if self.is_lost:
-            for offset, data in self.unsynced:
-                _perform(self.synced, offset, data)
-        else:
+        if self.is_shown and not self.is_lost:
             self.synced[:] = self.live
+        else:
+            for offset, data in self.unsynced:
+                self.synced = _perform(self.synced, offset, data)
         self.unsynced.clear()
 
     def lose(self) -> None:
@@ -286,6 +288,7 @@ class MemoryDisk:
         """The live bytes of a file, to be looked at or damaged in place (outside the trace)."""
         number = self._live[path]
         assert number is not None, path
+        self._files[number].is_shown = True
         return self._files[number].live
 
     # -- operations
@@ -361,19 +364,18 @@ def _write(content: bytearray, offset: int, data: bytes) -> None:
     content[offset : offset + len(data)] = data
 
 
-def _perform(content: bytearray, offset: int, data: bytes | None) -> None:
-    """A write, or without data a truncation."""
-    if data is None:
-        _truncate(content, offset)
-    else:
+def _perform(content: bytearray, offset: int, data: bytes | None) -> bytearray:
+    """A write, or without data a truncation, in place but where nothing was there: zeros that
+    nobody has written take no memory then."""
+    if data is not None:
         _write(content, offset, data)
-
-
-def _truncate(content: bytearray, length: int) -> None:
-    if length < len(content):
-        del content[length:]
+    elif not content:
+        return bytearray(offset)
+    elif offset < len(content):
+        del content[offset:]
     else:
-        content.extend(bytes(length - len(content)))
+        content.extend(bytes(offset - len(content)))
+    return content
 
 
 def _survivors(file: _File, rng: random.Random, keep: float) -> bytearray:
@@ -382,7 +384,7 @@ def _survivors(file: _File, rng: random.Random, keep: float) -> bytearray:
         if rng.random() >= keep:
             continue
         if data is None or rng.random() < 0.5:
-            _perform(content, offset, data)
+            content = _perform(content, offset, data)
         else:
             _write(content, offset, data[: rng.randint(0, len(data))])
     return content

@@ -1,6 +1,6 @@
 """A cluster of real processes on loopback for tests: started, killed, restarted, asked over HTTP.
 
-Each node is `python -m cli serve` with a port that was free a moment ago. Only processes
+Each node is `cli.serve` with a port that was free a moment ago. Only processes
 started here are ever signalled, by their pid.
 """
 
@@ -9,39 +9,61 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import random
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.cluster.nursery import Process, execute, fork
+
 ROOT = Path(__file__).resolve().parents[2]
 HOST = "127.0.0.1"
+PORT_MIN = 12_000
 T = TypeVar("T")
 
 
-def eventually(what: str, condition: Callable[[], T | None], *, deadline_s: float = 20.0) -> T:
-    """The first truthy value of `condition`, asked again and again until the deadline."""
+def eventually(
+    what: str | Callable[[], str], condition: Callable[[], T | None], *, deadline_s: float = 20.0
+) -> T:
+    """The first truthy value of `condition`, asked again and again until the deadline; `what` is
+    told then, and may be found out only then."""
     end = time.monotonic() + deadline_s
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() > end:
-            raise AssertionError(f"not within {deadline_s} s: {what}")
+            told = what if isinstance(what, str) else what()
+            raise AssertionError(f"not within {deadline_s} s: {told}")
         time.sleep(0.02)
 
 
 def free_ports(count: int) -> list[int]:
-    held = [socket.create_server((HOST, 0)) for _ in range(count)]
+    """Ports below those that the system gives to connections going out: nobody's connection takes
+    one while its node is down."""
+    held: list[socket.socket] = []
+    for port in random.sample(range(PORT_MIN, _ephemeral_min()), 200):
+        if len(held) == count:
+            break
+        with suppress(OSError):
+            held.append(socket.create_server((HOST, port)))
+    assert len(held) == count, "no free ports"
     ports = [server.getsockname()[1] for server in held]
     for server in held:
         server.close()
     return ports
+
+
+def _ephemeral_min() -> int:
+    try:
+        return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    except FileNotFoundError:  # not Linux
+        return 49_152
 
 
 @dataclass
@@ -65,10 +87,12 @@ class Node:
     http_port: int
     peer_port: int
     folder: Path
-    command: list[str] = field(default_factory=list)
+    arguments: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
     """What its process finds there besides what the tests' own finds."""
-    process: subprocess.Popen[bytes] | None = None
+    has_interpreter: bool = False
+    """Started by its command, not forked; so is a node that has an environment."""
+    process: Process | None = None
 
     @property
     def url(self) -> str:
@@ -84,16 +108,9 @@ class Node:
 
     def start(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("GOQUEUE_")}
-        with self.log.open("ab") as output:
-            self.process = subprocess.Popen(
-                self.command,
-                cwd=ROOT,
-                env={**environment, **self.environment},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
+        begin = execute if self.has_interpreter or self.environment else fork
+        around = {k: v for k, v in os.environ.items() if not k.startswith("GOQUEUE_")}
+        self.process = begin(self.arguments, {**around, **self.environment}, self.log)
 
     def kill(self) -> None:
         """kill -9, and wait until the system has taken the process away."""
@@ -146,6 +163,12 @@ class Node:
         except (OSError, http.client.HTTPException):
             return False
 
+    def is_up(self) -> bool:
+        """Whether it is ready. Raises where its process has ended."""
+        code = self.process.poll() if self.process else None
+        assert code is None, f"{self.id} exited with {code}; its log ends:\n{tail(self.log)}"
+        return self.is_ready()
+
     def _end(self, number: signal.Signals, timeout_s: float) -> int:
         assert self.process is not None
         if self.process.poll() is None:
@@ -166,14 +189,14 @@ class Cluster:
         self.nodes: list[Node] = []
         self.nodes = self._make(size)
         for node in self.nodes:
-            node.command = self._command(node, self.nodes if size > 1 else [])
+            node.arguments = self._arguments(node, self.nodes if size > 1 else [])
 
     def add(self, count: int = 1, *, seeds: Sequence[Node] = ()) -> list[Node]:
         """New nodes, not started, that know only the seeds, or else all nodes there are."""
         known = list(seeds or self.nodes)
         added = self._make(count)
         for node in added:
-            node.command = self._command(node, known)
+            node.arguments = self._arguments(node, known)
         self.nodes += added
         return added
 
@@ -190,12 +213,8 @@ class Cluster:
             for number in range(count)
         ]
 
-    def _command(self, node: Node, peers: Sequence[Node]) -> list[str]:
-        command = [
-            sys.executable,
-            "-m",
-            "cli",
-            "serve",
+    def _arguments(self, node: Node, peers: Sequence[Node]) -> list[str]:
+        arguments = [
             "--node-id",
             node.id,
             "--data",
@@ -206,14 +225,14 @@ class Cluster:
             f"{HOST}:{node.peer_port}",
         ]
         if self._auto_create:
-            command += ["--auto-create-topics"]
+            arguments += ["--auto-create-topics"]
         if peers:
-            command += ["--secret-file", str(self.secret)]
+            arguments += ["--secret-file", str(self.secret)]
         for peer in peers:
-            command += ["--peer", f"{peer.id}={HOST}:{peer.peer_port}"]
+            arguments += ["--peer", f"{peer.id}={HOST}:{peer.peer_port}"]
         for setting in self._settings:
-            command += ["--set", setting]
-        return command
+            arguments += ["--set", setting]
+        return arguments
 
     def __enter__(self) -> Cluster:
         return self
@@ -239,8 +258,8 @@ class Cluster:
             if node.process is None or node.process.poll() is not None:
                 continue
             eventually(
-                f"{node.id} ready; its log ends:\n{tail(node.log)}",
-                node.is_ready,
+                lambda node=node: f"{node.id} ready; its log ends:\n{tail(node.log)}",
+                node.is_up,
                 deadline_s=deadline_s,
             )
         return self

@@ -60,7 +60,13 @@ class Prometheus:
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
-        eventually(f"Prometheus is ready; its log ends:\n{tail(self._log)}", self._is_ready)
+        try:
+            eventually(
+                lambda: f"Prometheus is ready; its log ends:\n{tail(self._log)}", self._is_ready
+            )
+        except BaseException:
+            self.__exit__()
+            raise
         self.started_s = time.time()
         return self
 
@@ -104,6 +110,8 @@ class Prometheus:
         return {one["labels"]["instance"] for one in targets if one["health"] == "up"}
 
     def _is_ready(self) -> bool:
+        code = self._process.poll() if self._process else None
+        assert code is None, f"it exited with {code}; its log ends:\n{tail(self._log)}"
         try:
             with urllib.request.urlopen(f"{self._url}/-/ready", timeout=2) as answer:
                 return bool(answer.status == 200)
@@ -116,7 +124,14 @@ class Prometheus:
             with urllib.request.urlopen(f"{self._url}/api/v1/{what}", data, timeout=20) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
-            raise QueryFailed(json.loads(error.read())["error"]) from None
+            raise QueryFailed(_said(error.read())) from None
+
+
+def _said(body: bytes) -> str:
+    try:
+        return str(json.loads(body)["error"])
+    except (ValueError, KeyError, TypeError):  # a page, where it is not up to answering
+        return body[:500].decode(errors="replace")
 
 
 def configured(targets: Sequence[str]) -> dict[str, Any]:

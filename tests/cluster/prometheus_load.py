@@ -70,7 +70,7 @@ class Load:
         """Two stay, one leaves, and one falls silent with messages in hand."""
         self._crew = self._crew or [self._member(name) for name in STAYING]
         leaver, silent = self._member("third"), self._member("fourth")
-        eventually("the one that will be silent has messages", lambda: _takes(silent))
+        eventually("the one that will be silent has messages", lambda: self._takes(silent))
         soon("a member leaves", leaver.leave)
         eventually("both are gone", lambda: self._members() <= {member.id for member in self._crew})
 
@@ -215,13 +215,15 @@ class Load:
     # beneath
 
     def ask(self, method: str, path: str, body: object = None) -> Json:
-        """Of any node that answers well within 20 s."""
+        """Of any node that answers well within 20 s. Who waits in vain is told the last answer."""
+        last: Answer | None = None
 
         def answered() -> Answer | None:
-            answer = self.try_ask(method, path, body)
-            return answer if answer is not None and answer.status < 300 else None
+            nonlocal last
+            last = self.try_ask(method, path, body)
+            return last if last is not None and last.status < 300 else None
 
-        answer = eventually(f"{method} {path}", answered)
+        answer = eventually(lambda: f"{method} {path}; last: {last or 'no answer'}", answered)
         found: Json = answer.body
         return found
 
@@ -289,6 +291,18 @@ class Load:
         if member.name in STAYING:
             self._pulse.keep(member)
 
+    def _takes(self, member: Member) -> bool:
+        """Whether it has messages in flight now; a heartbeat besides. Who was taken for dead, as
+        this machine was slow, joins again."""
+        try:
+            if member.id not in self._members():
+                self._join(member)
+            member.hear()
+            answer = member.receive(limit=5, wait="200ms")
+        except (AssertionError, *BROKEN):
+            return False
+        return answer.status == 200 and bool(answer.body["messages"])
+
     def _members(self) -> set[str]:
         return {one["id"] for one in self.ask("GET", f"/groups/{CREW}/members")["members"]}
 
@@ -325,10 +339,3 @@ class Load:
                 if not self._over.is_set():
                     self.problems.append(f"{work.__name__}: {error}")
                     self._over.wait(0.2)
-
-
-def _takes(member: Member) -> bool:
-    """Whether it has messages in flight now; a heartbeat besides."""
-    member.hear()
-    answer = member.receive(limit=5, wait="200ms")
-    return answer.status == 200 and bool(answer.body["messages"])

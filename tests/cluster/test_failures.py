@@ -235,9 +235,9 @@ def test_a_second_process_on_the_same_data_is_told_who_holds_it(start: Start) ->
     cluster = start(1)
     holder = cluster[0]
     assert holder.process is not None
-    second = Node("node-1", 0, 0, holder.folder, list(holder.command))
-    at = second.command.index("--http") + 1
-    second.command[at] = "127.0.0.1:0"
+    second = Node("node-1", 0, 0, holder.folder, list(holder.arguments))
+    at = second.arguments.index("--http") + 1
+    second.arguments[at] = "127.0.0.1:0"
 
     second.start()
     assert second.process is not None

@@ -23,7 +23,10 @@ def serves(node: Node) -> bool:
 
 
 def test_nodes_wait_for_the_last_one_and_name_it(tmp_path: Path) -> None:
+    """Started by their command, as users start them."""
     with Cluster(tmp_path, 3) as cluster:
+        for node in cluster.nodes:
+            node.has_interpreter = True
         for node in cluster.nodes[:2]:
             node.start()
         for node in cluster.nodes[:2]:
@@ -45,7 +48,7 @@ def test_a_node_with_another_secret_is_not_let_in(tmp_path: Path) -> None:
         stranger = cluster[2]
         other = tmp_path / "other-secret"
         other.write_text("not the secret of this cluster\n")
-        stranger.command[stranger.command.index("--secret-file") + 1] = str(other)
+        stranger.arguments[stranger.arguments.index("--secret-file") + 1] = str(other)
         for node in cluster.nodes:
             node.start()
         for node in cluster.nodes:
@@ -60,8 +63,8 @@ def test_peers_with_certificates_form_a_cluster_without_a_secret(tmp_path: Path)
     with Cluster(tmp_path, 3) as cluster:
         authority = Authority(tmp_path)
         for node in cluster.nodes:
-            at = node.command.index("--secret-file")
-            del node.command[at : at + 2]
+            at = node.arguments.index("--secret-file")
+            del node.arguments[at : at + 2]
             certificate, key = authority.issue(node.id, x509.DNSName(node.id))
             for setting in (
                 "cluster.tls.enabled=true",
@@ -69,7 +72,7 @@ def test_peers_with_certificates_form_a_cluster_without_a_secret(tmp_path: Path)
                 f"cluster.tls.keyFile={key}",
                 f"cluster.tls.caFile={authority.path}",
             ):
-                node.command += ["--set", setting]
+                node.arguments += ["--set", setting]
 
         cluster.start()
 

@@ -108,7 +108,7 @@ def test_a_cluster_of_one_grows_to_three_that_survive_its_founder(start: Start) 
     cluster = start(1)
     founder = cluster[0]
     founder.stop()
-    founder.command += ["--secret-file", str(cluster.secret)]
+    founder.arguments += ["--secret-file", str(cluster.secret)]
     founder.start()
     cluster.wait_until_ready()
     create(founder, "alone", 1, 1)

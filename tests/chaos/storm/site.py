@@ -229,7 +229,7 @@ class Site(Cluster):
 
     async def _command(self, node: StormNode, peers: Sequence[StormNode]) -> list[str]:
         http = node.url.removeprefix("http://")
-        command = [sys.executable, "-m", "cli", "serve", "--node-id", node.id]
+        command = [sys.executable, "-m", "cli.serve", "--node-id", node.id]
         command += ["--data", str(node.data), "--http", http]
         command += ["--peer-listen", f"{node.peer[0]}:{node.peer[1]}"]
         command += ["--secret-file", str(self._secret)]

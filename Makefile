@@ -45,7 +45,7 @@ test: programs lint test-unit test-sim test-cluster test-console test-deploy
 
 ## test-unit     fast tests of every floor
 test-unit: setup-dev
-	$(BIN)/python -m pytest tests/unit tests/check tests/chaos tests/fuzz tests/kubernetes -q -n 2 --dist worksteal
+	$(BIN)/python -m pytest tests/unit tests/check tests/chaos tests/fuzz tests/kubernetes -q -n 3 --dist worksteal
 
 ## test-sim      1,000 seeds of the cluster simulation, and its mutants
 test-sim: setup-dev

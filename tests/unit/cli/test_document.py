@@ -14,7 +14,10 @@ from tests.unit.cli.conftest import Shell
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "cli.md"
 PROGRAM = ".venv/bin/goqueue-cli "
-NOT_OF_A_QUEUE = {"config", "generate", "dev", "serve", "cluster", "version", "trace"}
+NOT_OF_A_QUEUE = {"config", "generate", "dev", "serve", "cluster", "version", "trace"} | {
+    "key",
+    "audit",
+}
 
 
 def examples() -> list[list[str]]:

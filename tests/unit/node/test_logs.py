@@ -17,10 +17,12 @@ from node.logs import configure_logging
 def logging_as_before() -> Iterator[None]:
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
+    before = structlog.get_config()
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
     structlog.reset_defaults()
+    structlog.configure(**before)
 
 
 def test_json_lines_hold_event_fields_level_and_node(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PYTHONHASHSEED ?= 0
 
-.PHONY: help setup setup-dev run test test-unit test-cluster test-prometheus test-sim test-console test-deploy test-pods check-image setup-deploy test-terraform setup-terraform screenshots programs lint sim mutants fuzz damage chaos \
+.PHONY: help setup setup-dev run test test-unit test-cluster test-prometheus test-sim test-console test-deploy test-pods check-image setup-deploy test-terraform setup-terraform screenshots programs lint lint-mypy lint-pyright sim mutants fuzz damage chaos \
 	chaos-release chaos-kills chaos-queue chaos-transfers \
 	chaos-groups chaos-rolling bench clean-data lock
 
@@ -41,7 +41,8 @@ run: setup
 	@$(BIN)/goqueue-cli dev --nodes 3 --port $(PORT) --data $(DATA)
 
 ## test          everything CI runs: lint, unit tests, simulation, cluster tests
-test: programs lint test-unit test-sim test-cluster test-console test-deploy
+test: programs setup-deploy lint test-unit test-sim test-cluster
+	@$(MAKE) --no-print-directory -j 2 -O test-console test-deploy
 
 ## test-unit     fast tests of every floor
 test-unit: setup-dev
@@ -107,9 +108,12 @@ screenshots: setup-dev programs
 lint: setup-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/basedpyright
+	@$(MAKE) --no-print-directory -j 2 -O lint-mypy lint-pyright
 	$(BIN)/lint-imports
+lint-mypy:
+	$(BIN)/mypy
+lint-pyright:
+	$(BIN)/basedpyright
 
 ## sim           simulate SEEDS (0:2000) schedules; a release takes SEEDS=100000
 sim: setup-dev

@@ -48,6 +48,8 @@ def missing() -> str | None:
     """Why containers can't be run here, or None."""
     if os.geteuid() != 0:
         return "not root"
+    if Path(sys.executable).is_relative_to("/tmp"):
+        return "the checkout is below /tmp, where a pod has a volume of its own"
     absent = [program for program in PROGRAMS if shutil.which(program) is None]
     if absent:
         return f"no {', '.join(absent)}"

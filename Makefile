@@ -48,9 +48,9 @@ test: programs setup-deploy lint test-unit test-sim test-cluster
 test-unit: setup-dev
 	$(BIN)/python -m pytest tests/unit tests/check tests/chaos tests/fuzz tests/kubernetes -q -n 3 --dist worksteal
 
-## test-sim      1,000 seeds of the cluster simulation, and its mutants
+## test-sim      700 seeds of the cluster simulation, and its mutants
 test-sim: setup-dev
-	$(BIN)/python -m tests.sim --seeds 0:1000
+	$(BIN)/python -m tests.sim --seeds 0:700
 	$(BIN)/python -m pytest tests/sim -q -n 2
 
 ## fuzz          FUZZ (10) minutes of fuzzing: formats, raw HTTP, the OpenAPI document

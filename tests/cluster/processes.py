@@ -9,21 +9,18 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import random
 import signal
-import socket
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from tests.cluster.nursery import Process, execute, fork
+from tests.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 HOST = "127.0.0.1"
-PORT_MIN = 12_000
 T = TypeVar("T")
 
 
@@ -41,29 +38,6 @@ def eventually(
             told = what if isinstance(what, str) else what()
             raise AssertionError(f"not within {deadline_s} s: {told}")
         time.sleep(0.02)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports below those that the system gives to connections going out: nobody's connection takes
-    one while its node is down."""
-    held: list[socket.socket] = []
-    for port in random.sample(range(PORT_MIN, _ephemeral_min()), 200):
-        if len(held) == count:
-            break
-        with suppress(OSError):
-            held.append(socket.create_server((HOST, port)))
-    assert len(held) == count, "no free ports"
-    ports = [server.getsockname()[1] for server in held]
-    for server in held:
-        server.close()
-    return ports
-
-
-def _ephemeral_min() -> int:
-    try:
-        return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    except FileNotFoundError:  # not Linux
-        return 49_152
 
 
 @dataclass

@@ -17,7 +17,8 @@ from typing import Any
 
 import yaml
 
-from tests.cluster.processes import HOST, ROOT, eventually, free_ports, tail
+from tests.cluster.processes import HOST, ROOT, eventually, tail
+from tests.ports import free_ports
 
 PROGRAM = shutil.which("prometheus")
 EXAMPLE = ROOT / "deploy" / "prometheus" / "prometheus.yaml"

@@ -20,9 +20,10 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.processes import eventually, free_ports
+from tests.cluster.processes import eventually
 from tests.deploy.rendering import notes, one, render, rendered
 from tests.deploy.report import Report
+from tests.ports import free_ports
 
 Json = dict[str, Any]
 VALUES: Json = {

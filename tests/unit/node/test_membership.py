@@ -24,8 +24,9 @@ from node.copies import Copies
 from node.membership import Membership
 from node.partition import PartitionHost
 from raft.link import RemoteError
+from tests.ports import free_ports
 from tests.unit.node.test_node import append, eventually
-from tests.unit.node.three_nodes import NAMES, ThreeNodes, free_ports, three_nodes
+from tests.unit.node.three_nodes import NAMES, ThreeNodes, three_nodes
 
 STORAGE = StorageConfig(watermark_percent=0, watermark_bytes=64 << 20)
 

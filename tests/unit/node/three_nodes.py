@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TypeVar
@@ -12,6 +11,7 @@ from log.memory_disk import MemoryDisk
 from log.store import Store
 from node.assembly import NodeAssembly, assemble
 from node.broker import NodeBroker
+from tests.ports import free_ports
 from tests.unit.node.test_node import config, eventually
 
 NAMES: tuple[str, ...] = ("n1", "n2", "n3")
@@ -72,14 +72,6 @@ class ThreeNodes:
 
     async def stop(self, name: str) -> None:
         await self.running.pop(name).services.stop()
-
-
-def free_ports(count: int) -> list[int]:
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [server.getsockname()[1] for server in held]
-    for server in held:
-        server.close()
-    return ports
 
 
 N = TypeVar("N", bound=ThreeNodes)

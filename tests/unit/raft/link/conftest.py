@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +12,7 @@ import uvloop
 
 from goqueue.wire.types import GroupId, NodeId, TopicId
 from raft.link import Address, LinkLimits, PeerMesh, PeerTls
+from tests.ports import free_ports
 
 SECRET = b"a cluster secret of the tests"
 GROUP = GroupId(TopicId(7, 9), 3)
@@ -26,12 +26,6 @@ async def eventually(condition: Callable[[], bool], deadline_s: float = 5.0) -> 
     async with asyncio.timeout(deadline_s):
         while not condition():  # noqa: ASYNC110 - the condition is any state at all
             await asyncio.sleep(0.005)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass
@@ -73,7 +67,7 @@ class Cluster:
     ) -> Node:
         id = NodeId(name)
         if id not in self.addresses:
-            self.addresses[id] = (host, free_port())
+            self.addresses[id] = (host, free_ports(1)[0])
         node = Node(id)
         node.mesh = PeerMesh(
             node=id,
@@ -94,7 +88,7 @@ class Cluster:
 
     def reserve(self, *names: str) -> None:
         for name in names:
-            self.addresses[NodeId(name)] = ("127.0.0.1", free_port())
+            self.addresses[NodeId(name)] = ("127.0.0.1", free_ports(1)[0])
 
     async def started(self, *names: str, **options: Any) -> list[Node]:
         self.reserve(*names)

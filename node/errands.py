@@ -9,6 +9,7 @@ from typing import Any
 import structlog
 
 from goqueue.wire.errors import GoQueueError
+from node.under_way import ended
 
 ERRANDS_MAX = 10_000
 STOP_S = 1.0
@@ -29,10 +30,7 @@ class Errands:
     async def stop(self) -> None:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=STOP_S)
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await ended(self._tasks)
 
     def send(self, work: Coroutine[Any, Any, object]) -> None:
         """Let it be done; with too many on their way, it is not."""

@@ -16,6 +16,7 @@ from node.errands import Errands
 from node.forwarding import Forwarder
 from node.group_rpc import HeardAnswer, HeardRequest, SilentAnswer, SilentRequest
 from node.group_sessions import GroupSessions
+from node.under_way import ended
 
 HEARD_DEADLINE_S = 5.0
 SILENT_DEADLINE_S = 2.0
@@ -62,10 +63,7 @@ class SignsOfLife:
         for waiting in self._waiting.values():
             waiting.cancel()
         self._waiting = {}
-        for request in self._requests:
-            request.cancel()
-        if self._requests:
-            await asyncio.wait(self._requests)
+        await ended(self._requests)
 
     async def tell(self, group: int, member: str) -> bool:
         """Whether there is such a member still. Where there isn't, this node has learnt it, too.

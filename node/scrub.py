@@ -29,6 +29,7 @@ from node.flusher import Flusher
 from node.http.scrub_broker import ScrubView
 from node.metrics import Metrics
 from node.throttle import Throttle
+from node.under_way import ended
 
 FIRST_S = 5.0
 """From the start to the first round: what was damaged while nobody looked is found soon."""
@@ -82,10 +83,7 @@ class Scrub:
         ]
 
     async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await ended(self._tasks)
         self._tasks = []
 
     def begin(self) -> None:

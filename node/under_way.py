@@ -1,10 +1,19 @@
-"""Work that one leadership has begun: it ends by itself, or with the leadership."""
+"""Tasks under way: those of one leadership, which end by themselves or with it, and how any end."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Collection, Coroutine, Iterator
 from typing import Any
+
+
+async def ended(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Cancel these, and wait until they are over, however they end."""
+    waited = list(tasks)
+    for task in waited:
+        task.cancel()
+    if waited:
+        await asyncio.wait(waited)
 
 
 class UnderWay:

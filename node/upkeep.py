@@ -16,6 +16,7 @@ from node.moving_partitions import transferred
 from node.partition import PartitionHost
 from node.queue_groups import group_ref
 from node.replicas import Replicas
+from node.under_way import ended
 from raft.group import RaftGroup
 from raft.interfaces import SnapshotWork
 
@@ -73,10 +74,7 @@ class Upkeep:
         ]
 
     async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await ended(self._tasks)
         self._tasks = []
 
     def snapshot_due(self, group: RaftGroup) -> None:

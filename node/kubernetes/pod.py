@@ -30,6 +30,7 @@ from node.kubernetes.watching import StatefulSetWatch
 from node.metrics import Metrics
 from node.replicas import Replicas
 from node.status import NodeStatus
+from node.under_way import ended
 from node.upkeep import Upkeep
 
 PEERS_S = 10.0
@@ -104,10 +105,7 @@ class Pod:
             self._begin(work())
 
     async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await ended(self._tasks)
         self._tasks = []
         await self._stop.stop()
         await self._api.close()

@@ -304,7 +304,8 @@ class KubernetesApi:
         response: aiohttp.ClientResponse | None = None
         try:
             async with asyncio.timeout(WATCH_S + WATCH_GRACE_S):
-                response = await self._send(request, WATCH_S + WATCH_GRACE_S)
+                async with asyncio.timeout(self._timeout_s):  # its headers come at once
+                    response = await self._send(request, WATCH_S + WATCH_GRACE_S)
                 if response.status >= 400:
                     raise self._counted(_refusal(await _body(response), response.status))
                 while line := await response.content.readline():

@@ -211,6 +211,7 @@ class PeerMesh:
         if connection.is_inbound:
             inbound = [c for c in self._shaking if c.is_inbound]
             if len(inbound) > self._limits.unauthenticated_max:
+                del self._shaking[inbound[0]]
                 inbound[0].cut("too many open handshakes")
 
     def admit(self, connection: Connection) -> str | None:

@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PYTHONHASHSEED ?= 0
 
-.PHONY: help setup setup-dev run test test-unit test-cluster test-prometheus test-sim test-console test-deploy test-pods check-image setup-deploy test-terraform setup-terraform screenshots programs lint lint-mypy lint-pyright sim mutants fuzz damage chaos \
+.PHONY: help setup setup-dev run test test-unit test-cluster test-prometheus test-sim test-console test-deploy test-pods check-image setup-deploy setup-pipeline test-pipeline test-terraform setup-terraform screenshots programs lint lint-mypy lint-pyright sim mutants fuzz damage chaos \
 	chaos-release chaos-kills chaos-queue chaos-transfers \
 	chaos-groups chaos-rolling bench clean-data lock
 
@@ -34,6 +34,12 @@ $(VENV)/.dev: requirements/dev.lock $(VENV)/.runtime
 setup-deploy: $(VENV)/.deploy
 $(VENV)/.deploy: requirements/deploy.lock $(VENV)/.dev
 	@$(PYTHON) scripts/bootstrap.py $(VENV) requirements/deploy.lock
+	@touch $@
+
+## setup-pipeline  add Spark and what the data pipeline's tests need; they also need Java 17
+setup-pipeline: $(VENV)/.pipeline
+$(VENV)/.pipeline: requirements/pipeline.lock $(VENV)/.dev
+	@$(PYTHON) scripts/bootstrap.py $(VENV) requirements/pipeline.lock
 	@touch $@
 
 ## run           a three-node cluster on this machine, serving on PORT (8080), data in DATA (./data)
@@ -69,9 +75,9 @@ test-cluster: setup-dev
 test-prometheus: setup-dev programs
 	GOQUEUE_PROMETHEUS_REPORT=build/prometheus.md $(BIN)/python -m pytest tests/cluster/test_prometheus.py -q -s
 
-## programs      Debian's prometheus, chromium and shellcheck, for tests; only as root, with apt-get, and only if missing
+## programs      Debian's prometheus, chromium, shellcheck and Java, for tests; only as root, with apt-get, and only if missing
 programs:
-	@$(PYTHON) scripts/programs.py prometheus=prometheus promtool=prometheus chromium=chromium shellcheck=shellcheck
+	@$(PYTHON) scripts/programs.py prometheus=prometheus promtool=prometheus chromium=chromium shellcheck=shellcheck java=openjdk-17-jre-headless
 
 ## setup-terraform  moto and checkov, in a virtual environment of their own
 setup-terraform: $(VENV)-terraform/.done
@@ -90,6 +96,10 @@ test-console: setup-dev programs
 ## test-deploy   the chart, rendered by the Helm engine and validated; writes build/deploy.md
 test-deploy: setup-deploy
 	GOQUEUE_DEPLOY_REPORT=build/deploy.md $(BIN)/python -m pytest tests/deploy -q
+
+## test-pipeline the data pipeline: one Spark session, over a three-node cluster with kills
+test-pipeline: setup-pipeline programs
+	$(BIN)/python -m pytest tests/pipeline -q
 
 ## test-pods     the chart's StatefulSet as local processes, scaled and rolled for longer; as root
 test-pods: setup-deploy
@@ -161,6 +171,6 @@ clean-data:
 
 ## lock          resolve requirements/*.in again (needs uv)
 lock:
-	cd requirements && for f in server image dev deploy terraform; do \
+	cd requirements && for f in server image dev deploy pipeline terraform; do \
 	  uv pip compile --universal --python-version 3.11 --no-header --no-annotate \
 	    --no-emit-index-url --no-emit-find-links $$f.in -o $$f.lock; done

@@ -1,0 +1,29 @@
+"""`goqueue-pipeline`: the pipeline's jobs as commands, each imported when it is asked for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import typer
+
+COMMANDS: dict[str, str] = {}
+"""In the order of the help: verb -> the module whose `register(app)` adds it."""
+
+app = typer.Typer(
+    name="goqueue-pipeline",
+    help="Archive, verify, restore and report on a GoQueue cluster, with Spark.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+)
+
+
+def main() -> None:
+    """The entry point `goqueue-pipeline`."""
+    for module in dict.fromkeys(COMMANDS.values()):
+        import_module(module).register(app)
+    app(prog_name="goqueue-pipeline")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""The Spark session that the pipeline's commands and tests run in."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+JAVA_VERSION_MIN = 17
+JAVA_MISSING = (
+    f"Spark needs Java {JAVA_VERSION_MIN} or newer: "
+    "apt-get install openjdk-17-jre-headless (Debian, Ubuntu), brew install openjdk@17 (macOS), "
+    "or set JAVA_HOME"
+)
+SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""What the pipeline relies on, whatever the cluster's defaults are."""
+
+
+def has_java() -> bool:
+    """Whether a Java is where Spark looks for one."""
+    home = os.environ.get("JAVA_HOME")
+    return shutil.which("java") is not None or (
+        home is not None and os.access(os.path.join(home, "bin", "java"), os.X_OK)
+    )
+
+
+def session(
+    name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """The session of this process, made if there is none yet; `master` counts only then.
+
+    Without a master it is the one that `spark-submit` was told, or else `local[*]`. Executors run
+    the Python that runs here, unless PYSPARK_PYTHON says otherwise.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(name)
+    if master is not None:
+        builder = builder.master(master)
+    for key, value in {**SETTINGS, **(settings or {})}.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()

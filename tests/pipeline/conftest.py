@@ -1,0 +1,53 @@
+"""One Spark session and one three-node cluster for all tests of this folder.
+
+Tests name their topics themselves and leave the cluster whole: who kills a node starts it again.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pipeline.session import JAVA_MISSING, has_java, session
+from tests.cluster.processes import Cluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT_PATHS = os.pathsep.join(path for path in sys.path if path)
+LOCAL = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.executorEnv.PYTHONPATH": ROOT_PATHS,
+}
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    if not has_java():
+        pytest.skip(JAVA_MISSING)
+    os.environ["PYTHONPATH"] = ROOT_PATHS  # what Spark's Python workers import from
+    started = session("goqueue-tests", master="local[2]", settings=LOCAL)
+    started.sparkContext.setLogLevel("ERROR")
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("pipeline"), 3).start() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def servers(cluster: Cluster) -> str:
+    """The nodes' addresses, as the option `servers` takes them."""
+    return ",".join(node.url for node in cluster.nodes)

@@ -21,7 +21,7 @@ help:
 ## setup         install what a node and the CLI need into .venv (runtime only)
 setup: $(VENV)/.runtime
 $(VENV)/.runtime: requirements/server.lock pyproject.toml client/pyproject.toml
-	@$(PYTHON) scripts/bootstrap.py $(VENV) requirements/server.lock
+	@$(PYTHON) scripts/bootstrap.py $(VENV) requirements/server.lock --and-this
 	@touch $@
 
 ## setup-dev     add the test and lint tools
@@ -47,8 +47,13 @@ run: setup
 	@$(BIN)/goqueue-cli dev --nodes 3 --port $(PORT) --data $(DATA)
 
 ## test          everything CI runs: lint, unit tests, simulation, cluster tests
-test: programs setup-deploy lint test-unit test-sim test-cluster
-	@$(MAKE) --no-print-directory -j 2 -O test-console test-deploy
+test: programs test-unit
+	@$(MAKE) --no-print-directory -j 2 -O test-cluster test-beside
+	@$(MAKE) --no-print-directory -j 2 -O test-pipeline test-shown
+# real processes mostly wait: what only computes fills the time, and gives way to them
+test-beside: setup-dev
+	@nice -n 19 $(MAKE) --no-print-directory lint setup-deploy setup-pipeline test-sim
+test-shown: test-console test-deploy
 
 ## test-unit     fast tests of every floor
 test-unit: setup-dev

@@ -1,4 +1,7 @@
-"""Creates the virtual environment and installs one lock file into it, or says what is missing."""
+"""Creates the virtual environment and installs one lock file into it, or says what is missing.
+
+With `--and-this` the packages of this checkout are installed too, editable.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from pathlib import Path
 MINIMUM = (3, 11)
 
 
-def main(venv: Path, lock: Path) -> int:
+def main(venv: Path, lock: Path, *, with_this: bool) -> int:
     if sys.version_info < MINIMUM:
         found = ".".join(map(str, sys.version_info[:3]))
         return fail(
@@ -25,10 +28,10 @@ def main(venv: Path, lock: Path) -> int:
         )
     install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     print(f"installing {lock} into {venv}", flush=True)
-    for arguments in (
-        ["-r", str(lock)],
-        ["--no-deps", "--no-build-isolation", "-e", "client", "-e", "."],
-    ):
+    runs = [["-r", str(lock)]]
+    if with_this:
+        runs.append(["--no-deps", "--no-build-isolation", "-e", "client", "-e", "."])
+    for arguments in runs:
         if subprocess.call([*install, *arguments], env={**os.environ, "PIP_NO_INPUT": "1"}) != 0:
             return fail(
                 f"pip could not install {' '.join(arguments)}; its own message stands above.",
@@ -47,4 +50,4 @@ def fail(problem: str, remedy: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2])))
+    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2]), with_this="--and-this" in sys.argv[3:]))

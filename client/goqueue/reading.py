@@ -5,7 +5,16 @@ from __future__ import annotations
 import asyncio
 import heapq
 from bisect import bisect_right
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Sequence,
+)
+from dataclasses import dataclass
 from itertools import repeat
 from operator import attrgetter
 
@@ -33,11 +42,26 @@ ReadPage = Callable[[int, float], Awaitable[Page]]
 _timestamp_ms = attrgetter("timestamp_ms")
 
 
-def decode_page(answer: Answer, topic: str, partition: int, offset: int, limit: int) -> Page:
-    """The page in a binary answer: rows from `offset` on, at most `limit`.
+@dataclass(frozen=True, slots=True)
+class FramePage:
+    """Stored batches, whole: the first may begin below the offset that was asked for.
 
-    Raises ServerError where the answer is no such thing, BatchError where a batch is damaged.
+    Reading goes on at `next_offset`. `log_start` is the first offset still kept and `end_offset`
+    the one after the last committed message, both as of this answer.
     """
+
+    body: bytes
+    next_offset: int
+    log_start: int
+    end_offset: int
+
+    def frames(self) -> Iterator[BatchFrame]:
+        """Without copying; not parsed. Raises BatchError where one is cut short."""
+        return decode_frames(self.body)
+
+
+def frame_page(answer: Answer) -> FramePage:
+    """A binary answer, not decoded. Raises ServerError where it is no such thing."""
     if answer.media_type != BATCH_MEDIA_TYPE:
         raise ServerError(f"the server answered {answer.media_type or 'nothing'}, not batches")
     try:
@@ -47,13 +71,23 @@ def decode_page(answer: Answer, topic: str, partition: int, offset: int, limit: 
         )
     except (KeyError, ValueError):
         raise ServerError("the server did not say where reading goes on") from None
+    return FramePage(answer.body, following, start, end)
+
+
+def decode_page(answer: Answer, topic: str, partition: int, offset: int, limit: int) -> Page:
+    """The page in a binary answer: rows from `offset` on, at most `limit`.
+
+    Raises ServerError where the answer is no such thing, BatchError where a batch is damaged.
+    """
+    page = frame_page(answer)
+    following = page.next_offset
     messages: list[Message] = []
-    for frame in decode_frames(answer.body):
+    for frame in page.frames():
         messages += _messages(frame, topic, partition, offset, limit - len(messages))
         if len(messages) >= limit:
             following = min(following, messages[-1].offset + 1)
             break
-    return Page(topic, partition, messages, following, start, end)
+    return Page(topic, partition, messages, following, page.log_start, page.end_offset)
 
 
 def _messages(

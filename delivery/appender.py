@@ -180,7 +180,8 @@ class Appender:
             original = find_duplicate(newest_first(applied.batches), sequence, batch.count)
             if original is not None:
                 return Duplicate(original.base_offset, batch.count, None)
-        raise OutOfOrder(expected, sequence)
+        first = applied.first_offset if applied else _first_offset(pending)
+        raise OutOfOrder(expected, sequence, None if first is None else (first, self._next))
 
     def _judge_request(self, batch: RecordBatch, request_id: int) -> Duplicate | None:
         flying = self._flights.requests.get(request_id)
@@ -291,6 +292,10 @@ def _expected(pending: Sequence[Pending] | None, applied: History | None) -> int
         newest = pending[-1].stored
         return newest.base_sequence + newest.count
     return applied.next_sequence if applied is not None else 0
+
+
+def _first_offset(pending: Sequence[Pending] | None) -> Offset | None:
+    return pending[0].stored.base_offset if pending else None
 
 
 def _believe(_offset: Offset, _message_id: str) -> bool:

@@ -40,6 +40,8 @@ class ProducerRecord(msgspec.Struct, array_like=True, frozen=True):
     epoch: int
     time_ms: int
     batches: list[tuple[int, int, int]]
+    first_offset: int | None = None
+    """None in snapshots of releases that did not note it."""
 
 
 @dataclass(slots=True)
@@ -47,6 +49,8 @@ class History:
     """What is known of one producer in its newest epoch, oldest batch first."""
 
     epoch: int
+    first_offset: Offset
+    """Where its first batch of the epoch is; it is remembered longer than the batch itself."""
     time_ms: int = 0
     batches: deque[StoredSequence] = field(
         default_factory=lambda: deque[StoredSequence](maxlen=BATCHES_REMEMBERED)
@@ -77,7 +81,7 @@ class Producers:
         """Note a batch of an applied entry; never fails, whatever the sequence."""
         history = self._histories.pop(producer_id, None)
         if history is None or history.epoch < epoch:
-            history = History(epoch)
+            history = History(epoch, batch.base_offset)
         if history.epoch == epoch:
             history.batches.append(batch)
             history.time_ms = time_ms
@@ -103,6 +107,7 @@ class Producers:
                     (batch.base_sequence, batch.count, batch.base_offset)
                     for batch in history.batches
                 ],
+                history.first_offset,
             )
             for producer_id, history in self._histories.items()
         ]
@@ -133,7 +138,7 @@ def check_epoch(producer_id: int, known: int, told: int) -> None:
 
 
 def check_sequence(expected: int, base_sequence: int) -> None:
-    """Raises OutOfOrder where a batch is missing, or where one is older than what is remembered."""
+    """Raises OutOfOrder where a batch is missing."""
     if base_sequence != expected:
         raise OutOfOrder(expected, base_sequence)
 
@@ -144,7 +149,10 @@ def newest_first(batches: deque[StoredSequence]) -> Iterator[StoredSequence]:
 
 
 def _history(record: ProducerRecord) -> History:
-    history = History(record.epoch, record.time_ms)
+    first_offset = record.first_offset
+    if first_offset is None:
+        first_offset = record.batches[0][2] if record.batches else 0
+    history = History(record.epoch, Offset(first_offset), record.time_ms)
     history.batches.extend(
         StoredSequence(base_sequence, count, Offset(base_offset))
         for base_sequence, count, base_offset in record.batches

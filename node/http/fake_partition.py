@@ -17,6 +17,7 @@ PRODUCER_BATCHES_REMEMBERED = 64
 @dataclass(slots=True)
 class _Producer:
     epoch: int
+    first_offset: int = 0
     batches: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
 
 
@@ -85,6 +86,8 @@ class FakePartition:
             self.forget(len(self.batches) - self._kept)
         if parsed.producer_id:
             known = self.producers[parsed.producer_id]
+            if not known.batches:
+                known.first_offset = base
             known.batches.append((parsed.base_sequence, parsed.count, base))
             del known.batches[:-PRODUCER_BATCHES_REMEMBERED]
         for waiter in self.waiters:
@@ -132,7 +135,8 @@ class FakePartition:
         if known.batches:
             sequence, count, _ = known.batches[-1]
             if batch.base_sequence != sequence + count:
-                raise OutOfOrder(sequence + count, batch.base_sequence)
+                within = (known.first_offset, self.next)
+                raise OutOfOrder(sequence + count, batch.base_sequence, within)
         return None
 
     async def wait(self, wait_s: float) -> None:

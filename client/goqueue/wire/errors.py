@@ -197,14 +197,21 @@ class TopicExists(GoQueueError):
 
 
 class OutOfOrder(GoQueueError):
-    """A producer's batch does not continue its sequence: an earlier batch is missing."""
+    """A producer's batch does not continue its sequence: an earlier batch is missing, or another
+    one has taken its place.
+
+    `within` is where everything lies that the producer has stored in its epoch, or is about to:
+    from the first offset to the one after the last. Whoever took its place is found there.
+    """
 
     code, http_status = "out_of_order", 409
 
-    def __init__(self, expected: int, got: int) -> None:
+    def __init__(self, expected: int, got: int, within: tuple[int, int] | None = None) -> None:
         super().__init__(
             f"sequence {got} does not continue: expected {expected}", expected=expected, got=got
         )
+        if within is not None:
+            self.data["first_offset"], self.data["end_offset"] = within
 
 
 class ProducerFenced(GoQueueError):

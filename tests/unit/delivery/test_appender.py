@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from delivery.appender import NOT_PROPOSED, Admitted, Appender, Duplicate
+from delivery.partition import PartitionState
 from delivery.producers import BATCHES_REMEMBERED
 from goqueue.wire.errors import OutOfOrder, PayloadTooLarge, ProducerFenced
 from tests.unit.delivery.entries import Leader, batch
@@ -103,7 +104,7 @@ def test_a_gap_is_refused_with_what_is_expected() -> None:
     with pytest.raises(OutOfOrder) as refused:
         leader.appender.admit(batch(1, producer=1, sequence=5))
 
-    assert refused.value.data == {"expected": 3, "got": 5}
+    assert refused.value.data == {"expected": 3, "got": 5, "first_offset": 0, "end_offset": 3}
     assert leader.admit(batch(1, producer=1, sequence=3)) == 3
 
 
@@ -139,6 +140,36 @@ def test_a_batch_older_than_what_is_remembered_is_refused_not_stored() -> None:
     assert isinstance(leader.appender.admit(batch(producer=1, sequence=1)), Duplicate)
     with pytest.raises(OutOfOrder):
         leader.appender.admit(batch(producer=1, sequence=0))
+
+
+def test_whose_place_is_taken_is_told_where_all_of_the_producer_lies() -> None:
+    leader = Leader()
+    leader.store(batch(2))
+    for at in range(BATCHES_REMEMBERED + 1):
+        leader.store(batch(producer=1, epoch=3, sequence=at))
+    leader.admit(batch(4))
+    state = PartitionState()
+    state.restore(leader.state.snapshot())
+    successor = Leader(state)
+
+    for one, end in ((leader, 71), (successor, 67)):
+        with pytest.raises(OutOfOrder) as refused:
+            one.appender.admit(batch(producer=1, epoch=3))
+
+        expected = BATCHES_REMEMBERED + 1
+        within = {"first_offset": 2, "end_offset": end}
+        assert refused.value.data == {"expected": expected, "got": 0, **within}
+
+
+def test_what_is_in_flight_lies_within_what_is_told() -> None:
+    leader = Leader()
+    leader.admit(batch(3, producer=1, epoch=7))
+
+    with pytest.raises(OutOfOrder) as refused:
+        leader.appender.admit(batch(1, producer=1, epoch=7))
+
+    within = {"first_offset": 0, "end_offset": 3}
+    assert refused.value.data == {"expected": 3, "got": 0, **within}
 
 
 def test_an_older_epoch_is_fenced_by_stored_and_by_flying_batches() -> None:

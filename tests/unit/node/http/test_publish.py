@@ -304,6 +304,7 @@ async def test_a_gap_in_a_producers_sequence_is_409(client, orders):
     assert answer.status == 409
     assert answer.json["code"] == "out_of_order"
     assert (answer.json["expected"], answer.json["got"]) == (1, 5)
+    assert (answer.json["first_offset"], answer.json["end_offset"]) == (0, 1)
 
 
 @pytest.mark.parametrize(

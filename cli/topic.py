@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cli import compaction, topic_scaling
+from cli import compaction, topic_archive, topic_scaling
 from cli.compaction import (
     Cleanup,
     DeleteRetention,
@@ -19,6 +19,7 @@ from cli.errors import EXIT_USAGE, CliError, note, warn
 from cli.options import command, span
 from cli.output import Column, Row, bytes_text, cell_text, count_text, duration_text
 from cli.session import Json, Session
+from cli.topic_archive import RequireArchive, archive_text
 from goqueue.http import join
 
 DESCRIBES_AT_ONCE_MAX = 16
@@ -117,6 +118,7 @@ async def create(
     delete_retention: DeleteRetention = None,
     min_compaction_lag: MinCompactionLag = None,
     min_cleanable_ratio: MinCleanableRatio = None,
+    require_archive: RequireArchive = None,
     label: Label = None,
 ) -> None:
     """Create a topic; answers when its partitions have leaders."""
@@ -140,6 +142,7 @@ async def create(
         delete_retention=_span("--delete-retention", delete_retention),
         min_compaction_lag=_span("--min-compaction-lag", min_compaction_lag),
         min_cleanable_ratio=min_cleanable_ratio,
+        require_archive=require_archive,
         labels=_labels(label),
     )
     async with session:
@@ -195,6 +198,7 @@ async def alter(
     delete_retention: DeleteRetention = None,
     min_compaction_lag: MinCompactionLag = None,
     min_cleanable_ratio: MinCleanableRatio = None,
+    require_archive: RequireArchive = None,
     label: Label = None,
     replication_factor: Annotated[
         int | None, typer.Option(min=1, help="Copies of each partition; made or removed by itself.")
@@ -222,6 +226,7 @@ async def alter(
         delete_retention=_span("--delete-retention", delete_retention),
         min_compaction_lag=_span("--min-compaction-lag", min_compaction_lag),
         min_cleanable_ratio=min_cleanable_ratio,
+        require_archive=require_archive,
         labels=_labels(label),
         replication_factor=replication_factor,
     )
@@ -277,6 +282,9 @@ topic_scaling.register(app)
 compaction.register(app)
 
 
+topic_archive.register(app)
+
+
 async def _describe_all(session: Session, names: list[str]) -> list[Row]:
     gate = asyncio.Semaphore(DESCRIBES_AT_ONCE_MAX)
 
@@ -303,6 +311,7 @@ def _fields(topic: Json) -> list[tuple[str, object]]:
         ("Delays", _delays(config)),
         ("Message IDs", _message_ids(config)),
         ("Cleanup", cleanup_text(config)),
+        ("Archive", archive_text(topic)),
         ("Dead Letters", _kept(config["dead_retention_ms"])),
         ("Labels", config.get("labels")),
         ("ID", topic["id"]),

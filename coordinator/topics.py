@@ -64,6 +64,8 @@ class TopicConfig:
     """Messages younger than this, by log time, are not compacted."""
     min_cleanable_ratio: float = 0.5
     """Compaction begins when so much of what it would look at is not compacted yet."""
+    require_archive: bool = False
+    """Messages go by age, size or compaction only once they are archived."""
     labels: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
@@ -192,6 +194,10 @@ def _check_ratio(_name: str, value: object) -> str | None:
     return None if is_number and 0 <= value <= 1 else f"{str(value)[:40]!r} is not from 0 to 1"  # type: ignore[operator]
 
 
+def _check_flag(_name: str, value: object) -> str | None:
+    return None if isinstance(value, bool) else f"{str(value)[:40]!r} is neither true nor false"
+
+
 def _check_labels(_name: str, value: object) -> str | None:
     if not isinstance(value, dict) or len(value) > LABELS_MAX:
         return f"not a mapping of at most {LABELS_MAX} labels"
@@ -207,5 +213,6 @@ _FIELDS: dict[str, Callable[[str, object], str | None]] = {
     "durability": _check_durability,
     "cleanup": _check_cleanup,
     "min_cleanable_ratio": _check_ratio,
+    "require_archive": _check_flag,
     "labels": _check_labels,
 }

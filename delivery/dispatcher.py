@@ -23,6 +23,7 @@ from delivery.ops import (
     Granted,
     Op,
     OpenGroup,
+    RequireArchive,
     Result,
     Settled,
     StaleResult,
@@ -109,6 +110,7 @@ class Dispatcher(Generic[T]):
         self._submitted: deque[_Sent[T]] = deque()
         self._waiting: dict[int, deque[_Waiting[T]]] = {}
         self._config: QueueConfig | None = None
+        self._archive_required: bool | None = None
         self._openings: dict[int, OpenGroup] = {}
         self._opening: dict[int, int] = {}
         """Groups that entries on their way open, and with which version."""
@@ -124,6 +126,10 @@ class Dispatcher(Generic[T]):
     def configure(self, config: QueueConfig) -> None:
         """The partition's settings, to be put into the log where they differ from it."""
         self._config = sound_queue(config)
+
+    def require_archive(self, required: bool) -> None:
+        """Whether messages wait for the archive, to be put into the log where that differs."""
+        self._archive_required = required
 
     def open_group(
         self, id: int, name: str, version: int, config: GroupConfig, offset: int
@@ -234,6 +240,10 @@ class Dispatcher(Generic[T]):
         differs = config is not None and config != self._state.queue.config
         if config is not None and differs and not self._in_flight.get("settings"):
             self._add(proposal, Configure(config), "settings")
+        wanted = self._archive_required
+        stands = self._state.queue.archive.required
+        if wanted is not None and wanted != stands and not self._in_flight.get("archive"):
+            self._add(proposal, RequireArchive(wanted), "archive")
         for opening in self._openings.values():
             group = self._state.queue.groups.get(opening.group)
             applied = -1 if group is None else group.version
@@ -414,4 +424,5 @@ _KINDS: dict[type, str] = {
     Expired: "expired",
     Tick: "tick",
     Delivered: "delivered",
+    RequireArchive: "archive",
 }

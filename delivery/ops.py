@@ -208,6 +208,24 @@ class Own(_Op, array_like=True, frozen=True, tag=17):
     fence: bool = False
 
 
+class RequireArchive(_Op, array_like=True, frozen=True, tag=18):
+    """Messages go only once they are archived, or need not be from now on."""
+
+    required: bool
+
+
+class Archived(_Op, array_like=True, frozen=True, tag=19):
+    """All below `position` is in the archive there. Results in `ArchivedResult`.
+
+    A position that was passed already changes nothing, nor does one in another archive than the one
+    known: unless `anew`, with which that one counts from here on, however far it is.
+    """
+
+    location: str
+    position: int
+    anew: bool = False
+
+
 Op = (
     Configure
     | OpenGroup
@@ -226,6 +244,8 @@ Op = (
     | Halted
     | Resumed
     | Own
+    | RequireArchive
+    | Archived
 )
 
 
@@ -316,6 +336,16 @@ class SoughtResult(msgspec.Struct, array_like=True, frozen=True, tag=8):
     skipped: int
 
 
+class ArchivedResult(msgspec.Struct, array_like=True, frozen=True, tag=9):
+    """Of an `Archived`: the archive that counts now, up to where, and the log time since which.
+    `is_same`: it is the one that was told of."""
+
+    location: str
+    position: int
+    time_ms: int
+    is_same: bool
+
+
 Result = (
     Granted
     | SettledResult
@@ -325,6 +355,7 @@ Result = (
     | StaleResult
     | OwnedResult
     | SoughtResult
+    | ArchivedResult
     | None
 )
 """None for operations that answer nothing."""

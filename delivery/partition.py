@@ -7,6 +7,7 @@ from functools import partial
 
 import msgspec
 
+from delivery.bitmaps import BitMap64, span
 from delivery.carried import decode_carried
 from delivery.columns import stored_header
 from delivery.errors import Diverged, SnapshotUnreadable, UnknownKind
@@ -30,7 +31,10 @@ from log.entry import Entry, EntryKind
 
 SNAPSHOT_VERSION = 2
 COMPACTED_VERSION = 3
-"""Of a partition that was compacted, which releases before this one can't take over."""
+ARCHIVED_VERSION = 4
+"""Of partitions that were compacted, or told of an archive: releases that know nothing of it can
+not take them over."""
+_VERSIONS = (SNAPSHOT_VERSION, COMPACTED_VERSION, ARCHIVED_VERSION)
 
 
 class PublishResult(msgspec.Struct, array_like=True, frozen=True):
@@ -95,7 +99,7 @@ class PartitionState:
     def freeze(self) -> Callable[[], bytes]:
         """The state as of now, copied; the call, on any thread, encodes it as `snapshot` does."""
         frozen = _Snapshot(
-            SNAPSHOT_VERSION if self.queue.survivors.is_empty else COMPACTED_VERSION,
+            self._version(),
             self.applied_index,
             self.time_ms,
             self.next_offset,
@@ -183,7 +187,7 @@ class PartitionState:
         offset = Offset(max(self.log_start_offset, min(trim.offset, self.next_offset)))
         if (index, offset) == (self.log_start_index, self.log_start_offset):
             return
-        if self.queue.may_trim(index, offset):
+        if self.may_drop(offset) and self.queue.may_trim(index, offset):
             self.queue.trim(index, offset)
             self.log_start_index, self.log_start_offset = index, offset
         else:
@@ -203,6 +207,7 @@ class PartitionState:
         is_current = decision.from_index == self.log_start_index <= index <= entry.index
         within = self.log_start_offset <= offset <= self.next_offset
         allowed = is_current and within and self.queue.survivors.allows(decision)
+        allowed = allowed and self.may_drop(offset, decision.kept)
         if allowed and self.queue.may_trim(index, offset):
             self.queue.compact(decision, entry.time_ms)
             self.log_start_index, self.log_start_offset = index, offset
@@ -214,6 +219,24 @@ class PartitionState:
         """The first message that readers find: what compaction has kept comes before the log."""
         kept = self.queue.survivors.offsets
         return Offset(kept.min()) if kept else self.log_start_offset
+
+    def may_drop(
+        self, offset: int, kept: BitMap64 | None = None, *, required: bool = False
+    ) -> bool:
+        """Whether the log may begin at the offset, and of what is before only `kept` stay, as far
+        as messages wait for the archive: or would, where that is `required`."""
+        archive = self.queue.archive
+        if not (required or archive.required):
+            return True
+        gone = self.queue.kept | span(self.log_start_offset, offset)
+        if kept:
+            gone -= kept
+        return not gone or archive.lets_go(gone.max(), required=required)
+
+    def _version(self) -> int:
+        if not self.queue.archive.is_unused:
+            return ARCHIVED_VERSION
+        return SNAPSHOT_VERSION if self.queue.survivors.is_empty else COMPACTED_VERSION
 
     def _remember_ids(self) -> None:
         config = self.queue.config
@@ -238,7 +261,7 @@ _APPLY: dict[int, Callable[[PartitionState, Entry], list[PublishResult] | list[R
 def _decode_snapshot(state: bytes) -> _Snapshot:
     try:
         version = msgspec.msgpack.decode(state, type=list[msgspec.Raw])[0]
-        if msgspec.msgpack.decode(version) not in (SNAPSHOT_VERSION, COMPACTED_VERSION):
+        if msgspec.msgpack.decode(version) not in _VERSIONS:
             raise SnapshotUnreadable("a partition snapshot of another version")
         return _decoder.decode(state)
     except (*UNREADABLE, IndexError) as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from delivery.archive import ARCHIVE_OPS, Archive
 from delivery.bitmaps import BitMap64, lane_rows, remove_below, span, stored_only
 from delivery.carried import Held
 from delivery.chronicle import Chronicle, GroupPast
@@ -88,6 +89,7 @@ class QueueState:
         self.carried: dict[int, int] = {}
         """Offset below the log start -> index of the entry that holds it now."""
         self.survivors = Survivors()
+        self.archive = Archive()
         self.results = Results()
         self.chronicle = Chronicle()
         self.lasting = 0
@@ -494,4 +496,5 @@ _APPLY: dict[type, Callable[[QueueState, Any, int, int], Result]] = {
     Halted: _of_group(_halt),
     Resumed: _of_group(_resume),
     Own: _of_group(lambda group, op, index, time_ms: group.own(op, index, time_ms)),
+    **ARCHIVE_OPS,
 }

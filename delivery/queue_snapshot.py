@@ -11,6 +11,7 @@ from typing import cast
 
 import msgspec
 
+from delivery.archive import ArchiveRecord
 from delivery.bitmaps import BitMap64, canonical
 from delivery.chronicle import ChronicleRecord, GroupPast
 from delivery.config import GroupConfig, QueueConfig
@@ -83,6 +84,8 @@ class QueueRecord(msgspec.Struct, array_like=True, frozen=True):
     survivors: SurvivorsRecord | None = None
     """Of a partition that was compacted."""
     chronicle: ChronicleRecord | None = None
+    archive: ArchiveRecord | None = None
+    """Of a partition that waits for its archive, or was told of one."""
 
 
 def encode_bitmaps(found: object) -> bytes:
@@ -124,6 +127,7 @@ def dump_queue(queue: QueueState) -> QueueRecord:
         [_dump_group(queue.groups[id_]) for id_ in sorted(queue.groups)],
         None if queue.survivors.is_empty else queue.survivors.dump(),
         queue.chronicle.dump(),
+        queue.archive.dump(),
     )
 
 
@@ -150,6 +154,8 @@ def load_queue(record: QueueRecord) -> QueueState:
         queue.survivors.load(record.survivors)
     if record.chronicle is not None:
         queue.chronicle.load(record.chronicle)
+    if record.archive is not None:
+        queue.archive.load(record.archive)
     queue.groups = {found.id: _load_group(found, queue) for found in record.groups}
     return queue
 

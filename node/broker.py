@@ -18,7 +18,7 @@ from coordinator.commands import (
     ProducerAllocated,
 )
 from coordinator.state import Topic
-from coordinator.topics import HOUR_MS, alter_config
+from coordinator.topics import alter_config
 from goqueue.wire.batch import RecordBatch
 from goqueue.wire.errors import (
     GoQueueError,
@@ -36,6 +36,7 @@ from goqueue.wire.ids import INTERNAL_PREFIX, validate_topic_name
 from goqueue.wire.types import GroupId, NodeId, Offset
 from log.errors import LogError
 from node import rpc
+from node.archive_broker import ArchiveBrokerNode
 from node.cluster import ClusterHost
 from node.compaction_broker import CompactionBrokerNode
 from node.config import NodeConfig
@@ -65,6 +66,7 @@ from node.scrub_broker import ScrubBrokerNode
 from node.search_broker import SearchBrokerNode, SearchParts
 from node.status import NodeStatus
 from node.sync import TopicSync
+from node.topic_defaults import topic_defaults
 from node.topic_finder import TopicFinder
 from node.trace import trace_from_answer, trace_message
 from node.why_broker import WhyBrokerNode, Whys
@@ -84,6 +86,7 @@ class NodeBroker(
     PlacementBrokerNode,
     ScrubBrokerNode,
     CompactionBrokerNode,
+    ArchiveBrokerNode,
     SearchBrokerNode,
     WhyBrokerNode,
 ):
@@ -112,6 +115,7 @@ class NodeBroker(
     ) -> None:
         ScrubBrokerNode.__init__(self, NodeId(config.node_id), scrub, link)
         CompactionBrokerNode.__init__(self, finder, service, forwarder, link)
+        ArchiveBrokerNode.__init__(self, finder, service, forwarder, link)
         WhyBrokerNode.__init__(self, whys)
         MemberBrokerNode.__init__(self, finder, queue, members)
         SearchBrokerNode.__init__(self, search, queue, finder)
@@ -148,7 +152,8 @@ class NodeBroker(
         validate_topic_name(name)
         if self._has(name) and await self._cluster.refresh() and self._has(name):
             raise TopicExists(name)
-        wanted = {**self._defaults(), **overrides}
+        takers = self._cluster.state.layout.takers
+        wanted = {**topic_defaults(self._config, takers), **overrides}
         try:
             command = CreateTopic(name, wanted, self._cluster.absent())
             await self._cluster.command(command, COMMAND_DEADLINE_S)
@@ -403,23 +408,6 @@ class NodeBroker(
         return self._status.version
 
     # private
-
-    def _defaults(self) -> dict[str, object]:
-        """What this node's configuration says of topics whose creator doesn't."""
-        defaults = self._config.topic_defaults
-        hours = defaults.retention_hours
-        return {
-            "partitions": defaults.partitions,
-            "replication_factor": min(
-                defaults.replication_factor, max(1, self._cluster.state.layout.takers)
-            ),
-            "retention_ms": -1 if hours < 0 else hours * HOUR_MS,
-            "retention_bytes": defaults.retention_bytes,
-            "durability": defaults.durability,
-            "flush_interval_ms": defaults.flush_interval_ms,
-            "max_message_bytes": defaults.max_message_bytes,
-            **self._config.queue_defaults.topic_settings(),
-        }
 
     async def _topic(self, name: str) -> Topic:
         return await self._finder.find(name)

@@ -170,12 +170,13 @@ class Compactor:
         if config.min_compaction_lag_ms:
             young = log.locate_time(self._group().log_time_ms() - config.min_compaction_lag_ms)
             limit = limit if young is None else min(limit, young)
+        limit = min(limit, self._retention.archiving.end_index())
         sealed = [
             segment
             for segment in log.segments()
             if segment.sealed and state.log_start_index <= segment.last_index < limit
         ]
-        if not sealed:
+        if not sealed or self._retention.archiving.holds_kept:
             return None
         index = Index(sealed[-1].last_index + 1)
         carriers = state.queue.survivors.carriers
@@ -364,6 +365,8 @@ class Compactor:
             first = self._reader.offset_at(now_ms - config.retention_ms)
             gone |= (kept & span(0, state.log_start_offset if first is None else first)) - delayed
         gone &= kept
+        if self._retention.archiving.is_required:
+            gone &= span(0, self._retention.archiving.position)
         if not gone:
             return Findings("nothing")
         tombstones = BitMap64()

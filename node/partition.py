@@ -23,6 +23,7 @@ from log.group import GroupLog
 from node.append_queue import AppendQueue, ByteBudget
 from node.carried_rows import KeptReader
 from node.compaction import Compactor
+from node.http.archive_broker import PartitionArchive
 from node.http.broker import AppendResult, Slice, Visibility
 from node.message_reader import BatchCache, MessageReader
 from node.metrics import Metrics
@@ -162,6 +163,7 @@ class PartitionHost:
             state=self.state,
             config=lambda: queue_settings(self.config),
             is_stuck=lambda: self._parts.is_stuck(voter.node for voter in self.voters),
+            requires_archive=lambda: self.config.require_archive,
             created=self._created,
         )
         self._appends = AppendQueue(
@@ -351,6 +353,11 @@ class PartitionHost:
         """As leader: add to the counters what the queue has done."""
         if self.is_leader:
             self._tally.count()
+
+    def archived(self) -> PartitionArchive | None:
+        """How far the partition is archived; None where there is nothing to tell."""
+        archiving = self.retention.archiving
+        return archiving.standing(self.log_time_ms()) if archiving.is_used else None
 
     @property
     def is_snapshot_due(self) -> bool:

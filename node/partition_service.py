@@ -191,4 +191,5 @@ class PartitionService:
             host.in_sync(),
             host.log.size_bytes,
             host.is_leader,
+            host.archived(),
         )

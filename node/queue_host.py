@@ -56,9 +56,11 @@ class QueueHost:
         state: PartitionState,
         config: Callable[[], QueueConfig],
         is_stuck: Callable[[], bool] = lambda: False,
+        requires_archive: Callable[[], bool] = lambda: False,
         created: int = 0,
     ) -> None:
         self._created = created
+        self._requires_archive = requires_archive
         self._group = group
         self._state = state
         self._config = config
@@ -88,6 +90,7 @@ class QueueHost:
         """The topic's settings may be other ones."""
         if self._dispatcher is not None:
             self._dispatcher.configure(self._config())
+            self._dispatcher.require_archive(self._requires_archive())
             self._schedule()
 
     def close(self, leader: str | None) -> None:

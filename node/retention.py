@@ -24,6 +24,7 @@ from goqueue.wire.types import Index, Offset
 from log.entry import EntryKind
 from log.errors import LogError
 from log.group import GroupLog
+from node.archiving import Archiving
 from node.carried_rows import CarriedRows
 from node.partition_reader import PartitionReader, stored_batches
 from node.queue_rpc import MessageRow
@@ -66,6 +67,7 @@ class Retention:
         self._reader = reader
         self._group = group
         self._config = config
+        self.archiving = Archiving(log, state, reader, config)
         self.in_flight = False
         """Whether the log's start is being moved, by retention or by compaction."""
 
@@ -114,10 +116,12 @@ class Retention:
                 index = max(index, Index(segment.last_index + 1))
                 if spare > max(config.retention_bytes, WAITED_FOR_BYTES):  # nobody is waited for
                     floor = max(floor, Index(segment.last_index))
-        index = Index(min(index, floor + 1))
+        index = Index(min(index, floor + 1, self.archiving.end_index()))
         if index <= state.log_start_index:
             return None
         offset = max(self.offset_from(index), state.log_start_offset)
+        if not self.archiving.may_drop(offset):
+            return None
         carried = state.queue.carried.values()
         if offset == state.log_start_offset and min(carried, default=aged) >= aged:
             return None  # no message goes, and none is carried that is older than retention

@@ -14,6 +14,7 @@ import msgspec
 from goqueue.wire.errors import BadRequest
 from goqueue.wire.types import GROUP_ID_BYTES, GroupId, Offset
 from goqueue.wire.unreadable import UNREADABLE
+from node.http.archive_broker import PartitionArchive
 from node.http.broker import AppendResult, Slice, StoredBatch, Visibility
 
 APPEND = "append"
@@ -100,6 +101,7 @@ class PartitionEnds(msgspec.Struct, array_like=True, frozen=True):
     isr: list[str]
     size_bytes: int
     is_leader: bool
+    archive: PartitionArchive | None = None
 
 
 class EndsAnswer(msgspec.Struct, array_like=True, frozen=True):

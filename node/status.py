@@ -147,6 +147,7 @@ class NodeStatus:
                     size_bytes=known.size_bytes if known is not None else 0,
                     voters=() if configuration is None else nodes_of(configuration.voters),
                     learners=() if configuration is None else nodes_of(configuration.learners),
+                    archive=known.archive if known is not None else None,
                 )
             )
         config = dataclasses.asdict(topic.config)

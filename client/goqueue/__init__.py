@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     )
     from goqueue.http import RetryPolicy
     from goqueue.models import (
+        ArchivedPartition,
         Cluster,
         ClusterHealth,
         ClusterNode,
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from goqueue.settling import Settle, Settled
 
 __all__ = [
+    "ArchivedPartition",
     "AsyncClient",
     "AsyncConsumer",
     "BlockingProducer",
@@ -126,6 +128,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ArchivedPartition": "goqueue.models",
     "AsyncClient": "goqueue.client",
     "AsyncConsumer": "goqueue.consumer",
     "BlockingProducer": "goqueue.blocking_producer",

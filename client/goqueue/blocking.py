@@ -18,6 +18,7 @@ from goqueue.errors import Closed
 from goqueue.http import DEFAULT_SERVER, RetryPolicy
 from goqueue.loop_thread import LoopThread, anext_or_none
 from goqueue.models import (
+    ArchivedPartition,
     Cluster,
     ClusterHealth,
     ClusterNode,
@@ -112,6 +113,21 @@ class Client(BlockingQueue):
     def flush_topic(self, topic: str) -> None:
         """Return once all that was acked so far is fsynced on a majority; for relaxed topics."""
         self._thread.run(self._client.flush_topic(topic))
+
+    def report_archived(
+        self,
+        topic: str,
+        archive: str,
+        positions: Mapping[int, int],
+        *,
+        topic_id: str | None = None,
+        replace: bool = False,
+    ) -> list[ArchivedPartition]:
+        """All below these offsets is in the archive; see `AsyncClient.report_archived`."""
+        report = self._client.report_archived
+        return self._thread.run(
+            report(topic, archive, positions, topic_id=topic_id, replace=replace)
+        )
 
     # publishing
 

@@ -12,12 +12,8 @@ from typing import Any
 import msgspec
 
 from goqueue.calls import JSON, decode, given
-from goqueue.dead_letters import DeadLetters
 from goqueue.errors import GoQueueError, PublishFailed, UnknownTopic
-from goqueue.explaining import Explaining
-from goqueue.groups import Groups
 from goqueue.http import DEFAULT_SERVER, RetryPolicy, Transport, join, parse_servers
-from goqueue.members import Members
 from goqueue.metadata import KnownTopics, TopicFacts
 from goqueue.models import (
     Cluster,
@@ -32,8 +28,7 @@ from goqueue.models import (
     Topic,
 )
 from goqueue.outgoing import Text
-from goqueue.placement import PartitionsAdded, Placement
-from goqueue.positions import Positions
+from goqueue.placement import PartitionsAdded
 from goqueue.producer import Producer
 from goqueue.publishing import Publishing
 from goqueue.reading import (
@@ -43,10 +38,8 @@ from goqueue.reading import (
     merged,
     partition_pages,
 )
-from goqueue.receiving import Receiving
-from goqueue.schedules import Schedules
-from goqueue.searching import Searching
 from goqueue.secure import StrPath, tls_context
+from goqueue.subjects import Subjects
 from goqueue.times import Duration, Time, duration_text, time_ms, time_text
 from goqueue.tracing import SPANS
 from goqueue.wire.batch import BATCH_MEDIA_TYPE
@@ -61,9 +54,7 @@ _SPANS = (
 )
 
 
-class AsyncClient(
-    Receiving, Groups, Members, Positions, DeadLetters, Schedules, Placement, Searching, Explaining
-):
+class AsyncClient(Subjects):
     """A connection to one cluster. Use as `async with`, or `close` it in the end.
 
     Name several servers for failover: any of them serves any request. Every call raises a
@@ -149,6 +140,7 @@ class AsyncClient(
         delete_retention: Duration | None = None,
         min_compaction_lag: Duration | None = None,
         min_cleanable_ratio: float | None = None,
+        require_archive: bool | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> Topic:
         """Create a topic; what is not given has the cluster's default. Raises `TopicExists`.
@@ -157,7 +149,7 @@ class AsyncClient(
         messages that state none; delays are at most `delay_max`; message ids are known again for
         `dedup_window`; dead letters are kept for `dead_retention`. With `cleanup="compact"` each
         key's last value is kept instead, a null value for `delete_retention`; or
-        `"compact,delete"`, both.
+        `"compact,delete"`, both. With `require_archive` no message goes before it is archived.
         """
         settings = {
             "name": name,
@@ -179,6 +171,7 @@ class AsyncClient(
             "delete_retention": delete_retention,
             "min_compaction_lag": min_compaction_lag,
             "min_cleanable_ratio": min_cleanable_ratio,
+            "require_archive": require_archive,
             "labels": labels,
         }
         self._known.forget(name)

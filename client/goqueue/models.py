@@ -127,6 +127,19 @@ class OutgoingMessage(msgspec.Struct, frozen=True):
     ttl: Duration | None = None
 
 
+class ArchivedPartition(msgspec.Struct, frozen=True):
+    """How far one partition is archived: all below `position` is in the archive. `lag` messages are
+    not, of which the first was stored `lag_seconds` ago; `required`: none of them goes before."""
+
+    partition: int
+    position: int
+    archive: str = ""
+    reported_at: datetime | None = None
+    required: bool = False
+    lag: int = 0
+    lag_seconds: float = 0.0
+
+
 class Partition(msgspec.Struct, frozen=True):
     """One partition: where it lives and what it holds.
 
@@ -144,6 +157,7 @@ class Partition(msgspec.Struct, frozen=True):
     size_bytes: int = 0
     voters: list[str] = []
     learners: list[str] = []
+    archive: ArchivedPartition | None = None
 
 
 class Topic(msgspec.Struct, frozen=True):
@@ -158,6 +172,8 @@ class Topic(msgspec.Struct, frozen=True):
     partition_details: list[Partition] = []
     config: dict[str, Any] = {}
     warnings: list[str] = []
+    archive: str | None = None
+    """Where it is archived; None while nobody told of an archive."""
 
 
 class ClusterNode(msgspec.Struct, frozen=True):

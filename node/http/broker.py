@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from goqueue.wire.types import Offset
+from node.http.archive_broker import ArchiveBroker, PartitionArchive
 from node.http.compaction_broker import CompactionBroker
 from node.http.member_broker import MemberBroker
 from node.http.placement_broker import PlacementBroker
@@ -37,6 +38,8 @@ class PartitionView:
     size_bytes: int = 0
     voters: tuple[str, ...] = ()
     learners: tuple[str, ...] = ()
+    archive: PartitionArchive | None = None
+    """None where nothing waits for an archive, and none was told of."""
 
     @property
     def messages(self) -> int:
@@ -246,6 +249,7 @@ class Broker(
     PlacementBroker,
     ScrubBroker,
     CompactionBroker,
+    ArchiveBroker,
     SearchBroker,
     WhyBroker,
     Protocol,

@@ -42,6 +42,7 @@ from node.http.broker import (
     VersionView,
     Visibility,
 )
+from node.http.fake_archive import FakeArchive
 from node.http.fake_compaction import FakeCompaction
 from node.http.fake_partition import FakePartition
 from node.http.fake_placement import FakePlacement
@@ -70,6 +71,7 @@ DEFAULTS: dict[str, object] = {
     "delete_retention_ms": 24 * 3600 * 1000,
     "min_compaction_lag_ms": 0,
     "min_cleanable_ratio": 0.5,
+    "require_archive": False,
     "labels": {},
 }
 
@@ -81,7 +83,7 @@ class _Topic:
     partitions: list[FakePartition]
 
 
-class FakeBroker(FakePlacement, FakeScrub, FakeCompaction, FakeWhy, FakeSearch):
+class FakeBroker(FakeArchive, FakePlacement, FakeScrub, FakeCompaction, FakeWhy, FakeSearch):
     """Implements `Broker` in memory. Tests set `append_error` and `not_alive` to inject faults."""
 
     def __init__(

@@ -29,6 +29,7 @@ class FakePartition:
         self.start = 0
         self.next = 0
         self.size_bytes = 0
+        self.archived: tuple[str, int] = ("", 0)
         self.batches: list[StoredBatch] = []
         self.bases: list[int] = []
         self.times_ms: list[int] = []

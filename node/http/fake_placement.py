@@ -19,6 +19,7 @@ from coordinator.reassignments import DRAIN, FACTOR
 from coordinator.state import ClusterState
 from goqueue.wire.errors import GoQueueError, NoQuorum
 from goqueue.wire.types import GroupId, Index, Offset
+from node.http.archive_broker import PartitionArchive
 from node.http.broker import NodeView, PartitionView
 from node.http.fake_members import FakeMembers
 from node.http.fake_partition import FakePartition
@@ -136,6 +137,10 @@ class FakePlacement(PlacementBrokerNode, FakeMembers):
         PlacementBrokerNode.__init__(self, parts)
 
     @abstractmethod
+    def archive_of(self, log: FakePartition) -> PartitionArchive:
+        """How far the partition is archived."""
+
+    @abstractmethod
     def _partition(self, name: str, partition: int) -> FakePartition:
         """Raises UnknownTopic, UnknownPartition."""
 
@@ -180,6 +185,7 @@ class FakePlacement(PlacementBrokerNode, FakeMembers):
             stored.size_bytes,
             voters,
             learners,
+            self.archive_of(stored) if stored.archived[0] else None,
         )
 
     def _nodes(self) -> list[NodeView]:

@@ -66,6 +66,7 @@ POLICIES: dict[str, Policy] = {
     "flushTopic": _PUBLISH,
     "getCompaction": _LOOK_AT_TOPIC,
     "runCompaction": _CHANGE_TOPIC,
+    "reportArchived": _CHANGE_TOPIC,
     "listPartitions": _LOOK_AT_TOPIC,
     "publish": _PUBLISH,
     "publishBatch": _PUBLISH,

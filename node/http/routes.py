@@ -13,6 +13,7 @@ from typing import Any
 from aiohttp import web
 
 from node.http import (
+    archived,
     audit,
     batches,
     brokers,
@@ -173,6 +174,9 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", _TOPIC + "/compaction", compaction.run, "runCompaction",
           "Compact now, or tell what that would do", compaction.CompactBody,
           compaction.CompactionAnswer),
+    Route("POST", _TOPIC + "/archived", archived.report, "reportArchived",
+          "Tell how far an archive holds each partition", archived.ArchivedBody,
+          archived.ArchivedAnswer),
     Route("GET", _TOPIC + "/partitions", topics.partitions, "listPartitions",
           "Leaders and replicas", response=topics.PartitionsAnswer),
     Route("POST", _MESSAGES, publish.publish, "publish", "Publish messages",

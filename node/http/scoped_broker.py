@@ -418,6 +418,7 @@ RULES: dict[str, Rule] = {
     "message_why": _topic,
     "compaction": _topic,
     "compact": _topic,
+    "archived": _topic,
     "add_partitions": _topic,
     "scaling": _topic,
     "init_producer": _init_producer,

@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 
 from goqueue.wire.errors import BadRequest
 from goqueue.wire.ids import validate_topic_name
+from node.http.archived import ArchivedPartition, archived_row
 from node.http.broker import PartitionView, TopicView
 from node.http.call import Call, answer
 from node.http.times import Duration, duration_ms
@@ -33,6 +34,7 @@ _FOREIGN = {
     "delete.retention.ms": "delete_retention_ms",
     "min.compaction.lag.ms": "min_compaction_lag_ms",
     "min.cleanable.dirty.ratio": "min_cleanable_ratio",
+    "retention.require_archive": "require_archive",
 }
 _TEXTS = frozenset({"durability", "cleanup"})
 _SPANS = {
@@ -54,6 +56,7 @@ _QUEUE_SETTINGS = (
     "delete_retention_ms",
     "min_compaction_lag_ms",
     "min_cleanable_ratio",
+    "require_archive",
 )
 
 
@@ -87,8 +90,9 @@ class TopicSettings(Struct):
     min_compaction_lag_ms: _Bound | None = None
     min_compaction_lag: Duration | None = None
     min_cleanable_ratio: _Ratio | None = None
+    require_archive: bool | None = None
     labels: dict[str, str] | None = None
-    config: dict[str, str | int | float] | None = None
+    config: dict[str, str | int | float | bool] | None = None
 
 
 class CreateTopic(TopicSettings, kw_only=True):
@@ -123,7 +127,8 @@ class PartitionAnswer(Struct):
     """One partition; `next` is the offset the next message will get.
 
     `replicas` should hold it, `voters` and `learners` do by now; `isr` are the voters that are
-    caught up. They differ while it moves.
+    caught up. They differ while it moves. `archive` is null where nothing waits for one, and none
+    was told of.
     """
 
     partition: int
@@ -136,12 +141,14 @@ class PartitionAnswer(Struct):
     size_bytes: int
     voters: list[str]
     learners: list[str]
+    archive: ArchivedPartition | None
 
 
 class TopicAnswer(Struct):
     """A topic with totals and, under `config`, all of its settings.
 
-    `stale`: nobody could say whether that is all; a change made lately may be missing.
+    `stale`: nobody could say whether that is all; a change made lately may be missing. `archive` is
+    where the topic is archived, as it was told last; null while it never was.
     """
 
     name: str
@@ -156,6 +163,7 @@ class TopicAnswer(Struct):
     partition_details: list[PartitionAnswer]
     config: dict[str, Any]
     stale: bool
+    archive: str | None
 
 
 class PartitionsAnswer(Struct):
@@ -258,7 +266,9 @@ def _span(wanted: TopicSettings, name: str, stored: str) -> int | None:
     return _one(duration_ms(getattr(wanted, name), name), getattr(wanted, stored), name)
 
 
-def _setting(field: str, name: str, value: str | int | float) -> object:
+def _setting(field: str, name: str, value: str | float | bool) -> object:
+    if field == "require_archive":
+        return _flag(name, value)
     if field in _TEXTS:
         return str(value).replace(", ", ",")
     if field == "min_cleanable_ratio":
@@ -267,6 +277,13 @@ def _setting(field: str, name: str, value: str | int | float) -> object:
         except ValueError:
             raise BadRequest(f"{name}: {str(value)[:40]!r} is not a number") from None
     return _number(name, value)
+
+
+def _flag(name: str, value: str | float | bool) -> bool:
+    text = str(value).lower()
+    if text not in ("true", "false"):
+        raise BadRequest(f"{name}: {text[:40]!r} is neither true nor false")
+    return text == "true"
 
 
 def _number(name: str, value: str | int | float) -> int:
@@ -291,6 +308,7 @@ def _partition_answer(view: PartitionView) -> PartitionAnswer:
         view.size_bytes,
         list(view.voters),
         list(view.learners),
+        None if view.archive is None else archived_row(view.partition, view.archive),
     )
 
 
@@ -317,4 +335,10 @@ def _topic_answer(view: TopicView) -> TopicAnswer:
         partition_details=list(map(_partition_answer, view.partitions)),
         config=dict(view.config),
         stale=not view.is_current,
+        archive=_archive(view),
     )
+
+
+def _archive(view: TopicView) -> str | None:
+    told = [p.archive for p in view.partitions if p.archive is not None and p.archive.location]
+    return max(told, key=lambda archive: archive.reported_ms).location if told else None

@@ -241,6 +241,20 @@ class StaleGeneration(Conflict):
     code, text = "stale_generation", "this partition belongs to another member of the group now"
 
 
+class OtherArchive(Conflict):
+    """The topic is archived elsewhere: what is reported of another archive does not count."""
+
+    code = "other_archive"
+
+    def __init__(self, topic: str, partition: int, archive: str) -> None:
+        super().__init__(
+            f"partition {partition} of topic {topic} is archived at {archive}",
+            topic=topic,
+            partition=partition,
+            archive=archive,
+        )
+
+
 class GroupActive(Conflict):
     """The group has members: this would take what they work on away from them."""
 

@@ -52,6 +52,7 @@ BODIES = {
     "resetOffsets": {"topic": "orders", "to": "earliest"},
     "putGroup": {"visibility_timeout": "60s"},
     "changeGroup": {"max_attempts": 5, "halt_percent": 50},
+    "reportArchived": {"archive": "s3://b/archive", "positions": {"0": 0}},
     "receive": {"topic": "orders"},
     "peek": {"topic": "orders"},
     "settle": {"settles": [{"receipt": RECEIPT, "action": "nack"}, {"receipt": "?"}]},

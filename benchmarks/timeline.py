@@ -1,9 +1,11 @@
 """What timelines cost, switched on against off, and how long it takes to look one up.
 
-`python -m benchmarks.timeline` prints these rows alone, `--lookups` only the latter. The cost:
-three nodes, five pairs of runs, on and off in turn, each of which publishes and then receives and
-acks all; what is stored and what a timeline tells is checked. The look-ups: one replica with real
-entries on the disk, which ten groups have read; one of them took 50,000 messages each by itself.
+`python -m benchmarks.timeline` prints these rows alone, `--cost` and `--lookups` some of them. The
+cost: three nodes, five pairs of runs, on and off in turn, each of which publishes and then receives
+and acks all; what is stored and what a timeline tells is checked. Beside the rates stands the CPU
+time of all nodes, which other work on the machine moves less: of a run, and until every node has
+indexed all of it. The look-ups: one replica with real entries on the disk, which ten groups have
+read; one of them took 50,000 messages each by itself.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.connection import BadAnswer, Connection, get, post
-from benchmarks.processes import ROOT, DevCluster
+from benchmarks.processes import ROOT, DevCluster, cpu_seconds
 from benchmarks.publish import create_topic, percentile
 from benchmarks.report import Report, Row, Target
 from benchmarks.timeline_log import LoggedPartition, in_pieces
@@ -32,9 +34,10 @@ from delivery.config import GroupConfig
 from delivery.ops import ACK, NACK, Delivered, OpenGroup, Settled
 from log.config import StorageConfig
 from log.disk import OsDisk
+from node.segment_follower import DUE_S
 
-PAIRS = 5
-COST_SECTION = "Timelines, on against off, three nodes, five interleaved pairs"
+PAIRS, PAIRS_QUICK = 5, 3
+COST_SECTION = "Timelines, on against off, three nodes, interleaved pairs"
 LOOKUP_SECTION = "One timeline, one replica"
 COST_MAX = 5.0
 LOOKUP_MAX_MS = 50.0
@@ -46,31 +49,46 @@ SAMPLES = 60
 BATCH = 100
 """Messages in a publish, a receive and a settle."""
 CONNECTIONS = 4
+INDEXED_AFTER_S = DUE_S + 1.0
+"""By then nodes that have nothing else to do have indexed all."""
 SWITCH = "GOQUEUE_TIMELINES_ENABLED"
 JSON = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
-    """Messages a second: published, and received and acked."""
+class Run:
+    """Messages a second: published, and received and acked; and the nodes' CPU for each message,
+    us, until all was acked, and then indexed by every node."""
 
     publish: float
     settle: float
+    acked_us: float
+    indexed_us: float
+
+
+COSTS = (
+    ("publish lost to", "publish", True),
+    ("receive + ack lost to", "settle", True),
+    ("CPU added by", "acked_us", False),
+    ("CPU added, until all is indexed, by", "indexed_us", False),
+)
+"""Title, field, whether more of it is better."""
 
 
 async def measure(report: Report, folder: Path, *, quick: bool) -> None:
-    await measure_cost(report, folder, 4_000 if quick else 20_000)
+    await measure_cost(report, folder, quick=quick)
     await measure_lookups(report, folder, quick=quick)
 
 
 # what it costs
 
 
-async def measure_cost(report: Report, folder: Path, count: int) -> None:
-    """Median and spread of the five pairs' quotients."""
-    pairs: list[tuple[Rates, Rates]] = []
-    for number in range(PAIRS):
-        found: dict[bool, Rates] = {}
+async def measure_cost(report: Report, folder: Path, *, quick: bool) -> None:
+    """Median and spread of the pairs' quotients."""
+    count = 4_000 if quick else 20_000
+    pairs: list[tuple[Run, Run]] = []
+    for number in range(PAIRS_QUICK if quick else PAIRS):
+        found: dict[bool, Run] = {}
         for on in (True, False) if number % 2 else (False, True):
             os.environ[SWITCH] = "true" if on else "false"
             try:
@@ -80,31 +98,41 @@ async def measure_cost(report: Report, folder: Path, count: int) -> None:
             finally:
                 del os.environ[SWITCH]
         pairs.append((found[True], found[False]))
-    for what in ("publish", "settle"):
-        lost = sorted((1 - getattr(on, what) / getattr(off, what)) * 100 for on, off in pairs)
-        rates = statistics.median(getattr(on, what) for on, _off in pairs)
-        note = f"{rates:,.0f} msg/s with; pairs from {lost[0]:+.1f} to {lost[-1]:+.1f} %"
-        title = "publish" if what == "publish" else "receive + ack"
+    for title, field, is_rate in COSTS:
+        with_, without = (
+            [getattr(run, field) for run in runs] for runs in zip(*pairs, strict=True)
+        )
+        lost = sorted(
+            (1 - on / off if is_rate else on / off - 1) * 100
+            for on, off in zip(with_, without, strict=True)
+        )
+        figure = statistics.median(with_)
+        note = f"{figure:,.0f} msg/s with; " if is_rate else ""
         row = Row(
-            f"{title} lost to timelines, median",
+            f"{title} timelines, median",
             statistics.median(lost),
             "%",
             Target.at_most(COST_MAX, "%"),
-            note=note,
+            cpu_us=None if is_rate else figure,
+            note=f"{note}pairs from {lost[0]:+.1f} to {lost[-1]:+.1f} %",
         )
         report.add(COST_SECTION, row)
 
 
-async def _rates(cluster: DevCluster, count: int, *, on: bool) -> Rates:
+async def _rates(cluster: DevCluster, count: int, *, on: bool) -> Run:
     await create_topic(cluster, "cost", partitions=1)
     await _publish(cluster, BATCH * CONNECTIONS)  # warm, and the group is there
     await _settle(cluster, BATCH * CONNECTIONS)
-    began = time.perf_counter()
+    pids = cluster.pids()
+    cpu_s, began = cpu_seconds(pids), time.perf_counter()
     await _publish(cluster, count)
     published_s = time.perf_counter() - began
     began = time.perf_counter()
     await _settle(cluster, count)
     settled_s = time.perf_counter() - began
+    acked_s = cpu_seconds(pids) - cpu_s
+    await asyncio.sleep(INDEXED_AFTER_S)
+    indexed_s = cpu_seconds(pids) - cpu_s
     offset = count // 2
     connection = await Connection.open(cluster.addresses[0])
     try:
@@ -116,7 +144,9 @@ async def _rates(cluster: DevCluster, count: int, *, on: bool) -> Rates:
         if on or '"timeline_off"' not in str(refused):
             raise
     connection.close()
-    return Rates(count / published_s, count / settled_s)
+    return Run(
+        count / published_s, count / settled_s, acked_s / count * 1e6, indexed_s / count * 1e6
+    )
 
 
 async def _each(
@@ -232,13 +262,15 @@ def _fill(partition: LoggedPartition, count: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.timeline", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer messages")
-    parser.add_argument("--lookups", action="store_true", help="not what it costs")
+    parts = parser.add_mutually_exclusive_group()
+    parts.add_argument("--lookups", action="store_true", help="not what it costs")
+    parts.add_argument("--cost", action="store_true", help="nothing else")
     parser.add_argument("--data", type=Path, default=ROOT / ".benchmarks", help="scratch folder")
     given = parser.parse_args()
     report = Report()
     given.data.mkdir(exist_ok=True)
     folder = given.data.resolve()
-    one = measure_lookups if given.lookups else measure
+    one = measure_lookups if given.lookups else measure_cost if given.cost else measure
     asyncio.run(one(report, folder, quick=given.quick))
     print(f"\n{len(report.misses())} of the targets missed")
 

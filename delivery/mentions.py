@@ -177,8 +177,11 @@ def _add_keys(keys: set[int], offsets: Sequence[int]) -> None:
     if len(offsets) <= FEW:
         keys.update((offset << 1) & _KEYS for offset in offsets)
     else:
-        stretches = set(map(rshift, offsets, repeat(STRETCH_BITS)))
-        keys.update((at << 1 | 1) & _KEYS for at in stretches)
+        low, high = min(offsets) >> STRETCH_BITS, max(offsets) >> STRETCH_BITS
+        stretches: Iterable[int] = range(low, high + 1)
+        if len(stretches) * FEW > len(offsets):  # far apart: not what lies between them
+            stretches = set(map(rshift, offsets, repeat(STRETCH_BITS)))
+        keys.update([(at << 1 | 1) & _KEYS for at in stretches])
 
 
 def _merged(

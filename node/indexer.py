@@ -63,7 +63,7 @@ class Indexer:
         more = False
         for host in list(self._replicas()):
             index = self._index_of(host)
-            if index.is_current or index.is_resting:
+            if index.is_resting or not (index.is_due if self._enabled else not index.is_current):
                 continue
             begun_s = loop.time()
             try:

@@ -30,6 +30,11 @@ from node.to_the_end import to_the_end
 BLOCK_BYTES = 2 << 20
 """Of entries in a run: what is read again after a restart, and held in memory until then."""
 STEP_BYTES = 256 << 10
+DUE_ENTRIES = 256
+DUE_BYTES = 2 * BLOCK_BYTES
+DUE_S = 10.0
+"""So much has come, or so long ago was all followed, that a step is worth what it takes whatever
+it finds: a look-up does what is less."""
 REST_S = 60.0
 """After an error, what could not be read or written is tried again so much later, """
 ASKED_REST_S = 1.0
@@ -73,6 +78,7 @@ class SegmentFollower(ABC, Generic[F, R]):
         self._lock = asyncio.Lock()
         self._whole = _NOTHING
         """What was applied, what was in segments, and the log's start, when all was followed."""
+        self._whole_bytes, self._whole_s = 0, -math.inf
         self._matched = self._cleared = (0, 0)
         """The segments beside which there are files, and of which alone there are any."""
         self._failed_s = -math.inf
@@ -99,6 +105,18 @@ class SegmentFollower(ABC, Generic[F, R]):
         return self._whole == self._position()
 
     @property
+    def is_due(self) -> bool:
+        """Whether enough has come since all was followed, or something a while after that."""
+        if self.is_current:
+            return False
+        last = min(self._position()[:2])
+        return (
+            last - min(self._whole[:2]) >= DUE_ENTRIES
+            or asyncio.get_running_loop().time() >= self._whole_s + DUE_S
+            or self._log.size_bytes - self._whole_bytes >= DUE_BYTES
+        )
+
+    @property
     def is_resting(self) -> bool:
         """Whether it has failed a short while ago: who need not have it now leaves it alone."""
         return asyncio.get_running_loop().time() < self._failed_s + REST_S
@@ -110,6 +128,7 @@ class SegmentFollower(ABC, Generic[F, R]):
     def forget(self) -> None:
         """The replica is leaving, or is another one: nothing that is held in memory counts."""
         self._files, self._pending, self._whole = {}, {}, _NOTHING
+        self._whole_s = -math.inf
         self._matched = self._cleared = (0, 0)
 
     async def catch_up(self, deadline_s: float, *, steps: int = 1 << 30) -> bool:
@@ -123,8 +142,8 @@ class SegmentFollower(ABC, Generic[F, R]):
         if self.is_current:
             return True
         async with self._lock:
-            position = self._position()
-            if loop.time() < self._failed_s + ASKED_REST_S:
+            position, size_bytes, now_s = self._position(), self._log.size_bytes, loop.time()
+            if now_s < self._failed_s + ASKED_REST_S:
                 return False
             try:
                 is_whole = await self._follow(deadline_s, steps)
@@ -136,7 +155,8 @@ class SegmentFollower(ABC, Generic[F, R]):
                 _log.warning("not_indexed", group=str(self._log.id), file=path, problem=str(error))
                 return False
             self._failed_s = -math.inf
-            self._whole = position if is_whole else self._whole
+            if is_whole:
+                self._whole, self._whole_bytes, self._whole_s = position, size_bytes, now_s
             return is_whole
 
     async def sweep(self) -> None:
@@ -306,7 +326,7 @@ class SegmentFollower(ABC, Generic[F, R]):
             if self._files.get(file.first_index) is not file:
                 return
             _log.warning("index_damaged", group=str(self._log.id), path=file.path)
-            self._whole = _NOTHING
+            self._whole, self._whole_s = _NOTHING, -math.inf
             self._pending.pop(file.first_index, None)
             await self._off_loop(file.remove)
 

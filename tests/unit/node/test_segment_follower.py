@@ -194,6 +194,37 @@ async def test_trouble_with_one_replica_keeps_no_other_one_from_being_indexed(
     good.close()
 
 
+async def test_a_few_entries_are_left_to_look_ups_until_there_are_many_or_some_time_is_over(
+    partition: LoggedPartition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mentions, indexer = partition.mentions, _indexer(partition)
+    monkeypatch.setattr("node.indexer.REST", 0.0)
+    assert await mentions.catch_up(math.inf)
+
+    def deliver_all() -> None:
+        for _ in range(segment_follower.DUE_ENTRIES - 1):
+            partition.do(Delivered(1, "a", 1000, [COUNT]))
+        partition.flush()
+
+    partition.publish(1)
+    deliver_all()
+    while not await indexer.round():
+        pass
+    assert mentions.is_current  # as many as are worth a step
+
+    deliver_all()
+    assert await indexer.round()
+    assert not mentions.is_current
+    assert await partition.timeline(COUNT) == _expected(partition, COUNT)
+    assert mentions.is_current
+
+    deliver_all()
+    monkeypatch.setattr(segment_follower, "DUE_S", 0.0)
+    while not await indexer.round():
+        pass
+    assert mentions.is_current
+
+
 async def test_with_indexing_off_files_go_with_their_segments(
     partition: LoggedPartition, disk: MemoryDisk
 ) -> None:

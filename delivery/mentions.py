@@ -179,7 +179,7 @@ def _add_keys(keys: set[int], offsets: Sequence[int]) -> None:
     else:
         low, high = min(offsets) >> STRETCH_BITS, max(offsets) >> STRETCH_BITS
         stretches: Iterable[int] = range(low, high + 1)
-        if len(stretches) * FEW > len(offsets):  # far apart: not what lies between them
+        if (high - low) * FEW > len(offsets):  # far apart: not what lies between them
             stretches = set(map(rshift, offsets, repeat(STRETCH_BITS)))
         keys.update([(at << 1 | 1) & _KEYS for at in stretches])
 

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from goqueue.archive.seam import MessagesMissing, Missing
     from goqueue.blocking import Client
     from goqueue.blocking_consumer import Consumer
     from goqueue.blocking_producer import BlockingProducer
@@ -95,6 +96,8 @@ __all__ = [
     "GroupWhy",
     "MemberAnswer",
     "Message",
+    "MessagesMissing",
+    "Missing",
     "Move",
     "MovePlan",
     "MovedPartition",
@@ -156,6 +159,8 @@ _HOMES = {
     "GroupWhy": "goqueue.explaining",
     "MemberAnswer": "goqueue.group_models",
     "Message": "goqueue.models",
+    "MessagesMissing": "goqueue.archive.seam",
+    "Missing": "goqueue.archive.seam",
     "Move": "goqueue.group_models",
     "MovePlan": "goqueue.placement",
     "MovedPartition": "goqueue.placement",

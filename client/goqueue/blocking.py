@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from goqueue.blocking_producer import BlockingProducer
 from goqueue.blocking_queue import BlockingQueue
 from goqueue.client import AsyncClient
 from goqueue.errors import Closed
 from goqueue.http import DEFAULT_SERVER, RetryPolicy
-from goqueue.loop_thread import LoopThread, anext_or_none
+from goqueue.loop_thread import LoopThread
 from goqueue.models import (
     ArchivedPartition,
     Cluster,
@@ -33,6 +32,9 @@ from goqueue.models import (
 from goqueue.outgoing import Text
 from goqueue.secure import StrPath
 from goqueue.times import Duration, Time
+
+if TYPE_CHECKING:
+    from goqueue.archive.seam import OnMissing
 
 
 class Client(BlockingQueue):
@@ -215,12 +217,37 @@ class Client(BlockingQueue):
         runs = self._client.runs(
             topic, partition, offset, from_time=from_time, to_time=to_time, follow=follow
         )
-        try:
-            while (run := self._thread.run(anext_or_none(runs))) is not None:
-                yield from run
-        finally:
-            with suppress(Closed):
-                self._thread.run(runs.aclose())
+        for run in self._each(runs):
+            yield from run
+
+    def replay(
+        self,
+        topic: str,
+        partition: int | None = None,
+        offset: int | Mapping[int, int] = 0,
+        *,
+        archive: str | None = None,
+        from_time: Time | None = None,
+        to_time: Time | None = None,
+        follow: bool = False,
+        topic_id: str | None = None,
+        on_missing: OnMissing | None = None,
+    ) -> Iterator[Message]:
+        """Iterate over a partition or a whole topic, with what retention has deleted and an archive
+        has. See `AsyncClient.replay`; `on_missing` is called on another thread."""
+        runs = self._client.replay_runs(
+            topic,
+            partition,
+            offset,
+            archive=archive,
+            from_time=from_time,
+            to_time=to_time,
+            follow=follow,
+            topic_id=topic_id,
+            on_missing=on_missing,
+        )
+        for run in self._each(runs):
+            yield from run
 
     # the cluster
 

@@ -175,6 +175,11 @@ class Topic(msgspec.Struct, frozen=True):
     archive: str | None = None
     """Where it is archived; None while nobody told of an archive."""
 
+    @property
+    def is_compacted(self) -> bool:
+        """Whether each key's last value is kept, and others go."""
+        return "compact" in str(self.config.get("cleanup", ""))
+
 
 class ClusterNode(msgspec.Struct, frozen=True):
     """A broker as the node that answered sees it: `alive`, `dead` or `wiped`."""

@@ -10,6 +10,7 @@ from goqueue.members import Members
 from goqueue.placement import Placement
 from goqueue.positions import Positions
 from goqueue.receiving import Receiving
+from goqueue.replaying import Replaying
 from goqueue.schedules import Schedules
 from goqueue.searching import Searching
 
@@ -25,5 +26,6 @@ class Subjects(
     Searching,
     Explaining,
     Archiving,
+    Replaying,
 ):
     """Each is a part in a module of its own."""

@@ -65,11 +65,12 @@ class Span:
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
     """A topic: its id, and the base URL of each partition's leader, None where it is not known or
-    may not be asked."""
+    may not be asked. Where it is compacted, offsets are missing that nothing was lost with."""
 
     name: str
     id: str
     leaders: tuple[str | None, ...]
+    is_compacted: bool = False
 
     @property
     def partitions(self) -> int:
@@ -132,7 +133,8 @@ class Broker:
         if not set(names) - {None} <= self._addresses.keys():
             self._addresses = self._advertised()
         leaders = tuple(self._addresses.get(name or "") for name in names)
-        return TopicFacts(found.name, found.id, leaders)
+        is_compacted = found.config.get("cleanup", "delete") != "delete"
+        return TopicFacts(found.name, found.id, leaders, is_compacted)
 
     def spans(self, topic: str, partitions: Iterable[int]) -> dict[int, Span]:
         """Where each partition begins and ends, as of a moment after the call. Raises

@@ -26,6 +26,7 @@ from goqueue.wire.stream import (
     END_OFFSET_HEADER,
     LOG_START_HEADER,
     NEXT_OFFSET_HEADER,
+    TOPIC_ID_HEADER,
     BatchFrame,
     decode_frames,
 )
@@ -47,13 +48,15 @@ class FramePage:
     """Stored batches, whole: the first may begin below the offset that was asked for.
 
     Reading goes on at `next_offset`. `log_start` is the first offset still kept and `end_offset`
-    the one after the last committed message, both as of this answer.
+    the one after the last committed message, both as of this answer, and `topic_id` that of the
+    topic it comes from: another one of the same name has another; empty where a node told none.
     """
 
     body: bytes
     next_offset: int
     log_start: int
     end_offset: int
+    topic_id: str = ""
 
     def frames(self) -> Iterator[BatchFrame]:
         """Without copying; not parsed. Raises BatchError where one is cut short."""
@@ -71,7 +74,8 @@ def frame_page(answer: Answer) -> FramePage:
         )
     except (KeyError, ValueError):
         raise ServerError("the server did not say where reading goes on") from None
-    return FramePage(answer.body, following, start, end)
+    topic_id = answer.headers.get(TOPIC_ID_HEADER, "")
+    return FramePage(answer.body, following, start, end, topic_id)
 
 
 def decode_page(answer: Answer, topic: str, partition: int, offset: int, limit: int) -> Page:

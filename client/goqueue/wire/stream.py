@@ -19,6 +19,8 @@ NEXT_OFFSET_HEADER = "X-GoQueue-Next-Offset"
 """Where reading goes on."""
 LOG_START_HEADER = "X-GoQueue-Log-Start"
 END_OFFSET_HEADER = "X-GoQueue-End-Offset"
+TOPIC_ID_HEADER = "X-GoQueue-Topic-Id"
+"""A topic that was deleted and created again has another."""
 
 FRAME_HEADER_BYTES = 20
 _FRAME = struct.Struct("<QQI")

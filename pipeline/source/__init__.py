@@ -1,0 +1,1 @@
+"""Reading topics into DataFrames: options, ranges of offsets, stored batches as Arrow columns."""

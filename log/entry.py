@@ -30,6 +30,7 @@ LAGS_MS = (*range(33), *(int(32 * 1.06**step) for step in range(1, 223)))
 
 _LAG_AT = HEADER_BYTES - 1
 _REST = struct.Struct("<QQQQIBBBB")
+_LENGTH = struct.Struct("<I")
 _LENGTH_CRC = struct.Struct("<II")
 _CRC_FROM = 8
 _VOTERS_MAX = 255
@@ -146,7 +147,8 @@ def frame_length(buffer: bytes | memoryview, at: int = 0) -> int:
     """The length that the frame at this position claims; 0 where not even that is there."""
     if len(buffer) - at < HEADER_BYTES:
         return 0
-    return int.from_bytes(buffer[at : at + 4], "little")
+    length: int = _LENGTH.unpack_from(buffer, at)[0]
+    return length
 
 
 def decode_frame(buffer: bytes | memoryview, at: int = 0, *, name: str = "frame") -> Entry:

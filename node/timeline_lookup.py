@@ -171,11 +171,12 @@ class _Telling:
             count -= len(known)
             end_turn()
             for entry in known:
-                while self._at < len(self._order) and self._order[self._at] < entry.index:
+                index = entry.index
+                while self._at < len(self._order) and self._order[self._at] < index:
                     if self._may_tell(self._order[self._at]):
                         break  # one that stands apart is read by itself
                     self._at += 1
-                if self._at >= len(self._order) or self._order[self._at] != entry.index:
+                if self._at >= len(self._order) or self._order[self._at] != index:
                     break
                 due_ms = self._projection.story.next_due_ms()
                 if not is_first and due_ms is not None and due_ms <= entry.time_ms:
@@ -186,8 +187,9 @@ class _Telling:
                 end_turn()
 
     def _may_tell(self, index: int) -> bool:
-        wide = self._wide.get(index, ())
-        return index in self._named or any(one.concerns(self._projection) for one in wide)
+        if index in self._named:
+            return True
+        return any(one.concerns(self._projection) for one in self._wide.get(index, ()))
 
     def _take(self, entry: Entry) -> None:
         self._projection.tell(entry)

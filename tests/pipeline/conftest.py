@@ -29,6 +29,9 @@ LOCAL = {
     "spark.executorEnv.PYTHONPATH": ROOT_PATHS,
 }
 
+SHORT_SEGMENTS = ("storage.segmentBytes=256KiB", "storage.retentionCheck=200ms")
+"""So that retention, where a test asks for it, has something to take, and soon."""
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
@@ -43,7 +46,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(tmp_path_factory.mktemp("pipeline"), 3).start() as cluster:
+    with Cluster(tmp_path_factory.mktemp("pipeline"), 3, SHORT_SEGMENTS).start() as cluster:
         yield cluster
 
 

@@ -59,7 +59,8 @@ class ArrowStore:
 
     def chunks(self, path: str) -> Iterator[bytes]:
         """A file's bytes, a piece at a time. Raises as `read` does."""
-        with self._reading(path), self._fs.open_input_stream(self._path(path)) as stream:
+        where = self._path(path)
+        with self._reading(path), self._fs.open_input_stream(where, compression=None) as stream:
             while chunk := stream.read(CHUNK_BYTES):
                 yield chunk
 
@@ -76,7 +77,7 @@ class ArrowStore:
                 _replace_local(Path(where), data)
                 return
             self._fs.create_dir(where.rpartition("/")[0], recursive=True)
-            with self._fs.open_output_stream(where) as stream:
+            with self._fs.open_output_stream(where, compression=None) as stream:
                 stream.write(data)
 
     def _path(self, path: str) -> str:

@@ -1,0 +1,153 @@
+"""What there is to archive of a topic's messages, and how tasks read it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from goqueue.archive.layout import Kind, Series
+from goqueue.archive.manifest import Gap, Manifest, Why
+from goqueue.errors import Conflict, UnknownTopic
+from pipeline.archive.plan import DAY_MS, Bounds, Chunk, chunks, midnights
+from pipeline.archive.staging import MessagesReader, Reader
+from pipeline.broker import Broker, Span, TopicFacts
+from pipeline.source.arrow import Stored
+from pipeline.source.reading import Pace
+
+SAMPLE_RECORDS = 1000
+SAMPLE_BYTES = 64 << 10
+
+
+class TopicChanged(Conflict):
+    """The topic has been deleted, and perhaps created again, while it was archived."""
+
+    code = "topic_changed"
+    text = "the topic was deleted while it was archived"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be written, and what is known to be nowhere."""
+
+    chunks: list[Chunk]
+    gaps: list[Gap]
+
+
+class Feed(Protocol):
+    """One kind of what a topic has, as the archive takes it."""
+
+    @property
+    def series(self) -> Series: ...
+    def plan(self, manifest: Manifest, bounds: Bounds) -> Plan:
+        """What the manifest lacks of what is committed by now."""
+        ...
+
+    def reader(self, chunks: Sequence[Chunk]) -> Reader:
+        """What tasks run."""
+        ...
+
+    def starts(self) -> dict[int, int]:
+        """Of each partition, what is below has been deleted. Raises TopicChanged where the topic
+        is another one by now: then what was read may be of that."""
+        ...
+
+    @property
+    def hole(self) -> Why:
+        """Why there may be nothing at a position: `deleted` where only that can be."""
+        ...
+
+
+class Messages:
+    """The messages of one topic, as of the moment it is made. Raises UnknownTopic."""
+
+    def __init__(self, broker: Broker, topic: str, pace: Pace) -> None:
+        self._broker, self._pace = broker, pace
+        self._topic: TopicFacts = broker.topic(topic)
+        self.series = Series(Kind.MESSAGES, topic, self._topic.id)
+
+    @property
+    def hole(self) -> Why:
+        return "compacted" if self._topic.is_compacted else "deleted"
+
+    def plan(self, manifest: Manifest, bounds: Bounds) -> Plan:
+        spans = self._spans()
+        found = Plan([], [])
+        sampled: dict[int, _Sample] = {}
+        for partition, span in spans.items():
+            position = manifest.position(partition)
+            if position >= span.end:
+                continue
+            sample = self._sample(partition, position, span.end)
+            if sample is None or sample.offset > position:
+                last = span.end - 1 if sample is None else sample.offset - 1
+                found.gaps.append(Gap(partition, position, last, self.hole))
+            if sample is not None:
+                sampled[partition] = sample
+        borders = self._borders(sampled)
+        for partition, sample in sampled.items():
+            rows, end = bounds.rows_of(sample.mean_bytes), spans[partition].end
+            found.chunks.extend(chunks(partition, sample.offset, end, borders[partition], rows))
+        return found
+
+    def reader(self, chunks: Sequence[Chunk]) -> Reader:
+        access = self._broker.access
+        return MessagesReader(access, self._topic, chunks, self._topic.is_compacted, self._pace)
+
+    def starts(self) -> dict[int, int]:
+        spans = self._spans()
+        try:
+            found = self._broker.topic(self._topic.name).id
+        except UnknownTopic:
+            found = None
+        if found != self._topic.id:
+            raise TopicChanged(f"{self._topic.name}: the topic was deleted while it was archived")
+        return {partition: span.start for partition, span in spans.items()}
+
+    # private
+
+    def _spans(self) -> dict[int, Span]:
+        return self._broker.spans(self._topic.name, range(self._topic.partitions))
+
+    def _sample(self, partition: int, position: int, end: int) -> _Sample | None:
+        """The first message from `position` on to below `end`; None where there is none."""
+        while position < end:
+            page = self._broker.read(
+                self._topic.name,
+                partition,
+                position,
+                leader=self._topic.leader(partition),
+                records_max=SAMPLE_RECORDS,
+                bytes_max=SAMPLE_BYTES,
+            )
+            for frame in page.frames():
+                stored = Stored.parse(frame)
+                if frame.base_offset + stored.header.count > position and frame.base_offset < end:
+                    mean = stored.plain_bytes / stored.header.count
+                    return _Sample(max(position, frame.base_offset), frame.time_ms, mean)
+            if page.next_offset <= position:
+                break
+            position = page.next_offset
+        return None
+
+    def _borders(self, sampled: dict[int, _Sample]) -> dict[int, list[int | None]]:
+        """Where days begin, by partition."""
+        found: dict[int, list[int | None]] = {partition: [] for partition in sampled}
+        if not sampled:
+            return found
+        now_ms = time.time_ns() // 1_000_000
+        earliest = min(sample.time_ms for sample in sampled.values())
+        for midnight in midnights(earliest, now_ms + DAY_MS):
+            asked = [number for number, sample in sampled.items() if sample.time_ms < midnight]
+            begins = self._broker.offsets_at(self._topic.name, asked, midnight)
+            for partition, offset in begins.items():
+                found[partition].append(offset)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    offset: int
+    time_ms: int
+    mean_bytes: float

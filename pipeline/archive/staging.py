@@ -1,0 +1,90 @@
+"""Having Spark write chunks of a topic as Parquet files into a folder that nobody else reads.
+
+One task reads one chunk from the partition's leader and writes one file, whose name tells the
+task's number. Spark's own writer makes the files, so that they can go to any filesystem it knows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from goqueue.archive.layout import Kind
+from goqueue.archive.schema import arrow_schema, spark_ddl
+from pipeline.archive.plan import Chunk
+from pipeline.broker import Broker, TopicFacts
+from pipeline.broker_access import Access
+from pipeline.source.ranges import Range
+from pipeline.source.reading import Pace, read_range
+
+Reader = Callable[[Iterator[Any]], Iterator[Any]]
+"""As `mapInArrow` takes it."""
+
+WRITER_OPTIONS: Final = {"compression": "zstd"}
+TIMESTAMPS: Final = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+"""Spark's own default is a type that nobody else writes any more."""
+_PART = re.compile(r"part-(\d+)-.*\.parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesReader:
+    """What a task needs to read its chunk; picklable."""
+
+    access: Access
+    topic: TopicFacts
+    chunks: Sequence[Chunk]
+    is_compacted: bool
+    pace: Pace
+
+    def __call__(self, tasks: Iterator[Any]) -> Iterator[Any]:
+        """Rows `id` in, the number of a chunk each; its messages out.
+
+        What retention takes away while it is read is left out: who looks at the file sees that.
+        """
+        schema = arrow_schema(Kind.MESSAGES)
+        with Broker(self.access) as broker:
+            for task in tasks:
+                for number in task.column(0).to_pylist():
+                    yield from read_range(
+                        broker,
+                        self.range(self.chunks[number]),
+                        schema,
+                        fail_on_data_loss=False,
+                        pace=self.pace,
+                    )
+
+    def range(self, chunk: Chunk) -> Range:
+        """A chunk as the source reads it."""
+        topic, leader = self.topic, self.topic.leader(chunk.partition)
+        return Range(
+            topic.name, topic.id, chunk.partition, chunk.first, chunk.end, leader, self.is_compacted
+        )
+
+
+def stage(spark: SparkSession, kind: Kind, reader: Reader, tasks: int, folder: str) -> None:
+    """Write what `reader` answers for the numbers 0 to below `tasks`, a file each, into `folder`,
+    the URI of a folder that is not there yet. Numbers without rows leave no file, or an empty
+    one."""
+    numbers = spark.range(0, tasks, 1, tasks)
+    write(numbers.mapInArrow(reader, spark_ddl(kind)), folder)
+
+
+def write(rows: DataFrame, folder: str) -> None:
+    """Spark's partitions as Parquet files, one each, as the archive has them."""
+    session = rows.sparkSession
+    before = session.conf.get(TIMESTAMPS[0])
+    session.conf.set(*TIMESTAMPS)
+    try:
+        rows.write.options(**WRITER_OPTIONS).mode("errorifexists").parquet(folder)
+    finally:
+        session.conf.set(TIMESTAMPS[0], before)
+
+
+def task_number(name: str) -> int | None:
+    """Which of Spark's partitions a file is of, by its name; None for other files."""
+    match = _PART.fullmatch(name)
+    return None if match is None else int(match[1])

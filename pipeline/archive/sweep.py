@@ -1,0 +1,54 @@
+"""Removing what no manifest names: files of runs that were killed, their staging, and what
+compaction has replaced, each once it is old enough that nobody uses it any more."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from goqueue.archive.layout import MANIFESTS, STAGING, Series, parse_file_name
+from goqueue.archive.manifest import commit, newest
+from pipeline.archive.hadoop_store import TEMPORARY
+from pipeline.archive.run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """How many were removed."""
+
+    replaced: int = 0
+    orphans: int = 0
+
+
+def sweep(run: Run, series: Series) -> Swept:
+    """Remove what is older than the run's grace. Killed in here, it leaves orphans, no more."""
+    before_ms = time.time_ns() // 1_000_000 - int(run.grace_s * 1000)
+    store = run.store
+    held = newest(store, series)
+    retired = [item.path for item in held.retired if item.at_ms < before_ms]
+    if retired:
+        commit(
+            store,
+            series,
+            lambda manifest: manifest.swept(before_ms),
+            writer=run.id,
+            now_ms=time.time_ns() // 1_000_000,
+        )
+        for path in retired:
+            store.remove(f"{series.folder}/{path}")
+    orphans = 0
+    listed = list(store.files(series.folder))
+    named = newest(store, series).named()  # after the listing: what it misses was not listed
+    for file in listed:
+        path = file.path.removeprefix(f"{series.folder}/")
+        is_data = parse_file_name(path.rpartition("/")[2]) is not None
+        beneath = path.partition("/")[0]
+        if file.modified_ms >= before_ms or beneath == MANIFESTS:
+            continue
+        if beneath == STAGING or (is_data and path not in named):
+            store.remove(file.path)
+            orphans += 1
+    for file in list(store.files(TEMPORARY)):
+        if file.modified_ms < before_ms:
+            store.remove(file.path)
+    return Swept(len(retired), orphans)

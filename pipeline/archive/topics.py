@@ -1,0 +1,131 @@
+"""Archiving the topics that a run is asked for, and telling the brokers how far that is."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from goqueue.archive.layout import Kind
+from goqueue.archive.manifest import Manifest
+from goqueue.errors import GoQueueError, NotFound, UnknownTopic
+from goqueue.http import join
+from goqueue.wire.ids import INTERNAL_PREFIX
+from pipeline.archive.feed import Feed, Messages
+from pipeline.archive.job import Archived, archive
+from pipeline.archive.run import Run
+from pipeline.archive.sweep import sweep
+from pipeline.broker import Broker
+from pipeline.source.reading import Pace
+
+
+def chosen(broker: Broker, patterns: Sequence[str]) -> list[str]:
+    """The topics that names, or patterns with `*` and `?`, tell; without any, all but the
+    cluster's own. Raises UnknownTopic for a name that there is no topic of."""
+    there = broker.topics()
+    if not patterns:
+        return [name for name in there if not name.startswith(INTERNAL_PREFIX)]
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        if not set(pattern) & set("*?["):
+            if pattern not in there:
+                raise UnknownTopic(pattern)
+            found[pattern] = None
+        else:
+            found.update(dict.fromkeys(name for name in there if fnmatchcase(name, pattern)))
+    return list(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What of a run did not work."""
+
+    topic: str
+    text: str
+
+
+def archive_topics(
+    run: Run, broker: Broker, patterns: Sequence[str], kinds: Iterable[Kind], pace: Pace
+) -> tuple[Archived, list[Failure]]:
+    """Bring what is asked for up to what is committed now; a topic that fails stops no other."""
+    total, failures = Archived(), []
+    reporter = Reporter(broker, run.store.root, run.say)
+    for topic in chosen(broker, patterns):
+        for kind in kinds:
+            try:
+                feed = feed_of(kind, broker, topic, pace)
+                done = archive(run.telling(reporter.report), feed)
+                swept = sweep(run, feed.series)
+            except UnknownTopic:
+                run.say(f"{topic}: it was deleted meanwhile")
+            except GoQueueError as error:
+                failures.append(Failure(topic, error.message))
+            else:
+                total = total.and_(done)
+                if swept.orphans or swept.replaced:
+                    run.say(
+                        f"{topic}: removed {swept.orphans} files of runs that were killed,"
+                        f" {swept.replaced} that compaction replaced"
+                    )
+    return total, failures
+
+
+def feed_of(kind: Kind, broker: Broker, topic: str, pace: Pace) -> Feed:
+    """What a topic has of this kind."""
+    assert kind is Kind.MESSAGES
+    return Messages(broker, topic, pace)
+
+
+class Reporter:
+    """Tells the brokers how far an archive holds a topic, once that is committed there."""
+
+    def __init__(self, broker: Broker, archive: str, say: Callable[[str], None]) -> None:
+        self._broker, self._archive, self._say = broker, archive, say
+        self._is_silent = False
+
+    def report(self, manifest: Manifest) -> None:
+        """Brokers of before this was possible are told nothing. Raises GoQueueError: then
+        messages that wait for the archive stay until a later run tells."""
+        if manifest.kind != Kind.MESSAGES or self._is_silent:
+            return
+        body = {
+            "archive": self._archive,
+            "topic_id": manifest.topic_id,
+            "positions": {str(number): at for number, at in manifest.positions().items()},
+        }
+        try:
+            self._broker.request(
+                "POST",
+                join("topics", manifest.topic, "archived"),
+                body=json.dumps(body).encode(),
+                headers={"Content-Type": "application/json"},
+                repeatable=True,
+            )
+        except UnknownTopic:
+            raise
+        except NotFound:
+            self._is_silent = True
+            self._say("the brokers are of a version that archives do not report to")
+
+
+class Stop:
+    """SIGTERM and SIGINT end a continuous run after the wave that is under way."""
+
+    def __init__(self) -> None:
+        self._asked = threading.Event()
+
+    def listen(self) -> None:
+        """Have signals ask for it, of this process's main thread."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._asked.set())
+
+    def rounds(self, interval_s: float) -> Iterator[None]:
+        """Again and again, a round beginning so many seconds after the last, until it is asked."""
+        while not self._asked.is_set():
+            began_s = time.monotonic()
+            yield
+            self._asked.wait(max(0.0, began_s + interval_s - time.monotonic()))

@@ -1,0 +1,177 @@
+"""`goqueue-pipeline archive`, `compact` and `verify`."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from goqueue.archive.layout import Kind
+from goqueue.errors import GoQueueError
+from pipeline.broker_access import Access
+from pipeline.options import OptionError, Options
+
+if TYPE_CHECKING:
+    from pipeline.archive.plan import Bounds
+    from pipeline.archive.run import Run
+
+Destination = Annotated[
+    str,
+    typer.Option(
+        help="Where the archive is: any Hadoop filesystem, such as s3a://bucket/archive, or a"
+        " folder.",
+        envvar="GOQUEUE_ARCHIVE",
+    ),
+]
+Topic = Annotated[
+    list[str] | None,
+    typer.Option(help="A topic, or a pattern with * and ?; may be repeated. None: all."),
+]
+KindOption = Annotated[
+    str, typer.Option("--kind", help="messages, events, or both with a comma between.")
+]
+Servers = Annotated[str | None, typer.Option(help="Nodes, comma-separated; else GOQUEUE_SERVER.")]
+KeyFile = Annotated[
+    str | None, typer.Option(help="A file that holds the API key; else GOQUEUE_API_KEY.")
+]
+CaFile = Annotated[
+    str | None, typer.Option(help="The authorities to trust over https; else GOQUEUE_CA_FILE.")
+]
+Master = Annotated[
+    str | None, typer.Option(help="Spark's master; else that of spark-submit, or local[*].")
+]
+Grace = Annotated[
+    str,
+    typer.Option(help="How old files that no manifest names have to be before they are removed."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs."""
+    app.command("archive")(archive)
+
+
+def archive(
+    destination: Destination,
+    topic: Topic = None,
+    kind: KindOption = "messages",
+    servers: Servers = None,
+    api_key_file: KeyFile = None,
+    ca_file: CaFile = None,
+    master: Master = None,
+    continuous: Annotated[
+        bool,
+        typer.Option(
+            "--continuous/--available-now",
+            help="Go on for ever, or end with what is committed when the run begins.",
+        ),
+    ] = False,
+    interval: Annotated[
+        str, typer.Option(help="With --continuous: from the beginning of a round to the next.")
+    ] = "60s",
+    rows_per_file: Annotated[int, typer.Option(min=1, help="At most.")] = 1_000_000,
+    mib_per_file: Annotated[
+        int, typer.Option(min=1, help="Of messages as the log has them; files are smaller.")
+    ] = 128,
+    bytes_per_second: Annotated[
+        int | None, typer.Option(min=1, help="How fast each task reads; none: as fast as it can.")
+    ] = None,
+    grace: Grace = "6h",
+) -> None:
+    """Archive what the brokers have and the archive lacks."""
+    from pipeline.archive.plan import Bounds
+    from pipeline.archive.topics import Stop, archive_topics
+    from pipeline.broker import Broker
+    from pipeline.source.reading import Pace
+
+    with failing():
+        kinds = _kinds(kind)
+        access = _access(servers, api_key_file, ca_file)
+        every_s = Options({"interval": interval}).span_s("interval", 60.0)
+        grace_s = Options({"grace": grace}).span_s("grace", 0.0)
+        bounds = Bounds(rows_per_file, mib_per_file << 20)
+    failed = False
+    with _running(destination, master, grace_s, bounds) as run, Broker(access) as broker:
+        stop = Stop()
+        if continuous:
+            stop.listen()
+        for _ in stop.rounds(every_s):
+            with failing():
+                total, failures = archive_topics(
+                    run, broker, topic or [], kinds, Pace(bytes_per_second)
+                )
+            if not continuous or total.files or failures:
+                run.say(
+                    f"archived {total.rows:,} rows in {total.files} files,"
+                    f" {total.bytes / 2**20:.1f} MiB"
+                )
+            for failure in failures:
+                typer.echo(f"error: {failure.topic}: {failure.text}", err=True)
+            failed = bool(failures)
+            if not continuous:
+                break
+    if failed:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def failing() -> Iterator[None]:
+    """What goes wrong is one sentence and an exit code: 2 for options, 1 for the rest."""
+    try:
+        yield
+    except OptionError as error:
+        _fail(str(error), 2)
+    except GoQueueError as error:
+        _fail(error.message, 1)
+
+
+def _fail(text: str, code: int) -> NoReturn:
+    typer.echo(f"error: {text}", err=True)
+    raise typer.Exit(code)
+
+
+def _access(servers: str | None, api_key_file: str | None, ca_file: str | None) -> Access:
+    given = {"servers": servers, "apiKeyFile": api_key_file, "caFile": ca_file}
+    return Options({name: value for name, value in given.items() if value is not None}).access()
+
+
+def _kinds(text: str) -> list[Kind]:
+    names = [name.strip() for name in text.split(",")]
+    unknown = [name for name in names if name not in list(Kind)]
+    if unknown:
+        raise OptionError(f"kind: {unknown[0]!r} is none of {', '.join(Kind)}")
+    return [kind for kind in Kind if kind in names]
+
+
+@contextmanager
+def _running(
+    destination: str, master: str | None, grace_s: float, bounds: Bounds | None = None
+) -> Iterator[Run]:
+    from pipeline.archive.hadoop_store import HadoopStore
+    from pipeline.archive.plan import Bounds
+    from pipeline.archive.run import Run
+    from pipeline.session import JAVA_MISSING, has_java, session
+
+    if not has_java():
+        _fail(JAVA_MISSING, 1)
+    spark = session("goqueue-pipeline", master=master)
+    try:
+        with failing():
+            store = HadoopStore(spark, destination)
+        if not store.is_exclusive:
+            typer.echo(f"note: {store.root}: only one run at a time may write there", err=True)
+        began = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+        yield Run(
+            f"{began}-{uuid.uuid4().hex[:8]}",
+            spark,
+            store,
+            bounds or Bounds(),
+            grace_s=grace_s,
+            say=typer.echo,
+        )
+    finally:
+        spark.stop()

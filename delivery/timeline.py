@@ -17,16 +17,12 @@ from delivery.carried import decode_carried, decode_stories
 from delivery.chronicle import Chronicle
 from delivery.config import QueueConfig
 from delivery.records import decode_records
+from delivery.timeline_frames import Replication
 from delivery.timeline_groups import Attributes, GroupStory, TimelineEvent, status_of
 from delivery.timeline_story import Story, StoryRecord
-from goqueue.wire.batch import LANES, Record, RecordBatch, resolve_ms
+from goqueue.wire.batch import LANES, Headers, Record, RecordBatch, resolve_ms
 from log.entry import Entry, EntryKind
 
-LATER_ENTRIES_MAX = 256
-"""Frames after the message's that are looked at for who had it."""
-NOTABLE_MS = 1000
-"""A later entry's time is told as it stands when it came sooner than this after the message, where
-the leader did not tell when the message was committed."""
 CARRIED_EVENTS_MAX = 200
 """Of one message that outlives the log: its first event and the newest ones."""
 
@@ -82,6 +78,19 @@ class Message:
     def message_id(self) -> str | None:
         return self.record.message_id
 
+    def published(self) -> Attributes:
+        """What is told of its publish."""
+        known = self.record
+        return _published(
+            self.batch,
+            self.row,
+            known.lane,
+            known.key,
+            known.timestamp_ms,
+            known.message_id,
+            known.headers,
+        )
+
     def due_ms(self) -> int:
         """When it is due; 0 where it was from the beginning."""
         due_ms = resolve_ms(self.batch.deliver_at()[self.row], self.time_ms) or 0
@@ -102,15 +111,13 @@ class Projection:
         self.index = entry.index
         self._chronicle = chronicle
         self._message = _message_in(entry, offset)
-        self._replicated: TimelineEvent | None = None
         self._first_ms = self._message.time_ms
-        self._before = entry.index, entry.time_ms
-        """The newest entry that was told of who had the message, and its time."""
+        self._replication = Replication(entry, self._first_ms)
         told = _story_in(entry, offset)
         self.is_carried = entry.kind in _CARRIERS
         self._has_past = not self.is_carried if told is None else told.exact
         self.story = Story(offset, chronicle, told or self._begun(entry))
-        self._wants_frames = not self.is_carried
+        self._replication.is_over = self.is_carried
 
     @property
     def since(self) -> int:
@@ -120,36 +127,11 @@ class Projection:
     @property
     def wants_frames(self) -> bool:
         """Whether the very next entries are wanted, to tell who had the message."""
-        return self._wants_frames
+        return not self._replication.is_over
 
     def frame(self, entry: Entry) -> None:
         """Take a later entry's word on who had the message, whether or not it names it."""
-        if not self._wants_frames or entry.index <= self.index:
-            return
-        by_ms, is_known = self._committed_by(entry)
-        if entry.index > self.index + LATER_ENTRIES_MAX:
-            self._wants_frames = False
-            return
-        voters = self._chronicle.voters_at(entry.index)
-        if not voters or len(voters) != len(entry.matches):
-            return
-        had = zip(voters, entry.matches, strict=True)
-        nodes = [node for node, match in had if match >= self.index]
-        if len(nodes) > len(voters) // 2:
-            self._wants_frames = False
-            what: Attributes = {"nodes": nodes}
-            if by_ms - self._first_ms >= NOTABLE_MS and not is_known:
-                what["time"] = "at_latest"
-            self._replicated = by_ms, "REPLICATED", what
-
-    def _committed_by(self, entry: Entry) -> tuple[int, bool]:
-        """When all before this entry was committed, at the latest, and whether that is when the
-        message's own entry was: its leader tells if it had no other one to append before."""
-        (index, time_ms), lag_ms = self._before, entry.lag_ms
-        self._before = entry.index, entry.time_ms
-        if lag_ms is None or index != entry.index - 1:
-            return entry.time_ms, False
-        return min(entry.time_ms, time_ms + lag_ms), index == self.index
+        self._replication.frame(entry, self._chronicle)
 
     def tell(self, entry: Entry) -> None:
         """Take the next entry of those that name the message."""
@@ -159,10 +141,10 @@ class Projection:
         """For its carrier: all of it, as of this entry, within a bound."""
         found = self.story.record(index)
         found.exact = self._is_exact
-        found.events = self._events()
+        found.events, found.indexes = self._stamped()
         spare = len(found.events) - CARRIED_EVENTS_MAX
         if spare > 0:
-            del found.events[1 : 1 + spare]
+            del found.events[1 : 1 + spare], found.indexes[1 : 1 + spare]
             found.omitted += spare
         return found
 
@@ -172,7 +154,7 @@ class Projection:
         story = self.story
         story.end()
         states = story.states()
-        events = self._events(holders)
+        events, _indexes = self._stamped(holders)
         if story.omitted:
             time_ms, type_, what = events[0]
             events[0] = time_ms, type_, {**what, "events_omitted": story.omitted}
@@ -202,20 +184,20 @@ class Projection:
             return False
         return self._has_past
 
-    def _events(self, holders: Sequence[str] = ()) -> list[TimelineEvent]:
-        events = list(self.story.events)
-        if self.is_carried:  # it stands in the story so far
-            return events
-        replicated = self._replicated
-        if replicated is None:
-            nodes = list(holders) or self._chronicle.voters_at(self.index)
-            what: Attributes = {"nodes": nodes, "time": "not_recorded"}
-            replicated = self._first_ms, "REPLICATED", what
+    def _stamped(self, holders: Sequence[str] = ()) -> tuple[list[TimelineEvent], list[int]]:
+        """The events so far, and the entry that brought each."""
+        events, indexes = list(self.story.events), list(self.story.indexes)
+        if self.is_carried:  # who had it stands in the story so far
+            return events, indexes
+        told = self._replication
+        nodes = list(holders) or self._chronicle.voters_at(self.index)
+        replicated = told.event or told.unknown(nodes)
         at = 2 if events[1:] and events[1][1] == "DELAYED" else 1
         while at < len(events) and events[at][0] < replicated[0]:
             at += 1
         events.insert(at, replicated)
-        return events
+        indexes.insert(at, told.told_at)
+        return events, indexes
 
     def _begun(self, entry: Entry) -> StoryRecord:
         """A story that begins with what the entry holds."""
@@ -225,7 +207,7 @@ class Projection:
             config = known if at[0] <= entry.index else config
         due_ms = message.due_ms()
         expires_ms = message.expires_ms(config)
-        events: list[TimelineEvent] = [(message.time_ms, "PUBLISHED", _published(message))]
+        events: list[TimelineEvent] = [(message.time_ms, "PUBLISHED", message.published())]
         if due_ms:
             events.append((message.time_ms, "DELAYED", {"deliver_at_ms": due_ms}))
         record = StoryRecord(
@@ -240,6 +222,7 @@ class Projection:
             0,
             events,
             [],
+            indexes=[0 if self.is_carried else entry.index] * len(events),
         )
         if self.is_carried:
             self._carried(entry, record)
@@ -254,6 +237,7 @@ class Projection:
             record.fate = "expired"
             record.events.append((record.expires_ms, "EXPIRED", {}))
         record.events.append((entry.time_ms, "KEPT", {}))
+        record.indexes += [0] * (len(record.events) - 1 - len(record.indexes)) + [entry.index]
 
 
 def project(offset: int, entries: Sequence[Entry], chronicle: Chronicle) -> Timeline | None:
@@ -326,19 +310,43 @@ def encode_stories(stories: dict[int, StoryRecord]) -> bytes:
     return msgspec.msgpack.encode(stories)
 
 
-def _published(message: Message) -> Attributes:
-    batch, row = message.batch, message.row
+def published(batch: RecordBatch) -> list[Attributes]:
+    """What is told of the publish of each row."""
+    return [
+        _published(batch, row, *cells)
+        for row, cells in enumerate(
+            zip(
+                batch.lanes(),
+                batch.keys(),
+                batch.timestamps_ms(),
+                batch.message_ids(),
+                batch.headers(),
+                strict=True,
+            )
+        )
+    ]
+
+
+def _published(
+    batch: RecordBatch,
+    row: int,
+    lane: int,
+    key: bytes | None,
+    timestamp_ms: int,
+    message_id: str | None,
+    headers: Headers,
+) -> Attributes:
     what: Attributes = {}
     if batch.producer_id:
         what["producer"] = batch.producer_id
         what["sequence"] = batch.base_sequence + row
-    what["lane"] = LANES[batch.lanes()[row]]
-    if message.key is not None:
-        what["key"] = message.key.decode("utf-8", "backslashreplace")
-    what["produced_at_ms"] = message.record.timestamp_ms
-    if message.message_id is not None:
-        what["message_id"] = message.message_id
-    for name, value in message.record.headers:
+    what["lane"] = LANES[lane]
+    if key is not None:
+        what["key"] = key.decode("utf-8", "backslashreplace")
+    what["produced_at_ms"] = timestamp_ms
+    if message_id is not None:
+        what["message_id"] = message_id
+    for name, value in headers:
         context = _TRACEPARENT.fullmatch(value) if name.lower() == "traceparent" else None
         if context is not None:
             what["trace_id"], what["span_id"] = context[1].decode(), context[2].decode()

@@ -41,6 +41,7 @@ from node.cluster import ClusterHost
 from node.compaction_broker import CompactionBrokerNode
 from node.config import NodeConfig
 from node.ends import EndsCollector
+from node.event_broker import EventBrokerNode
 from node.forwarding import Forwarder
 from node.http.broker import (
     AppendResult,
@@ -87,6 +88,7 @@ class NodeBroker(
     ScrubBrokerNode,
     CompactionBrokerNode,
     ArchiveBrokerNode,
+    EventBrokerNode,
     SearchBrokerNode,
     WhyBrokerNode,
 ):
@@ -116,6 +118,7 @@ class NodeBroker(
         ScrubBrokerNode.__init__(self, NodeId(config.node_id), scrub, link)
         CompactionBrokerNode.__init__(self, finder, service, forwarder, link)
         ArchiveBrokerNode.__init__(self, finder, service, forwarder, link)
+        EventBrokerNode.__init__(self, finder, service, forwarder, link)
         WhyBrokerNode.__init__(self, whys)
         MemberBrokerNode.__init__(self, finder, queue, members)
         SearchBrokerNode.__init__(self, search, queue, finder)

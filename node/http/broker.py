@@ -14,6 +14,7 @@ from typing import Protocol
 from goqueue.wire.types import Offset
 from node.http.archive_broker import ArchiveBroker, PartitionArchive
 from node.http.compaction_broker import CompactionBroker
+from node.http.event_broker import EventBroker
 from node.http.member_broker import MemberBroker
 from node.http.placement_broker import PlacementBroker
 from node.http.queue_broker import QueueBroker
@@ -250,6 +251,7 @@ class Broker(
     ScrubBroker,
     CompactionBroker,
     ArchiveBroker,
+    EventBroker,
     SearchBroker,
     WhyBroker,
     Protocol,

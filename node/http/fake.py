@@ -44,6 +44,7 @@ from node.http.broker import (
 )
 from node.http.fake_archive import FakeArchive
 from node.http.fake_compaction import FakeCompaction
+from node.http.fake_events import FakeEvents
 from node.http.fake_partition import FakePartition
 from node.http.fake_placement import FakePlacement
 from node.http.fake_scrub import FakeScrub
@@ -83,7 +84,9 @@ class _Topic:
     partitions: list[FakePartition]
 
 
-class FakeBroker(FakeArchive, FakePlacement, FakeScrub, FakeCompaction, FakeWhy, FakeSearch):
+class FakeBroker(
+    FakeArchive, FakeEvents, FakePlacement, FakeScrub, FakeCompaction, FakeWhy, FakeSearch
+):
     """Implements `Broker` in memory. Tests set `append_error` and `not_alive` to inject faults."""
 
     def __init__(

@@ -46,6 +46,9 @@ class HttpLimits:
     read_records_max: int = 1000
     """JSON messages in one answer, as in GoQueue."""
     read_batch_records_max: int = 100_000
+    events_default: int = 1000
+    events_max: int = 20_000
+    """Events in one answer."""
     read_bytes_max: int = 8 * MIB
     """Of stored batches in one answer; at least one batch is always sent."""
     drain_s: float = 10.0

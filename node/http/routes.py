@@ -23,6 +23,7 @@ from node.http import (
     dead_letters,
     dead_topic,
     delayed,
+    events,
     goqueue_settle,
     group_settings,
     groups,
@@ -109,6 +110,14 @@ _READ = (
     *_VISIBLE,
     _DEAD_GROUP,
 )
+_EVENTS = (
+    Query("after", "integer", "events of the log's entries after this one; 0, the default: all"),
+    Query("after_offset", "integer", "of the first of these, only of messages after this offset"),
+    Query("until", "integer", "the last entry that is wanted"),
+    Query("limit", "integer", "events in one answer, about; at most 20000"),
+    Query("wait", "string", "how long to wait for an event: 5s, 500ms, or milliseconds"),
+    Query("timeout", "string", "the same as wait"),
+)
 _TOPIC = "/topics/{topic}"
 _MESSAGES = "/topics/{topic}/messages"
 _PARTITION_MESSAGES = "/topics/{topic}/partitions/{partition}/messages"
@@ -177,6 +186,9 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", _TOPIC + "/archived", archived.report, "reportArchived",
           "Tell how far an archive holds each partition", archived.ArchivedBody,
           archived.ArchivedAnswer),
+    Route("GET", _TOPIC + "/partitions/{partition}/events", events.read, "readEvents",
+          "What happened to a partition's messages, in order",
+          response=events.EventsAnswer, query=_EVENTS),
     Route("GET", _TOPIC + "/partitions", topics.partitions, "listPartitions",
           "Leaders and replicas", response=topics.PartitionsAnswer),
     Route("POST", _MESSAGES, publish.publish, "publish", "Publish messages",

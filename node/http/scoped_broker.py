@@ -416,6 +416,7 @@ RULES: dict[str, Rule] = {
     "flush": _topic,
     "message_trace": _topic,
     "message_why": _topic,
+    "events": _topic,
     "compaction": _topic,
     "compact": _topic,
     "archived": _topic,

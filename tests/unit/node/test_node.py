@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-import delivery.timeline
+import delivery.timeline_frames
 from goqueue.wire.batch import Record, encode_batch
 from goqueue.wire.errors import (
     BadRequest,
@@ -288,7 +288,7 @@ async def test_the_first_failed_sync_fails_the_node() -> None:
 async def test_a_restart_is_not_taken_for_the_time_of_replication(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(delivery.timeline, "NOTABLE_MS", 0)
+    monkeypatch.setattr(delivery.timeline_frames, "NOTABLE_MS", 0)
     disk = MemoryDisk()
     async with running(disk) as only:
         await only.broker.create_topic("t", {})

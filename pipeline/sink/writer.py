@@ -1,0 +1,105 @@
+"""What Spark calls to write: on the driver when a write is planned, in tasks on the executors.
+
+A row is stored, on a majority, when its task ends; committing a job or a micro-batch adds nothing,
+and aborting one takes nothing back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from pipeline.broker import Broker
+from pipeline.sink.columns import Columns
+from pipeline.sink.errors import SinkError
+from pipeline.sink.identity import Identity, of_stream, of_write
+from pipeline.sink.options import SinkOptions
+from pipeline.sink.task import TaskWrite, topic_facts
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """What a task has done: rows written, and rows found that another attempt had written."""
+
+    written: int
+    found: int
+
+
+class GoQueueWriter(DataSourceArrowWriter):
+    """A batch write: identified by `writeId`, or by a random name made for this run."""
+
+    def __init__(self, options: SinkOptions, columns: Columns) -> None:
+        self._options = options
+        self._columns = columns
+        self._identity = of_write(options.write_id, options.write_epoch)
+
+    def write(self, iterator: Iterator[Any]) -> Written:
+        return _write(iterator, self._identity(_task().partitionId()), self._columns, self._options)
+
+
+class GoQueueStreamWriter(DataSourceStreamArrowWriter):
+    """A streaming query's writes: identified by its id, the micro-batch and the partition."""
+
+    def __init__(self, options: SinkOptions, columns: Columns) -> None:
+        self._options = options
+        self._columns = columns
+
+    def write(self, iterator: Iterator[Any]) -> Written:
+        task = _task()
+        identity = of_stream(task.getLocalProperty, task.partitionId())
+        return _write(iterator, identity, self._columns, self._options)
+
+
+def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> GoQueueWriter:
+    """Raises OptionError, SinkError."""
+    if overwrite:
+        raise SinkError("mode overwrite: a topic only takes more rows; use mode append")
+    return GoQueueWriter(*_planned(options, schema, streaming=False))
+
+
+def stream_writer(
+    options: Mapping[str, str], schema: StructType, overwrite: bool
+) -> GoQueueStreamWriter:
+    """Raises OptionError, SinkError."""
+    if overwrite:
+        raise SinkError("output mode complete: a topic only takes more rows; use append or update")
+    return GoQueueStreamWriter(*_planned(options, schema, streaming=True))
+
+
+def _planned(
+    options: Mapping[str, str], schema: StructType, *, streaming: bool
+) -> tuple[SinkOptions, Columns]:
+    found = SinkOptions.of(options, streaming=streaming)
+    columns = Columns.of(schema)
+    if found.topic is None and "topic" not in columns:
+        raise SinkError("topic: name it by the option topic, or by a column")
+    if found.topic is not None:
+        with Broker(found.access) as broker:
+            topic_facts(broker, found.topic)
+    return found, columns
+
+
+def _task() -> TaskContext:
+    task = TaskContext.get()
+    if task is None:
+        raise SinkError("a write outside of a Spark task")
+    return task
+
+
+def _write(
+    batches: Iterator[Any], identity: Identity, columns: Columns, options: SinkOptions
+) -> Written:
+    with TaskWrite(identity, columns, options) as task:
+        for batch in batches:
+            task.write(batch)
+        tally = task.finish()
+    return Written(tally.written, tally.found)

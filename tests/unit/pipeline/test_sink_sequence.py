@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 import pipeline.sink.sequence as sequence_module
-from goqueue.errors import BadRequest, Forbidden, GoQueueError
+from goqueue.errors import Forbidden, GoQueueError
 from goqueue.wire.batch import RecordBatch, encode_columns
 from pipeline.broker_access import Access
 from pipeline.sink.errors import SinkError
@@ -59,7 +59,7 @@ def test_rows_are_stored_in_their_order() -> None:
     log = SinkLog()
     one = attempt(log)
 
-    write_all(one, "a b c d e f g".split())
+    write_all(one, ["a", "b", "c", "d", "e", "f", "g"])
 
     assert list(log.values()) == [b"a", b"b", b"c", b"d", b"e", b"f", b"g"]
     assert (one.tally.written, one.tally.found) == (7, 0)
@@ -68,7 +68,7 @@ def test_rows_are_stored_in_their_order() -> None:
 
 def test_a_second_attempt_stores_only_what_the_first_had_not() -> None:
     log = SinkLog()
-    values = "a b c d e f g".split()
+    values = ["a", "b", "c", "d", "e", "f", "g"]
     first = attempt(log)
     first.append(rows(values[:4]))
 
@@ -81,7 +81,7 @@ def test_a_second_attempt_stores_only_what_the_first_had_not() -> None:
 
 def test_the_order_and_the_batches_of_a_second_attempt_may_be_others() -> None:
     log = SinkLog()
-    values = "a a b c a d e b".split()
+    values = ["a", "a", "b", "c", "a", "d", "e", "b"]
     attempt(log).append(rows(values[:5]))
 
     write_all(attempt(log), values[::-1], chunk=5)
@@ -127,7 +127,7 @@ def test_what_is_left_of_an_earlier_micro_batch_is_shut_out() -> None:
     late.append(rows(["a"]))
     attempt(log, replace(IDENTITY, epoch=8)).append(rows(["b"]))
 
-    with pytest.raises(SinkError, match="a later run than .* micro-batch 7 has written"):
+    with pytest.raises(SinkError, match=r"a later run than .* micro-batch 7 has written"):
         late.append(rows(["c"]))
 
     assert log.values() == {b"a": 1, b"b": 1}
@@ -149,11 +149,11 @@ def test_an_attempt_that_has_other_rows_fails() -> None:
 
 def test_rows_that_retention_took_can_not_be_told_from_others() -> None:
     log = SinkLog()
-    values = "a b c d e f".split()
+    values = ["a", "b", "c", "d", "e", "f"]
     write_all(attempt(log), values, chunk=2)
     log.forget(1)
 
-    with pytest.raises(SinkError, match="2 rows that an earlier attempt .* are gone"):
+    with pytest.raises(SinkError, match=r"2 rows that an earlier attempt .* are gone"):
         write_all(attempt(log), values)
 
     assert sum(log.values().values()) == 4

@@ -73,6 +73,8 @@ class ReplicaFigures:
             yield
             yield from tell_queue(self._metrics, host)
             yield from tell_lag(self._metrics, host)
+            self._tell_archive(host)
+            yield
         cluster = self._metrics.cluster
         cluster.leaders_per_node.labels(self._node).set(led)
         cluster.followers_per_node.labels(self._node).set(len(hosts) - led)
@@ -118,6 +120,15 @@ class ReplicaFigures:
         storage.latest_offset.put(end, topic, partition)
         storage.log_start_offset.put(start, topic, partition)
         storage.earliest_offset.put(start, topic, partition)
+
+    def _tell_archive(self, host: PartitionHost) -> None:
+        found = host.archived()
+        if found is not None:
+            figures, place = self._metrics.archive, (host.topic, str(host.id.partition))
+            figures.position.put(found.position, *place)
+            figures.lag_messages.put(found.lag, *place)
+            figures.lag_seconds.put(found.lag_ms / 1000, *place)
+            figures.required.put(found.required, *place)
 
     def _note_in_sync(self, host: PartitionHost, seen: _Seen) -> list[str]:
         """Who is in sync now. What a leader finds as it begins is no change."""

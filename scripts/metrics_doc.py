@@ -29,6 +29,7 @@ AREAS = {
     "consumer": "Groups",
     "cluster": "Nodes, replicas and Raft",
     "storage": "Disks",
+    "archive": "Archives",
     "kubernetes": "Kubernetes",
     "http": "HTTP",
     "doors": "Doors",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cli.alerts.model import Group, Severity, alert
+from cli.alerts.model import Alert, Condition, Group, Severity, alert
 
 _WELL = "the disk of a test does not fail"
 _FREE = "max by (@in, instance) (goqueue_disk_free_bytes)"
@@ -102,6 +102,25 @@ GROUP = Group(
             "Replicas hold different entries at the same place",
             "{{ $value | humanize }} ranges differ though each is sound by itself.",
             still=_WELL,
+        ),
+        Alert(
+            "GoQueueArchiveLags",
+            Severity.warning,
+            "15m",
+            (
+                Condition(
+                    "max by (@in, topic) (goqueue_archive_lag_seconds)",
+                    "> 21600",
+                ),
+                Condition(
+                    "max by (@in, topic) (goqueue_archive_required)",
+                    "> 0",
+                ),
+            ),
+            "The archive of {{ $labels.topic }} lags, and its messages wait for it",
+            "The oldest that is not archived was stored {{ $value | humanizeDuration }} ago. None"
+            " goes before it is; a topic that was never archived keeps everything.",
+            on="@in, topic",
         ),
     ),
 )

@@ -185,6 +185,31 @@ _STORED = Row(
             ),
             Unit.messages_per_second,
         ),
+        Panel(
+            "Not archived for",
+            "Of topics that have an archive, or wait for one: how long ago the oldest message that"
+            " is not in it was stored. Normal: up to the time between two runs of the archive.",
+            (
+                Query(
+                    "max by (topic) (goqueue_archive_lag_seconds{@all,@topic})",
+                    "{{topic}}",
+                ),
+            ),
+            Unit.seconds,
+            alerts=("GoQueueArchiveLags",),
+        ),
+        Panel(
+            "Messages not archived",
+            "Of the same topics. Where their messages wait for the archive, none of these goes,"
+            " whatever their age. Normal: grows and falls with each run.",
+            (
+                Query(
+                    "sum by (topic) (goqueue_archive_lag_messages{@all,@topic})",
+                    "{{topic}}",
+                ),
+            ),
+            Unit.number,
+        ),
     ),
 )
 

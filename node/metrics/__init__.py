@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from node.metrics.archive import ArchiveMetrics
 from node.metrics.broker import BrokerMetrics
 from node.metrics.cluster import ClusterMetrics
 from node.metrics.consumer import ConsumerMetrics
@@ -45,6 +46,7 @@ class Metrics:
         self.consumer = ConsumerMetrics(declarations)
         self.cluster = ClusterMetrics(declarations)
         self.storage = StorageMetrics(declarations)
+        self.archive = ArchiveMetrics(declarations)
         self.kubernetes = KubernetesMetrics(declarations)
         self.http = HttpMetrics(declarations)
         self.process = ProcessMetrics(declarations)

@@ -15,6 +15,7 @@ from tests.cluster.group_members import Member, Pulse, soon
 from tests.cluster.processes import Answer, Cluster, Node, eventually
 
 TOPIC, COMPACTED, MOVED, SHORT, QUIET = "orders", "prices", "moved", "short", "quiet"
+ARCHIVED = "archived"
 CREW, SLOW, HALTED, KEYED = "billing", "audit", "strict", "keyed"
 LANES = ("critical", "high", "normal", "low", "background")
 BROKEN = (OSError, http.client.HTTPException)
@@ -110,6 +111,13 @@ class Load:
 
     def compact(self) -> None:
         self.ask("POST", f"/topics/{COMPACTED}/compaction", {})
+
+    def archive(self) -> None:
+        """One of two messages is archived."""
+        for value in ("first", "second"):
+            self.ask("POST", f"/topics/{ARCHIVED}/messages", {"value": value})
+        report = {"archive": "s3://bucket/archive", "positions": {"0": 1}}
+        self.ask("POST", f"/topics/{ARCHIVED}/archived", report)
 
     def scrub(self) -> None:
         self.ask("POST", "/admin/scrub")
@@ -243,8 +251,10 @@ class Load:
             MOVED: {"num_partitions": 4, "replication_factor": 2},
             QUIET: {"num_partitions": 1, "delayed_max": 1},
             SHORT: {"num_partitions": 1, "retention_bytes": 200_000, "max_message_bytes": 10_000},
+            ARCHIVED: {"num_partitions": 1, "require_archive": True},
         }.items():
             self.ask("POST", "/topics", {"name": name, **settings})
+        self.archive()
         for name, settings in {
             CREW: {"visibility_timeout": "2s", "max_attempts": 2, "session_timeout": SESSION},
             SLOW: {"max_attempts": 0, "start": "earliest"},

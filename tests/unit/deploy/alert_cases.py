@@ -196,6 +196,39 @@ STORAGE = {
     "GoQueueDamagedReplicas": _gauge("goqueue_damaged_replicas", 1, 0),
     "GoQueueDamageFound": _counter("goqueue_scrub_damaged_entries_total", 1, 0, 2),
     "GoQueueReplicasDiffer": _counter("goqueue_scrub_diverged_total", 1, 0, 2),
+    "GoQueueArchiveLags": Case(
+        {
+            'goqueue_archive_lag_seconds{topic="t",partition="0"}': _flat(30_000),
+            'goqueue_archive_required{topic="t",partition="0"}': _flat(1),
+        },
+        {
+            'goqueue_archive_lag_seconds{topic="t",partition="0"}': _flat(30_000),
+            'goqueue_archive_required{topic="t",partition="0"}': _flat(0),
+        },
+        20,
+    ),
+}
+_UP = {'goqueue_up{instance="b"}': _flat(1, 100)}
+DEPLOYMENT = {
+    "GoQueueCertificateExpires": Case(
+        {'goqueue_certificate_days_left{door="client"}': _flat(13, 100), **_UP},
+        {'goqueue_certificate_days_left{door="client"}': _flat(15, 100), **_UP},
+        90,
+    ),
+    "GoQueueCertificateExpiresSoon": Case(
+        {'goqueue_certificate_days_left{door="peer"}': _flat(-1), **_UP},
+        {'goqueue_certificate_days_left{door="peer"}': _flat(4), **_UP},
+        15,
+    ),
+    "GoQueueKubernetesUnreachable": Case(
+        {"goqueue_kubernetes_api_up": _flat(0), "goqueue_up": _flat(1)},
+        {"goqueue_kubernetes_api_up": _flat(1), **_UP},
+        15,
+    ),
+    "GoQueueDrainRefused": Case(
+        {"goqueue_kubernetes_drains_refused": _flat(1), **_UP},
+        {"goqueue_kubernetes_drains_refused": _flat(0), **_UP},
+    ),
 }
 OBJECTIVES = {
     "GoQueueErrorBudgetBurn": Case(_failing(0.02), _failing(0.01), 20),
@@ -203,4 +236,12 @@ OBJECTIVES = {
     "GoQueueLatencyBudgetBurn": Case(_slow(0.2), _slow(0.1), 20),
     "GoQueueLatencyBudgetBurnSlow": Case(_slow(0.04), _slow(0.02), 30),
 }
-CASES: dict[str, Case] = {**CLUSTER, **PUBLISHING, **GROUPS, **QUEUE, **STORAGE, **OBJECTIVES}
+CASES: dict[str, Case] = {
+    **CLUSTER,
+    **PUBLISHING,
+    **GROUPS,
+    **QUEUE,
+    **STORAGE,
+    **DEPLOYMENT,
+    **OBJECTIVES,
+}

@@ -219,3 +219,25 @@ async def test_null_values_that_are_not_archived_outlive_their_time() -> None:
     scene.apply(EntryKind.QUEUE, encode_ops([Archived(HERE, 2)]))
     await scene.compactor.run()
     assert offsets(scene)[0] > 1
+
+
+async def test_metrics_tell_how_far_the_archive_is_of_topics_that_have_to_do_with_one() -> None:
+    async with running(MemoryDisk(), config(**CHECKS)) as node:
+        await node.broker.create_topic("t", {"partitions": 1, "require_archive": True})
+        await node.broker.create_topic("none", {"partitions": 1})
+        for value in ("a", "b", "c"):
+            await append(node, value)
+        await report(node, 1)
+        found = await shown(node)
+
+        place = '{partition="0",topic="t"}'
+        assert f"goqueue_archive_position{place} 1.0" in found
+        assert f"goqueue_archive_lag_messages{place} 2.0" in found
+        assert f"goqueue_archive_required{place} 1.0" in found
+        assert not [line for line in found if "archive" in line and 'topic="none"' in line]
+
+
+async def shown(node: NodeAssembly) -> list[str]:
+    """Lines of /metrics."""
+    body, _type = await node.metrics.look()
+    return body.decode().splitlines()

@@ -19,7 +19,7 @@ from node.metrics.family import Counter, Distribution, Family, Gauge, Histogram,
 
 NODE = Path(__file__).resolve().parents[3] / "node"
 AREAS = (
-    *("broker", "queue", "consumer", "cluster", "storage"),
+    *("broker", "queue", "consumer", "cluster", "storage", "archive"),
     *("kubernetes", "http", "process", "doors"),
 )
 

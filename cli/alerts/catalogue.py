@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cli.alerts import cluster, groups, objectives, publishing, queue, storage
+from cli.alerts import cluster, deployment, groups, objectives, publishing, queue, storage
 from cli.alerts.model import Alert, Group
 
 RECORDS: tuple[Group, ...] = (objectives.RECORDS,)
@@ -12,6 +12,7 @@ ALERTS: tuple[Group, ...] = (
     groups.GROUP,
     queue.GROUP,
     storage.GROUP,
+    deployment.GROUP,
     objectives.GROUP,
 )
 GROUPS = (*RECORDS, *ALERTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cli.dashboards import deployment
 from cli.dashboards.model import NODE, TOPIC, Dashboard, Kind, Panel, Query, Row, Unit, quantiles
 
 _WELL = "the disk of a test does not fail"
@@ -442,6 +443,6 @@ DASHBOARD = Dashboard(
     "goqueue-cluster",
     "GoQueue Raft and storage",
     "Nodes, leaders, links and disks.",
-    (_NODES, _RAFT, _LINKS, _DISKS, _UPKEEP),
+    (_NODES, deployment.ROW, _RAFT, _LINKS, _DISKS, _UPKEEP),
     (NODE, TOPIC),
 )

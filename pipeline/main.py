@@ -6,7 +6,11 @@ from importlib import import_module
 
 import typer
 
-COMMANDS: dict[str, str] = {"archive": "pipeline.archive.verbs"}
+COMMANDS: dict[str, str] = {
+    "archive": "pipeline.archive.verbs",
+    "compact": "pipeline.archive.verbs",
+    "verify": "pipeline.archive.verbs",
+}
 """In the order of the help: verb -> the module whose `register(app)` adds it."""
 
 app = typer.Typer(

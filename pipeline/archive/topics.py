@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from goqueue.archive.layout import Kind
-from goqueue.archive.manifest import Manifest
+from goqueue.archive.layout import Kind, Series, kind_folder, parse_topic_folder
+from goqueue.archive.manifest import Manifest, topic_ids
+from goqueue.archive.store import ReadableStore
 from goqueue.errors import GoQueueError, NotFound, UnknownTopic
 from goqueue.http import join
 from goqueue.wire.ids import INTERNAL_PREFIX
@@ -31,13 +32,32 @@ def chosen(broker: Broker, patterns: Sequence[str]) -> list[str]:
         return [name for name in there if not name.startswith(INTERNAL_PREFIX)]
     found: dict[str, None] = {}
     for pattern in patterns:
-        if not set(pattern) & set("*?["):
+        if not _is_pattern(pattern):
             if pattern not in there:
                 raise UnknownTopic(pattern)
             found[pattern] = None
         else:
             found.update(dict.fromkeys(name for name in there if fnmatchcase(name, pattern)))
     return list(found)
+
+
+def archived(store: ReadableStore, patterns: Sequence[str], kinds: Iterable[Kind]) -> list[Series]:
+    """The series in an archive of the topics that names or patterns tell; without any, all.
+    Raises UnknownTopic for a name that nothing is archived of."""
+    found: list[Series] = []
+    for kind in kinds:
+        folders = map(parse_topic_folder, store.names(kind_folder(kind)))
+        for topic in sorted(topic for topic in folders if topic is not None):
+            if not patterns or any(fnmatchcase(topic, pattern) for pattern in patterns):
+                found += [Series(kind, topic, id_) for id_ in topic_ids(store, kind, topic)]
+    for pattern in patterns:
+        if not _is_pattern(pattern) and pattern not in {series.topic for series in found}:
+            raise UnknownTopic(pattern)
+    return found
+
+
+def _is_pattern(text: str) -> bool:
+    return bool(set(text) & set("*?["))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +92,15 @@ def archive_topics(
                         f" {swept.replaced} that compaction replaced"
                     )
     return total, failures
+
+
+def feed_of_series(broker: Broker, series: Series, pace: Pace) -> Feed | None:
+    """What the brokers still have of a series; None where its topic is deleted."""
+    try:
+        feed = feed_of(series.kind, broker, series.topic, pace)
+    except UnknownTopic:
+        return None
+    return feed if feed.series == series else None
 
 
 def feed_of(kind: Kind, broker: Broker, topic: str, pace: Pace) -> Feed:

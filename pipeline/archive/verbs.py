@@ -53,6 +53,8 @@ Grace = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the verbs."""
     app.command("archive")(archive)
+    app.command("compact")(compact)
+    app.command("verify")(verify)
 
 
 def archive(
@@ -92,7 +94,7 @@ def archive(
         kinds = _kinds(kind)
         access = _access(servers, api_key_file, ca_file)
         every_s = Options({"interval": interval}).span_s("interval", 60.0)
-        grace_s = Options({"grace": grace}).span_s("grace", 0.0)
+        grace_s = _grace_s(grace)
         bounds = Bounds(rows_per_file, mib_per_file << 20)
     failed = False
     with _running(destination, master, grace_s, bounds) as run, Broker(access) as broker:
@@ -118,6 +120,75 @@ def archive(
         raise typer.Exit(1)
 
 
+def compact(
+    destination: Destination,
+    topic: Topic = None,
+    kind: KindOption = "messages,events",
+    master: Master = None,
+    rows_per_file: Annotated[int, typer.Option(min=1, help="At most.")] = 10_000_000,
+    mib_per_file: Annotated[int, typer.Option(min=1, help="At most, as Parquet.")] = 128,
+    grace: Grace = "6h",
+) -> None:
+    """Make few files of many small ones, with the same rows."""
+    from pipeline.archive.compaction import compact as compact_series
+    from pipeline.archive.plan import Bounds
+    from pipeline.archive.sweep import sweep
+    from pipeline.archive.topics import archived
+
+    with failing():
+        kinds, grace_s = _kinds(kind), _grace_s(grace)
+    bounds = Bounds(rows_per_file, mib_per_file << 20)
+    with _running(destination, master, grace_s, bounds) as run, failing():
+        before = after = 0
+        for series in archived(run.store, topic or [], kinds):
+            sweep(run, series)
+            done = compact_series(run, series)
+            before, after = before + done.before, after + done.after
+        run.say(f"{before} files have become {after}")
+
+
+def verify(
+    destination: Destination,
+    topic: Topic = None,
+    kind: KindOption = "messages,events",
+    servers: Servers = None,
+    api_key_file: KeyFile = None,
+    ca_file: CaFile = None,
+    master: Master = None,
+    against_brokers: Annotated[
+        bool,
+        typer.Option(
+            "--brokers/--no-brokers", help="Compare with the brokers, or files by themselves only."
+        ),
+    ] = True,
+    bytes_per_second: Annotated[
+        int | None, typer.Option(min=1, help="How fast each task reads; none: as fast as it can.")
+    ] = None,
+) -> None:
+    """Compare the archive with its manifests and with the brokers; exit code 1 for a difference."""
+    from pipeline.archive.topics import archived, feed_of_series
+    from pipeline.archive.verification import verify as verify_series
+    from pipeline.broker import Broker
+    from pipeline.source.reading import Pace
+
+    with failing():
+        kinds = _kinds(kind)
+        access = _access(servers, api_key_file, ca_file)
+    problems = 0
+    with _running(destination, master, 0.0) as run, Broker(access) as broker, failing():
+        for series in archived(run.store, topic or [], kinds):
+            pace = Pace(bytes_per_second)
+            feed = feed_of_series(broker, series, pace) if against_brokers else None
+            found = verify_series(run, series, feed)
+            if feed is None and against_brokers:
+                found.notes.append("the brokers do not have this topic any more")
+            for line in found.tell():
+                run.say(line)
+            problems += len(found.problems)
+    if problems:
+        _fail(f"{problems} problems", 1)
+
+
 @contextmanager
 def failing() -> Iterator[None]:
     """What goes wrong is one sentence and an exit code: 2 for options, 1 for the rest."""
@@ -137,6 +208,10 @@ def _fail(text: str, code: int) -> NoReturn:
 def _access(servers: str | None, api_key_file: str | None, ca_file: str | None) -> Access:
     given = {"servers": servers, "apiKeyFile": api_key_file, "caFile": ca_file}
     return Options({name: value for name, value in given.items() if value is not None}).access()
+
+
+def _grace_s(text: str) -> float:
+    return Options({"grace": text}).span_s("grace", 0.0)
 
 
 def _kinds(text: str) -> list[Kind]:

@@ -196,6 +196,17 @@ STORAGE = {
     "GoQueueDamagedReplicas": _gauge("goqueue_damaged_replicas", 1, 0),
     "GoQueueDamageFound": _counter("goqueue_scrub_damaged_entries_total", 1, 0, 2),
     "GoQueueReplicasDiffer": _counter("goqueue_scrub_diverged_total", 1, 0, 2),
+    "GoQueueArchiveLags": Case(
+        {
+            'goqueue_archive_lag_seconds{topic="t",partition="0"}': _flat(30_000),
+            'goqueue_archive_required{topic="t",partition="0"}': _flat(1),
+        },
+        {
+            'goqueue_archive_lag_seconds{topic="t",partition="0"}': _flat(30_000),
+            'goqueue_archive_required{topic="t",partition="0"}': _flat(0),
+        },
+        20,
+    ),
 }
 _UP = {'goqueue_up{instance="b"}': _flat(1, 100)}
 DEPLOYMENT = {

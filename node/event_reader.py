@@ -13,6 +13,7 @@ import msgspec
 
 from delivery.event_feed import EventFeed, changes_of
 from goqueue.wire.errors import Unavailable
+from goqueue.wire.events import EventColumns
 from goqueue.wire.types import Index
 from log.entry import Entry
 from log.errors import LogError
@@ -30,6 +31,7 @@ READ_S = 4.0
 WAITERS_MAX = 256
 LOOK_S = 0.05
 """How often who waits looks whether anything was applied."""
+_NO_EVENTS = msgspec.msgpack.encode(EventColumns())
 
 
 class EventsBehind(Unavailable):
@@ -42,7 +44,7 @@ class EventReader:
     """Of this node's replicas; loop thread only, but for the work that it sends to others."""
 
     def __init__(self) -> None:
-        self._cursors = EventCursors()
+        self.cursors = EventCursors()
         self._waiting = 0
 
     async def read(self, host: PartitionHost, wanted: EventsWanted) -> EventsView:
@@ -89,24 +91,29 @@ class EventReader:
         after, offset = wanted.after, wanted.offset
         if after < first - 1:
             after, offset = first - 1, None
+        until = min(wanted.until, applied)
+        if after >= until:
+            return EventsView(first, applied, after, offset, True, 0, _NO_EVENTS)
         chronicle = state.queue.chronicle
         changes = changes_of(chronicle)
-        cursor = self._cursors.take(host, after, offset)
+        cursor = self.cursors.take(host, after, offset)
         if cursor is None:
             feed = EventFeed(chronicle, first, int(state.log_start_offset), changes)
             cursor = EventCursor(host, feed)
         cursor.feed.know(chronicle, changes)
-        page = EventPage(cursor, after, offset, min(wanted.until, applied), wanted.limit)
+        page = EventPage(cursor, after, offset, until, wanted.limit)
         deadline_s = asyncio.get_running_loop().time() + READ_S
-        while not page.is_over and asyncio.get_running_loop().time() < deadline_s:
+        is_late = False
+        while not (page.is_over or is_late):
             at = cursor.feed.index + 1
             await self._step(host, page)
             if state is not host.state or state.log_start_index > at:
                 return None
+            is_late = asyncio.get_running_loop().time() >= deadline_s
         columns = b""
         if cursor.index >= after:
             columns = await to_the_end(host.workers, page.encode)
-        self._cursors.give(cursor)  # not where anything has failed
+        self.cursors.give(cursor)  # not where anything has failed
         if cursor.index < after:
             raise EventsBehind(entries=after - cursor.index)
         return EventsView(first, applied, *page.next, page.is_exact, page.count, columns)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from goqueue.consumer import AsyncConsumer
     from goqueue.dead_letters import DeadFilter, Redrive
     from goqueue.errors import GoQueueError, PublishFailed, SettleFailed
+    from goqueue.events import MessageEvent
     from goqueue.explaining import GroupWhy, Reason, Why
     from goqueue.group_models import (
         Group,
@@ -96,6 +97,7 @@ __all__ = [
     "GroupWhy",
     "MemberAnswer",
     "Message",
+    "MessageEvent",
     "MessagesMissing",
     "Missing",
     "Move",
@@ -159,6 +161,7 @@ _HOMES = {
     "GroupWhy": "goqueue.explaining",
     "MemberAnswer": "goqueue.group_models",
     "Message": "goqueue.models",
+    "MessageEvent": "goqueue.events",
     "MessagesMissing": "goqueue.archive.seam",
     "Missing": "goqueue.archive.seam",
     "Move": "goqueue.group_models",

@@ -14,6 +14,7 @@ from goqueue.blocking_producer import BlockingProducer
 from goqueue.blocking_queue import BlockingQueue
 from goqueue.client import AsyncClient
 from goqueue.errors import Closed
+from goqueue.events import MessageEvent, events_of
 from goqueue.http import DEFAULT_SERVER, RetryPolicy
 from goqueue.loop_thread import LoopThread
 from goqueue.models import (
@@ -32,6 +33,7 @@ from goqueue.models import (
 from goqueue.outgoing import Text
 from goqueue.secure import StrPath
 from goqueue.times import Duration, Time
+from goqueue.wire.events import EventsPage
 
 if TYPE_CHECKING:
     from goqueue.archive.seam import OnMissing
@@ -248,6 +250,44 @@ class Client(BlockingQueue):
         )
         for run in self._each(runs):
             yield from run
+
+    def events_page(
+        self,
+        topic: str,
+        partition: int,
+        after: int = 0,
+        *,
+        after_offset: int | None = None,
+        until: int | None = None,
+        limit: int = 1000,
+        wait_s: float = 0.0,
+    ) -> EventsPage:
+        """Events in columns. See `AsyncClient.events_page`."""
+        return self._thread.run(
+            self._client.events_page(
+                topic,
+                partition,
+                after,
+                after_offset=after_offset,
+                until=until,
+                limit=limit,
+                wait_s=wait_s,
+            )
+        )
+
+    def events(
+        self,
+        topic: str,
+        partition: int,
+        after: int = 0,
+        *,
+        until: int | None = None,
+        follow: bool = False,
+    ) -> Iterator[MessageEvent]:
+        """What happened to a partition's messages, in order. See `AsyncClient.events`."""
+        pages = self._client.events_pages(topic, partition, after, until=until, follow=follow)
+        for page in self._each(pages):
+            yield from events_of(page)
 
     # the cluster
 

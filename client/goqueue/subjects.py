@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from goqueue.archiving import Archiving
 from goqueue.dead_letters import DeadLetters
+from goqueue.events import EventFeed
 from goqueue.explaining import Explaining
 from goqueue.groups import Groups
 from goqueue.members import Members
@@ -26,6 +27,7 @@ class Subjects(
     Searching,
     Explaining,
     Archiving,
+    EventFeed,
     Replaying,
 ):
     """Each is a part in a module of its own."""

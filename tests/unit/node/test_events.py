@@ -1,0 +1,233 @@
+"""Events of a partition read from a log on disk: what all timelines tell, in pages of any size, by
+readers that go on, begin in the middle, and overtake each other."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import cast
+
+import msgspec
+import pytest
+
+from benchmarks.timeline_log import LoggedPartition
+from delivery.config import GroupConfig
+from delivery.ops import ACK, NACK, Committed, Delivered, OpenGroup, Own, Settled, Sought
+from delivery.timeline import project
+from goqueue.wire.events import EventColumns
+from log.config import StorageConfig
+from log.disk import OsDisk
+from node.event_cursors import CURSORS_MAX
+from node.event_reader import EventReader, EventsBehind
+from node.http.event_broker import EventsView, EventsWanted
+from node.partition import PartitionHost
+
+SMALL = StorageConfig(watermark_percent=0, watermark_bytes=0, segment_bytes=6000)
+COUNT = 300
+Row = tuple[int, str, str | None, int | None]
+"""(log time, type, group, attempt)."""
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Iterator[LoggedPartition]:
+    found = LoggedPartition(OsDisk(), str(tmp_path / "data"), SMALL)
+    fill(found)
+    yield found
+    found.close()
+
+
+def fill(partition: LoggedPartition) -> None:
+    """Two groups that take what comes, one that commits; a seek, an owner, and failures."""
+    for group in (1, 2, 3):
+        partition.do(OpenGroup(group, f"g{group}", 1, GroupConfig(max_attempts=3), 0))
+    for first in range(0, COUNT, 50):
+        partition.publish(50)
+        partition.now_ms += 10
+        for offset in range(first, first + 50, 5):
+            some = list(range(offset, offset + 5))
+            one = partition.do(Delivered(1, "a", 1000, some))
+            two = partition.do(Delivered(2, "b", 1000, some[:3]))
+            partition.do(Settled(1, ACK, [(one, some[1:])]), Settled(1, NACK, [(one, some[:1])]))
+            partition.do(Settled(2, ACK, [(two, some[:2])]))
+            partition.now_ms += 1
+        partition.do(Committed(3, first + 40))
+    partition.do(Own(2, "c", 1, True))
+    partition.do(Sought(1, 100))
+    partition.do(Delivered(1, "a", 1000, [120, 121, 7]))
+    partition.flush()
+
+
+async def page(
+    reader: EventReader, partition: LoggedPartition, after: int, **more: object
+) -> tuple[EventsView, EventColumns]:
+    given = {"offset": None, "until": 1 << 60, "limit": 1000, **more}
+    wanted = msgspec.convert([after, *given.values()], EventsWanted)
+    found = await reader.read(cast("PartitionHost", partition), wanted)
+    return found, msgspec.msgpack.decode(found.columns, type=EventColumns)
+
+
+async def rows(
+    reader: EventReader, partition: LoggedPartition, limit: int, after: int = 0
+) -> list[tuple[tuple[int, int, int], Row]]:
+    """All events after an entry, page by page."""
+    found: list[tuple[tuple[int, int, int], Row]] = []
+    offset = None
+    while True:
+        view, events = await page(reader, partition, after, offset=offset, limit=limit)
+        names = zip(events.index, events.offset, events.seq, strict=True)
+        told = zip(
+            events.timestamp_ms, events.event_type, events.group, events.attempt, strict=True
+        )
+        found += zip(names, told, strict=True)
+        after, offset = view.next, view.next_offset
+        if after >= view.end:
+            return found
+
+
+def expected(partition: LoggedPartition) -> list[tuple[int, Row]]:
+    """What the timelines tell of what entries brought."""
+    partition.flush()
+    last, log = partition.applied_index, partition.log
+    entries = [log.entry(index) for index in map(type(last), range(1, last + 1))]
+    found: list[tuple[int, Row]] = []
+    for offset in range(partition.state.next_offset):
+        timeline = project(offset, entries, partition.state.queue.chronicle)
+        assert timeline is not None
+        for time_ms, type_, what in timeline.events:
+            if type_ != "RETAINED" and what.get("time") != "not_recorded":
+                group, attempt = what.get("group"), what.get("attempt")
+                found.append((offset, (time_ms, type_, cast("str", group), cast("int", attempt))))
+    return sorted(found, key=repr)
+
+
+async def test_pages_of_any_size_tell_what_all_timelines_tell(partition: LoggedPartition) -> None:
+    told = expected(partition)
+    for limit in (7, 100, 20_000):
+        found = await rows(EventReader(), partition, limit)
+        names = [name for name, _ in found]
+
+        assert names == sorted(set(names)), "in order, each once"
+        assert sorted(((n[1], row) for n, row in found), key=repr) == told
+
+
+async def test_reading_from_any_entry_tells_what_a_reader_from_the_start_was_told(
+    partition: LoggedPartition,
+) -> None:
+    whole = await rows(EventReader(), partition, 1000)
+    random, reader = Random(1), EventReader()
+
+    for _ in range(10):
+        after = random.randrange(int(partition.applied_index))
+        found = await rows(reader, partition, random.choice((3, 50, 2000)), after)
+
+        assert found == [one for one in whole if one[0][0] > after]
+
+
+async def test_an_entry_is_told_in_parts(partition: LoggedPartition) -> None:
+    """Also by a node that was not asked for the part before."""
+    view, first = await page(EventReader(), partition, 3, limit=10)
+    assert (view.next, view.next_offset) == (3, 9)
+
+    _, rest = await page(EventReader(), partition, 3, offset=9, limit=10)
+
+    assert (first.offset, rest.offset[:10]) == ([*range(10)], [*range(10, 20)])
+    assert {*first.index, *rest.index} == {4}
+
+
+async def test_who_stops_at_an_entry_is_told_nothing_beyond(partition: LoggedPartition) -> None:
+    view, events = await page(EventReader(), partition, 0, until=20, limit=20_000)
+
+    assert (view.next, max(events.index)) == (20, 20)
+
+
+async def test_beyond_the_end_there_is_nothing_but_the_bounds(partition: LoggedPartition) -> None:
+    view, events = await page(EventReader(), partition, 1 << 50)
+
+    assert (view.first, view.end, view.next) == (1, partition.applied_index, 1 << 50)
+    assert events.index == []
+
+
+async def test_an_event_is_waited_for(partition: LoggedPartition) -> None:
+    reader, end = EventReader(), int(partition.applied_index)
+    waiting = asyncio.create_task(page(reader, partition, end, wait_s=10.0))
+    await asyncio.sleep(0)
+    offsets = partition.publish(2)
+    partition.append()
+
+    _, events = await waiting
+
+    assert (events.offset, events.index) == (offsets, [end + 1] * 2)
+
+
+async def test_who_is_cancelled_leaves_nothing_half_told(partition: LoggedPartition) -> None:
+    reader = EventReader()
+    whole = await rows(EventReader(), partition, 1000)
+    for _ in range(5):
+        reading = asyncio.create_task(page(reader, partition, 0, limit=20_000))
+        await asyncio.sleep(0.001)
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+
+    assert await rows(reader, partition, 1000) == whole
+
+
+async def test_readers_are_remembered_within_a_bound(partition: LoggedPartition) -> None:
+    reader = EventReader()
+    for after in range(CURSORS_MAX + 20):
+        await page(reader, partition, 200 - after, limit=1)
+
+    assert len(reader.cursors) == CURSORS_MAX
+
+
+async def test_what_takes_too_long_is_gone_on_with(
+    partition: LoggedPartition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("node.event_reader.READ_S", 0.0)
+    monkeypatch.setattr("node.event_reader.STEP_ENTRIES", 40)
+    reader, refused = EventReader(), list[int]()
+    for _ in range(100):
+        try:
+            view, _ = await page(reader, partition, 200)
+            break
+        except EventsBehind as behind:
+            assert (behind.http_status, behind.retriable) == (503, True)
+            refused.append(cast("int", behind.data["entries"]))
+
+    assert len(refused) >= 4
+    assert refused == sorted(set(refused), reverse=True), "each time less is left"
+    assert (view.next, view.count) == (200, 0)
+
+
+async def test_reading_never_has_the_loop_for_long(tmp_path: Path) -> None:
+    large = StorageConfig(watermark_percent=0, watermark_bytes=0)
+    partition = LoggedPartition(OsDisk(), str(tmp_path / "data"), large)
+    partition.do(OpenGroup(1, "g", 1, GroupConfig(), 0))
+    for _ in range(100):
+        some = partition.publish(100)
+        lease = partition.do(Delivered(1, "a", 1000, some))
+        partition.do(Settled(1, ACK, [(lease, some)]))
+    partition.append()
+    gc.freeze()
+    try:
+        assert min([await held_s(partition) for _ in range(3)]) < 0.002
+    finally:
+        gc.unfreeze()
+        partition.close()
+
+
+async def held_s(partition: LoggedPartition) -> float:
+    """The most of the processor that the loop's thread has used at a stretch."""
+    worst_s, began_s = 0.0, time.thread_time()
+    reading = asyncio.create_task(
+        EventReader().read(cast("PartitionHost", partition), EventsWanted(0, None, 1 << 60, 20_000))
+    )
+    while not reading.done():
+        await asyncio.sleep(0)
+        now_s = time.thread_time()
+        worst_s, began_s = max(worst_s, now_s - began_s), now_s
+    assert (await reading).count >= 20_000
+    return worst_s

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
+from pipeline.datasource import register
+
 JAVA_VERSION_MIN = 17
 JAVA_MISSING = (
     f"Spark needs Java {JAVA_VERSION_MIN} or newer: "
@@ -46,4 +48,6 @@ def session(
         builder = builder.master(master)
     for key, value in {**SETTINGS, **(settings or {})}.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    register(spark)
+    return spark

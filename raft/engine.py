@@ -37,6 +37,10 @@ class GroupTransport(Transport):
         return True
 
 
+APPEND_PERIOD_S = 0.1
+"""Of PySyncObj's own beats, which are never sent; it wants a fraction of the election timeout."""
+
+
 class Engine(SyncObj):
     """A `SyncObj` with everything injected; every other way into PySyncObj is closed."""
 
@@ -87,6 +91,7 @@ class Engine(SyncObj):
             journalFile=None,
             commandsQueueSize=0,
             pollerType="select",
+            appendEntriesPeriod=min(APPEND_PERIOD_S, config.election_min_s / 4),
             raftMinTimeout=config.election_min_s,
             raftMaxTimeout=config.election_max_s,
             connectionTimeout=config.election_max_s,

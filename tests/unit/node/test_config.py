@@ -10,6 +10,8 @@ import yaml
 from node.config import NodeConfig
 from node.config_file import ConfigError, load_config, options
 from node.config_option import flatten
+from node.edges import raft_config
+from tests.unit.raft.cluster import Cluster
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / "config.example.yaml"
@@ -233,3 +235,17 @@ def test_durations_have_units(written: str, milliseconds: int) -> None:
     config = load_config(env={}, overrides={"defaults.delay.maxDelay": written})
 
     assert config.queue_defaults.max_delay_ms == milliseconds
+
+
+@pytest.mark.parametrize(("heartbeat", "low", "high"), [(5, 20, 21), (100, 300, 301)])
+def test_any_times_that_settings_allow_elect_a_leader(heartbeat: int, low: int, high: int) -> None:
+    config = load_config(
+        env={},
+        overrides={
+            "raft.heartbeat": f"{heartbeat}ms",
+            "raft.electionMin": f"{low}ms",
+            "raft.electionMax": f"{high}ms",
+        },
+    )
+
+    assert Cluster(3, config=raft_config(config)).elect()

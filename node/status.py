@@ -214,6 +214,9 @@ class NodeStatus:
                 else None
             ),
         }
+        auth = self._config.auth
+        if auth.enabled and auth.admin_key_file and not self._cluster.state.keys.by_id:
+            checks["keys"] = Check("fail", "the first admin key is still to be made")
         if self.stopping:
             checks["lifecycle"] = Check("fail", "stopping")
         return Readiness(all(check.status == "pass" for check in checks.values()), checks)

@@ -50,8 +50,7 @@ async def asked(tmp_path: Path) -> AsyncIterator[Asked]:
     settings = {"auth.enabled": True, "auth.adminKeyFile": str(file)}
     async with three_nodes(**settings) as nodes, aiohttp.ClientSession() as session:
         found = Asked(nodes, session)
-        clusters = [broker._cluster for broker in nodes.brokers]
-        await eventually(lambda: all("root" in one.state.keys.by_id for one in clusters), 20)
+        await eventually(lambda: all(broker.ready().ready for broker in nodes.brokers), 20)
         assert await found.everywhere(ROOT) == {200}
         yield found
 

@@ -96,3 +96,36 @@ def test_a_node_is_behind_as_others_lead_and_tells_who_else_is() -> None:
     assert one.behind_here() == "3 partitions are not in sync here"
     assert one.lagging_elsewhere() == "2 partitions on n3"
     assert status("n1", "n1", "n1").behind_here() == ""
+
+
+@pytest.mark.parametrize(
+    ("enabled", "file", "keys", "is_ready"),
+    [
+        (True, "/admin-key", {}, False),
+        (True, "/admin-key", {"root": "any, revoked or not"}, True),
+        (True, "", {}, True),
+        (False, "/admin-key", {}, True),
+    ],
+)
+def test_a_node_that_lets_nobody_in_is_not_ready_until_the_first_admin_key_holds(
+    enabled: bool, file: str, keys: dict[str, str], is_ready: bool
+) -> None:
+    auth = SimpleNamespace(enabled=enabled, admin_key_file=file)
+    state = SimpleNamespace(keys=SimpleNamespace(by_id=keys))
+    parts: dict[str, Any] = {
+        "config": SimpleNamespace(node_id="n1", auth=auth),
+        "store": SimpleNamespace(failed=None, groups=list),
+        "cluster": SimpleNamespace(state=state, not_ready=lambda: None),
+        "replicas": None,
+        "topology": None,
+        "lag": SimpleNamespace(worst_s=0.0),
+        "space": None,
+        "disks": None,
+    }
+
+    found = NodeStatus(**cast(Any, parts)).readiness()
+
+    assert found.ready is is_ready
+    assert [name for name, check in found.checks.items() if check.status == "fail"] == (
+        [] if is_ready else ["keys"]
+    )

@@ -1,7 +1,7 @@
 """The data pipeline on Spark: data source, sink, archive, replay past retention, analytics.
 
-It speaks HTTP through `goqueue`, and never imports the service. Importing it makes its formats known
-to the Spark session that is active, if there is one; sessions made later find them by themselves.
+It speaks HTTP through `goqueue`, and never imports the service. Importing it makes its formats
+known to the Spark session that is active, if there is one; later ones find them by themselves.
 """
 
 import sys

@@ -117,7 +117,7 @@ def _cut(
     columns = Columns(held, place)
     offsets = columns.offsets
     low, high = np.searchsorted(offsets, [first, end])
-    if low == high:
+    if low >= high:
         return
     arrays = [BUILDERS[field.name](columns, field.type) for field in schema]
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema)

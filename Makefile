@@ -7,11 +7,12 @@ FUZZ ?= 10
 SEED ?= 1
 MINUTES ?= 10
 NEMESIS ?= all
+KILLS ?= 20
 VENV := .venv
 BIN := $(VENV)/bin
 export PYTHONHASHSEED ?= 0
 
-.PHONY: help setup setup-dev run test test-unit test-cluster test-prometheus test-sim test-console test-deploy test-pods check-image setup-deploy setup-pipeline test-pipeline test-terraform setup-terraform screenshots programs lint lint-mypy lint-pyright sim mutants fuzz damage chaos \
+.PHONY: help setup setup-dev run test test-unit test-cluster test-prometheus test-sim test-console test-deploy test-pods check-image setup-deploy setup-pipeline test-pipeline pipeline-kills test-terraform setup-terraform screenshots programs lint lint-mypy lint-pyright sim mutants fuzz damage chaos \
 	chaos-release chaos-kills chaos-queue chaos-transfers \
 	chaos-groups chaos-rolling bench clean-data lock
 
@@ -105,6 +106,10 @@ test-deploy: setup-deploy
 ## test-pipeline the data pipeline: one Spark session, over a three-node cluster with kills
 test-pipeline: setup-pipeline programs
 	$(BIN)/python -m pytest tests/pipeline -q
+
+## pipeline-kills KILLS (20) of Spark queries, their workers and brokers, on two paths; every row is counted
+pipeline-kills: setup-pipeline
+	$(BIN)/python -m tests.pipeline.kills --kills $(KILLS) --seed $(SEED)
 
 ## test-pods     the chart's StatefulSet as local processes, scaled and rolled for longer; as root
 test-pods: setup-deploy

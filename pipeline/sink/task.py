@@ -85,10 +85,18 @@ class TaskWrite:
             yield (topic, self._turn(topic)), rows
             return
         picked: dict[Target, list[int]] = {}
-        for row in range(len(rows)):
-            picked.setdefault(self._target(taken, row, topic), []).append(row)
+        for row, target in enumerate(self._targets(taken, topic)):
+            picked.setdefault(target, []).append(row)
         for target, chosen in picked.items():
             yield target, rows if len(chosen) == len(rows) else rows.take(chosen)
+
+    def _targets(self, taken: Taken, topic: str | None) -> Iterable[Target]:
+        keys, rows = taken.rows.keys, range(len(taken.rows))
+        if topic is not None and keys is not None and None not in keys and not taken.partitions:
+            count = self._topic(topic).partitions
+            targets = [(topic, partition) for partition in range(count)]
+            return [targets[partition_for(key or b"", count)] for key in keys]
+        return [self._target(taken, row, topic) for row in rows]
 
     def _target(self, taken: Taken, row: int, topic: str | None) -> Target:
         rows = taken.rows

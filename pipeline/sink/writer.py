@@ -60,16 +60,21 @@ class GoQueueStreamWriter(DataSourceStreamArrowWriter):
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> GoQueueWriter:
-    """Raises OptionError, SinkError."""
+    """Raises OptionError, SinkError, also for a topic that is not there."""
     if overwrite:
         raise SinkError("mode overwrite: a topic only takes more rows; use mode append")
-    return GoQueueWriter(*_planned(options, schema, streaming=False))
+    told, columns = _planned(options, schema, streaming=False)
+    if told.topic is not None:
+        with Broker(told.access) as broker:
+            topic_facts(broker, told.topic)
+    return GoQueueWriter(told, columns)
 
 
 def stream_writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> GoQueueStreamWriter:
-    """Raises OptionError, SinkError."""
+    """Asked for twice by each micro-batch, so the topic is left to the tasks. Raises OptionError,
+    SinkError."""
     if overwrite:
         raise SinkError("output mode complete: a topic only takes more rows; use append or update")
     return GoQueueStreamWriter(*_planned(options, schema, streaming=True))
@@ -82,9 +87,6 @@ def _planned(
     columns = Columns.of(schema)
     if found.topic is None and "topic" not in columns:
         raise SinkError("topic: name it by the option topic, or by a column")
-    if found.topic is not None:
-        with Broker(found.access) as broker:
-            topic_facts(broker, found.topic)
     return found, columns
 
 

@@ -7,6 +7,7 @@ from importlib import import_module
 import typer
 
 COMMANDS: dict[str, str] = {
+    "executor": "pipeline.executor",
     "archive": "pipeline.archive.verbs",
     "compact": "pipeline.archive.verbs",
     "verify": "pipeline.archive.verbs",

@@ -72,6 +72,12 @@
 {{- end -}}
 {{- end }}
 
+{{/* The image with Spark: beside the nodes' own, of the same version. */}}
+{{- define "goqueue.pipelineImage" -}}
+{{- $registry := default .Values.image.registry .Values.global.imageRegistry -}}
+{{- if $registry }}{{ $registry }}/{{ end }}{{ .Values.image.repository }}-pipeline:{{ default .Chart.AppVersion .Values.image.tag -}}
+{{- end }}
+
 {{- define "goqueue.clusterLabel" -}}
 {{- default (include "goqueue.fullname" .) .Values.metrics.clusterLabel -}}
 {{- end }}

@@ -54,11 +54,11 @@ httpGet:
 {{- end }}
 {{- end }}
 
-{{/* What a program needs of the Secrets. Takes the root, and `secret` and `key` of an API key. */}}
+{{/* What a program needs of the Secrets. Takes the root, `secret` and `key` of an API key, and how much `scratch` it may fill. */}}
 {{- define "goqueue.clientVolumes" -}}
 - name: tmp
   emptyDir:
-    sizeLimit: 64Mi
+    sizeLimit: {{ default "64Mi" .scratch }}
 {{- if .root.Values.tls.enabled }}
 - name: tls
   secret:

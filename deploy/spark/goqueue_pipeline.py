@@ -1,0 +1,6 @@
+"""goqueue-pipeline as a file, as spark-submit wants its programs; the image has it in /opt/goqueue."""
+
+from pipeline.main import main
+
+if __name__ == "__main__":
+    main()

@@ -214,12 +214,12 @@ provide_image() {
     IMAGE_VALUES=(--set-string "image.repository=${IMAGE%:*}" --set-string "image.tag=${IMAGE##*:}")
     return
   fi
-  local tag
-  tag=$(image_tag)
+  find_version
+  local tag=$VERSION-$REVISION
   IMAGE_VALUES=(--set-string "image.tag=$tag")
   if [[ $TARGET == kind ]]; then
     step "build the image and load it into the machines"
-    run docker build --file "$DOCKERFILE" --tag "goqueue:$tag" .
+    run docker build "${BUILD_ARGUMENTS[@]}" --file "$DOCKERFILE" --tag "goqueue:$tag" .
     run kind load docker-image "goqueue:$tag" --name "$KIND_CLUSTER"
   else
     push_image "$tag"
@@ -234,20 +234,21 @@ push_image() {
   deferred "${TERRAFORM[@]}" output -raw image_name
   local there=(aws ecr describe-images --region "$region" --repository-name "$REPLY" --image-ids "imageTag=$1")
   step "build the image and push it, unless this version is there: tags are never given twice"
-  unless "${there[@]}" -- docker build --platform linux/amd64 --file "$DOCKERFILE" --tag "$repository:$1" .
+  unless "${there[@]}" -- docker build --platform linux/amd64 "${BUILD_ARGUMENTS[@]}" \
+    --file "$DOCKERFILE" --tag "$repository:$1" .
   piped aws ecr get-login-password --region "$region" -- docker login --username AWS --password-stdin "$registry"
   unless "${there[@]}" -- docker push "$repository:$1"
 }
 
-# The version and the commit; with changes that are not committed, the time, too.
-image_tag() {
-  local version commit
-  version=$(sed -n 's/^appVersion: *"\{0,1\}\([^"]*\)"\{0,1\}$/\1/p' "$CHART/Chart.yaml")
-  commit=$(git rev-parse --short=12 HEAD 2>/dev/null || echo source)
-  if [[ $commit == source || $(git status --porcelain --untracked-files=no 2>/dev/null) ]]; then
-    commit+=-$(date -u +%Y%m%d%H%M%S)
+# Sets VERSION and REVISION, the commit; with changes that are not committed, the time, too. The image
+# says both of itself, by BUILD_ARGUMENTS.
+find_version() {
+  VERSION=$(sed -n 's/^appVersion: *"\{0,1\}\([^"]*\)"\{0,1\}$/\1/p' "$CHART/Chart.yaml")
+  REVISION=$(git rev-parse --short=12 HEAD 2>/dev/null || echo source)
+  if [[ $REVISION == source || $(git status --porcelain --untracked-files=no 2>/dev/null) ]]; then
+    REVISION+=-$(date -u +%Y%m%d%H%M%S)
   fi
-  echo "$version-$commit"
+  BUILD_ARGUMENTS=(--build-arg "VERSION=$VERSION" --build-arg "REVISION=$REVISION")
 }
 
 # Takes more options of helm upgrade.

@@ -16,6 +16,8 @@ TARGETS = ("kind", "dev", "prod")
 COMMANDS = ("deploy", "goqueue", "upgrade", "url", "status", "benchmark", "destroy")
 PROBES = ("kind get kubeconfig", "aws ecr describe-images")
 IMAGE = ("--image", "registry.example.com:5000/goqueue:1.2")
+TOLD = "--build-arg VERSION=0.1.0 --build-arg REVISION=abc123"
+"""What an image says of itself."""
 SECRET = "goqueue-admin"
 """`url` tells how to read it, and does not read it."""
 BUCKET = {"GOQUEUE_STATE_BUCKET": "states"}
@@ -74,7 +76,7 @@ def test_kind_gets_cluster_image_chart_and_test_in_this_order(machine: Machine) 
     assert [words(call) for call in ran.calls] == [
         "kind get kubeconfig --name goqueue",
         "kind create cluster --name goqueue --config deploy/kind/cluster.yaml --wait 3m",
-        f"docker build --file deploy/docker/Dockerfile --tag goqueue:{tag} .",
+        f"docker build {TOLD} --file deploy/docker/Dockerfile --tag goqueue:{tag} .",
         f"kind load docker-image goqueue:{tag} --name goqueue",
         f"{helm} upgrade goqueue deploy/helm/goqueue --install --create-namespace"
         f" -f deploy/kind/values.yaml --set-string image.tag={tag}",
@@ -105,7 +107,8 @@ def test_dev_is_made_by_terraform_and_the_chart_gets_its_outputs(machine: Machin
         f"{terraform} apply -var region=eu-central-1 -auto-approve",
         "aws eks update-kubeconfig --name goqueue-dev --region eu-central-1 --alias goqueue-dev",
         there,
-        f"docker build --platform linux/amd64 --file deploy/docker/Dockerfile --tag {image} .",
+        f"docker build --platform linux/amd64 {TOLD}"
+        f" --file deploy/docker/Dockerfile --tag {image} .",
         there,
         f"docker push {image}",
         f"{helm} upgrade goqueue deploy/helm/goqueue --install --create-namespace"

@@ -309,14 +309,14 @@ class NodeBroker(
         if host is not None and not host.is_leader and _is_current(host):
             local = await self._read_applied(host, request)
             if local is not None and local.next_offset < local.end_offset:
-                return local
+                return _told_of(group, local)
         try:
-            return await self._read_at_leader(group, request, wait_s, host)
+            return _told_of(group, await self._read_at_leader(group, request, wait_s, host))
         except (NoQuorum, Timeout, NotLeader):
             local = None if host is None else await self._read_applied(host, request)
             if local is None:
                 raise
-            return local
+            return _told_of(group, local)
 
     async def offset_at(self, topic: str, partition: int, time_ms: int) -> Offset:
         group = await self._group(topic, partition)
@@ -487,3 +487,7 @@ def _count(batch: bytes) -> int:
         return RecordBatch.parse(batch).count
     except GoQueueError:
         return 1
+
+
+def _told_of(group: GroupId, found: Slice) -> Slice:
+    return dataclasses.replace(found, topic_id=group.topic)

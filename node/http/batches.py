@@ -19,6 +19,7 @@ from goqueue.wire.stream import (
     END_OFFSET_HEADER,
     LOG_START_HEADER,
     NEXT_OFFSET_HEADER,
+    TOPIC_ID_HEADER,
     frame_header,
 )
 from node.http.body import off_loop
@@ -68,6 +69,8 @@ def slice_answer(found: Slice) -> web.Response:
         LOG_START_HEADER: str(found.log_start),
         END_OFFSET_HEADER: str(found.end_offset),
     }
+    if found.topic_id is not None:
+        headers[TOPIC_ID_HEADER] = str(found.topic_id)
     return web.Response(body=b"".join(parts), headers=headers)
 
 

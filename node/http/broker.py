@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from goqueue.wire.types import Offset
+from goqueue.wire.types import Offset, TopicId
 from node.http.archive_broker import ArchiveBroker, PartitionArchive
 from node.http.compaction_broker import CompactionBroker
 from node.http.event_broker import EventBroker
@@ -108,7 +108,8 @@ class Slice:
     The first batch may begin below the asked offset and the last may reach past `max_records`: the
     front cuts rows. `next_offset` is the offset after the last batch, or the first offset from
     which reading goes on when there are none. Only applied (committed) entries are ever here.
-    `visibility` is given where it was asked for.
+    `visibility` is given where it was asked for. `topic_id` is of the topic that was read, which
+    need not be the one that has the name by now.
     """
 
     batches: Sequence[StoredBatch]
@@ -116,6 +117,7 @@ class Slice:
     log_start: Offset
     end_offset: Offset
     visibility: Visibility | None = None
+    topic_id: TopicId | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,6 +248,19 @@ async def test_a_fenced_producer_is_told_so() -> None:
             await broker.check_producer(producer, first)
 
 
+async def test_a_read_tells_which_topic_of_the_name_it_is_of() -> None:
+    async with running(MemoryDisk()) as node:
+        broker = node.broker
+        ids = []
+        for _ in range(2):
+            ids.append((await broker.create_topic("orders", {})).id)
+            found = await broker.read("orders", 0, Offset(0), max_records=1, max_bytes=1, wait_s=0)
+            assert str(found.topic_id) == ids[-1]
+            await broker.delete_topic("orders")
+
+    assert ids[0] != ids[1]
+
+
 async def test_a_full_disk_refuses_publishes_and_serves_reads() -> None:
     disk = MemoryDisk()
     async with running(disk) as node:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from goqueue.errors import Forbidden, GoQueueError, OffsetOutOfRange, ProducerFenced
 from goqueue.http import join
@@ -35,6 +35,8 @@ PAUSE_S = 0.2
 LOST_S = 5.0
 """What was on its way to the log and has not come in this time went down with its leader."""
 FRUITLESS_MAX = 3
+FOUND_MAX = 4_000_000
+"""Fingerprints in memory, 150 bytes each."""
 CATCH_UPS_MAX = 1000
 """Of one batch: each needs somebody else to have written in between."""
 
@@ -46,6 +48,22 @@ class Tally:
     written: int = 0
     found: int = 0
     """Stored by an earlier attempt, or by one that runs beside this one."""
+
+
+@dataclass(slots=True)
+class _Unread:
+    """Offsets that hold rows under our identity, and what was found in them so far."""
+
+    at: int
+    end: int
+    numbers: int
+    """Of the sequence, that these rows took."""
+    rows: int = 0
+    has_ids: bool = False
+    """Some have an id of their own, by which the topic may have left rows out: their numbers say
+    more rows than there are."""
+    since_s: float = field(default_factory=time.monotonic)
+    """When something new was read last."""
 
 
 class PartitionSequence:
@@ -76,11 +94,14 @@ class PartitionSequence:
         """Catch-ups in a row that did not find what they were told of."""
         self._found: Counter[bytes] = Counter()
         """Fingerprints of rows that others have stored, and that have not come by here yet."""
+        self._unread: _Unread | None = None
+        """What others have stored besides. It is read as far as it takes to find what comes by
+        here, so rows that come in the same order need no more memory than a page."""
 
     def append(self, rows: Rows) -> None:
         """Return when each of the rows is stored, once. Raises SinkError, or GoQueueError where
         the cluster could not in time, or will not: what is stored then, the next attempt finds."""
-        left = self._without_found(rows)
+        left = self._not_found(rows)
         deadline_s = time.monotonic() + self._options.delivery_timeout_s
         for _attempt in range(CATCH_UPS_MAX):
             if not len(left):
@@ -97,13 +118,15 @@ class PartitionSequence:
                 if not error.retriable or time.monotonic() + PAUSE_S >= deadline_s:
                     raise self._explained(error, left) from error
                 time.sleep(PAUSE_S)
-            left = self._without_found(left)
+            left = self._not_found(left)
         else:
             raise SinkError(f"{self}: others write under the identity of {self._identity.task}")
 
     def finish(self) -> None:
         """All rows have been appended. Raises SinkError where others have stored rows that were
         not among them: what Spark computes again must be what it computed before."""
+        while self._unread is not None:
+            self._read_on(self._unread)
         strange = self._found.total()
         if strange and self._options.fails_on_changed_rows:
             raise SinkError(
@@ -156,20 +179,26 @@ class PartitionSequence:
 
     # what others have stored
 
-    def _without_found(self, rows: Rows) -> Rows:
+    def _not_found(self, rows: Rows) -> Rows:
         """The rows but for those that are stored already."""
-        if not self._found or not len(rows):
+        if not len(rows) or (self._unread is None and not self._found):
             return rows
         encoded = rows.encode(self._identity, 0, 0, "none")
-        left: list[int] = []
-        for row, fingerprint in enumerate(fingerprints(RecordBatch.parse(encoded))):
-            if self._found[fingerprint] > 0:
-                self._found[fingerprint] -= 1
-            else:
-                left.append(row)
-        self._found = +self._found
+        prints = fingerprints(RecordBatch.parse(encoded))
+        left = [row for row in range(len(rows)) if not self._is_found(prints[row])]
+        while left and self._unread is not None:
+            self._read_on(self._unread)
+            left = [row for row in left if not self._is_found(prints[row])]
         self.tally.found += len(rows) - len(left)
         return rows if len(left) == len(rows) else rows.take(left)
+
+    def _is_found(self, fingerprint: bytes) -> bool:
+        count = self._found.get(fingerprint, 0)
+        if count > 1:
+            self._found[fingerprint] = count - 1
+        elif count:
+            del self._found[fingerprint]
+        return count > 0
 
     def _catch_up_with(self, result: BatchResult, count: int) -> None:
         """A batch with the number and the count of ours stands there: what it holds is not told."""
@@ -191,18 +220,45 @@ class PartitionSequence:
         self._catch_up(first, end, expected)
 
     def _catch_up(self, first: int, end: int, expected: int) -> None:
-        """Read what the producer has stored from where it is accounted for, up to `end`, where
-        its sequence has reached `expected`."""
+        """There is something to read, from where the producer's rows are accounted for up to
+        `end`, where its sequence has reached `expected`."""
         start = first if self._seen is None else self._seen
-        found, named, at = self._read_own(start, end)
-        self._found.update(found)
-        self._seen = max(start, at)
-        missing = expected - self._next - len(found)
-        if at >= end and (missing <= 0 or named or not self._options.fails_on_changed_rows):
-            self._next, self._fruitless = expected, 0
+        self._unread = _Unread(start, end, expected - self._next)
+
+    def _read_on(self, unread: _Unread) -> None:
+        """Another page of it. What was on its way is waited for, for a while."""
+        page = self._read(unread.at) if unread.at < unread.end else None
+        for frame in () if page is None else page.frames():
+            if _producer_of(frame.batch) == self._key and frame.base_offset < unread.end:
+                batch = RecordBatch.parse(frame.batch)
+                first = max(0, unread.at - frame.base_offset)
+                found = fingerprints(batch)[first : unread.end - frame.base_offset]
+                self._found.update(found)
+                unread.rows += len(found)
+                unread.has_ids |= bool(batch.header.flags & HAS_MESSAGE_IDS)
+        if len(self._found) > FOUND_MAX:
+            raise SinkError(
+                f"{self}: {self._identity.task} is too large to be repeated in another order; "
+                f"write Spark partitions of fewer than {FOUND_MAX} rows"
+            )
+        now_s = time.monotonic()
+        if page is not None and page.next_offset > unread.at:
+            unread.at, unread.since_s = min(page.next_offset, unread.end), now_s
+        if unread.at >= unread.end or now_s >= unread.since_s + LOST_S:
+            self._have_read(unread)
+        elif unread.since_s != now_s:
+            time.sleep(PAUSE_S)
+
+    def _have_read(self, unread: _Unread) -> None:
+        self._unread, self._seen = None, max(unread.at, self._seen or 0)
+        missing = unread.numbers - unread.rows
+        is_whole = missing <= 0 or unread.has_ids or not self._options.fails_on_changed_rows
+        if unread.at >= unread.end and is_whole:
+            self._next += unread.numbers
+            self._fruitless = 0
             return
         # Either it was on its way and got lost with its leader, or it was stored and is gone.
-        self._next += len(found)
+        self._next += unread.rows
         self._fruitless += 1
         if self._fruitless > FRUITLESS_MAX:
             raise SinkError(
@@ -210,28 +266,6 @@ class PartitionSequence:
                 "are gone (retention, compaction), so nothing can tell which ones are left"
             )
         time.sleep(PAUSE_S)
-
-    def _read_own(self, start: int, end: int) -> tuple[list[bytes], bool, int]:
-        """Fingerprints of the producer's rows at these offsets; whether any has an id of its own,
-        by which the topic may have left rows out; and how far the log went, waiting for a while
-        for what was on its way."""
-        lost_s = time.monotonic() + LOST_S
-        found: list[bytes] = []
-        named, at = False, start
-        while at < end and time.monotonic() < lost_s:
-            page = self._read(at)
-            for frame in () if page is None else page.frames():
-                if _producer_of(frame.batch) == self._key and frame.base_offset < end:
-                    batch = RecordBatch.parse(frame.batch)
-                    rows = slice(max(0, at - frame.base_offset), end - frame.base_offset)
-                    found += fingerprints(batch)[rows]
-                    named |= bool(batch.header.flags & HAS_MESSAGE_IDS)
-            if page is not None and page.next_offset > at:
-                at = min(page.next_offset, end)
-                lost_s = time.monotonic() + LOST_S
-            else:
-                time.sleep(PAUSE_S)
-        return found, named, at
 
     def _read(self, at: int) -> FramePage | None:
         try:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cli import trace_search
+from cli import trace_events, trace_search
 from cli.default_command import DefaultGroup
 from cli.errors import EXIT_USAGE, CliError
 from cli.options import command
@@ -32,6 +32,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 trace_search.register(app)
+trace_events.register(app)
 
 
 @command(app, "show")

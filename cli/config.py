@@ -68,6 +68,9 @@ async def use_context(session: Session, name: Name) -> None:
 async def set_context(
     session: Session,
     name: Name,
+    archive: Annotated[
+        str | None, typer.Option(help="Where the cluster's archive is, as s3://bucket/folder.")
+    ] = None,
 ) -> None:
     """Create or change a context: --server URL, --timeout SECONDS, --api-key KEY, --ca-file PEM."""
     file = ContextFile.load()
@@ -89,6 +92,7 @@ async def set_context(
         ca_file=_absolute(given.ca_file) or context.ca_file,
         cert_file=_absolute(given.cert_file) or context.cert_file,
         key_file=_absolute(given.key_file) or context.key_file,
+        archive=context.archive if archive is None else archive,
     )
     file.contexts[name] = context
     file.save()

@@ -17,6 +17,18 @@ from cli.joined import joined
 from cli.options import command, span
 from cli.output import Column, Row, time_of
 from cli.reading import Reader, Span
+from cli.replaying import (
+    ArchiveUrl,
+    Asked,
+    FromSnapshot,
+    IncludeDeleted,
+    OfTopicId,
+    Past,
+    PositionFile,
+    SkipDamaged,
+    replay,
+    snapshot_ms,
+)
 from cli.session import Json, Session
 from cli.taking import Receives, Taking, take
 from cli.until import Until
@@ -105,10 +117,18 @@ class Start:
     from_beginning: bool
     from_latest: bool
     from_time: str | None
+    from_snapshot: str | None = None
 
     @property
     def is_given(self) -> bool:
         return self != Start(None, False, False, None)
+
+    @property
+    def from_ms(self) -> int | None:
+        """The time, in Unix milliseconds. Raises `CliError`."""
+        if self.from_snapshot is not None:
+            return snapshot_ms(self.from_snapshot)
+        return None if self.from_time is None else _moment_ms(self.from_time, "--from-time")
 
     def check(self) -> None:
         given = [
@@ -118,6 +138,7 @@ class Start:
                 ("--from-beginning", self.from_beginning),
                 ("--from-latest", self.from_latest),
                 ("--from-time", self.from_time is not None),
+                ("--from-snapshot", self.from_snapshot is not None),
             )
             if said
         ]
@@ -143,6 +164,12 @@ async def consume(
     ack: Ack = None,
     visibility: Visibility = None,
     force: Force = False,
+    from_snapshot: FromSnapshot = None,
+    include_deleted: IncludeDeleted = False,
+    archive: ArchiveUrl = None,
+    topic_id: OfTopicId = None,
+    position: PositionFile = None,
+    skip_damaged: SkipDamaged = False,
 ) -> None:
     """Read messages; without --follow, up to where the topic ended when the command began.
 
@@ -157,34 +184,112 @@ async def consume(
     time or later is acked. --no-ack (at most 10, unless -n or --follow says otherwise) and
     --partition take without joining, what no member has; what isn't acked comes again, unless
     `ack RECEIPT` says that it is done.
+
+    --include-deleted and --from-snapshot read what is deleted from the archive, then the log, and
+    take nothing: --group only remembers, on this machine, where the replay was. --from-time and
+    --offset read a known archive by themselves where the log does not reach back so far.
     """
-    start = Start(offset, from_beginning, from_latest, from_time)
+    start = Start(offset, from_beginning, from_latest, from_time, from_snapshot)
     start.check()
-    if follow and to_time is not None:
-        raise CliError("--follow has no end: drop --to-time", exit_code=EXIT_USAGE)
-    if force and (group is None or from_time is None):
-        raise CliError("--force needs --group and --from-time", exit_code=EXIT_USAGE)
-    if group is not None:
+    deleted = include_deleted or from_snapshot is not None
+    past = Past(deleted, archive, topic_id, position, skip_damaged).checked(group)
+    _check_end(start, to_time, follow=follow, force=force, group=group)
+    if past.is_asked_for:
+        past.check_reading(ack is not None or visibility is not None or force or from_latest)
+        asked = _asked(topic, partition, start, to_time, limit, follow, group)
+        async with session:
+            await _consume_past(session, asked, past, raw=raw)
+    elif group is not None:
         acks = ack is not False
         bound = limit if limit is not None or acks or follow else HELD_LIMIT
         held = None if visibility is None else span("--visibility", visibility)
         taking = Taking(group, topic, partition, bound, held, acks, follow)
         await _consume_group(session, taking, start, to_time, force=force, raw=raw)
-        return
-    if ack is not None or visibility is not None:
+    elif ack is not None or visibility is not None:
         raise CliError("--ack, --no-ack and --visibility need --group", exit_code=EXIT_USAGE)
-    async with session:
-        spans = await _spans(session, topic, partition, start, to_time, follow)
-        reader = Reader(session, topic, limit, len(spans))
-        show = Printer(session, raw=raw, follow=follow, several=len(spans) > 1)
-        async with aclosing(_all(reader, spans, follow)) as pieces:
-            async for piece in pieces:
-                wanted = piece if limit is None else piece[: limit - show.count]
-                show.messages(wanted)
-                if limit is not None and show.count >= limit:
-                    break
-    if not show.count and session.output.is_table and not raw and not follow:
+    else:
+        async with session:
+            details = await _details(session, topic, partition)
+            if await _reaches_below(session, topic, details, start):
+                asked = _asked(topic, partition, start, to_time, limit, follow)
+                await _consume_past(session, asked, past, raw=raw)
+            else:
+                spans = _spans(details, start, to_time, follow)
+                await _consume_log(session, topic, spans, limit, follow=follow, raw=raw)
+
+
+async def _consume_log(
+    session: Session, topic: str, spans: list[Span], limit: int | None, *, follow: bool, raw: bool
+) -> None:
+    reader = Reader(session, topic, limit, len(spans))
+    show = Printer(session, raw=raw, follow=follow, several=len(spans) > 1)
+    async with aclosing(_all(reader, spans, follow)) as pieces:
+        async for piece in pieces:
+            wanted = piece if limit is None else piece[: limit - show.count]
+            show.messages(wanted)
+            if limit is not None and show.count >= limit:
+                break
+    _tell_none(session, show.count, raw=raw, follow=follow)
+
+
+def _check_end(
+    start: Start, to_time: str | None, *, follow: bool, force: bool, group: str | None
+) -> None:
+    if follow and to_time is not None:
+        raise CliError("--follow has no end: drop --to-time", exit_code=EXIT_USAGE)
+    if force and (group is None or start.from_time is None):
+        raise CliError("--force needs --group and --from-time", exit_code=EXIT_USAGE)
+
+
+def _asked(
+    topic: str,
+    partition: int | None,
+    start: Start,
+    to_time: str | None,
+    limit: int | None,
+    follow: bool,
+    group: str | None = None,
+) -> Asked:
+    return Asked(
+        topic,
+        partition,
+        start.offset or 0,
+        start.from_ms,
+        None if to_time is None else _moment_ms(to_time, "--to-time"),
+        limit,
+        follow,
+        group,
+        start.is_given,
+    )
+
+
+async def _consume_past(session: Session, asked: Asked, past: Past, *, raw: bool) -> None:
+    show = Printer(session, raw=raw, follow=asked.follow, several=asked.partition is None)
+    count = await replay(session, asked, past, show.messages)
+    _tell_none(session, count, raw=raw, follow=asked.follow)
+
+
+def _tell_none(session: Session, count: int, *, raw: bool, follow: bool) -> None:
+    if not count and session.output.is_table and not raw and not follow:
         session.output.line("No messages.")
+
+
+async def _reaches_below(
+    session: Session, topic: str, details: Sequence[Json], start: Start
+) -> bool:
+    """Whether messages are asked for that a partition's log does not have any more."""
+    if start.offset is not None:
+        return any(start.offset < int(one["earliest"]) for one in details)
+    if start.from_time is None:
+        return False
+    for one in details:
+        earliest = int(one["earliest"])
+        if earliest > 0:
+            path = join("topics", topic, "partitions", one["partition"], "messages")
+            found = (await session.get(path, from_time=start.from_time, limit=1))["messages"]
+            if found[0]["offset"] <= earliest if found else earliest == int(one["next"]):
+                return True
+    return False
 
 
 async def _consume_group(
@@ -229,8 +334,12 @@ async def _consume_group(
 
 def _moment(text: str) -> str:
     """A time as messages show theirs. Raises `CliError`."""
+    return time_of(_moment_ms(text, "--to-time"))
+
+
+def _moment_ms(text: str, what: str) -> int:
     try:
-        return time_of(moment_ms(text, "--to-time"))
+        return moment_ms(text, what)
     except BadRequest as error:
         raise CliError(error.message, exit_code=EXIT_USAGE) from None
 
@@ -249,16 +358,9 @@ async def _all(reader: Reader, spans: list[Span], follow: bool) -> AsyncGenerato
                 yield piece
 
 
-async def _spans(
-    session: Session,
-    topic: str,
-    partition: int | None,
-    start: Start,
-    to_time: str | None,
-    follow: bool,
-) -> list[Span]:
+def _spans(details: Sequence[Json], start: Start, to_time: str | None, follow: bool) -> list[Span]:
     spans = []
-    for one in await _details(session, topic, partition):
+    for one in details:
         number, earliest, end = one["partition"], one["earliest"], one["next"]
         span = Span(number, earliest, end, start.from_time, to_time)
         if start.from_latest:

@@ -17,12 +17,13 @@ from cli.errors import EXIT_NOT_FOUND, EXIT_USAGE, CliError
 SERVER_DEFAULT = "http://127.0.0.1:8080"
 CONTEXT_DEFAULT = "local"
 TLS_FILES = ("ca_file", "cert_file", "key_file")
+_FIELDS = {"server", "api-key", "timeout", "ca-file", "cert-file", "key-file", "archive"}
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One cluster: its servers (comma separated), key, default timeout in seconds, and files for
-    TLS: authorities to trust, a client's certificate and its key."""
+    """One cluster: its servers (comma separated), key, default timeout in seconds, files for TLS
+    (authorities to trust, a client's certificate and its key), and where its archive is."""
 
     server: str = SERVER_DEFAULT
     api_key: str = ""
@@ -30,6 +31,7 @@ class Context:
     ca_file: str = ""
     cert_file: str = ""
     key_file: str = ""
+    archive: str = ""
 
     def to_yaml(self) -> dict[str, object]:
         body: dict[str, object] = {"server": self.server}
@@ -40,6 +42,8 @@ class Context:
         for name in TLS_FILES:
             if path := getattr(self, name):
                 body[name.replace("_", "-")] = path
+        if self.archive:
+            body["archive"] = self.archive
         return body
 
 
@@ -128,6 +132,7 @@ def resolve(
         server=server or chosen.server,
         api_key=api_key or os.environ.get("GOQUEUE_API_KEY") or chosen.api_key,
         timeout_s=timeout_s if timeout_s is not None else chosen.timeout_s,
+        archive=os.environ.get("GOQUEUE_ARCHIVE") or chosen.archive,
         **{name: (files or {}).get(name) or getattr(chosen, name) for name in TLS_FILES},
     )
 
@@ -135,7 +140,7 @@ def resolve(
 def _context(name: str, entry: object) -> Context:
     if not isinstance(entry, Mapping):
         raise ValueError(f"context {name}: a mapping is expected")
-    unknown = set(entry) - {"server", "api-key", "timeout", "ca-file", "cert-file", "key-file"}
+    unknown = set(entry) - _FIELDS
     if unknown:
         raise ValueError(f"context {name}: unknown {', '.join(sorted(map(str, unknown)))}")
     timeout = entry.get("timeout")
@@ -145,5 +150,6 @@ def _context(name: str, entry: object) -> Context:
         server=str(entry.get("server") or SERVER_DEFAULT),
         api_key=str(entry.get("api-key") or ""),
         timeout_s=float(timeout) if timeout is not None else None,
+        archive=str(entry.get("archive") or ""),
         **{name: str(entry.get(name.replace("_", "-")) or "") for name in TLS_FILES},
     )

@@ -64,6 +64,7 @@ HINTS = {
     "overtaken": "look where the partitions are now, and plan again",
     "payload_too_large": "`topic alter NAME --max-message-bytes N` raises a topic's limit",
     "connection_failed": UNREACHABLE_HINT,
+    "messages_missing": "--skip-damaged goes on with what follows, and tells what it left out",
     "certificate_required": "--cert-file and --key-file show one",
 }
 

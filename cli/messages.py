@@ -6,14 +6,31 @@ import base64
 
 from cli.output import time_of
 from cli.session import Json
+from goqueue.models import Message
 from goqueue.queued import Leased
+
+TIME_MS_MAX = 253_402_300_799_999
+"""9999-12-31T23:59:59.999Z, the last moment that such a text can tell."""
 
 
 def message_row(message: Leased) -> Json:
-    """With the fields of an answer over HTTP, so that `produce` takes it back."""
+    """A message of a group, with the fields of an answer over HTTP, so that `produce` takes it
+    back."""
+    held: Json = {
+        "receipt": message.receipt,
+        "attempt": message.attempt,
+        "last_reason": message.last_reason or None,
+        "redrives": message.redrives or None,
+        "visible_until": time_of(message.visible_until_ms),
+    }
+    found = {name: field for name, field in held.items() if field is not None}
+    return {"id": message.id, **stored_row(message), **found}
+
+
+def stored_row(message: Message) -> Json:
+    """A message of a topic, as reading it over HTTP answers it."""
     value, value_encoding = _text(message.value)
     row: Json = {
-        "id": message.id,
         "topic": message.topic,
         "partition": message.partition,
         "offset": message.offset,
@@ -23,6 +40,8 @@ def message_row(message: Leased) -> Json:
         "key": None,
         "headers": None,
         "message_id": message.message_id,
+        "deliver_at": _time(message.deliver_at_ms),
+        "expires_at": _time(message.expires_at_ms),
         "value_encoding": value_encoding,
     }
     if message.key is not None:
@@ -32,15 +51,6 @@ def message_row(message: Leased) -> Json:
         row["headers"] = {name: text for name, (text, _) in headers.items()}
         encodings = {name: encoding for name, (_, encoding) in headers.items() if encoding}
         row["header_encodings"] = encodings or None
-    row |= {
-        "receipt": message.receipt,
-        "attempt": message.attempt,
-        "last_reason": message.last_reason or None,
-        "redrives": message.redrives or None,
-        "visible_until": time_of(message.visible_until_ms),
-        "deliver_at": _time(message.deliver_at_ms),
-        "expires_at": _time(message.expires_at_ms),
-    }
     found = {name: field for name, field in row.items() if field is not None}
     return found if not message.is_null else {**found, "value": None}
 
@@ -53,4 +63,4 @@ def _text(blob: bytes) -> tuple[str, str | None]:
 
 
 def _time(time_ms: int | None) -> str | None:
-    return None if time_ms is None else time_of(time_ms)
+    return None if time_ms is None else time_of(min(time_ms, TIME_MS_MAX))

@@ -65,6 +65,8 @@ class Session:
         self.given = given
         self.output = Output(given.output)
         self.timeout_s = TIMEOUT_S_DEFAULT
+        self.archive = ""
+        """Where the cluster's archive is, as environment or context have it."""
         self._client: AsyncClient | None = None
 
     async def __aenter__(self) -> Session:
@@ -72,6 +74,7 @@ class Session:
 
         target = self.given.target()
         self.timeout_s = target.timeout_s or TIMEOUT_S_DEFAULT
+        self.archive = target.archive
         try:
             self._client = AsyncClient(
                 target.server,

@@ -70,7 +70,7 @@ class Page(msgspec.Struct, frozen=True):
     """Messages of one partition in offset order; iterate over it, or over `messages`.
 
     Reading goes on at `next_offset`. `log_start` is the first offset still kept and `end_offset`
-    the one after the last, both as of this answer.
+    the one after the last, both as of this answer; `topic_id` is that of the topic that was read.
     """
 
     topic: str
@@ -79,6 +79,7 @@ class Page(msgspec.Struct, frozen=True):
     next_offset: int
     log_start: int
     end_offset: int
+    topic_id: str = ""
 
     def __iter__(self) -> Iterator[Message]:
         return iter(self.messages)

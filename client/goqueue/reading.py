@@ -91,7 +91,9 @@ def decode_page(answer: Answer, topic: str, partition: int, offset: int, limit: 
         if len(messages) >= limit:
             following = min(following, messages[-1].offset + 1)
             break
-    return Page(topic, partition, messages, following, page.log_start, page.end_offset)
+    return Page(
+        topic, partition, messages, following, page.log_start, page.end_offset, page.topic_id
+    )
 
 
 def _messages(

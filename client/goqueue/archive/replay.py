@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -11,13 +10,16 @@ from typing import Protocol
 
 from goqueue.archive.reader import ArchivedTopic
 from goqueue.archive.seam import Archived, OnMissing, PartitionReplay, Place, Window, refuse
-from goqueue.errors import BadRequest, Conflict, UnknownPartition, UnknownTopic
+from goqueue.errors import (
+    BadRequest,
+    Conflict,
+    OffsetOutOfRange,
+    UnknownPartition,
+    UnknownTopic,
+)
 from goqueue.models import Message, Page, Topic
 from goqueue.reading import FOLLOW_WAIT_S, PAGE_LIMIT, interleaved, merged
 from goqueue.times import Time
-
-LOOK_S = 1.0
-"""So often it is asked whether a topic that is read is still the same one."""
 
 
 class TopicReplaced(Conflict):
@@ -49,44 +51,44 @@ class LiveTopic:
 
     def __init__(self, cluster: Cluster, topic: Topic) -> None:
         self._cluster, self._topic = cluster, topic
-        self._looked_s = time.monotonic()
-        self._lock = asyncio.Lock()
 
     async def read(self, partition: int, offset: int, wait_s: float, from_ms: int | None) -> Page:
-        """The next page. Raises TopicReplaced, within `LOOK_S` and at the latest by `check`."""
-        page = await self._cluster.read(
-            self._topic.name, partition, offset,
-            limit=PAGE_LIMIT, wait_s=wait_s, from_time=from_ms,
-        )  # fmt: skip
-        async with self._lock:
-            if time.monotonic() - self._looked_s > LOOK_S:
-                await self.check()
+        """The next page. Raises TopicReplaced where it is not of this topic."""
+        name = self._topic.name
+        try:
+            page = await self._cluster.read(
+                name, partition, offset, limit=PAGE_LIMIT, wait_s=wait_s, from_time=from_ms
+            )
+        except (OffsetOutOfRange, UnknownPartition):  # of one that is shorter, maybe
+            await self._check()
+            raise
+        if page.topic_id != self._topic.id:
+            await self._check()
         return page
 
-    async def check(self) -> None:
-        """Raises TopicReplaced where the topic is another one: so what was read before is its."""
-        try:
-            is_same = (await self._cluster.topic(self._topic.name)).id == self._topic.id
-        except UnknownTopic:
-            is_same = False
-        if not is_same:
+    async def _check(self) -> None:
+        if (await self._cluster.topic(self._topic.name)).id != self._topic.id:
             raise TopicReplaced(f"{self._topic.name} was deleted while it was read")
-        self._looked_s = time.monotonic()
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What of a topic is to be replayed. `offsets`, by partition, are 0 where none is given."""
+    """What of a topic is to be replayed. `offsets` is where each partition begins: one for all, or
+    by partition (0 where it has none), or what tells it."""
 
     topic: str
     partition: int | None = None
-    offsets: Mapping[int, int] | int = 0
+    offsets: int | Mapping[int, int] | Callable[[int], int] = 0
     from_ms: int | None = None
     to_ms: int | None = None
     topic_id: str | None = None
 
     def window(self, partition: int) -> Window:
-        offset = self.offsets if isinstance(self.offsets, int) else self.offsets.get(partition, 0)
+        given = self.offsets
+        if isinstance(given, int):
+            offset = given
+        else:
+            offset = given.get(partition, 0) if isinstance(given, Mapping) else given(partition)
         return Window(offset, self.from_ms, self.to_ms)
 
 
@@ -178,8 +180,6 @@ class TopicReplay:
         finally:
             for one in pages:
                 await one.aclose()
-        if self._live is not None:
-            await self._live.check()
         if follow:
             coming = interleaved([self._pages(replay, None) for replay in self._replays])
             async with aclosing(coming) as runs:

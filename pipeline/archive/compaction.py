@@ -21,6 +21,7 @@ from goqueue.archive.schema import COLUMNS, POSITION_COLUMN, UnreadableArchive, 
 from pipeline.archive.inspection import inspect
 from pipeline.archive.run import Run
 from pipeline.archive.staging import write
+from pipeline.failures import spark_failing
 
 FILES_MIN = 2
 """So many small files have to be together to be worth it."""
@@ -139,7 +140,8 @@ def _check_inputs(run: Run, series: Series, wave: Sequence[Sequence[File]]) -> N
 
 def _join(run: Run, series: Series, group: Sequence[File], folder: str) -> None:
     """The group's rows in order, as the one file in a folder."""
-    rows = run.spark.read.schema(spark_ddl(series.kind)).parquet(*_uris(run, series, group))
+    with spark_failing():
+        rows = run.spark.read.schema(spark_ddl(series.kind)).parquet(*_uris(run, series, group))
     keys = [POSITION_COLUMN[series.kind]] + (["seq"] if "seq" in COLUMNS[series.kind] else [])
     write(rows.coalesce(1).sortWithinPartitions(*keys), folder)
 
@@ -161,10 +163,11 @@ def _check_rows(
         )
     number_of_new = {uri.rpartition("/")[2]: number for number, uri in enumerate(staged)}
     uris = [uri for group in wave for uri in _uris(run, series, group)]
-    before, after = (
-        _sums(run, series, some, numbers)
-        for some, numbers in ((uris, whole), (list(staged), number_of_new))
-    )
+    with spark_failing():
+        before, after = (
+            _sums(run, series, some, numbers)
+            for some, numbers in ((uris, whole), (list(staged), number_of_new))
+        )
     for number, group in enumerate(wave):
         if before[number] != after[number]:
             raise UnreadableArchive(

@@ -97,12 +97,7 @@ class Messages:
 
     def starts(self) -> dict[int, int]:
         spans = self._spans()
-        try:
-            found = self._broker.topic(self._topic.name).id
-        except UnknownTopic:
-            found = None
-        if found != self._topic.id:
-            raise TopicChanged(f"{self._topic.name}: the topic was deleted while it was archived")
+        check_same(self._broker, self._topic)
         return {partition: span.start for partition, span in spans.items()}
 
     # private
@@ -144,6 +139,17 @@ class Messages:
             for partition, offset in begins.items():
                 found[partition].append(offset)
         return found
+
+
+def check_same(broker: Broker, topic: TopicFacts) -> None:
+    """That a topic is still the one that was looked up: what was read till now is its own then.
+    Raises TopicChanged."""
+    try:
+        found = broker.topic(topic.name).id
+    except UnknownTopic:
+        found = None
+    if found != topic.id:
+        raise TopicChanged(f"{topic.name}: the topic was deleted while it was archived")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 CONDITIONAL_CREATE = "fs.option.create.conditional.overwrite"
 """Hadoop's name for the capability, and for the option of `createFile`."""
-EXCLUSIVE_RENAME_SCHEMES = frozenset(("hdfs", "webhdfs", "viewfs", "abfs", "abfss"))
+EXCLUSIVE_RENAME_SCHEMES = frozenset(("hdfs", "abfs", "abfss"))
 TEMPORARY = f"{ROOT}/_temporary"
 COPY_BYTES = 1 << 20
 
@@ -41,7 +41,7 @@ class StoreFailed(ServerError):
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file that lies there. `path` is relative to the destination."""
+    """A file, or a folder, that lies there. `path` is relative to the destination."""
 
     path: str
     bytes: int
@@ -81,6 +81,13 @@ class HadoopStore:
                 yield from self.files(path)
             else:
                 yield StoredFile(path, status.getLen(), status.getModificationTime())
+
+    def folders(self, folder: str) -> Iterator[StoredFile]:
+        """The folders directly in a folder."""
+        for status in self._listed(folder):
+            if status.isDirectory():
+                path = f"{folder}/{status.getPath().getName()}"
+                yield StoredFile(path, 0, status.getModificationTime())
 
     def read(self, path: str) -> bytes:
         with self._failing():
@@ -165,7 +172,8 @@ class HadoopStore:
             stream.close()
 
     def _local(self, path: str) -> str:
-        return unquote(urlsplit(self.uri(path)).path)
+        name = self.uri(path).removeprefix("file:")  # Hadoop's paths are not percent-encoded
+        return f"/{name.lstrip('/')}"
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from goqueue.archive.layout import Kind
 from goqueue.archive.schema import COLUMNS, POSITION_COLUMN
+from pipeline.failures import spark_failing
 
 INSPECTED = (
     "path string, bytes bigint, sha256 string, count bigint, partition int, first bigint,"
@@ -46,12 +47,13 @@ class Inspected:
 
 
 def inspect(spark: SparkSession, kind: Kind, uris: Sequence[str]) -> list[Inspected]:
-    """Look at these files. Raises what Spark raises where one cannot be read."""
+    """Look at these files. Raises SparkFailed where one cannot be read."""
     if not uris:
         return []
-    files = spark.read.format("binaryFile").load(list(uris)).select("path", "content")
-    found = files.repartition(min(len(uris), 2 * spark.sparkContext.defaultParallelism))
-    rows = found.mapInArrow(_Inspector(kind), INSPECTED).collect()
+    with spark_failing():
+        files = spark.read.format("binaryFile").load(list(uris)).select("path", "content")
+        found = files.repartition(min(len(uris), 2 * spark.sparkContext.defaultParallelism))
+        rows = found.mapInArrow(_Inspector(kind), INSPECTED).collect()
     return [Inspected(*row) for row in rows]
 
 

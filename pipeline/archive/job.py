@@ -60,6 +60,8 @@ def archive(run: Run, feed: Feed) -> Archived:
     done = Archived()
     for _ in range(PLANS_MAX):
         manifest = newest(run.store, feed.series)
+        if manifest.version:  # whoever committed it may have died before it told
+            run.committed(manifest)
         plan = feed.plan(manifest, run.bounds)
         if not plan.chunks and not plan.gaps:
             return done

@@ -32,10 +32,10 @@ class Run:
     grace_s: float = GRACE_S
     say: Callable[[str], None] = print
     committed: Callable[[Manifest], None] = _nothing
-    """Told of each commit."""
+    """Told of the manifest that counts: when a series is begun, and after each commit."""
     reached: Callable[[str], None] = _nothing
     """Told of each step that a run may die after; tests do."""
 
     def telling(self, committed: Callable[[Manifest], None]) -> Run:
-        """The same run, that tells of its commits."""
+        """The same run, that tells what is committed."""
         return replace(self, committed=committed)

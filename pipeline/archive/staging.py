@@ -18,6 +18,7 @@ from goqueue.archive.schema import arrow_schema, spark_ddl
 from pipeline.archive.plan import Chunk
 from pipeline.broker import Broker, TopicFacts
 from pipeline.broker_access import Access
+from pipeline.failures import spark_failing
 from pipeline.source.ranges import Range
 from pipeline.source.reading import Pace, read_range
 
@@ -79,7 +80,8 @@ def write(rows: DataFrame, folder: str) -> None:
     before = session.conf.get(TIMESTAMPS[0])
     session.conf.set(*TIMESTAMPS)
     try:
-        rows.write.options(**WRITER_OPTIONS).mode("errorifexists").parquet(folder)
+        with spark_failing():
+            rows.write.options(**WRITER_OPTIONS).mode("errorifexists").parquet(folder)
     finally:
         session.conf.set(TIMESTAMPS[0], before)
 

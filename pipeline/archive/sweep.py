@@ -38,6 +38,7 @@ def sweep(run: Run, series: Series) -> Swept:
             store.remove(f"{series.folder}/{path}")
     orphans = 0
     listed = list(store.files(series.folder))
+    stagings = list(store.folders(series.staging_folder))
     named = newest(store, series).named()  # after the listing: what it misses was not listed
     for file in listed:
         path = file.path.removeprefix(f"{series.folder}/")
@@ -48,6 +49,9 @@ def sweep(run: Run, series: Series) -> Swept:
         if beneath == STAGING or (is_data and path not in named):
             store.remove(file.path)
             orphans += 1
+    for folder in stagings:
+        if folder.modified_ms < before_ms and not any(store.files(folder.path)):
+            store.remove(folder.path)
     for file in list(store.files(TEMPORARY)):
         if file.modified_ms < before_ms:
             store.remove(file.path)

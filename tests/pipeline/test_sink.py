@@ -1,0 +1,119 @@
+"""DataFrames and streams into topics of a real cluster."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from goqueue import Client
+from tests.cluster.processes import Cluster
+
+pytest.importorskip("pyspark")
+
+
+def made(cluster: Cluster, topic: str, partitions: int = 3) -> str:
+    body: dict[str, object] = {"name": topic, "partitions": partitions}
+    assert cluster.nodes[0].ask("POST", "/topics", body).status == 201
+    return topic
+
+
+def stored(servers: str, topic: str) -> list[Any]:
+    with Client(servers) as client:
+        return list(client.messages(topic))
+
+
+def write(df: Any, servers: str, **options: object) -> None:
+    writer = df.write.format("goqueue").mode("append").option("servers", servers)
+    writer.options(**options).save()
+
+
+def test_rows_become_messages_with_all_that_their_columns_say(
+    spark: Any, cluster: Cluster, servers: str
+) -> None:
+    made(cluster, "sink-columns")
+    df = spark.sql(
+        "SELECT 'v1' AS value, 'k' AS key, 'low' AS lane, 'id-1' AS message_id, "
+        "array(named_struct('key', 'h', 'value', binary('x'))) AS headers, 'sink-columns' AS topic"
+    )
+
+    write(df, servers)
+    write(df.selectExpr("'v2' AS value", "'sink-columns' AS topic", "1 AS partition"), servers)
+
+    first, second = sorted(stored(servers, "sink-columns"), key=lambda message: message.value)
+    assert (first.value, first.key, first.message_id) == (b"v1", b"k", "id-1")
+    assert (first.headers, first.priority) == ((("h", b"x"),), "low")
+    assert (second.value, second.key, second.partition) == (b"v2", None, 1)
+
+
+def test_a_repeated_write_id_adds_only_what_is_missing(
+    spark: Any, cluster: Cluster, servers: str
+) -> None:
+    """The second time in another order, as a shuffle may bring it, and with equal rows."""
+    made(cluster, "sink-write-id")
+    rows = spark.range(0, 900, 1, 2).selectExpr("cast(id % 300 AS string) AS value")
+    half = rows.where("spark_partition_id() = 0")
+    same = {"topic": "sink-write-id", "writeId": "load-7", "batchRows": 40}
+
+    write(half, servers, **same)
+    write(rows.sortWithinPartitions("value"), servers, **same)
+
+    wanted = Counter(str(number % 300).encode() for number in range(900))
+    assert Counter(message.value for message in stored(servers, "sink-write-id")) == wanted
+
+
+def test_what_is_wrong_is_told_before_a_row_is_written(
+    spark: Any, cluster: Cluster, servers: str
+) -> None:
+    df = spark.sql("SELECT 'v' AS value")
+
+    with pytest.raises(Exception, match="topic sink-missing: there is no such topic"):
+        write(df, servers, topic="sink-missing")
+
+    made(cluster, "sink-refused", 1)
+    with pytest.raises(Exception, match=r"row 0 of Spark partition 0.*column partition"):
+        write(df.selectExpr("value", "5 AS partition"), servers, topic="sink-refused")
+    assert stored(servers, "sink-refused") == []
+
+
+def test_a_task_that_dies_is_repeated_without_a_double(
+    spark: Any, cluster: Cluster, servers: str, tmp_path: Path
+) -> None:
+    """A streaming query falls in the middle of a micro-batch, and goes on from its checkpoint."""
+    made(cluster, "sink-from", 2)
+    made(cluster, "sink-to", 2)
+    numbers = spark.range(0, 400, 1, 2).selectExpr("cast(id AS string) AS value")
+    write(numbers.selectExpr("value", "value AS key"), servers, topic="sink-from")
+    tripwire = tmp_path / "fell"
+
+    def fall(batches: Any) -> Any:
+        for batch in batches:
+            if batch.num_rows > 60:
+                yield batch.slice(0, 60)
+                if not tripwire.exists():
+                    tripwire.touch()
+                    raise RuntimeError("killed by the test")
+                yield batch.slice(60)
+            else:
+                yield batch
+
+    def run() -> Any:
+        source = spark.readStream.format("goqueue").option("servers", servers)
+        read = source.options(subscribe="sink-from", startingOffsets="earliest").load()
+        sink = read.select("value", "key").mapInArrow(fall, "value binary, key binary").writeStream
+        sink = sink.format("goqueue").option("servers", servers).option("topic", "sink-to")
+        sink = sink.options(batchRows=25, checkpointLocation=str(tmp_path / "checkpoint"))
+        query = sink.trigger(availableNow=True).start()
+        query.awaitTermination()
+        return query.exception()
+
+    with pytest.raises(Exception, match="killed by the test"):
+        run()
+    before = len(stored(servers, "sink-to"))
+    run()
+
+    assert 0 < before < 400
+    wanted = Counter(str(number).encode() for number in range(400))
+    assert Counter(message.value for message in stored(servers, "sink-to")) == wanted

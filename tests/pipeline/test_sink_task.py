@@ -1,0 +1,92 @@
+"""Where a task's rows go, and in how many requests: a cluster without Spark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+types = pytest.importorskip("pyspark.sql.types")
+
+from goqueue import Client  # noqa: E402
+from goqueue.wire.partitioner import partition_for  # noqa: E402
+from pipeline.sink.columns import Columns  # noqa: E402
+from pipeline.sink.errors import SinkError  # noqa: E402
+from pipeline.sink.identity import Identity, of_write  # noqa: E402
+from pipeline.sink.options import SinkOptions  # noqa: E402
+from pipeline.sink.sequence import Tally  # noqa: E402
+from pipeline.sink.task import TaskWrite  # noqa: E402
+from tests.cluster.processes import Cluster  # noqa: E402
+
+
+def wrote(servers: str, identity: Identity, columns: dict[str, list[Any]], **options: str) -> Tally:
+    """One task that gets its rows in Arrow batches of seven."""
+    kinds = {"partition": types.IntegerType()}
+    schema = types.StructType()
+    for name in columns:
+        schema.add(name, kinds.get(name, types.StringType()))
+    table = pa.table(columns)
+    told = SinkOptions.of({"servers": servers, **options}, streaming=False)
+    with TaskWrite(identity, Columns.of(schema), told) as task:
+        for batch in table.to_batches(max_chunksize=7):
+            task.write(batch)
+        return task.finish()
+
+
+def places(servers: str, topic: str) -> dict[str, int]:
+    with Client(servers) as client:
+        return {message.value.decode(): message.partition for message in client.messages(topic)}
+
+
+def made(cluster: Cluster, topic: str) -> str:
+    body: dict[str, object] = {"name": topic, "partitions": 3}
+    assert cluster.nodes[0].ask("POST", "/topics", body).status == 201
+    return topic
+
+
+def test_a_row_goes_where_every_attempt_looks_for_it(cluster: Cluster, servers: str) -> None:
+    topic = made(cluster, "sink-task-places")
+    values = [f"v{number}" for number in range(40)]
+    columns: dict[str, list[Any]] = {
+        "value": values,
+        "partition": [2 if number < 5 else None for number in range(40)],
+        "key": [f"k{number}" if number < 15 else None for number in range(40)],
+        "message_id": [f"m{number}" if number < 25 else None for number in range(40)],
+    }
+    identity = of_write("places", 4)(6)
+
+    assert wrote(servers, identity, columns, topic=topic) == Tally(40, 0)
+    backwards = {name: column[::-1] for name, column in columns.items()}
+    assert wrote(servers, identity, backwards, topic=topic, batchRows="4") == Tally(0, 40)
+
+    found = places(servers, topic)
+    assert [found[value] for value in values[:5]] == [2] * 5
+    assert [found[f"v{n}"] for n in range(5, 15)] == [
+        partition_for(f"k{n}".encode(), 3) for n in range(5, 15)
+    ]
+    assert [found[f"v{n}"] for n in range(15, 25)] == [
+        partition_for(f"m{n}".encode(), 3) for n in range(15, 25)
+    ]
+    assert {found[f"v{n}"] for n in range(25, 40)} == {(6 + 4) % 3}
+
+
+def test_rows_go_to_the_topics_that_they_name(cluster: Cluster, servers: str) -> None:
+    topics = [made(cluster, "sink-task-a"), made(cluster, "sink-task-b")]
+    columns: dict[str, list[Any]] = {
+        "value": [f"v{number}" for number in range(30)],
+        "topic": [topics[number % 2] for number in range(30)],
+    }
+
+    wrote(servers, of_write(None, 0)(0), columns)
+
+    assert set(places(servers, topics[0])) == {f"v{number}" for number in range(0, 30, 2)}
+    assert set(places(servers, topics[1])) == {f"v{number}" for number in range(1, 30, 2)}
+
+
+def test_a_row_that_the_servers_refuse_is_named(cluster: Cluster, servers: str) -> None:
+    topic = made(cluster, "sink-task-refused")
+    columns: dict[str, list[Any]] = {"value": ["a", "b", None], "partition": [0, 0, 0]}
+
+    with pytest.raises(SinkError, match=r"row 2 of Spark partition 3, partition 0 of topic sink"):
+        wrote(servers, of_write(None, 0)(3), columns, topic=topic)

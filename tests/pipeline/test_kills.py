@@ -8,7 +8,8 @@ import pytest
 
 from pipeline.session import JAVA_MISSING, has_java
 from tests.cluster.processes import Cluster
-from tests.pipeline.kills import PATHS, Scene, plan
+from tests.pipeline.kill_query import PATHS
+from tests.pipeline.kills import Scene, plan
 
 SEED = 8
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -90,7 +91,7 @@ def _rows(page: EventsPage) -> list[Json]:
     ]
 
 
-def _details(row: Json) -> Json:
+def _details(row: Mapping[str, object]) -> Json:
     return {name: value for name, value in row.items() if name not in _ROW and value is not None}
 
 

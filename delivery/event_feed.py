@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from heapq import heappop
 
 from delivery.bitmaps import BitMap64, remove_below, span
 from delivery.carried import decode_carried
@@ -21,7 +22,7 @@ from delivery.chronicle import NOT_GRANTED, Chronicle, GroupPast, Position
 from delivery.config import GroupConfig, QueueConfig
 from delivery.due import DueTimes
 from delivery.event_group import EventGroup
-from delivery.event_outcome import FRAME, TIME, Outcome
+from delivery.event_outcome import FRAME, TIME, Outcome, Row
 from delivery.ops import (
     Cancelled,
     Committed,
@@ -37,10 +38,11 @@ from delivery.ops import (
 )
 from delivery.records import AppendedBatch, decode_records, decode_trim
 from delivery.survivors import decode_compaction
+from delivery.timeline import Projection, stories_in
 from delivery.timeline_frames import Replication
 from delivery.timeline_groups import Attributes, GroupStory
 from delivery.timeline_judge import Judge
-from delivery.timeline_story import STARTS, advances
+from delivery.timeline_story import STARTS, StoryRecord, advances
 from goqueue.wire.batch import RecordBatch, resolve_ms
 from goqueue.wire.layout import HAS_DELIVER_AT, HAS_EXPIRES_AT
 from log.entry import Entry, EntryKind
@@ -84,6 +86,13 @@ class EventFeed(Judge):
         """Of messages below this offset, notes that their events need may be lost."""
         self.lost = 0
         """Messages that were named but are not in the log any more."""
+        self._foreseen: dict[int, list[tuple[int, int, StoryRecord]]] = {}
+        """By the entry that their stories were told up to, messages that are carried further on:
+        (offset, carrying entry, story)."""
+        self._unborn, self._inexact = BitMap64(), BitMap64()
+        """Those of them whose entry is not reached, and those of whose past too little is known."""
+        self._told: dict[int, list[Row]] = {}
+        """By entry, what these stories tell."""
         self.groups: dict[int, EventGroup] = {}
         self._config = QueueConfig()
         self._changes: Sequence[Change] = changes
@@ -112,6 +121,35 @@ class EventFeed(Judge):
         self._changes = [change for change in changes if change[0] > since]
         self._change = 0
 
+    def foresee(self, entry: Entry, offsets: Iterable[int]) -> None:
+        """An entry further on carries these messages, whose own entry is gone, with their stories.
+        To be told before anything is taken."""
+        stories = stories_in(entry)
+        first = self.index + 1
+        for offset in offsets:
+            record = stories.get(offset)
+            if record is None:
+                story = Projection(offset, self._chronicle, entry).story
+                record = story.record(entry.index)
+                record.exact = False
+            stamped = zip(record.indexes, record.events, strict=False)
+            for number, (index, (time_ms, type_, what)) in enumerate(stamped):
+                if first <= index <= record.index:
+                    row = offset, number, time_ms, type_, what, None
+                    self._told.setdefault(index, []).append(row)
+            if not record.exact or len(record.indexes) != len(record.events):
+                self._inexact.add(offset)
+            record.events, record.indexes = [], []
+            at = max(record.index, self.index)
+            self._foreseen.setdefault(at, []).append((offset, entry.index, record))
+            self._unborn.add(offset)
+        if self.index in self._foreseen:
+            self._bring_in(self._foreseen.pop(self.index))
+
+    def is_exact(self, offset: int) -> bool:
+        """Whether all is known that the message's events go by."""
+        return offset >= self.exact_from and not (self._inexact and offset in self._inexact)
+
     def take(self, entry: Entry, end_turn: Callable[[], None] = _at_once) -> Outcome:
         """The next entry: what it brought."""
         assert entry.index == self.index + 1, "entries in a row"
@@ -122,6 +160,9 @@ class EventFeed(Judge):
         if not advances(entry):
             return self._outcome
         self._apply(entry)
+        self._outcome.named += self._told.pop(entry.index, ())
+        if entry.index in self._foreseen:
+            self._bring_in(self._foreseen.pop(entry.index))
         if entry.index < self._chronicle.noted_from:
             self.exact_from = self.next_offset
         return self._outcome
@@ -151,6 +192,8 @@ class EventFeed(Judge):
             self._trim(entry)
         elif entry.kind == EntryKind.CARRIED:
             self._carry(entry)
+        elif entry.kind == EntryKind.KEPT:
+            self._keep(entry)
 
     # -- what is stored
 
@@ -212,6 +255,8 @@ class EventFeed(Judge):
             return True
         if 0 <= offset < self.start_offset and offset in self._held:
             return True
+        if offset in self._unborn:
+            return False
         self.lost += offset < self.start_offset
         return False
 
@@ -228,6 +273,51 @@ class EventFeed(Judge):
                         self._late[offset] = due_ms + self._config.retention_ms
         self._carriers.append((entry.index, offsets))
 
+    def _bring_in(self, stories: Iterable[tuple[int, int, StoryRecord]]) -> None:
+        """Messages whose own entry is gone, as they are now."""
+        carriers: dict[int, BitMap64] = {}
+        for offset, carrier, record in stories:
+            carriers.setdefault(carrier, BitMap64()).add(offset)
+            self._unborn.discard(offset)
+            self._held.add(offset)
+            for offsets, holds in (
+                (self._kept, record.kept),
+                (self._in_stream, record.in_stream),
+                (self._keyed, bool(record.key)),
+                (self._delayed, record.fate == "delayed"),
+                (self._cancelled, record.fate == "cancelled"),
+                (self._withdrawn, record.fate == "expired"),
+            ):
+                if holds:
+                    offsets.add(offset)
+            if record.fate == "delayed":
+                self._due.add(record.due_ms, offset)
+            if record.late_until_ms:
+                self._late[offset] = record.late_until_ms
+            if record.expires_ms and record.fate in ("", "delayed"):
+                self._expires.add(record.expires_ms, offset)
+            known = {story.id: story for story in record.groups}
+            for group in self.groups.values():
+                story = known.get(group.id)
+                if story is None:
+                    group.done.add(offset)
+                else:
+                    group.put(offset, story)
+        self._carriers += sorted(carriers.items())
+
+    def _keep(self, entry: Entry) -> None:
+        """What compaction keeps of messages that nothing is known of any more: they stand as if
+        they came now."""
+        for carried in decode_carried(entry.body):
+            new = BitMap64([o for o in carried.offsets if not self._is_stored(o)])
+            if not new:
+                continue
+            self._held |= new
+            self._kept |= new
+            self._in_stream = self._in_stream | new
+            self._inexact |= new
+            self._outcome.add_many(new, 0, self._now_ms, "KEPT", {})
+
     def _trim(self, entry: Entry) -> None:
         """The log begins later; what is carried, or kept by compaction, stays."""
         if entry.kind == EntryKind.TRIM:
@@ -240,9 +330,9 @@ class EventFeed(Judge):
         self._carriers = [one for one in self._carriers if one[0] >= min(index, entry.index)]
         before = self._held | span(self.start_offset, start)
         self._held = BitMap64.union(self._in_stream, *(held for _index, held in self._carriers))
-        newly = (self._held & span(0, start)) - self._kept
+        newly = (self._held & span(0, int(offset))) - self._kept
         self._kept |= newly
-        self._outcome.add_many(newly, 0, self._now_ms, "KEPT", {"log_start": start})
+        self._outcome.add_many(newly, 0, self._now_ms, "KEPT", {"log_start": int(offset)})
         self.start_offset = start
         self._forget((before & span(0, start)) - self._held)
 
@@ -254,6 +344,7 @@ class EventFeed(Judge):
         self._withdrawn -= gone
         self._keyed -= gone
         self._kept -= gone
+        self._inexact -= gone
         self._late = {o: until_ms for o, until_ms in self._late.items() if o in self._held}
 
     # -- settings
@@ -303,7 +394,7 @@ class EventFeed(Judge):
 
     def _bury(self, group: EventGroup, before_ms: int) -> None:
         while group.died and group.died[0][0] < before_ms:
-            died_ms, offset = group.died.popleft()
+            died_ms, offset = heappop(group.died)
             story = group.stories.get(offset)
             if story is None or story.place != "dead" or story.died_ms != died_ms:
                 continue

@@ -6,7 +6,7 @@ dead, its `GroupStory` is kept.
 
 from __future__ import annotations
 
-from collections import deque
+from heapq import heappush
 
 import msgspec
 
@@ -25,8 +25,8 @@ class EventGroup:
         self.over = BitMap64()
         """Cancelled or expired before they were settled."""
         self.stories: dict[int, GroupStory] = {}
-        self.died: deque[tuple[int, int]] = deque()
-        """(when, offset) of deaths, those that were undone included."""
+        self.died: list[tuple[int, int]] = []
+        """(when, offset) of deaths, those that were undone included: a heap."""
 
     def of(self, offset: int) -> GroupStory:
         """The message's story, which the caller gives back by `put`."""
@@ -45,7 +45,7 @@ class EventGroup:
         plain = place == "coming" and not (story.failed or story.redrives)
         if place in ("leased", "dead", "coming") and not plain:
             if place == "dead" and story.died_ms:
-                self.died.append((story.died_ms, offset))
+                heappush(self.died, (story.died_ms, offset))
             self.stories[offset] = story
         else:
             self.stories.pop(offset, None)

@@ -285,6 +285,15 @@ def _message_in(entry: Entry, offset: int) -> Message:
     raise KeyError(offset)
 
 
+def stories_in(entry: Entry) -> dict[int, StoryRecord]:
+    """The stories of the messages that a carrying entry holds, of those that could be told."""
+    found: dict[int, StoryRecord] = {}
+    if entry.kind == EntryKind.CARRIED:
+        for stories in decode_stories(entry.body):
+            found.update(msgspec.msgpack.decode(stories, type=dict[int, StoryRecord]))
+    return found
+
+
 def _story_in(entry: Entry, offset: int) -> StoryRecord | None:
     if entry.kind != EntryKind.CARRIED:
         return None

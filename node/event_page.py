@@ -97,7 +97,7 @@ class EventPage:
                     cursor.rest, cursor.offset = chain((row,), rows), last
                     return
                 last, seq = offset, 0
-                if offset < cursor.feed.exact_from:
+                if not cursor.feed.is_exact(offset):
                     self.is_exact = False
             if what is not told:
                 own, told = _split(what), what

@@ -22,6 +22,7 @@ from node.event_page import EventPage
 from node.http.event_broker import EventsView, EventsWanted
 from node.partition import PartitionHost
 from node.to_the_end import to_the_end
+from node.turns import Turns
 
 STEP_BYTES = 1 << 20
 STEP_ENTRIES = 512
@@ -99,6 +100,7 @@ class EventReader:
         cursor = self.cursors.take(host, after, offset)
         if cursor is None:
             feed = EventFeed(chronicle, first, int(state.log_start_offset), changes)
+            await self._foresee(host, feed)
             cursor = EventCursor(host, feed)
         cursor.feed.know(chronicle, changes)
         page = EventPage(cursor, after, offset, until, wanted.limit)
@@ -117,6 +119,25 @@ class EventReader:
         if cursor.index < after:
             raise EventsBehind(entries=after - cursor.index)
         return EventsView(first, applied, *page.next, page.is_exact, page.count, columns)
+
+    async def _foresee(self, host: PartitionHost, feed: EventFeed) -> None:
+        """Messages whose own entries are gone come with the stories that entries carry."""
+        carriers: dict[int, list[int]] = {}
+        for offset, index in host.state.queue.carried.items():
+            if offset < feed.start_offset:
+                carriers.setdefault(index, []).append(offset)
+        log = host.log
+        hot = {i: log.entry(Index(i)) for i in carriers if not log.is_cold(Index(i))}
+
+        def read() -> None:
+            turns = Turns()
+            for index, offsets in sorted(carriers.items()):
+                entry = hot.get(index) or log.cold_entries(Index(index), max_count=1)[0]
+                feed.foresee(entry, offsets)
+                turns.end()
+
+        if carriers:
+            await to_the_end(host.workers, read)
 
     async def _step(self, host: PartitionHost, page: EventPage) -> None:
         """Takes the next few entries."""

@@ -162,7 +162,7 @@ class Reporter:
 
 
 class Stop:
-    """SIGTERM and SIGINT end a continuous run after the wave that is under way."""
+    """SIGTERM and SIGINT end a continuous run after the round that is under way."""
 
     def __init__(self) -> None:
         self._asked = threading.Event()

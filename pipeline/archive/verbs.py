@@ -109,18 +109,18 @@ def archive(
         if continuous:
             stop.listen()
         for _ in stop.rounds(every_s):
-            with failing():
+            with failing() if not continuous else told():
                 total, failures = archive_topics(
                     run, broker, topic or [], kinds, Pace(bytes_per_second), replace=replace
                 )
-            if not continuous or total.files or failures:
-                run.say(
-                    f"archived {total.rows:,} rows in {total.files} files,"
-                    f" {total.bytes / 2**20:.1f} MiB"
-                )
-            for failure in failures:
-                typer.echo(f"error: {failure.topic}: {failure.text}", err=True)
-            failed = bool(failures)
+                failed = bool(failures)
+                if not continuous or total.files:
+                    run.say(
+                        f"archived {total.rows:,} rows in {total.files} files,"
+                        f" {total.bytes / 2**20:.1f} MiB"
+                    )
+                for failure in failures:
+                    typer.echo(f"error: {failure.topic}: {failure.text}", err=True)
             if not continuous:
                 break
     if failed:
@@ -207,6 +207,15 @@ def failing() -> Iterator[None]:
         _fail(error.message, 1)
 
 
+@contextmanager
+def told() -> Iterator[None]:
+    """What goes wrong in a round of a continuous run is told; the next round tries again."""
+    try:
+        yield
+    except GoQueueError as error:
+        typer.echo(f"error: {error.message}", err=True)
+
+
 def _fail(text: str, code: int) -> NoReturn:
     typer.echo(f"error: {text}", err=True)
     raise typer.Exit(code)
@@ -240,6 +249,9 @@ def _running(
 
     if not has_java():
         _fail(JAVA_MISSING, 1)
+    from pyspark.sql import SparkSession
+
+    is_ours = SparkSession.getActiveSession() is None
     spark = session("goqueue-pipeline", master=master)
     spark.sparkContext.setLogLevel("ERROR")
     try:
@@ -257,4 +269,5 @@ def _running(
             say=typer.echo,
         )
     finally:
-        spark.stop()
+        if is_ours:
+            spark.stop()

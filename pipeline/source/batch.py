@@ -15,7 +15,7 @@ from pipeline.source.options import SourceOptions
 from pipeline.source.pushdown import Bounds
 from pipeline.source.ranges import Range, split
 from pipeline.source.reading import Pace, read_range
-from pipeline.source.topics import look, resolve
+from pipeline.source.topics import Known, look, resolve
 
 
 class BatchReader(DataSourceReader):
@@ -25,6 +25,10 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._schema = schema
         self._bounds = Bounds()
+
+    def look(self, broker: Broker) -> dict[str, Known]:
+        """What there is to read."""
+        return look(broker, self._options.chosen)
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Keep those that bound partitions, offsets and times; Spark applies the others."""
@@ -46,7 +50,7 @@ class BatchReader(DataSourceReader):
 
     def _planned(self, broker: Broker) -> list[Range]:
         options = self._options
-        known = look(broker, options.chosen)
+        known = self.look(broker)
         starts = resolve(broker, options.start, known, latest_where_none=options.latest_where_none)
         ends = resolve(broker, options.end, known, latest_where_none=True)
         found: list[Range] = []

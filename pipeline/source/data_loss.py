@@ -26,6 +26,14 @@ def offsets_gone(topic: str, partition: int, start: int, log_start: int) -> str:
     )
 
 
+def entries_gone(topic: str, partition: int, start: int, log_start: int) -> str:
+    """The same of the log's entries, which events come by."""
+    return (
+        f"{topic}:{partition}: the events of entries {start} to {log_start - 1} are deleted: "
+        f"the log begins with entry {log_start} now"
+    )
+
+
 def end_gone(topic: str, partition: int, start: int, end: int) -> str:
     """That the log is shorter than it was."""
     return (

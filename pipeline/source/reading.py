@@ -22,6 +22,8 @@ from pipeline.source.ranges import Range
 LOOK_AGAIN_S: Final = 0.2
 """A leader of a moment may not have applied yet what was committed under the one before it."""
 PAGE_BYTES: Final = 4 << 20
+PAGES_A_SECOND: Final = 4
+"""Of a read whose rate is bounded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +32,16 @@ class Pace:
 
     bytes_per_second: int | None = None
 
+    @property
+    def page_bytes(self) -> int:
+        """A fraction of a second's bytes at once; a batch is never split."""
+        rate = self.bytes_per_second
+        return PAGE_BYTES if rate is None else max(1, min(PAGE_BYTES, rate // PAGES_A_SECOND))
+
     def due_s(self, started_s: float, taken: int) -> float:
         """When the next page may be asked for."""
-        return (
-            started_s
-            if self.bytes_per_second is None
-            else started_s + taken / self.bytes_per_second
-        )
+        rate = self.bytes_per_second
+        return started_s if rate is None else started_s + taken / rate
 
 
 def read_range(
@@ -70,16 +75,20 @@ def _pages(broker: Broker, wanted: Range, pace: Pace) -> Iterator[FramePage]:
     started_s, taken = time.monotonic(), 0
     with ThreadPoolExecutor(1, thread_name_prefix="goqueue-page") as ahead:
         at = wanted.start
-        coming = ahead.submit(_page, broker, wanted, at, started_s) if at < wanted.end else None
+        coming = (
+            ahead.submit(_page, broker, wanted, at, started_s, pace) if at < wanted.end else None
+        )
         while coming is not None:
             page = coming.result()
             at, taken = page.next_offset, taken + len(page.body)
             due_s = pace.due_s(started_s, taken)
-            coming = ahead.submit(_page, broker, wanted, at, due_s) if at < wanted.end else None
+            coming = (
+                ahead.submit(_page, broker, wanted, at, due_s, pace) if at < wanted.end else None
+            )
             yield page
 
 
-def _page(broker: Broker, wanted: Range, at: int, due_s: float) -> FramePage:
+def _page(broker: Broker, wanted: Range, at: int, due_s: float, pace: Pace) -> FramePage:
     """A page that reading goes on behind, not before it is due. What was planned is committed, so a
     replica that does not have it yet is asked again."""
     time.sleep(max(0.0, due_s - time.monotonic()))
@@ -92,7 +101,7 @@ def _page(broker: Broker, wanted: Range, at: int, due_s: float) -> FramePage:
                 at,
                 leader=wanted.leader,
                 records_max=max(1, wanted.end - at),
-                bytes_max=PAGE_BYTES,
+                bytes_max=pace.page_bytes,
             )
             if page.next_offset > at or page.topic_id not in ("", wanted.topic_id):
                 return page

@@ -73,11 +73,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reported: Position | None = None
         self._triggered_s = time.monotonic()
 
+    def look(self, *, missing_ok: bool) -> dict[str, Known]:
+        """What there is to read now."""
+        return look(self._broker, self._options.chosen, missing_ok=missing_ok)
+
     # where it begins and how far it may go
 
     def initialOffset(self) -> Json:
         options = self._options
-        known = look(self._broker, options.chosen)
+        known = self.look(missing_ok=False)
         found = resolve(
             self._broker, options.start, known, latest_where_none=options.latest_where_none
         )
@@ -94,13 +98,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = self._look()
+        self._target = self.look(missing_ok=True)
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
         """As far as the limit allows, and not beyond what was there when an AvailableNow query
         began. The start itself where there is nothing, or too little to begin a batch with."""
         begun = Position.read(start)
-        known = self._look() if self._target is None else self._target
+        known = self.look(missing_ok=True) if self._target is None else self._target
         ends = _ends(known)
         self._reported = ends
         kept = self._unread(begun, ends)
@@ -141,9 +145,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._broker.close()
 
     # private
-
-    def _look(self) -> dict[str, Known]:
-        return look(self._broker, self._options.chosen, missing_ok=True)
 
     def _unread(self, begun: Position, ends: Position) -> Position:
         """What was read and is not now, though it is there: no longer chosen, or not listed by a

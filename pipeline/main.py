@@ -11,6 +11,7 @@ COMMANDS: dict[str, str] = {
     "archive": "pipeline.archive.verbs",
     "compact": "pipeline.archive.verbs",
     "verify": "pipeline.archive.verbs",
+    "restore": "pipeline.restore.verbs",
 }
 """In the order of the help: verb -> the module whose `register(app)` adds it."""
 

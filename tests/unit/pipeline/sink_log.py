@@ -61,7 +61,7 @@ class SinkLog:
         self.posts += 1
         self.meanwhile()
         if self.chance.random() < self.trouble / 3:
-            self._fall()
+            self.fall()
         verdict = self.judge(RecordBatch.parse(body))
         if self.chance.random() < self.trouble / 3:  # on its way, and nobody waits for it
             raise NoQuorum(outcome="unknown")
@@ -118,9 +118,11 @@ class SinkLog:
             result["duplicate"] = True
         return {"results": [result]}
 
-    def _fall(self) -> None:
-        """The leader falls; of what was on its way some entries get through, in order."""
-        kept = self.chance.randint(0, len(self._flying))
+    def fall(self, *, loses: bool | None = None) -> None:
+        """The leader falls; of what was on its way some entries get through, in order: all of them,
+        or none, where it is said whether it `loses` them."""
+        flying = len(self._flying)
+        kept = self.chance.randint(0, flying) if loses is None else 0 if loses else flying
         self._flying = self._flying[:kept]
         self.apply()
         restored = PartitionState()

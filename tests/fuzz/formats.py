@@ -148,6 +148,8 @@ def queue_ops() -> list[bytes]:
         ops.Parked(5, b"key"),
         ops.Halted(5, "by hand"),
         ops.Own(5, "bob", 4, fence=True),
+        ops.RequireArchive(True),
+        ops.Archived("s3://bucket/archive", 2**40, anew=True),
     ]
     return [ops.encode_ops([one]) for one in made] + [ops.encode_ops([*made, ops.Tick()])]
 

@@ -14,6 +14,7 @@ from delivery.ops import (
     NACK,
     NOT_FOUND,
     RELEASE,
+    Archived,
     Cancelled,
     Committed,
     Configure,
@@ -25,6 +26,7 @@ from delivery.ops import (
     Parked,
     Purged,
     Redriven,
+    RequireArchive,
     Resumed,
     Settled,
     Sought,
@@ -76,6 +78,10 @@ def any_op(choice: random.Random) -> Any:
             lambda: Unparked(group, choice.choice([b"", b"k"])),
             lambda: Halted(group, "why"),
             lambda: Resumed(group),
+            lambda: RequireArchive(choice.random() < 0.5),
+            lambda: Archived(
+                choice.choice(["", "/a", "x" * 5000]), number(), choice.random() < 0.5
+            ),
             lambda: OpenGroup(
                 group,
                 choice.choice(["g", "h"]),

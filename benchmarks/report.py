@@ -14,6 +14,7 @@ from pathlib import Path
 from benchmarks.processes import ROOT
 
 BUSY_LOAD = 0.5
+OTHERS = "\n<!-- measured by commands of their own -->\n"
 
 INTRO = """# Benchmarks
 
@@ -114,13 +115,36 @@ class Report:
             parts.append(f"\n> The machine was busy with other work: load {self.load:.1f}.\n")
         parts += [f"\n> {note}\n" for note in self.notes]
         for section, rows in self.sections.items():
-            parts.append(f"\n## {section}\n\n")
-            parts.append("| | figure | target | | CPU | |\n|---|---:|---:|---|---:|---|\n")
-            parts += ["| " + " | ".join(row.cells()) + " |\n" for row in rows]
+            parts += [f"\n## {section}\n\n", _table(rows)]
         missed = [f"{row.name} ({row.target.text if row.target else ''})" for row in self.misses()]
         parts.append("\n## Missed targets\n\n")
         parts.append("".join(f"- {text}\n" for text in missed) or "None.\n")
-        path.write_text("".join(parts), encoding="utf-8")
+        _, mark, others = _halves(path)
+        path.write_text("".join(parts) + mark + others, encoding="utf-8")
+
+    def write_section(
+        self, section: str, intro: str, path: Path, command: str, seconds: float
+    ) -> None:
+        """One section behind those of `write`, which leaves it there: for what is measured by a
+        command of its own."""
+        busy = f" The machine was busy with other work: load {self.load:.1f}."
+        told = f"Measured {machine()}, in {seconds:.0f} s by `{command}`."
+        told += busy if self.load > BUSY_LOAD else ""
+        before, _, _ = _halves(path)
+        table = _table(self.sections[section])
+        text = f"{before}{OTHERS}\n## {section}\n\n{intro}\n\n{told}\n\n{table}"
+        path.write_text(text, encoding="utf-8")
+
+
+def _table(rows: list[Row]) -> str:
+    lines = ["| | figure | target | | CPU | |", "|---|---:|---:|---|---:|---|"]
+    lines += ["| " + " | ".join(row.cells()) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _halves(path: Path) -> tuple[str, str, str]:
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    return text.partition(OTHERS)
 
 
 def number(value: float) -> str:

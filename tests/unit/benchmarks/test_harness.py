@@ -193,3 +193,20 @@ def test_a_report_says_pass_and_miss(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert text.endswith("## Missed targets\n\n- slow (≤ 25 ms)\n")
     assert "busy with other work: load 3.0" in text
     assert "pass" in capsys.readouterr().out
+
+
+def test_a_section_by_another_command_outlives_a_new_report(tmp_path: Path) -> None:
+    path, report, other = tmp_path / "report.md", Report(load=0.1), Report(load=0.1)
+    report.add("One", Row("first", 1.0, "msg/s"))
+    other.add("Spark", Row("read", 2.0, "rows/s"))
+
+    report.write(path, "python -m benchmarks", 1.0)
+    other.write_section("Spark", "What it is.", path, "python -m benchmarks.spark_read", 1.0)
+    other.write_section("Spark", "What it is.", path, "python -m benchmarks.spark_read", 1.0)
+    report.write(path, "python -m benchmarks", 1.0)
+
+    text = path.read_text()
+    assert text.count("## One") == text.count("## Spark") == 1
+    assert (
+        text.index("## Missed targets") < text.index("## Spark") < text.index("| read | 2 rows/s")
+    )

@@ -57,8 +57,11 @@ class GoQueueSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format known to a session that has not found it by itself."""
+    """Make the formats known to a session that has not found them by itself."""
+    from pipeline.events.datasource import EventsSource
+
     spark.dataSource.register(GoQueueSource)
+    spark.dataSource.register(EventsSource)
 
 
 def _check(schema: StructType) -> None:

@@ -1,0 +1,1 @@
+"""The Spark format `goqueue.events`: what happened to messages, in batches and as streams."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, groupby, islice
 
 import msgspec
 
@@ -21,7 +21,10 @@ ROW_BYTES = 100
 ROWS_A_TURN = 256
 
 _encoder = msgspec.msgpack.Encoder()
-_OWN = frozenset(("group", "consumer", "member", "lane", "attempt", "reason", "message_id", "key"))
+_OWN = ("group", "consumer", "lane", "attempt", "reason", "message_id")
+"""What has a column of its own, in their order,"""
+_TOLD = ("member", "key")
+"""and what those or others tell, too."""
 
 
 class EventPage:
@@ -84,67 +87,71 @@ class EventPage:
         return _encoder.encode(self.columns)
 
     def _tell(self, rows: Iterator[Row], turns: Turns) -> None:
-        cursor, columns = self.cursor, self.columns
+        """As many as there is room for, and the rest of the last one's message."""
+        cursor = self.cursor
         index = cursor.feed.index
-        last = -1 if cursor.offset is None else cursor.offset
-        seq = 0
-        own: _Own = _NOTHING
-        told: Attributes | None = None
-        for row in rows:
-            offset, _number, time_ms, type_, what, key = row
-            if offset != last:
-                if self.is_full:
-                    cursor.rest, cursor.offset = chain((row,), rows), last
-                    return
-                last, seq = offset, 0
-                if not cursor.feed.is_exact(offset):
-                    self.is_exact = False
-            if what is not told:
-                own, told = _split(what), what
-            group, consumer, lane, attempt, reason, message_id, attributes, size = own
-            columns.index.append(index)
-            columns.offset.append(offset)
-            columns.seq.append(seq)
-            columns.timestamp_ms.append(time_ms)
-            columns.event_type.append(type_)
-            columns.group.append(group)
-            columns.consumer.append(consumer)
-            columns.lane.append(lane)
-            columns.attempt.append(attempt)
-            columns.reason.append(reason)
-            columns.message_id.append(message_id)
-            columns.key.append(key)
-            columns.attributes.append(attributes)
-            seq += 1
-            self._bytes += size + (len(key) if key else 0)
-            if not len(columns.index) % ROWS_A_TURN:
-                turns.end()
-        cursor.end()
+        first: list[Row] = []
+        while not self.is_full:
+            room = min(ROWS_A_TURN, self._limit - self.count)
+            some = [*first, *islice(rows, room)]
+            if not some:
+                break
+            first, last = [], some[-1][0]
+            for row in rows:
+                if row[0] != last:
+                    first = [row]
+                    break
+                some.append(row)
+            self._add(index, some)
+            cursor.offset = last
+            turns.end()
+        first = first or [*islice(rows, 1)]
+        if first:
+            cursor.rest = chain(first, rows)
+        else:
+            cursor.end()
+
+    def _add(self, index: int, rows: Sequence[Row]) -> None:
+        columns, is_exact = self.columns, self.cursor.feed.is_exact
+        offsets, _numbers, times_ms, types, whats, keys = zip(*rows, strict=True)
+        own = [(*map(what.get, _OWN), _rest(what)) for what in whats]
+        groups, consumers, lanes, attempts, reasons, message_ids, attributes = zip(
+            *own, strict=True
+        )
+        columns.index += [index] * len(rows)
+        columns.offset += offsets
+        columns.seq += _numbered(offsets)
+        columns.timestamp_ms += times_ms
+        columns.event_type += types
+        columns.group += groups
+        columns.consumer += consumers
+        columns.lane += lanes
+        columns.attempt += attempts
+        columns.reason += reasons
+        columns.message_id += message_ids
+        columns.key += keys
+        columns.attributes += attributes
+        self.is_exact = self.is_exact and all(map(is_exact, offsets))
+        texts = filter(None, (*keys, *message_ids, *reasons))
+        self._bytes += ROW_BYTES * len(rows) + sum(map(len, texts))
 
 
-_Own = tuple[
-    str | None,
-    str | None,
-    str | None,
-    int | None,
-    str | None,
-    str | None,
-    dict[str, str] | None,
-    int,
-]
-_NOTHING: _Own = (None, None, None, None, None, None, None, 0)
+def _numbered(offsets: Sequence[int]) -> list[int]:
+    """Of each event, how many of its message's come before it."""
+    if len(set(offsets)) == len(offsets):
+        return [0] * len(offsets)
+    return [number for _, same in groupby(offsets) for number, _ in enumerate(same)]
 
 
-def _split(what: Attributes) -> _Own:
-    """What has a column of its own, all else as text, and about how many bytes both take."""
-    rest = {name: _text(value) for name, value in what.items() if name not in _OWN}
-    size = ROW_BYTES + sum(map(len, rest.values()))
-    get: dict[str, object] = dict(what)
-    found = (
-        get.get(name) for name in ("group", "consumer", "lane", "attempt", "reason", "message_id")
-    )
-    return (*found, rest or None, size)  # type: ignore[return-value]
+def _rest(what: Attributes) -> dict[str, str] | None:
+    """What has no column of its own, as texts."""
+    rest = {
+        name: value if isinstance(value, str) else _text(value)
+        for name, value in what.items()
+        if name not in _OWN and name not in _TOLD
+    }
+    return rest or None
 
 
-def _text(value: str | int | list[str]) -> str:
+def _text(value: int | list[str]) -> str:
     return ",".join(value) if isinstance(value, list) else str(value)

@@ -61,6 +61,7 @@ HINTS = {
     "too_few_brokers": "add a broker (`cluster add`), or lower the topics' replication factor",
     "broker_not_empty": "`goqueue-cli cluster drain NAME --wait` empties it",
     "unknown_reassignment": "`goqueue-cli cluster moves --all` shows them",
+    "other_archive": "`goqueue-cli topic archive NAME -o wide` shows it; --replace takes its place",
     "overtaken": "look where the partitions are now, and plan again",
     "payload_too_large": "`topic alter NAME --max-message-bytes N` raises a topic's limit",
     "connection_failed": UNREACHABLE_HINT,

@@ -24,6 +24,9 @@ from pipeline.archive.sweep import sweep
 from pipeline.broker import Broker
 from pipeline.source.reading import Pace
 
+TIMELINE_OFF = "timeline_off"
+"""The code of brokers whose timelines are switched off."""
+
 
 def chosen(broker: Broker, patterns: Sequence[str]) -> list[str]:
     """The topics that names, or patterns with `*` and `?`, tell; without any, all but the
@@ -40,6 +43,11 @@ def chosen(broker: Broker, patterns: Sequence[str]) -> list[str]:
         else:
             found.update(dict.fromkeys(name for name in there if fnmatchcase(name, pattern)))
     return list(found)
+
+
+def _has_no_events(error: GoQueueError) -> bool:
+    """Whether the brokers keep none, or are of a version that does not tell them."""
+    return error.code == TIMELINE_OFF or isinstance(error, NotFound)
 
 
 def archived(store: ReadableStore, patterns: Sequence[str], kinds: Iterable[Kind]) -> list[Series]:
@@ -93,6 +101,9 @@ def archive_topics(
             except UnknownTopic:
                 run.say(f"{topic}: it was deleted meanwhile")
             except GoQueueError as error:
+                if kind is Kind.EVENTS and _has_no_events(error):
+                    run.say(f"{topic}: no events are archived: {error.message}")
+                    continue
                 failures.append(Failure(topic, error.message))
             else:
                 total = total.and_(done)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 Destination = Annotated[
     str,
     typer.Option(
+        "--destination",
+        "--archive",
         help="Where the archive is: any Hadoop filesystem, such as s3a://bucket/archive, or a"
         " folder.",
         envvar="GOQUEUE_ARCHIVE",
@@ -60,7 +62,7 @@ def register(app: typer.Typer) -> None:
 def archive(
     destination: Destination,
     topic: Topic = None,
-    kind: KindOption = "messages",
+    kind: KindOption = "messages,events",
     servers: Servers = None,
     api_key_file: KeyFile = None,
     ca_file: CaFile = None,

@@ -44,7 +44,8 @@ def test_topics_are_archived_compacted_and_verified_by_their_patterns(
     publish(client, names[0], 0, 200)
     where = ("--destination", str(tmp_path), "--topic", pattern)
 
-    first = run("archive", *where, "--servers", servers, "--rows-per-file", "30")
+    kind = ("--kind", "messages", "--rows-per-file", "30")
+    first = run("archive", *where, "--servers", servers, *kind)
     compacted = run("compact", *where)
     sound = run("verify", *where, "--servers", servers)
     client.delete_topic(names[0])
@@ -77,10 +78,8 @@ def test_an_archive_that_replaces_another_says_so(
     topic = f"moved-{uuid.uuid4().hex[:6]}"
     client.create_topic(topic, partitions=1)
     client.publish_many(topic, [b"one", b"two"])
-    old, new = (
-        ("archive", "--topic", topic, "--servers", servers, "--destination", str(tmp_path / name))
-        for name in ("old", "new")
-    )
+    what = ("archive", "--topic", topic, "--servers", servers, "--kind", "messages")
+    old, new = ((*what, "--destination", str(tmp_path / name)) for name in ("old", "new"))
 
     assert run(*old).exit_code == 0
     refused = run(*new)

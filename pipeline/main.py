@@ -12,6 +12,7 @@ COMMANDS: dict[str, str] = {
     "compact": "pipeline.archive.verbs",
     "verify": "pipeline.archive.verbs",
     "restore": "pipeline.restore.verbs",
+    "report": "pipeline.analytics.report",
 }
 """In the order of the help: verb -> the module whose `register(app)` adds it."""
 

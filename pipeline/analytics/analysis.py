@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.analytics.queries import TABLES, VIEWS, Query, query
+from pipeline.restore import marks
 
 KEPT = ("events", "subjects", "deliveries", "outcomes", "findings", "lag_spans")
 """What several tables are made of is computed once, and kept where the executors are: on their
@@ -43,8 +44,8 @@ class Goals:
     """Listed of each check, and of each replay; all are counted."""
     points_max: int = 2000
     """Of a group's lag as a line."""
-    replay_id_header: str = "goqueue-replay-id"
-    replay_origin_header: str = "goqueue-replay-origin"
+    replay_id_header: str = marks.ID
+    replay_origin_header: str = marks.ORIGIN
 
 
 @dataclass(frozen=True, slots=True)

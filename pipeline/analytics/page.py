@@ -19,7 +19,7 @@ ROWS_OPEN_MAX = 20
 ROWS_SHOWN_MAX = 200
 """Of each table at all; files hold all."""
 UNITS = {"ms": " (ms)", "s": " (s)", "bytes": " (bytes)"}
-SHARES = ("share", "attainment", "cumulative_share", "top_share", "busiest_share", "closest")
+SHARES = ("share", "attainment", "cumulative_share", "top_share", "busiest_share", "share_of_bound")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def _table(table: Table, rows: Rows) -> dict[str, Any]:
     ]
     return {
         "name": table.name,
-        "computes": table.query.computes,
+        "computes": table.query.computes[:1].upper() + table.query.computes[1:],
         "columns": columns,
         "parts": [part for part in (shown[:ROWS_OPEN_MAX], shown[ROWS_OPEN_MAX:]) if part],
         "more": max(0, len(rows) - ROWS_SHOWN_MAX),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import matplotlib
@@ -178,7 +178,7 @@ def partitions(rows: Rows) -> str:
     return _bars("partitions", counted, "messages", keep=True)
 
 
-def _bars(name: str, counted: dict[str, float], unit: str, *, keep: bool = False) -> str:
+def _bars(name: str, counted: Mapping[str, float], unit: str, *, keep: bool = False) -> str:
     """Bars to the right, the largest at the top, unless their order is to be kept."""
     items = list(counted.items())
     if not keep:
@@ -219,10 +219,10 @@ def _legend(axes: Any) -> None:
 
 def _powers(axis: Any, unit: str) -> None:
     """A scale on which small and large numbers are seen, with numbers that are read."""
-    scale = axis.axes.set_xscale if axis.axis_name == "x" else axis.axes.set_yscale
-    scale("symlog", linthresh=1)
+    is_wide = axis.axis_name == "x"
+    (axis.axes.set_xscale if is_wide else axis.axes.set_yscale)("symlog", linthresh=1)
     axis.set_major_formatter(ticker.FuncFormatter(lambda number, _: f"{number:,.0f}"))
-    axis.set_label_text(f"{unit} (each step is ten times the one before)")
+    axis.set_label_text(f"{unit} (ten times as many each step)" if is_wide else unit)
 
 
 def _plot(name: str, draw: Callable[[Any], None], *, height: float) -> str:

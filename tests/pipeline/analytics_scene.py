@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pipeline.restore import marks
 from tests.cluster.group_members import Member, ok
 from tests.cluster.processes import Cluster, eventually, publish
 from tests.cluster.test_real_lines import sample_files
@@ -109,8 +110,8 @@ def _publish(cluster: Cluster, made: Made, folder: Path) -> None:
 
 def _origin(topic: str, result: dict[str, Any]) -> dict[str, str]:
     return {
-        "goqueue-replay-id": REPLAY,
-        "goqueue-replay-origin": f"{topic}:{result['partition']}:{result['offset']}",
+        marks.ID: REPLAY,
+        marks.ORIGIN: f"{topic}:{result['partition']}:{result['offset']}",
     }
 
 

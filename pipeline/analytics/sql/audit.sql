@@ -1,12 +1,13 @@
--- Computes: whether anything is missing, twice, or out of order. A producer's id that is repeated
---   beyond the window of deduplication, or in another partition, and keys out of order in a group
---   that does not keep their order, are as promised; all others are bugs, or damage.
+-- Computes: whether anything is missing, twice, or out of order. Allowed are a producer's id that
+--   is repeated beyond the window of deduplication, or in another partition; and, in a group that
+--   does not keep the order of keys, keys out of order, or delivered before the message before was
+--   settled. All others are bugs, or damage.
 -- Reads: findings, groups
 -- Columns: check; group: null where it is about the topic; findings; messages: that they are about;
 --   verdict: ok, found, or allowed: found where it is not promised otherwise
 WITH checks AS (
     SELECT posexplode(array(
-        'offset_gap', 'duplicate_offset', 'duplicate_message_id', 'key_order',
+        'offset_gap', 'duplicate_offset', 'duplicate_message_id', 'key_order', 'key_not_settled',
         'delivered_while_leased', 'delivered_when_done', 'delivered_early'
     )) AS (place, check)
 ),
@@ -23,7 +24,8 @@ SELECT
     CASE
         WHEN findings IS NULL THEN 'ok'
         WHEN check = 'duplicate_message_id' THEN 'allowed'
-        WHEN check = 'key_order' AND coalesce(ordering, 'none') <> 'key' THEN 'allowed'
+        WHEN check IN ('key_order', 'key_not_settled') AND coalesce(ordering, 'none') <> 'key'
+        THEN 'allowed'
         ELSE 'found'
     END AS verdict
 FROM checks LEFT JOIN counted USING (check) LEFT JOIN groups USING (`group`)

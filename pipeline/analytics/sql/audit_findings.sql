@@ -11,5 +11,5 @@ SELECT check, topic, partition, offset, `group`, key, count, detail
 FROM ranked
 WHERE rank <= :findings_max
 ORDER BY
-    array_position(array('duplicate_message_id', 'key_order'), check),
+    array_position(array('duplicate_message_id', 'key_order', 'key_not_settled'), check),
     check, topic, partition, offset, `group`

@@ -5,7 +5,7 @@
 --   such bound: it goes first.
 -- Reads: waits
 -- Columns: group; lane; count; p50_ms, p95_ms, p99_ms, max_ms; lane_max_wait_ms; bound_ms: of the
---   longest wait; closest: the most that one used up of the deliveries that its bound allows;
+--   longest wait; share_of_bound: the most that one used up of the deliveries that it allows;
 --   over_bound: how many used up more, which is a bug of the brokers
 WITH bounded AS (
     SELECT
@@ -26,7 +26,7 @@ grouped AS (
         max(wait_ms) AS max_ms,
         first(lane_max_wait_ms) AS lane_max_wait_ms,
         max_by(lane_max_wait_ms + turns * turn_ms, struct(wait_ms, ahead)) AS bound_ms,
-        max(taken_late / turns) AS closest,
+        max(taken_late / turns) AS share_of_bound,
         count_if(taken_late > turns) AS over_bound
     FROM bounded
     GROUP BY `group`, lane
@@ -34,7 +34,7 @@ grouped AS (
 SELECT
     `group`, lane, count,
     percentiles[0] AS p50_ms, percentiles[1] AS p95_ms, percentiles[2] AS p99_ms, max_ms,
-    lane_max_wait_ms, bound_ms, closest, over_bound
+    lane_max_wait_ms, bound_ms, share_of_bound, over_bound
 FROM grouped
 ORDER BY
     `group`, array_position(array('critical', 'high', 'normal', 'low', 'background'), lane)

@@ -1,7 +1,7 @@
 -- Computes: what the figures are of.
 -- Reads: subjects, events, outcomes
--- Columns: messages: stored or told of by events; stored; value_bytes; keys; delayed; restored: by a
---   replay; events; groups; deliveries; acknowledged: in all groups together; dead: dead letters
+-- Columns: messages: stored or told of by events; stored; value_bytes; keys; delayed; restored: by
+--   a replay; events; groups; deliveries; acknowledged: in all groups together; dead: dead letters
 --   now, likewise; first_at, last_at: of messages and events
 SELECT
     messages, stored, value_bytes, keys, delayed, restored,

@@ -1,5 +1,5 @@
 -- Computes: everything that the audit found, one row each.
--- Reads: subjects, deliveries, bounds
+-- Reads: subjects, deliveries, outcomes, bounds
 -- Columns: check; topic; partition; offset; group; key; count: messages that it is about; detail
 WITH stored AS (
     SELECT topic, partition, offset, count(*) AS copies
@@ -27,7 +27,8 @@ offsets AS (
         ),
         named_struct(
             'check', 'offset_gap', 'offset', offset + 1,
-            'count', CASE WHEN NOT is_compacted AND following IS NULL THEN end_offset - offset - 1 END
+            'count',
+            CASE WHEN NOT is_compacted AND following IS NULL THEN end_offset - offset - 1 END
         ),
         named_struct('check', 'duplicate_offset', 'offset', offset, 'count', nullif(copies, 1))
     )) AS found
@@ -48,29 +49,41 @@ ids AS (
     GROUP BY topic, message_id
     HAVING count(*) > 1
 ),
-in_order AS (
+-- The first deliveries of each key's messages. A delayed message takes its turn once it is due, and
+-- may come after later ones.
+in_key AS (
     SELECT
         *,
-        max(CASE WHEN number = 1 THEN struct(offset, delivered_ms) END) OVER (
-            PARTITION BY topic, partition, `group`, key
-            ORDER BY index, offset
-            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-        ) AS overtaker
-    FROM deliveries
+        max(offset) OVER before AS overtaker,
+        max_by(offset, coalesce(done_index, 4611686018427387904)) OVER before AS unfinished,
+        max(coalesce(done_index, 4611686018427387904)) OVER before AS unfinished_until
+    FROM outcomes
+    WHERE key IS NOT NULL AND delivered_index IS NOT NULL
+    WINDOW before AS (
+        PARTITION BY topic, partition, `group`, key
+        ORDER BY delivered_index, offset
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    )
 ),
--- A delayed message lets later ones of its key pass until it is due.
+keys AS (
+    SELECT topic, partition, offset, `group`, key, found.*
+    FROM in_key
+    LATERAL VIEW explode(array(
+        CASE WHEN offset < overtaker AND deliver_at_ms IS NULL THEN named_struct(
+            'check', 'key_order',
+            'detail', concat('delivered after offset ', overtaker, ' of its key')
+        ) END,
+        CASE WHEN delivered_index < unfinished_until THEN named_struct(
+            'check', 'key_not_settled',
+            'detail', concat('delivered before offset ', unfinished, ' of its key was settled')
+        ) END
+    )) AS found
+    WHERE found IS NOT NULL
+),
 leases AS (
     SELECT topic, partition, offset, `group`, key, found.*
-    FROM in_order
+    FROM deliveries
     LATERAL VIEW explode(array(
-        CASE
-            WHEN number = 1 AND key IS NOT NULL AND offset < overtaker.offset
-                AND coalesce(deliver_at_ms, 0) <= overtaker.delivered_ms
-            THEN named_struct(
-                'check', 'key_order',
-                'detail', concat('delivered after offset ', overtaker.offset, ' of its key')
-            )
-        END,
         CASE WHEN after = 'DELIVERED' THEN named_struct(
             'check', 'delivered_while_leased',
             'detail', concat('delivery ', number, ' began while the one before stood')
@@ -102,3 +115,6 @@ FROM ids
 UNION ALL
 SELECT check, topic, partition, offset, `group`, key, 1, detail
 FROM leases
+UNION ALL
+SELECT check, topic, partition, offset, `group`, key, 1, detail
+FROM keys

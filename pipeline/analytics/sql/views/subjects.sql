@@ -2,16 +2,19 @@
 -- Reads: messages, events
 -- Columns: topic, partition, offset; published_ms: log time; due_ms: when it could be delivered
 --   first, later than that for a delayed message; deliver_at_ms: what a delayed one asked for;
---   lane; key; message_id: the producer's; value_bytes; value_hash; replay_id and replay_origin:
---   of a restored message; withdrawn_ms: expired or cancelled; is_stored: it is in `messages`
+--   lane; key; message_id: the producer's; value_bytes; value_hash; replay_id, replay_origin: of a
+--   restored message; withdrawn_ms, withdrawn_index: expired or cancelled; is_stored: it is in
+--   `messages`; key_text: the key as text, or as hex
 WITH told AS (
     SELECT
         topic, partition, offset,
         min(timestamp) FILTER (WHERE event_type = 'PUBLISHED') AS published_at,
-        first(attributes['lane'], true) FILTER (WHERE event_type = 'PUBLISHED') AS lane,
+        first(lane, true) AS lane,
         first(key, true) AS key,
         first(message_id, true) AS message_id,
-        first(attributes['deliver_at_ms'], true) FILTER (WHERE event_type = 'DELAYED') AS deliver_at_ms,
+        first(attributes['deliver_at_ms'], true) FILTER (WHERE event_type = 'DELAYED')
+            AS deliver_at_ms,
+        min(index) FILTER (WHERE event_type IN ('EXPIRED', 'CANCELLED')) AS withdrawn_index,
         min(timestamp) FILTER (WHERE event_type IN ('EXPIRED', 'CANCELLED')) AS withdrawn_at
     FROM events
     GROUP BY topic, partition, offset
@@ -21,8 +24,9 @@ stored AS (
         topic, partition, offset, timestamp, lane, key, message_id, deliver_at,
         length(value) AS value_bytes,
         sha2(value, 256) AS value_hash,
-        filter(headers, header -> header.key = :replay_id_header)[0].value AS replay_id,
-        filter(headers, header -> header.key = :replay_origin_header)[0].value AS replay_origin
+        get(filter(headers, header -> header.key = :replay_id_header), 0).value AS replay_id,
+        get(filter(headers, header -> header.key = :replay_origin_header), 0).value
+            AS replay_origin
     FROM messages
 ),
 joined AS (
@@ -39,6 +43,7 @@ joined AS (
         value_hash,
         CAST(replay_id AS STRING) AS replay_id,
         CAST(replay_origin AS STRING) AS replay_origin,
+        told.withdrawn_index,
         unix_millis(told.withdrawn_at) AS withdrawn_ms,
         stored.timestamp IS NOT NULL AS is_stored
     FROM stored FULL OUTER JOIN told USING (topic, partition, offset)

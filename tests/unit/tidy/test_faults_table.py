@@ -23,7 +23,7 @@ FAULTS = {
     "D": set(range(1, 18)),
     "M": set(range(1, 10)),
 }
-DONE = 4
+DONE = 7
 """The newest issue whose faults must have tests."""
 LAST_ISSUE = 8
 NOT_RUN = {"skip", "skipif", "xfail"}

@@ -15,13 +15,15 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from delivery.appender import Admitted, Appender
 from delivery.partition import PartitionState
+from delivery.records import encode_records
 from goqueue.errors import GoQueueError, NoQuorum, OffsetOutOfRange
 from goqueue.http import Answer
 from goqueue.reading import FramePage
 from goqueue.wire.batch import RecordBatch
 from goqueue.wire.stream import frame_header
 from goqueue.wire.types import Index
-from tests.unit.delivery.entries import START_MS, records
+from log.entry import Entry, EntryKind, make_entry
+from tests.unit.delivery.entries import START_MS
 
 PAGE_FRAMES = 3
 
@@ -95,9 +97,10 @@ class SinkLog:
         """All that is on its way is stored."""
         for one, admitted in self._flying:
             self._index += 1
-            entry = records(self._index, admitted.base_offset, (one, 0))
-            self.state.apply(entry)
-            self.stored.append((admitted.base_offset, one))
+            self.state.apply(_entry(self._index, one, admitted))
+            kept = one if admitted.rows is None else admitted.kept
+            if kept is not None:
+                self.stored.append((admitted.base_offset, kept))
         self._flying = []
 
     def forget(self, batches: int) -> None:
@@ -111,6 +114,10 @@ class SinkLog:
         except GoQueueError as error:
             raise GoQueueError.from_body(error.to_body()) from None
         result: dict[str, object] = {"partition": 0, "offset": verdict.base_offset}
+        if verdict.rows is not None:
+            result["rows"] = [
+                {"offset": offset, "duplicate": duplicate} for offset, duplicate in verdict.rows
+            ]
         if isinstance(verdict, Admitted):
             self._flying.append((batch, verdict))
             self._appender.proposed(Index(self._index + len(self._flying)))
@@ -129,3 +136,15 @@ class SinkLog:
         restored.restore(self.state.snapshot())
         self.state = restored
         self._appender = Appender(restored)
+
+
+def _entry(index: int, sent: RecordBatch, admitted: Admitted) -> Entry:
+    return make_entry(
+        index=index,
+        term=1,
+        time_ms=START_MS,
+        kind=EntryKind.RECORDS,
+        base_offset=admitted.base_offset,
+        record_count=admitted.count,
+        body=encode_records([admitted.to_append(sent, 0)]),
+    )

@@ -178,6 +178,23 @@ def test_a_key_that_may_not_read_is_told_when_it_must() -> None:
         attempt(log).append(rows(["a"]))
 
 
+def test_rows_that_their_topic_knows_by_their_ids_are_left_out_once() -> None:
+    """The topic's own deduplication, on top: what it leaves out has no row to be found."""
+    log = SinkLog()
+    ids: list[str | None] = ["i1", "i2", None, "i1", "i3", "i2", "i4", None]
+    named = Rows(range(8), [b"v"] * 8, message_ids=ids)
+    stored = Counter({"i1": 1, "i2": 1, "i3": 1, "i4": 1, None: 2})
+    first = attempt(log)
+    first.append(named.slice(0, 6))
+
+    for order in (named, named.take(range(7, -1, -1))):
+        again = attempt(log)
+        again.append(order.slice(0, 3))
+        again.append(order.slice(3, 8))
+        again.finish()
+        assert Counter(name for _base, one in log.stored for name in one.message_ids()) == stored
+
+
 def test_what_can_not_be_done_in_time_is_the_clusters_error() -> None:
     log = SinkLog(trouble=3.0)
 

@@ -26,14 +26,15 @@ class StoredIds:
         self._entry_at = entry_at
         self._carried_id = carried_id
         self._base = Offset(0)
-        self._ids: list[str | None] = []
+        self._ends: list[int] = []
+        self._buffer: bytes = b""
 
     def verify(self, offset: Offset, message_id: str) -> bool:
         """Whether the message at the offset has this id; False for one that is no longer stored.
 
         Raises `Unavailable` where it can't be read: nobody knows then.
         """
-        if not 0 <= offset - self._base < len(self._ids):
+        if not 0 <= offset - self._base < len(self._ends) - 1:
             try:
                 self._load(offset)
             except (LogError, GoQueueError) as error:
@@ -43,15 +44,21 @@ class StoredIds:
                     offset=offset,
                 ) from error
         row = offset - self._base
-        return 0 <= row < len(self._ids) and self._ids[row] == message_id
+        if not 0 <= row < len(self._ends) - 1:
+            return False
+        return self._buffer[self._ends[row] : self._ends[row + 1]] == message_id.encode()
 
     def _load(self, offset: Offset) -> None:
+        """Places of ids alone: most batches have many ids, of which one is asked for."""
         entry = self._entry_at(offset)
-        self._ids = []
+        self._ends, self._buffer = [], b""
         if entry is None:
-            self._base, self._ids = offset, [self._carried_id(offset)]
+            id = (self._carried_id(offset) or "").encode()
+            self._base, self._ends, self._buffer = offset, [0, len(id)], id
             return
         for base, count, stored in stored_batches(entry):
             if base <= offset < base + count:
-                self._base, self._ids = base, RecordBatch.parse(stored).message_ids()
+                batch = RecordBatch.parse(stored)
+                self._base, self._buffer = base, batch.buffer
+                self._ends = batch.message_id_ends()
                 return

@@ -186,11 +186,20 @@ class RecordBatch:
         header = self.header
         if not header.flags & HAS_MESSAGE_IDS:
             return [None] * header.count
+        ends = self.message_id_ends()
+        return [decode_text(self.buffer[a:b]) or None for a, b in pairwise(ends)]
+
+    def message_id_ends(self) -> list[int]:
+        """Where the ids' column begins in the buffer, and then where each record's id ends; of a
+        batch without ids only the former. Raises BatchError."""
+        header = self.header
         start = HEADER_BYTES + header.columns_bytes() + header.keys_bytes + header.headers_bytes
-        lengths = self._id_lengths()
-        if sum(lengths) != header.message_ids_bytes:
+        if not header.flags & HAS_MESSAGE_IDS:
+            return [start]
+        ends = list(accumulate(self._id_lengths(), initial=start))
+        if ends[-1] - start != header.message_ids_bytes:
             raise BatchError("message id lengths do not add up")
-        return [decode_text(blob) or None for blob in _cut(self.buffer, start, lengths)]
+        return ends
 
     def deliver_at(self) -> list[int | None]:
         """When each record may first be delivered, Unix milliseconds; None for at once."""

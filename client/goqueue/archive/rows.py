@@ -137,6 +137,8 @@ def _messages(batch: Any, topic: str, offsets: Sequence[int]) -> list[Message]:
 
 def _headers(column: Any) -> list[Headers]:
     """Each row's headers: in the order, and with the bytes, that they were published with."""
+    if column.null_count == len(column):
+        return [()] * len(column)
     rows, lengths = [], column.value_lengths().to_pylist()
     flat = column.flatten()
     names, values = flat.field(0).to_pylist(), flat.field(1).to_pylist()

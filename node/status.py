@@ -86,14 +86,18 @@ class NodeStatus:
 
     def hello(self) -> dict[str, Any]:
         """What peers are told of this node's work."""
-        led = self._led_in_sync()
+        led, under_replicated, lagging = self._replicas.led(), 0, Counter[str]()
+        for host in led:
+            in_sync = host.in_sync()
+            under_replicated += self._lacks_voters(host, len(in_sync))
+            lagging.update(self._lacking(host, in_sync))
         return {
             **self._disks.hello(),
             ROOM_BYTES: self._space.room_bytes,
             "leaders": len(led),
             "replicas": len(self._replicas.all()),
-            UNDER_REPLICATED: sum(self._lacks_voters(host, len(synced)) for host, synced in led),
-            LAGGING: self._lagging(led),
+            UNDER_REPLICATED: under_replicated,
+            LAGGING: dict(lagging),
             REPLAYING: self._replicas.are_replaying,
             STOPPING: self.stopping,
         }
@@ -235,30 +239,24 @@ class NodeStatus:
     def lagging_elsewhere(self) -> str:
         """Which other nodes of the cluster are not in sync, as all leaders have told; empty for
         none."""
-        lagging: Counter[str] = Counter(self._lagging(self._led_in_sync()))
+        lagging: Counter[str] = Counter()
+        for host in self._replicas.led():
+            lagging.update(self._lacking(host, host.in_sync()))
         for hello in self._cluster.hellos.values():
             told = hello.get(LAGGING)
             lagging.update(told if isinstance(told, dict) else {})
         lagging.pop(self._node, None)
         return ", ".join(f"{count} partitions on {node}" for node, count in sorted(lagging.items()))
 
-    def _led_in_sync(self) -> list[tuple[PartitionHost, list[str]]]:
-        """Each partition led here, with its voters in sync."""
-        return [(host, host.in_sync()) for host in self._replicas.led()]
-
-    def _lagging(self, led: Sequence[tuple[PartitionHost, list[str]]]) -> dict[str, int]:
-        """How many partitions led here lack each node, which votes there or is to, without having
-        been chosen for it by a move that is on its way."""
-        lagging: Counter[str] = Counter()
+    def _lacking(self, host: PartitionHost, in_sync: Sequence[str]) -> set[str]:
+        """Nodes that a partition led here lacks: they vote there or are to, without having been
+        chosen for it by a move that is on its way."""
+        wanted: set[str] = {voter.node for voter in host.voters}
         layout = self._cluster.state.layout
-        for host, synced in led:
-            wanted = {voter.node for voter in host.voters}
-            if layout.reassignments.of(short(host.id)) is None:
-                placement = layout.placement(host.id)
-                wanted.update(() if placement is None else placement.nodes)
-            if len(wanted) > 1:
-                lagging.update(wanted.difference(synced))
-        return dict(lagging)
+        if layout.reassignments.of(short(host.id)) is None:
+            placement = layout.placement(host.id)
+            wanted.update(() if placement is None else placement.nodes)
+        return wanted.difference(in_sync) if len(wanted) > 1 else set()
 
     def is_under_replicated(self, host: PartitionHost) -> bool:
         """Whether fewer voters are in sync than there are, or than are wanted: whoever is still

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from goqueue.errors import UnknownTopic
-from pipeline.broker import Broker
+from pipeline.broker import Broker, TopicFacts
 from pipeline.source import data_loss
 from pipeline.source.batch import read_partition
 from pipeline.source.options import SourceOptions
@@ -129,12 +129,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
         options = self._options
         begun, ended = Position.read(start), Position.read(end)
-        facts = {topic: self._broker.topic(topic) for topic in ended.ids}
+        facts = {topic: self._facts(topic) for topic in ended.ids}
         found = []
         for (topic, number), last in ended.offsets.items():
             topic_id, known = ended.ids[topic], facts[topic]
             first = begun.start((topic, number), topic_id)
-            leader, is_compacted = known.leader(number), known.is_compacted
+            leader = None if known is None else known.leader(number)
+            is_compacted = known is not None and known.is_compacted
             found.append(Range(topic, topic_id, number, first, last, leader, is_compacted))
         return split(found, at_least=options.min_partitions, records_max=options.records_max)
 
@@ -147,8 +148,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # private
 
     def _unread(self, begun: Position, ends: Position) -> Position:
-        """What was read and is not now, though it is there: no longer chosen, or not listed by a
-        node that lags. It keeps its place."""
+        """The places that what is read now need not have: of topics and partitions that are no
+        longer chosen, or not listed by a node that lags. They keep them."""
         ids: dict[str, str] = {}
         for topic, topic_id in begun.ids.items():
             if topic in ends.ids:
@@ -162,8 +163,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 ids[topic] = topic_id
             else:
                 self._lost(data_loss.recreated(topic, topic_id, found))
-        offsets = {key: offset for key, offset in begun.offsets.items() if key[0] in ids}
+        same = {*ids, *(topic for topic in ends.ids if ends.ids[topic] == begun.ids.get(topic))}
+        offsets = {key: offset for key, offset in begun.offsets.items() if key[0] in same}
         return Position(ids, offsets)
+
+    def _facts(self, topic: str) -> TopicFacts | None:
+        """None for a topic that was deleted since; the task that reads it will say so."""
+        try:
+            return self._broker.topic(topic)
+        except UnknownTopic:
+            return None
 
     def _waits(self, rows: int, limit: ReadLimit) -> bool:
         """Whether the batch is put off for more to come: never where all is asked for, nor when it

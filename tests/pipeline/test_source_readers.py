@@ -241,6 +241,25 @@ def test_new_partitions_and_new_topics_begin_with_their_first_message(
     ]
 
 
+def test_a_partition_that_is_no_longer_chosen_keeps_its_place(
+    cluster: Cluster, servers: str, client: Client
+) -> None:
+    topic = made(cluster, "stream-narrowed")
+    fill(client, topic, 0, 6)
+    fill(client, topic, 1, 6)
+    both, one = json.dumps({topic: [0, 1]}), json.dumps({topic: [0]})
+    wide = stream(servers, assign=both, startingOffsets="earliest")
+    end = wide.latestOffset(wide.initialOffset(), ALL)
+    fill(client, topic, 1, 2)
+
+    narrow = stream(servers, assign=one)
+    later = narrow.latestOffset(end, ALL)
+    back = wide.latestOffset(later, ALL)
+
+    assert later == end
+    assert places(rows(wide, wide.partitions(later, back))) == [(1, 6), (1, 7)]
+
+
 def test_a_recreated_topic_is_told_from_the_old_one(
     cluster: Cluster, servers: str, client: Client
 ) -> None:
@@ -252,6 +271,8 @@ def test_a_recreated_topic_is_told_from_the_old_one(
     client.delete_topic(topic)
     with pytest.raises(DataLoss, match="stream-again was deleted"):
         reader.latestOffset(end, ALL)
+    with pytest.raises(DataLoss, match="stream-again was deleted"):
+        rows(reader, reader.partitions(start, end))
     made(cluster, topic, partitions=1)
     fill(client, topic, 0, 12)
 

@@ -19,7 +19,7 @@ UNKNOWN = ".definition"
 
 
 def read_and_written(dashboard: Any) -> Any:
-    """By the types that Grafana Labs generate from the schema of 10.1, the oldest we are for."""
+    """By the types that Grafana Labs generate from the schema of 10.1; newer ones read it too."""
     models: Any = importlib.import_module("grafana_foundation_sdk.models.dashboard")
     encoder: Any = importlib.import_module("grafana_foundation_sdk.cog.encoder")
     plugins: Any = importlib.import_module("grafana_foundation_sdk.cog.plugins")

@@ -17,11 +17,10 @@ from goqueue.events import decode_events, events_params, events_path
 from goqueue.wire.events import EVENTS_MEDIA_TYPE, EventsPage
 from pipeline.archive.feed import Plan, check_same
 from pipeline.archive.plan import DAY_MS, Bounds, Chunk, chunks, midnights
-from pipeline.archive.staging import Reader
+from pipeline.archive.staging import Reader, source_range
 from pipeline.broker import Broker, TopicFacts
 from pipeline.broker_access import Access
 from pipeline.events.reading import event_spans, read_events
-from pipeline.source.ranges import Range
 
 SAMPLE_EVENTS: Final = 1000
 
@@ -47,6 +46,7 @@ class Events:
                 borders = self._borders(partition, first, span.end)
                 rows = self._entries(partition, first, bounds.rows)
                 found.chunks.extend(chunks(partition, first, span.end, borders, rows))
+        check_same(self._broker, self._topic)
         return found
 
     def reader(self, chunks: Sequence[Chunk]) -> Reader:
@@ -127,9 +127,5 @@ class EventsReader:
         with Broker(self.access) as broker:
             for task in tasks:
                 for number in task.column(0).to_pylist():
-                    wanted = self._range(self.chunks[number])
+                    wanted = source_range(self.topic, self.chunks[number])
                     yield from read_events(broker, wanted, schema, fail_on_data_loss=False)
-
-    def _range(self, chunk: Chunk) -> Range:
-        topic, leader = self.topic, self.topic.leader(chunk.partition)
-        return Range(topic.name, topic.id, chunk.partition, chunk.first, chunk.end, leader)

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from goqueue.archive.layout import Kind, Series
-from goqueue.archive.manifest import Gap, Manifest, Why
+from goqueue.archive.manifest import Gap, Manifest, OutOfStep, Why
+from goqueue.archive.schema import arrow_schema
 from goqueue.errors import Conflict, UnknownTopic
 from pipeline.archive.plan import DAY_MS, Bounds, Chunk, chunks, midnights
-from pipeline.archive.staging import MessagesReader, Reader
+from pipeline.archive.staging import MessagesReader, Reader, source_range
 from pipeline.broker import Broker, Span, TopicFacts
-from pipeline.source.arrow import Stored
-from pipeline.source.reading import Pace
+from pipeline.source.data_loss import DataLoss
+from pipeline.source.reading import Pace, read_range
 
-SAMPLE_RECORDS = 1000
-SAMPLE_BYTES = 64 << 10
+SAMPLE_ROWS = 1000
+"""As many tell how large messages are."""
 
 
 class TopicChanged(Conflict):
@@ -41,7 +43,10 @@ class Feed(Protocol):
     @property
     def series(self) -> Series: ...
     def plan(self, manifest: Manifest, bounds: Bounds) -> Plan:
-        """What the manifest lacks of what is committed by now."""
+        """What the manifest lacks of what is committed by now.
+
+        Raises OutOfStep where retention was faster, TopicChanged.
+        """
         ...
 
     def reader(self, chunks: Sequence[Chunk]) -> Reader:
@@ -76,24 +81,27 @@ class Messages:
         found = Plan([], [])
         sampled: dict[int, _Sample] = {}
         for partition, span in spans.items():
-            position = manifest.position(partition)
+            begin = position = manifest.position(partition)
             if position >= span.end:
                 continue
-            sample = self._sample(partition, position, span.end)
-            if sample is None or sample.offset > position:
-                last = span.end - 1 if sample is None else sample.offset - 1
-                found.gaps.append(Gap(partition, position, last, self.hole))
+            if self.hole == "deleted":
+                begin = min(max(position, span.start), span.end)
+            sample = self._sample(partition, begin, span.end)
+            begin = span.end if sample is None else sample.offset
+            if begin > position:
+                found.gaps.append(Gap(partition, position, begin - 1, self.hole))
             if sample is not None:
                 sampled[partition] = sample
         borders = self._borders(sampled)
         for partition, sample in sampled.items():
             rows, end = bounds.rows_of(sample.mean_bytes), spans[partition].end
             found.chunks.extend(chunks(partition, sample.offset, end, borders[partition], rows))
+        check_same(self._broker, self._topic)
         return found
 
     def reader(self, chunks: Sequence[Chunk]) -> Reader:
         access = self._broker.access
-        return MessagesReader(access, self._topic, chunks, self._topic.is_compacted, self._pace)
+        return MessagesReader(access, self._topic, chunks, self._pace)
 
     def starts(self) -> dict[int, int]:
         spans = self._spans()
@@ -105,26 +113,33 @@ class Messages:
     def _spans(self) -> dict[int, Span]:
         return self._broker.spans(self._topic.name, range(self._topic.partitions))
 
-    def _sample(self, partition: int, position: int, end: int) -> _Sample | None:
-        """The first message from `position` on to below `end`; None where there is none."""
-        while position < end:
-            page = self._broker.read(
-                self._topic.name,
-                partition,
-                position,
-                leader=self._topic.leader(partition),
-                records_max=SAMPLE_RECORDS,
-                bytes_max=SAMPLE_BYTES,
+    def _sample(self, partition: int, begin: int, end: int) -> _Sample | None:
+        """The first messages from `begin` on to below `end`; None where a compacted topic has none.
+
+        Raises OutOfStep where retention has taken the first one since the log's start was told.
+        """
+        if begin == end:
+            return None
+        chunk = Chunk(partition, begin, end)
+        if self.hole == "deleted":
+            chunk = Chunk(partition, begin, min(end, begin + SAMPLE_ROWS))
+        schema = arrow_schema(Kind.MESSAGES)
+        wanted = source_range(self._topic, chunk)
+        try:
+            batches: Any = read_range(
+                self._broker, wanted, schema, fail_on_data_loss=True, pace=self._pace
             )
-            for frame in page.frames():
-                stored = Stored.parse(frame)
-                if frame.base_offset + stored.header.count > position and frame.base_offset < end:
-                    mean = stored.plain_bytes / stored.header.count
-                    return _Sample(max(position, frame.base_offset), frame.time_ms, mean)
-            if page.next_offset <= position:
-                break
-            position = page.next_offset
-        return None
+            with closing(batches):
+                batch = next(batches, None)
+        except DataLoss as error:
+            check_same(self._broker, self._topic)
+            raise OutOfStep(str(error)) from None
+        if batch is None:
+            if self.hole == "deleted":
+                raise OutOfStep(f"{self._topic.name}: nothing is read at {begin}")
+            return None
+        offset, time_ms = (batch.column(name)[0].as_py() for name in ("offset", "log_time_ms"))
+        return _Sample(offset, time_ms, batch.nbytes / batch.num_rows)
 
     def _borders(self, sampled: dict[int, _Sample]) -> dict[int, list[int | None]]:
         """Where days begin, by partition."""

@@ -62,10 +62,10 @@ def archive(run: Run, feed: Feed) -> Archived:
         manifest = newest(run.store, feed.series)
         if manifest.version:  # whoever committed it may have died before it told
             run.committed(manifest)
-        plan = feed.plan(manifest, run.bounds)
-        if not plan.chunks and not plan.gaps:
-            return done
         try:
+            plan = feed.plan(manifest, run.bounds)
+            if not plan.chunks and not plan.gaps:
+                return done
             done = _work_off(run, feed, manifest, plan.chunks, plan.gaps, done)
         except OutOfStep as error:
             run.say(f"{feed.series.topic}: {error.message}; planning anew")

@@ -26,8 +26,6 @@ Reader = Callable[[Iterator[Any]], Iterator[Any]]
 """As `mapInArrow` takes it."""
 
 WRITER_OPTIONS: Final = {"compression": "zstd"}
-TIMESTAMPS: Final = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-"""Spark's own default is a type that nobody else writes any more."""
 _PART = re.compile(r"part-(\d+)-.*\.parquet")
 
 
@@ -38,7 +36,6 @@ class MessagesReader:
     access: Access
     topic: TopicFacts
     chunks: Sequence[Chunk]
-    is_compacted: bool
     pace: Pace
 
     def __call__(self, tasks: Iterator[Any]) -> Iterator[Any]:
@@ -50,20 +47,17 @@ class MessagesReader:
         with Broker(self.access) as broker:
             for task in tasks:
                 for number in task.column(0).to_pylist():
+                    wanted = source_range(self.topic, self.chunks[number])
                     yield from read_range(
-                        broker,
-                        self.range(self.chunks[number]),
-                        schema,
-                        fail_on_data_loss=False,
-                        pace=self.pace,
+                        broker, wanted, schema, fail_on_data_loss=False, pace=self.pace
                     )
 
-    def range(self, chunk: Chunk) -> Range:
-        """A chunk as the source reads it."""
-        topic, leader = self.topic, self.topic.leader(chunk.partition)
-        return Range(
-            topic.name, topic.id, chunk.partition, chunk.first, chunk.end, leader, self.is_compacted
-        )
+
+def source_range(topic: TopicFacts, chunk: Chunk) -> Range:
+    """A chunk as the source reads it."""
+    leader = topic.leader(chunk.partition)
+    place = (topic.name, topic.id, chunk.partition)
+    return Range(*place, chunk.first, chunk.end, leader, topic.is_compacted)
 
 
 def stage(spark: SparkSession, kind: Kind, reader: Reader, tasks: int, folder: str) -> None:
@@ -75,15 +69,10 @@ def stage(spark: SparkSession, kind: Kind, reader: Reader, tasks: int, folder: s
 
 
 def write(rows: DataFrame, folder: str) -> None:
-    """Spark's partitions as Parquet files, one each, as the archive has them."""
-    session = rows.sparkSession
-    before = session.conf.get(TIMESTAMPS[0])
-    session.conf.set(*TIMESTAMPS)
-    try:
-        with spark_failing():
-            rows.write.options(**WRITER_OPTIONS).mode("errorifexists").parquet(folder)
-    finally:
-        session.conf.set(TIMESTAMPS[0], before)
+    """Spark's partitions as Parquet files, one each. The session is one of `pipeline.session`,
+    whose settings make timestamps what every engine reads."""
+    with spark_failing():
+        rows.write.options(**WRITER_OPTIONS).mode("errorifexists").parquet(folder)
 
 
 def task_number(name: str) -> int | None:

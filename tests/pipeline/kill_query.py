@@ -29,6 +29,8 @@ QUICK = {
 """A program that lives for a minute should not spend it on compiling itself."""
 SLOW_START = "Python worker failed to connect back"
 """Spark gives a source's Python process 10 s to start, and the query up."""
+INITIALIZING = "Initializing sources"
+BEGIN_S_MAX = 30.0
 FAILURES_MAX = 8
 """Of one task, before Spark gives the query up: workers are killed, too."""
 
@@ -88,7 +90,13 @@ class Queries:
             sink = source.select("key", "value").writeStream.format("goqueue")
             sink = sink.option("servers", self._servers).option("topic", f"{self._topic}-copy")
             sink = sink.option("batchRows", ROWS_A_BATCH)
-        return sink.option("checkpointLocation", checkpoint).trigger(**trigger).start()
+        query = sink.option("checkpointLocation", checkpoint).trigger(**trigger).start()
+        end_s = time.monotonic() + BEGIN_S_MAX
+        while query.isActive and query.status["message"] == INITIALIZING:
+            if time.monotonic() > end_s:
+                break
+            time.sleep(0.1)  # one after the other: each starts Python processes
+        return query
 
     def _source(self) -> Any:
         return (

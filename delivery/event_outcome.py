@@ -8,6 +8,7 @@ from itertools import repeat
 from operator import itemgetter
 
 from delivery.bitmaps import BitMap64
+from delivery.columns import stored_batch, stored_header
 from delivery.records import decode_records
 from delivery.timeline import published
 from delivery.timeline_groups import Attributes
@@ -64,7 +65,7 @@ class Outcome:
         def rows(first: int) -> Iterator[Row]:
             for stored in decode_records(entry.body, entry.base_offset):
                 if stored.base_offset + stored.count > first:
-                    batch = RecordBatch.parse(stored.batch)
+                    batch = stored_batch(stored.batch, stored_header(stored.batch))
                     yield from _published(batch, stored.base_offset, entry.time_ms, first)
 
         self._many.append(rows)

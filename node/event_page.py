@@ -40,11 +40,14 @@ class EventPage:
         self.is_exact = True
         self._after, self._offset = after, offset
         self._limit = limit
-        self._bytes = 0
+        self._bytes = self._encoded = 0
+        self._rows: list[Row] = []
+        self._indexes: list[int] = []
+        """Of the rows, which are no columns yet."""
 
     @property
     def count(self) -> int:
-        return len(self.columns.index)
+        return self._encoded + len(self.columns.index) + len(self._rows)
 
     @property
     def is_full(self) -> bool:
@@ -83,8 +86,11 @@ class EventPage:
             turns.end()
 
     def encode(self) -> bytes:
-        """The columns in MessagePack."""
-        return _encoder.encode(self.columns)
+        """The columns in MessagePack, once all is told: they go, which takes its time, too."""
+        self._flush()
+        found = _encoder.encode(self.columns)
+        self._encoded, self.columns = self.count, EventColumns()
+        return found
 
     def _tell(self, rows: Iterator[Row], turns: Turns) -> None:
         """As many as there is room for, and the rest of the last one's message."""
@@ -102,7 +108,10 @@ class EventPage:
                     first = [row]
                     break
                 some.append(row)
-            self._add(index, some)
+            self._rows += some
+            self._indexes += [index] * len(some)
+            if len(self._rows) >= ROWS_A_TURN:
+                self._flush()
             cursor.offset = last
             turns.end()
         first = first or [*islice(rows, 1)]
@@ -111,16 +120,21 @@ class EventPage:
         else:
             cursor.end()
 
-    def _add(self, index: int, rows: Sequence[Row]) -> None:
+    def _flush(self) -> None:
+        """Rows, of whole messages, become columns."""
+        rows, indexes = self._rows, self._indexes
+        if not rows:
+            return
+        self._rows, self._indexes = [], []
         columns, is_exact = self.columns, self.cursor.feed.is_exact
         offsets, _numbers, times_ms, types, whats, keys = zip(*rows, strict=True)
         own = [(*map(what.get, _OWN), _rest(what)) for what in whats]
         groups, consumers, lanes, attempts, reasons, message_ids, attributes = zip(
             *own, strict=True
         )
-        columns.index += [index] * len(rows)
+        columns.index += indexes
         columns.offset += offsets
-        columns.seq += _numbered(offsets)
+        columns.seq += _numbered(indexes, offsets)
         columns.timestamp_ms += times_ms
         columns.event_type += types
         columns.group += groups
@@ -136,11 +150,12 @@ class EventPage:
         self._bytes += ROW_BYTES * len(rows) + sum(map(len, texts))
 
 
-def _numbered(offsets: Sequence[int]) -> list[int]:
-    """Of each event, how many of its message's come before it."""
+def _numbered(indexes: Sequence[int], offsets: Sequence[int]) -> list[int]:
+    """Of each event, how many of the same entry and message come before it."""
     if len(set(offsets)) == len(offsets):
         return [0] * len(offsets)
-    return [number for _, same in groupby(offsets) for number, _ in enumerate(same)]
+    places = zip(indexes, offsets, strict=True)
+    return [number for _, same in groupby(places) for number, _ in enumerate(same)]
 
 
 def _rest(what: Attributes) -> dict[str, str] | None:

@@ -109,8 +109,22 @@ class Queries:
         )
 
 
+def quick_python(folder: Path) -> Path:
+    """The interpreter, without the zipped copy of PySpark that Spark puts first on its path: each
+    process would compile it anew (1.9 s of processor time to start, 0.7 s without)."""
+    script = folder / "python"
+    script.write_text(
+        "#!/bin/sh\n"
+        "PYTHONPATH=$(printf %s \"$PYTHONPATH\" | tr : '\\n' | grep -v '[.]zip$' | paste -sd:)\n"
+        f'export PYTHONPATH\nexec {sys.executable} "$@"\n'
+    )
+    script.chmod(0o755)
+    return script
+
+
 def main() -> int:
     asked = arguments()
+    os.environ["PYSPARK_PYTHON"] = str(quick_python(asked.folder))
     spark = session("goqueue-kills", master=f"local[2,{FAILURES_MAX}]", settings={**LOCAL, **QUICK})
     spark.sparkContext.setLogLevel("ERROR")
     queries = Queries(spark, asked.servers, asked.topic, asked.folder)

@@ -68,12 +68,14 @@ def analyse(
 ) -> dict[str, Table]:
     """All tables by name. The views stay in the session, for queries of one's own, until `forget`.
 
-    `told` hears the name of each table before it is computed.
+    `told` hears the name of each view and table before it is computed.
     """
     arguments = asdict(goals or Goals())
     for name in INPUTS:
+        told(name)
         _keep(spark, name, getattr(inputs, name))
     for name in VIEWS:
+        told(name)
         _keep(spark, name, spark.sql(query(name).text, args=arguments))
     found: dict[str, Table] = {}
     for name in TABLES:

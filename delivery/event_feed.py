@@ -232,12 +232,14 @@ class EventFeed(EventMessages):
         again = group.done & stored
         remove_below(again, op.offset)
         withdrawn = again & (self._cancelled | self._withdrawn)
-        again -= withdrawn | (self._kept - self._in_stream - self._delayed)
+        again -= withdrawn
+        again -= self._kept - self._in_stream - self._delayed
         self._judge(group, stories, partial(self.sought, op))
         self._all(group, skipped, partial(self.sought, op))
         self._all(group, again, partial(self.sought, op))
         group.done |= skipped
-        group.done -= again | withdrawn
+        group.done -= again
+        group.done -= withdrawn
         group.over |= withdrawn
 
     def _purge(self, op: Purged, group: EventGroup) -> None:

@@ -25,6 +25,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from goqueue.wire.batch import RecordBatch
 from pipeline.broker import Broker
@@ -268,9 +269,7 @@ class Scene:
         if _by_key(source) != _by_key(copied):
             self.tale.faults.append("copy: a key's values are in another order")
 
-    def _compare(
-        self, path: str, truth: Counter[tuple[object, ...]], found: Counter[tuple[object, ...]]
-    ) -> None:  # type: ignore[type-arg]
+    def _compare(self, path: str, truth: Counter[Any], found: Counter[Any]) -> None:
         missing, double = truth - found, found - truth
         if missing or double:
             self.tale.faults.append(

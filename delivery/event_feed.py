@@ -229,11 +229,10 @@ class EventFeed(EventMessages):
         stories = sorted(group.stories)
         stored = self._stored(0, self.next_offset)
         skipped = group.waiting(self._stored(0, op.offset))
-        again = group.done & stored
-        remove_below(again, op.offset)
-        withdrawn = again & (self._cancelled | self._withdrawn)
-        again -= withdrawn
-        again -= self._kept - self._in_stream - self._delayed
+        settled = group.done & stored
+        remove_below(settled, op.offset)
+        withdrawn = settled & (self._cancelled | self._withdrawn)
+        again = settled - withdrawn - (self._kept - self._in_stream - self._delayed)
         self._judge(group, stories, partial(self.sought, op))
         self._all(group, skipped, partial(self.sought, op))
         self._all(group, again, partial(self.sought, op))

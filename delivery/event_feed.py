@@ -231,7 +231,7 @@ class EventFeed(EventMessages):
         skipped = group.waiting(self._stored(0, op.offset))
         settled = group.done & stored
         remove_below(settled, op.offset)
-        withdrawn = settled & (self._cancelled | self._withdrawn)
+        withdrawn = settled & (self._withdrawn | self._cancelled)
         again = settled - withdrawn - (self._kept - self._in_stream - self._delayed)
         self._judge(group, stories, partial(self.sought, op))
         self._all(group, skipped, partial(self.sought, op))

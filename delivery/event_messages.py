@@ -54,7 +54,8 @@ class EventMessages(Judge):
         """By entry, what these stories tell."""
         self._replications: list[tuple[Replication, range]] = []
         self._due, self._expires = DueTimes(), DueTimes()
-        self._delayed, self._cancelled = BitMap64(), BitMap64()
+        self._delayed = BitMap64()
+        self._cancelled: BitMap64 = BitMap64()
         self._withdrawn, self._keyed = BitMap64(), BitMap64()
         self._held, self._kept, self._in_stream = BitMap64(), BitMap64(), BitMap64()
         """Messages that outlive the log, those of them that it begins after by now, and those of

@@ -11,8 +11,8 @@ ROW = Row(
     (
         Panel(
             "Days left of certificates",
-            f"By node and door; {NO_CERTIFICATE_DAYS} where there is none. Normal: it falls by one a"
-            " day, and is renewed above 14.",
+            f"By node and door; {NO_CERTIFICATE_DAYS} where there is none. Normal: it falls by one"
+            " a day, and is renewed above 14.",
             (
                 Query(
                     "min by (instance, door) (goqueue_certificate_days_left{@all,@node}"

@@ -1,4 +1,4 @@
-"""goqueue-pipeline as a file, as spark-submit wants its programs; the image has it in /opt/goqueue."""
+"""goqueue-pipeline as a file, as spark-submit wants programs; the image has it in /opt/goqueue."""
 
 from pipeline.main import main
 

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 from pipeline.options import Options
 from pipeline.source import columns
 from pipeline.source.options import parse
+from pipeline.source.pushdown import is_pushing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,10 +35,11 @@ class GoQueueSource(DataSource):
         return columns.ddl(headers=Options(self.options).flag("includeHeaders", False))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from pipeline.source.batch import BatchReader
+        from pipeline.source.batch import BatchReader, FilteredBatchReader
 
         _check(schema)
-        return BatchReader(parse(Options(self.options), streaming=False), schema)
+        kind = FilteredBatchReader if is_pushing() else BatchReader
+        return kind(parse(Options(self.options), streaming=False), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from pipeline.source.stream import StreamReader

@@ -23,8 +23,10 @@ from pipeline.broker import Broker
 from pipeline.events import columns
 from pipeline.events.reading import look_at_events, read_events
 from pipeline.options import OptionError, Options
+from pipeline.source import data_loss
 from pipeline.source.batch import BatchReader
 from pipeline.source.options import SourceOptions, parse
+from pipeline.source.pushdown import is_pushing
 from pipeline.source.ranges import Range
 from pipeline.source.stream import StreamReader
 from pipeline.source.topics import Known
@@ -56,7 +58,8 @@ class EventsSource(DataSource):
         return columns.DDL
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return EventsReader(self._parsed(schema, streaming=False), schema)
+        kind = FilteredEventsReader if is_pushing() else EventsReader
+        return kind(self._parsed(schema, streaming=False), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return EventsStreamReader(self._parsed(schema, streaming=True), schema)
@@ -76,13 +79,22 @@ class EventsReader(BatchReader):
     def look(self, broker: Broker) -> dict[str, Known]:
         return look_at_events(broker, self._options.chosen)
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+    gone = staticmethod(data_loss.entries_gone)
+
+    def push(self, filters: list[Filter]) -> Iterable[Filter]:
         narrowing = [found for found in filters if set(found.attribute) <= NARROWING]
         yield from (found for found in filters if found not in narrowing)
-        yield from super().pushFilters(narrowing)
+        yield from super().push(narrowing)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return _read(self._options, self._schema, partition)
+
+
+class FilteredEventsReader(EventsReader):
+    """The same for a session that pushes filters down."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        return self.push(filters)
 
 
 class EventsStreamReader(StreamReader):

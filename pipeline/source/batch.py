@@ -30,7 +30,9 @@ class BatchReader(DataSourceReader):
         """What there is to read."""
         return look(broker, self._options.chosen)
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+    gone = staticmethod(data_loss.offsets_gone)
+
+    def push(self, filters: list[Filter]) -> Iterable[Filter]:
         """Keep those that bound partitions, offsets and times; Spark applies the others."""
         for found in filters:
             if not self._bounds.push(found):
@@ -57,13 +59,20 @@ class BatchReader(DataSourceReader):
         for (topic, number), start in starts.items():
             facts, span = known[topic].facts, known[topic].spans[number]
             if start < span.start and not facts.is_compacted:
-                text = data_loss.offsets_gone(topic, number, start, span.start)
+                text = self.gone(topic, number, start, span.start)
                 data_loss.lost(text, fail=options.fail_on_data_loss)
                 start = span.start
             low, high = self._bounds.within(broker, topic, number, start, ends[topic, number])
             leader = facts.leader(number)
             found.append(Range(topic, facts.id, number, low, high, leader, facts.is_compacted))
         return found
+
+
+class FilteredBatchReader(BatchReader):
+    """The same for a session that pushes filters down."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        return self.push(filters)
 
 
 def read_partition(

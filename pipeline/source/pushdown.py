@@ -6,6 +6,7 @@ are those from an offset on. All filters hold together, so each only narrows.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -25,10 +26,21 @@ from pyspark.sql.datasource import (
 
 from pipeline.broker import Broker
 
+PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 NEVER_NULL: Final = frozenset({"topic", "partition", "offset", "timestamp", "timestampType"})
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 OFFSET_MAX: Final = 2**63 - 1
+
+
+def is_pushing() -> bool:
+    """Whether this process of Spark's is the one that pushes filters down.
+
+    Spark refuses a reader that takes filters where spark.sql.python.filterPushdown.enabled is off,
+    as it is by default; then it plans reads in processes of another kind.
+    """
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return PUSHING in sys.modules or (spec is not None and spec.name == PUSHING)
 
 
 @dataclass(slots=True)

@@ -230,7 +230,8 @@ def lane_waits(facts: Facts) -> list[Row]:
             for w in lower
         ) - (wait["lane"] == "critical")
         ahead += sum(
-            w["number"] > 1 and wait["ready"] < w["ready"] <= wait["delivered"] for w in same
+            (w["number"] > 1 or w["delayed"]) and wait["ready"] < w["ready"] <= wait["delivered"]
+            for w in same
         )
         group = facts.groups[wait["group"]]
         aged = wait["ready"] + group["lane_max_wait_ms"]
@@ -269,6 +270,7 @@ def _waits(facts: Facts) -> list[Row]:
                         ready = max([ready, *done[:1]])
         found.append({"id": id_, "group": group, "number": one["number"],
                       "lane": one["message"]["lane"], "ready": min(ready, delivered),
+                      "delayed": one["message"]["due"] > one["message"]["ms"],
                       "delivered": delivered})  # fmt: skip
     return found
 

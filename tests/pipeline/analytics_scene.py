@@ -64,6 +64,8 @@ def make_scene(cluster: Cluster, folder: Path, name: str = "analytics") -> Made:
     eventually("both have their share", lambda: _shared(first, second))
     _ship_all([first, second], made)
     _audit(cluster, made)
+    for member in (first, second):
+        member.leave()
     return made
 
 

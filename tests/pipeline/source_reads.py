@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from pipeline.options import Options
-from pipeline.source.batch import BatchReader
+from pipeline.source.batch import FilteredBatchReader
 from pipeline.source.options import parse
 from pipeline.source.stream import StreamReader
 
@@ -22,8 +22,8 @@ SCHEMA = StructType(
 Row = tuple[str, int, int, bytes | None]
 
 
-def batch(servers: str, **options: object) -> BatchReader:
-    return BatchReader(_parsed(servers, options, streaming=False), SCHEMA)
+def batch(servers: str, **options: object) -> FilteredBatchReader:
+    return FilteredBatchReader(_parsed(servers, options, streaming=False), SCHEMA)
 
 
 def stream(servers: str, **options: object) -> StreamReader:

@@ -4,13 +4,14 @@
 -- Reads: deliveries, outcomes, groups
 -- Columns: topic, partition, offset, group, lane, number, ready_ms, delivered_ms, wait_ms;
 --   lane_max_wait_ms, lane_share: the group's; ahead: messages below the highest lane that were
---   ready before it and not delivered, and those that came again while it waited; taken: deliveries
---   of the group in the partition meanwhile, its own included; taken_late: those of them from when
---   it had waited for lane_max_wait_ms to before its own
+--   ready before it and not delivered, and those that came again or came due while it waited, as
+--   they take their places by offset; taken: deliveries of the group in the partition meanwhile, its
+--   own included; taken_late: those of them from when it had waited for lane_max_wait_ms to before
+--   its own
 WITH first_ready AS (
     SELECT
         outcomes.topic, outcomes.partition, outcomes.offset, outcomes.`group`,
-        lane_max_wait_ms, lane_share,
+        lane_max_wait_ms, lane_share, due_ms > published_ms AS is_delayed,
         greatest(
             due_ms,
             coalesce(groups.created_ms, min(delivered_ms) OVER of_partition),
@@ -26,6 +27,7 @@ WITH first_ready AS (
 timed AS (
     SELECT
         topic, partition, offset, `group`, lane, number, delivered_ms, lane_max_wait_ms, lane_share,
+        is_delayed,
         least(
             CASE WHEN number = 1 THEN first_ready.ready_ms ELSE deliveries.ready_ms END,
             delivered_ms
@@ -50,7 +52,7 @@ counted AS (
         *,
         sum(CASE WHEN lane = 'critical' OR step = 2 THEN 0 WHEN step = 1 THEN 1 ELSE -1 END)
             OVER one_by_one AS waiting,
-        count_if(step = 1 AND number > 1) OVER so_far AS came_again,
+        count_if(step = 1 AND (number > 1 OR is_delayed)) OVER so_far AS came_again,
         count_if(step = 3) OVER so_far AS taken,
         count_if(step = 3) OVER before AS taken_before
     FROM steps

@@ -13,11 +13,12 @@ class KubernetesMetrics:
         node, change = Teller.NODE, Moves.CHANGE
         self.api_up = of.gauge(
             "goqueue_kubernetes_api_up",
-            "1 where the Kubernetes API answered this pod's last request, 0 where it did not, or "
-            "refused the pod's account; nothing that serves waits for it",
+            "0 where the Kubernetes API did not answer this pod's last request, or refused the pod's "
+            "account, else 1, as where the node is no pod; nothing that serves waits for it",
             told=node,
             moves=change,
         )
+        self.api_up.set(1)
         self.requests = of.counter(
             "goqueue_kubernetes_requests_total",
             "Requests to the Kubernetes API and events of watches: ok, conflict, expired, missing, "

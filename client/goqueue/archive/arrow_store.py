@@ -3,6 +3,8 @@
 pyarrow is imported when an archive is opened, and not before.
 """
 
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 import os

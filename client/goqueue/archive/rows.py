@@ -1,5 +1,7 @@
 """A committed file's rows as messages, after the file was found to be what its manifest says."""
 
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 import hashlib

@@ -6,6 +6,8 @@ of Unix milliseconds, so that a message can be given back byte for byte. A null 
 and empty ones are different things, as in Parquet; headers keep their order and their bytes.
 """
 
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final

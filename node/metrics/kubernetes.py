@@ -13,8 +13,8 @@ class KubernetesMetrics:
         node, change = Teller.NODE, Moves.CHANGE
         self.api_up = of.gauge(
             "goqueue_kubernetes_api_up",
-            "0 where the Kubernetes API did not answer this pod's last request, or refused the pod's "
-            "account, else 1, as where the node is no pod; nothing that serves waits for it",
+            "0 where the Kubernetes API did not answer this pod's last request, or refused the "
+            "pod's account, else 1, as where the node is no pod; nothing that serves waits for it",
             told=node,
             moves=change,
         )

@@ -254,13 +254,18 @@ def lane_waits(facts: Facts) -> list[Row]:
 def _waits(facts: Facts) -> list[Row]:
     """From when to when each delivery's message was ready."""
     found = []
+    begun: dict[tuple[str, int], int] = {}
+    for one in deliveries(facts):
+        place = one["group"], one["id"][0]
+        begun[place] = min(begun.get(place, one["event"]["ms"]), one["event"]["ms"])
     for one in deliveries(facts):
         id_, group, delivered = one["id"], one["group"], one["event"]["ms"]
         if one["number"] > 1:
             retry = one["before"]["attributes"].get("retry_at_ms")
             ready = int(retry) if retry else one["before"]["ms"]
         else:
-            ready = max(one["message"]["due"], facts.groups[group]["created_ms"])
+            created = facts.groups[group]["created_ms"]
+            ready = max(one["message"]["due"], created, begun[group, id_[0]])
             key = one["message"]["key"]
             if facts.groups[group]["ordering"] == "key" and key is not None:
                 for other, message in facts.by_id.items():

@@ -1,6 +1,7 @@
 -- Computes: one row for each delivery: for how long the message was ready before it, and what was
---   ready before it. First deliveries count from when the message was due, and the group there; in
---   groups that keep the order of keys, from when the key's earlier messages were done.
+--   ready before it. First deliveries count from when the message was due, and the group had taken
+--   anything of the partition: who receives nothing has no bound. In groups that keep the order of
+--   keys, they count from when the key's earlier messages were done.
 -- Reads: deliveries, outcomes, groups
 -- Columns: topic, partition, offset, group, lane, number, ready_ms, delivered_ms, wait_ms;
 --   lane_max_wait_ms, lane_share: the group's; ahead: messages below the highest lane that were
@@ -14,7 +15,8 @@ WITH first_ready AS (
         lane_max_wait_ms, lane_share, due_ms > published_ms AS is_delayed,
         greatest(
             due_ms,
-            coalesce(groups.created_ms, min(delivered_ms) OVER of_partition),
+            groups.created_ms,
+            min(delivered_ms) OVER of_partition,
             CASE WHEN groups.ordering = 'key' AND outcomes.key IS NOT NULL THEN max(done_ms) OVER (
                 PARTITION BY outcomes.topic, outcomes.partition, outcomes.`group`, outcomes.key
                 ORDER BY outcomes.offset

@@ -82,8 +82,9 @@ class MovingPartitions:
             step.group, move_rpc.STEP, request, lambda: self.take(step), STEP_DEADLINE_S
         )
 
-    def seen(self, host: PartitionHost) -> Seen:
-        """What this node, which leads the partition, sees of its replicas."""
+    def seen(self, host: PartitionHost, asked: Voter | None = None) -> Seen:
+        """What this node, which leads the partition, sees of its replicas, and of the one that it
+        is asked about, which it may not know to be wanted yet."""
         group = host.group
         known = group.configuration_before
         now = Configuration(known.index, known.voters, known.learners)
@@ -95,14 +96,14 @@ class MovingPartitions:
             frozenset(one.node for one in now.learners if one not in lagging),
             not (group.configuration_committed and group.is_ready_leader),
             sum(self._left_bytes(host, learner.node) for learner in lagging),
-            frozenset(self._full(host)),
+            frozenset(self._full(host, asked)),
         )
 
     async def take(self, step: Step) -> Seen:
         """As the partition's leader: the step, or not, and what is seen then. Raises NotLeader,
         OutcomeUnknown, Timeout."""
         host = self._partitions.leading(step.group)
-        seen = self.seen(host)
+        seen = self.seen(host, step.voter)
         problem = refusal(step, seen)
         if problem is None and step.voter.node == self._me.node and step.kind not in _CHANGES:
             return seen  # it leads
@@ -187,10 +188,12 @@ class MovingPartitions:
         left = self._copied_from_here(host.id, node)
         return _behind_bytes(host, node) if left is None else left
 
-    def _full(self, host: PartitionHost) -> list[NodeId]:
+    def _full(self, host: PartitionHost, asked: Voter | None) -> list[NodeId]:
         """Brokers that are to get a replica, and have no room for what they lack of it."""
         placement = self._cluster.state.placement(host.id)
-        wanted = () if placement is None else placement.replicas
+        wanted = [] if placement is None else list(placement.replicas)
+        if asked is not None:
+            wanted.append(asked)
         return [
             voter.node
             for voter in wanted

@@ -223,6 +223,7 @@ class Pod:
 def pod_of(config: NodeConfig, parts: PodParts) -> Pod | None:
     """None where the node is no pod. Raises ClientMissing."""
     if not config.kubernetes.enabled:
+        parts.metrics.kubernetes.api_up.set(1)  # nothing is to answer
         return None
     api = KubernetesApi(config.kubernetes, names_of(config), parts.metrics)
     return Pod(config, parts, api)

@@ -18,7 +18,6 @@ class KubernetesMetrics:
             told=node,
             moves=change,
         )
-        self.api_up.set(1)
         self.requests = of.counter(
             "goqueue_kubernetes_requests_total",
             "Requests to the Kubernetes API and events of watches: ok, conflict, expired, missing, "

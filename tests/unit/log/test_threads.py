@@ -118,7 +118,7 @@ def test_appends_truncations_and_reads_beside_working_threads(tmp_path: Path) ->
 
     assert log.durable_index == len(entries)
     assert everything(log) == entries
-    assert checkpoint(store)
+    checkpoint(store)  # of what the threads have left, if anything
     checkpoint(store)
     assert store.wal_files <= 2
     store.close()

@@ -401,6 +401,10 @@ async def test_a_cluster_replica_that_stopped_over_damage_starts_again_once_it_i
 
 async def test_damaged_entries_of_the_cluster_group_are_back_before_it_starts_from_them() -> None:
     async with small_nodes() as nodes:
+        log = nodes.stores[VICTIM].group(CLUSTER_GROUP)
+        entry = log.entry(
+            Index(log.last_index - 1)
+        )  # neither end, which are read when it is opened
         path = nodes.path(VICTIM, "cluster.segment")
         assert path is not None
         await nodes.stop(VICTIM)
@@ -408,9 +412,14 @@ async def test_damaged_entries_of_the_cluster_group_are_back_before_it_starts_fr
         disk.process_died()
         for snapshot in [p for p in disk.paths() if CLUSTER in p and p.endswith(".snapshot")]:
             disk.unlink(snapshot)  # so all entries are applied again
-        disk.content(path)[60] ^= 1
+        disk.content(path)[bytes(disk.content(path)).index(entry.frame) + len(entry.frame) - 1] ^= 1
 
         await nodes.begin(VICTIM)
 
+        group = nodes.broker(VICTIM)._cluster.group
+        assert group is not None
+        assert nodes.stores[VICTIM].group(CLUSTER_GROUP).entry(entry.index).frame == entry.frame
         await whole_again(nodes, "a start on damaged entries without a snapshot")
         assert nodes.broker(VICTIM).list_topics() == ["t"]
+        assert nodes.broker(VICTIM)._cluster.group is group, "it met the damage, and stopped"
+        assert group.failed is None

@@ -190,7 +190,8 @@ ROUTES: tuple[Route, ...] = (
           "What happened to a partition's messages, in order",
           response=events.EventsAnswer, query=_EVENTS),
     Route("GET", _TOPIC + "/partitions", topics.partitions, "listPartitions",
-          "Leaders and replicas", response=topics.PartitionsAnswer),
+          "Leaders and replicas", response=topics.PartitionsAnswer, query=(
+              Query("current", "boolean", "ends as of a moment after the question, or 503"),)),
     Route("POST", _MESSAGES, publish.publish, "publish", "Publish messages",
           messages.PublishBody, PublishAnswer, query=(_PARTITION,), batch_in=True),
     Route("POST", _MESSAGES + "/batch", publish.publish, "publishBatch", "Publish messages",

@@ -6,13 +6,14 @@ broker judges the values. Answers hold GoQueue's fields and every field of the c
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Annotated, Any
 
 import msgspec
 from aiohttp import web
 from msgspec import Meta, Struct
 
-from goqueue.wire.errors import BadRequest
+from goqueue.wire.errors import BadRequest, Unavailable
 from goqueue.wire.ids import validate_topic_name
 from node.http.archived import ArchivedPartition, archived_row
 from node.http.broker import PartitionView, TopicView
@@ -224,7 +225,20 @@ async def flush(call: Call) -> web.Response:
 
 async def partitions(call: Call) -> web.Response:
     view = await call.broker.topic(call.topic())
+    if call.query_flag("current"):
+        view = await _current(call, view)
     return answer(PartitionsAnswer(view.name, list(map(_partition_answer, view.partitions))))
+
+
+async def _current(call: Call, view: TopicView) -> TopicView:
+    """With the ends that the leaders tell now. Raises Unavailable where one can't."""
+    ends = await call.broker.end_offsets(view.name)
+    unknown = [one.partition for one in view.partitions if one.partition not in ends]
+    if unknown:
+        raise Unavailable(f"the end of {view.name}:{unknown[0]} is not known now")
+    places = ((one, *ends[one.partition]) for one in view.partitions)
+    told = tuple(dataclasses.replace(one, earliest=at, next=end) for one, at, end in places)
+    return dataclasses.replace(view, partitions=told)
 
 
 def _overrides(wanted: TopicSettings) -> dict[str, object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 from collections.abc import AsyncIterator, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -63,6 +63,24 @@ async def test_it_tells_topics_and_where_their_partitions_begin_and_end(url: str
     assert (facts.name, facts.partitions, facts.is_compacted) == ("orders", 2, False)
     assert facts.leader(7) is None
     assert spans == {0: Span(0, 3), 1: Span(0, 0)}
+
+
+async def test_one_question_tells_where_all_partitions_end(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(url, "orders", ["a"])
+    asked: list[str] = []
+    gather = FakeBroker.end_offsets
+
+    async def counted(broker: FakeBroker, topic: str) -> Any:
+        asked.append(topic)
+        return await gather(broker, topic)
+
+    monkeypatch.setattr(FakeBroker, "end_offsets", counted)
+
+    found = await ask(Access((url,)), lambda broker: broker.spans("orders", [1, 0]))
+
+    assert (asked, found) == (["orders"], {0: Span(0, 1), 1: Span(0, 0)})
 
 
 async def test_it_finds_the_first_message_at_or_after_a_time(url: str) -> None:

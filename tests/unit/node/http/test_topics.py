@@ -156,3 +156,19 @@ async def test_flush_and_partitions_answer(client, orders):
     assert [partition["partition"] for partition in partitions] == [0, 1, 2]
     assert partitions[0]["leader"] == "node-1"
     assert partitions[0]["isr"] == ["node-1"]
+
+
+async def test_current_ends_are_told_by_leaders_or_not_at_all(client, orders, broker, monkeypatch):
+    ends = {0: (2, 5), 1: (0, 0), 2: (1, 1)}
+
+    async def told(topic):
+        return ends
+
+    monkeypatch.setattr(broker, "end_offsets", told)
+    found = await client.get("/topics/orders/partitions?current=true")
+    del ends[1]
+    unknown = await client.get("/topics/orders/partitions?current=true")
+
+    rows = [(row["earliest"], row["next"], row["messages"]) for row in found.json["partitions"]]
+    assert rows == [(2, 5, 3), (0, 0, 0), (1, 1, 0)]
+    assert (unknown.status, unknown.json["code"]) == (503, "unavailable")

@@ -1,4 +1,8 @@
-"""Events as Arrow columns, made of the answer's columns without a loop over rows."""
+"""Events as Arrow columns, made of the answer's columns without a loop over rows.
+
+The columns are the archive's. `message_id`, `lane` and `key` are told by PUBLISHED; (topic,
+partition, offset) joins an event with others and with its message.
+"""
 
 from __future__ import annotations
 
@@ -9,35 +13,15 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from goqueue.archive.schema import EVENT_COLUMNS
 from goqueue.wire.events import EventColumns, EventsPage
 from pipeline.options import OptionError
-
-COLUMNS: Final = {
-    "topic": "string",
-    "partition": "int",
-    "offset": "bigint",
-    "message_id": "string",
-    "index": "bigint",
-    "seq": "int",
-    "timestamp": "timestamp",
-    "event_type": "string",
-    "group": "string",
-    "consumer": "string",
-    "lane": "string",
-    "attempt": "int",
-    "reason": "string",
-    "key": "binary",
-    "attributes": "map<string,string>",
-}
-"""In order. `message_id`, `lane` and `key` are told by PUBLISHED; (topic, partition, offset) joins
-an event with others and with its message."""
-DDL: Final = ", ".join(f"`{name}` {type_}" for name, type_ in COLUMNS.items())
 
 
 def check(fields: Iterable[tuple[str, str]]) -> None:
     """Raises OptionError where a schema asks for what there is not."""
     for name, type_ in fields:
-        if COLUMNS.get(name) != type_:
+        if EVENT_COLUMNS.get(name) != type_:
             raise OptionError(f"schema: there is no column {name} {type_} in goqueue.events")
 
 

@@ -19,6 +19,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from goqueue.archive.layout import Kind
+from goqueue.archive.schema import spark_ddl
 from pipeline.broker import Broker
 from pipeline.events import columns
 from pipeline.events.reading import look_at_events, read_events
@@ -55,7 +57,7 @@ class EventsSource(DataSource):
         return "goqueue.events"
 
     def schema(self) -> str:
-        return columns.DDL
+        return spark_ddl(Kind.EVENTS)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         kind = FilteredEventsReader if is_pushing() else EventsReader

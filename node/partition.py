@@ -364,9 +364,10 @@ class PartitionHost:
         """Whether anything was applied since the last local state snapshot."""
         return self._applied > self._snapshot_index
 
-    def take_snapshot(self) -> SnapshotWork | None:
-        """The applied state, to be written on any thread; None while there is nothing durable."""
-        work = self.group.take_snapshot()
+    def take_snapshot(self, *, again: bool = False) -> SnapshotWork | None:
+        """The applied state, to be written on any thread; None while there is nothing durable, or
+        nothing new, unless it is to be stored `again`."""
+        work = self.group.take_snapshot(again=again)
         if work is not None:
             self._snapshot_index = self._applied
         return work

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from goqueue.wire.types import GroupId, NodeId
+from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId
 from node.cluster import ClusterHost
 from node.config import NodeConfig
 from node.flusher import Flusher
@@ -56,6 +56,8 @@ class Upkeep:
         self._metrics = metrics
         self._should_lead = should_lead
         self._quiet_until_s = 0.0
+        self._unstored: set[GroupId] = set()
+        """Whose newest snapshot the disk has refused: it is taken again, changed or not."""
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -82,8 +84,7 @@ class Upkeep:
         host = self._replicas.find(group.id)
         work = group.take_snapshot() if host is None else host.take_snapshot()
         if work is not None:
-            kind = CLUSTER if host is None else PARTITION
-            task = asyncio.create_task(self._store(work, kind))
+            task = asyncio.create_task(self._store(group.id, work))
             self._tasks.append(task)
             task.add_done_callback(self._tasks.remove)
 
@@ -98,9 +99,11 @@ class Upkeep:
     async def snapshot(self, id: GroupId) -> None:
         """Store the present state of a replica here, where it is another than was stored last."""
         host = self._replicas.find(id)
-        work = host.take_snapshot() if host is not None and host.is_snapshot_due else None
-        if work is not None:
-            await self._store(work)
+        again = id in self._unstored
+        if host is not None and (again or host.is_snapshot_due):
+            work = host.take_snapshot(again=again)
+            if work is not None:
+                await self._store(id, work)
 
     async def hand_over_all(self, timeout_s: float) -> None:
         """Give every leadership to another replica, before this node stops."""
@@ -166,26 +169,31 @@ class Upkeep:
 
     async def _snapshot_partitions(self) -> None:
         for host in self._replicas.all():
-            if host.is_snapshot_due:
-                work = host.take_snapshot()
-                if work is not None:
-                    await self._store(work)
+            await self.snapshot(host.id)
+        self._unstored = {id for id in self._unstored if id == CLUSTER_GROUP or self._has(id)}
 
     async def _snapshot_cluster(self) -> None:
         group = self._cluster.group
-        work = group.take_snapshot() if group is not None else None
+        again = CLUSTER_GROUP in self._unstored
+        work = group.take_snapshot(again=again) if group is not None else None
         if work is not None:
-            await self._store(work, CLUSTER)
+            await self._store(CLUSTER_GROUP, work)
 
-    async def _store(self, work: SnapshotWork, kind: str = PARTITION) -> None:
+    def _has(self, id: GroupId) -> bool:
+        return self._replicas.find(id) is not None
+
+    async def _store(self, id: GroupId, work: SnapshotWork) -> None:
         loop, storage = asyncio.get_running_loop(), self._metrics.storage
+        kind = CLUSTER if id == CLUSTER_GROUP else PARTITION
         began_s = loop.time()
+        self._unstored.discard(id)
         try:
             size = await self._flusher.keep(work.run)
             storage.snapshots_created.labels(kind).inc()
             storage.snapshot_size_bytes.labels(kind).set(size)
             storage.snapshot_latency.labels(kind).observe(loop.time() - began_s)
         except OSError as error:  # the log still has what it would have held
+            self._unstored.add(id)
             now = asyncio.get_running_loop().time()
             if now >= self._quiet_until_s:
                 self._quiet_until_s = now + QUIET_S

@@ -1,6 +1,6 @@
 """What nodes stand on: their certificates, and the Kubernetes that they are pods of.
 
-A node that has neither tells nothing of them; `goqueue_up` stands in for it, so that each figure
+A node without certificates tells nothing of them: `goqueue_up` stands in for it, so that the figure
 has a value.
 """
 
@@ -43,7 +43,7 @@ GROUP = Group(
             "GoQueueKubernetesUnreachable",
             Severity.warning,
             "10m",
-            "min by (@in, instance) (goqueue_kubernetes_api_up or goqueue_up)",
+            "min by (@in, instance) (goqueue_kubernetes_api_up)",
             "< 1",
             "{{ $labels.instance }} does not reach the Kubernetes API",
             "It serves all the same. But its labels and its readiness gate may be out of date, and"
@@ -53,7 +53,7 @@ GROUP = Group(
             "GoQueueDrainRefused",
             Severity.warning,
             "5m",
-            "max by (@in) (goqueue_kubernetes_drains_refused or 0 * goqueue_up)",
+            "max by (@in) (goqueue_kubernetes_drains_refused)",
             "> 0",
             "Pods are to go and can't be drained",
             "{{ $value }} pods hold replicas that the others can't take over. A pod that goes all"

@@ -1,5 +1,5 @@
 """What nodes stand on, as a row of the page for whoever runs them. Where a node has no certificate,
-or is no pod, `goqueue_up` stands in."""
+`goqueue_up` stands in."""
 
 from __future__ import annotations
 
@@ -35,8 +35,7 @@ ROW = Row(
             " serves waits for it.",
             (
                 Query(
-                    "min by (instance) (goqueue_kubernetes_api_up{@all,@node}"
-                    " or goqueue_up{@all,@node})",
+                    "min by (instance) (goqueue_kubernetes_api_up{@all,@node})",
                     "{{instance}}",
                 ),
             ),
@@ -50,7 +49,7 @@ ROW = Row(
             "Pods that are to go and hold what the others can't take over. Normal: 0.",
             (
                 Query(
-                    "max(goqueue_kubernetes_drains_refused{@all} or 0 * goqueue_up{@all})",
+                    "max(goqueue_kubernetes_drains_refused{@all})",
                     "refused",
                 ),
             ),

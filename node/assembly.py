@@ -182,6 +182,7 @@ class _Groups:
                 base.metrics,
                 base.workers,
                 base.disks.lack_room,
+                base.disks.least_room,
                 base.disks.are_stuck,
                 lambda: base.store.backpressure,
                 lambda group, leader: self.forwarder.leader_changed(group, leader),

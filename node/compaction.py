@@ -22,7 +22,7 @@ from delivery.carried import CarriedBatch, encode_carried
 from delivery.partition import PartitionState
 from delivery.survivors import Compaction, encode_compaction
 from goqueue.wire.errors import GoQueueError, NotLeader
-from goqueue.wire.types import Index, Offset
+from goqueue.wire.types import Index, NodeId, Offset
 from log.entry import Entry, EntryKind
 from log.errors import LogError
 from log.group import GroupLog
@@ -210,6 +210,7 @@ class Compactor:
         dropped = offset - before + kept_before - len(live)
         if dry_run:
             return Findings("done", dropped, len(live), len(tombstones), size, after)
+        await self._check_fits(plan.index, offset, live, size)
         if not await self._carry_needed(plan.index, offset):
             return Findings("what must be kept could not be carried")
         since, after = await self._carry(plan.index, live)
@@ -291,6 +292,29 @@ class Compactor:
     def _check_room(self) -> None:
         if self._parts.lacks_room(voter.node for voter in self._group().voters):
             raise ValueError("the disk is full")
+
+    async def _check_fits(self, index: Index, offset: Offset, live: BitMap64, most: int) -> None:
+        """Raises ValueError, before anything is appended, where a voter has not the room for all
+        that a run appends before anything goes. It is measured only where `most` would not fit."""
+        if most <= self._least_room()[0]:
+            return
+        needed = await self._needs(index, offset, live)
+        room, node = self._least_room()
+        if needed > room:
+            raise ValueError(f"it takes {needed} bytes, and {node} has room for {room}")
+
+    def _least_room(self) -> tuple[int, NodeId]:
+        return self._parts.least_room(voter.node for voter in self._group().voters)
+
+    async def _needs(self, index: Index, offset: Offset, live: BitMap64) -> int:
+        """The bytes of what stays, and of what the queue must keep, stored or carried by now."""
+        queue = self._state.queue
+        _, needed = await self._fit(index, live, None)
+        _, more = await self._fit(index, BitMap64(queue.needed_below(offset)), None)
+        for at in sorted({at for at in queue.carried.values() if at < index}):
+            [entry] = await self._entries(Index(at), Index(at + 1))
+            more += len(entry.frame)
+        return needed + more
 
     async def _carry(self, index: Index, live: BitMap64) -> tuple[Index, int]:
         """Append what stays once more: the first entry that holds any of it, and their bytes."""

@@ -14,7 +14,7 @@ from goqueue.wire.types import NodeId
 from log.store import Store
 from node.flusher import Flusher
 from node.metrics import Metrics
-from node.space_watch import DISK_LOW, SpaceWatch
+from node.space_watch import DISK_LOW, ROOM_BYTES, SpaceWatch
 
 DISK_STUCK = "disk_stuck"
 DISK_SLOW = "disk_slow"
@@ -22,6 +22,8 @@ DISK_SLOW = "disk_slow"
 REPLAYING, STOPPING = "replaying", "stopping"
 """Likewise, by those that still apply what their disks held when they started, and by those that
 are about to stop."""
+ROOMY = 1 << 62
+"""The room of a disk that nothing is known of."""
 _NOTHING = frozenset({DISK_STUCK})
 _LITTLE = _NOTHING | {DISK_LOW}
 _ANY = _LITTLE | {DISK_SLOW}
@@ -68,6 +70,12 @@ class Disks:
         """Whether no majority of these can be reached that has room for more messages."""
         return self._no_majority(voters, _LITTLE)
 
+    def least_room(self, voters: Iterable[NodeId]) -> tuple[int, NodeId]:
+        """The room of the fullest of these disks, and whose it is. Who is away does not count."""
+        rooms = {node: self._room_bytes(node) for node in voters}
+        node = min(rooms, key=lambda node: rooms[node], default=self._me)
+        return rooms.get(node, ROOMY), node
+
     def are_stuck(self, voters: Iterable[NodeId]) -> bool:
         """Whether no majority of these can be reached that can write at all."""
         return self._no_majority(voters, _NOTHING)
@@ -93,6 +101,12 @@ class Disks:
 
     def _told(self, node: NodeId) -> Mapping[str, Any] | None:
         return self.hello() if node == self._me else self._peers.get(node)
+
+    def _room_bytes(self, node: NodeId) -> int:
+        if node == self._me:
+            return self._space.room_bytes
+        told = self._hellos().get(node, {}).get(ROOM_BYTES)
+        return told if isinstance(told, int) else ROOMY
 
     def _no_majority(self, voters: Iterable[NodeId], flags: frozenset[str]) -> bool:
         mine = self._store.stalled is not None or (DISK_LOW in flags and self._space.is_low)

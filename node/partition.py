@@ -70,6 +70,8 @@ class NodeParts:
     workers: Executor
     lacks_room: Callable[[Iterable[NodeId]], bool]
     """Whether the disks of these voters have no room for more messages."""
+    least_room: Callable[[Iterable[NodeId]], tuple[int, NodeId]]
+    """The room of the fullest of these voters' disks, and whose it is."""
     is_stuck: Callable[[Iterable[NodeId]], bool]
     """Whether the disks of these voters can confirm nothing at all."""
     disk_behind: Callable[[], bool]

@@ -134,6 +134,7 @@ class Scene:
         self.group = ListGroup(self)
         self.metrics = Metrics()
         self.lacks_room = False
+        self.room_bytes = 1 << 62
         self._wire()
 
     def _wire(self) -> None:
@@ -148,7 +149,10 @@ class Scene:
         }
         self.retention = Retention(**parts)
         node: Any = SimpleNamespace(
-            workers=Inline(), metrics=self.metrics, lacks_room=lambda _voters: self.lacks_room
+            workers=Inline(),
+            metrics=self.metrics,
+            lacks_room=lambda _voters: self.lacks_room,
+            least_room=lambda _voters: (self.room_bytes, "n2"),
         )
         self.compactor = Compactor(topic="t", retention=self.retention, parts=node, **parts)
 

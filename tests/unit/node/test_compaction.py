@@ -12,6 +12,7 @@ from delivery.bitmaps import BitMap64
 from goqueue.wire.batch import Record, RecordBatch
 from goqueue.wire.errors import KeyRequired, NotFound, NullValue
 from goqueue.wire.types import Index, Offset
+from log.entry import EntryKind
 from log.memory_disk import MemoryDisk
 from node.assembly import NodeAssembly
 from node.compaction import Findings
@@ -241,6 +242,51 @@ async def test_a_full_disk_or_a_lost_leadership_ends_a_run_and_the_next_one_begi
     last = [row.offset for row in scene.seen()]
     assert last == [27, 28, 29]
     assert scene.state.snapshot() == scene.follower.snapshot()
+
+
+async def test_nothing_is_begun_where_a_voter_has_not_the_room_for_all_that_a_run_appends() -> None:
+    scene = dirty()
+    scene.publish(Record(b"later" * 40, b"d", deliver_at_ms=scene.now_ms + 60_000))
+    for number in range(40):
+        scene.publish(Record(b"v" * 100, b"k%d" % (number % 20)))
+    before = len(scene.log.all)
+    scene.room_bytes = 0
+
+    refused = await scene.compact()
+    needed = int(refused.outcome.split()[2])
+    scene.room_bytes = needed - 1
+    still_refused = await scene.compact()
+
+    assert refused.outcome == f"it takes {needed} bytes, and n2 has room for 0"
+    assert still_refused.outcome.endswith(f"room for {needed - 1}")
+    assert len(scene.log.all) == before
+    scene.room_bytes = needed
+    done = await scene.compact()
+    assert done.outcome == "done"
+    appended = scene.log.all[before:-1]  # without the decision
+    assert {entry.kind for entry in appended} == {EntryKind.CARRIED, EntryKind.KEPT}
+    assert needed >= sum(len(entry.body) for entry in appended)
+    assert needed < done.bytes_before, "less than everything"
+
+
+async def test_what_is_carried_by_now_is_among_what_a_run_takes() -> None:
+    scene = Scene()
+    for _ in range(6):
+        scene.publish(Record(b"later" * 40, b"d", deliver_at_ms=scene.now_ms + 60_000))
+    scene.publish(*[Record(b"x", b"k")] * 9)
+    for _ in range(12):
+        scene.publish(Record(b"x", b"k"))
+    assert (await scene.compact()).outcome == "done"
+    for _ in range(12):
+        scene.publish(Record(b"x", b"k"))
+    scene.room_bytes = 0
+
+    needed = int((await scene.compact()).outcome.split()[2])
+    scene.room_bytes = needed
+    before = len(scene.log.all)
+
+    assert (await scene.compact()).outcome == "done"
+    assert needed >= sum(len(entry.body) for entry in scene.log.all[before:-1])
 
 
 async def test_a_run_waits_for_enough_that_is_dirty_and_old() -> None:

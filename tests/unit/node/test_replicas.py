@@ -24,7 +24,7 @@ from node.message_reader import BatchCache
 from node.metrics import Metrics
 from node.partition import NodeParts, PartitionSettings
 from node.replicas import Replicas
-from node.space_watch import SpaceWatch
+from node.space_watch import ROOM_BYTES, SpaceWatch
 from node.upkeep import Upkeep
 from raft.group import RaftGroup
 from raft.host import RaftHost
@@ -75,6 +75,7 @@ class Node:
             metrics=Metrics(),
             workers=cast(ThreadPoolExecutor, None),
             lacks_room=lambda _voters: False,
+            least_room=lambda _voters: (1 << 62, ME),
             is_stuck=lambda _voters: False,
             disk_behind=lambda: False,
             on_leader=lambda _group, _leader: None,
@@ -188,6 +189,18 @@ def test_others_leave_no_leadership_to_a_node_that_is_replaying() -> None:
     hellos[NodeId("n2")] = {REPLAYING: False}
     disks.look()
     assert disks.should_lead(NodeId("n2"))
+
+
+def test_the_least_room_of_some_disks_is_named_with_whose_it_is() -> None:
+    hellos: dict[NodeId, dict[str, Any]] = {NodeId("n2"): {ROOM_BYTES: 5}, NodeId("n3"): {}}
+    space = SimpleNamespace(is_low=False, room_bytes=7)
+    nothing: Any = SimpleNamespace()
+    disks = Disks(ME, nothing, nothing, cast(SpaceWatch, space), lambda: hellos, Metrics())
+
+    assert disks.least_room([ME, NodeId("n2"), NodeId("n3"), NodeId("gone")]) == (5, "n2")
+    assert disks.least_room([ME, NodeId("n3")]) == (7, ME)
+    hellos[NodeId("n2")] = {ROOM_BYTES: 9}
+    assert disks.least_room([ME, NodeId("n2")]) == (7, ME)
 
 
 async def test_a_node_that_leaves_hands_over_to_one_that_serves_at_once() -> None:

@@ -228,13 +228,15 @@ class Compactor:
         """The messages before this entry that stay for their key's sake, and all null ones.
 
         A delayed message that is not due stays, and supersedes nothing until it is; one that was
-        cancelled is none; one that has expired supersedes, and goes itself.
+        cancelled is none; one that has expired supersedes, and goes itself. Delayed ones that have
+        outlived retention are no part of it: they are carried, and readers don't find them.
         """
         queue, config = self._state.queue, self._config()
         hidden, kept = queue.hidden.copy(), queue.kept
         expired = queue.withdrawn - queue.cancelled
+        end = self._retention.offset_from(index)
         scan = Scan(hidden | queue.cancelled)
-        found_hidden = hidden & span(0, self._retention.offset_from(index))
+        found_hidden = hidden & span(self._state.log_start_offset, end) | (hidden & kept)
         more = True
         while more:
             async for entries, among in self._sources(index, kept):

@@ -270,13 +270,15 @@ async def test_nothing_is_begun_where_a_voter_has_not_the_room_for_all_that_a_ru
 
 
 async def test_what_is_carried_by_now_is_among_what_a_run_takes() -> None:
-    scene = Scene()
+    scene = Scene(cleanup="delete", retention_ms=1000)
     for _ in range(6):
         scene.publish(Record(b"later" * 40, b"d", deliver_at_ms=scene.now_ms + 60_000))
-    scene.publish(*[Record(b"x", b"k")] * 9)
-    for _ in range(12):
+    scene.now_ms += 2000
+    for _ in range(2):
         scene.publish(Record(b"x", b"k"))
-    assert (await scene.compact()).outcome == "done"
+    await scene.retention.run()
+    assert scene.state.log_start_offset == 6
+    scene.config = TopicConfig(cleanup="compact")
     for _ in range(12):
         scene.publish(Record(b"x", b"k"))
     scene.room_bytes = 0
@@ -287,6 +289,23 @@ async def test_what_is_carried_by_now_is_among_what_a_run_takes() -> None:
 
     assert (await scene.compact()).outcome == "done"
     assert needed >= sum(len(entry.body) for entry in scene.log.all[before:-1])
+
+
+async def test_delayed_messages_that_outlived_retention_are_no_part_of_a_run() -> None:
+    scene = Scene(cleanup="compact,delete", retention_ms=1000)
+    delayed = scene.publish(Record(b"later", b"d", deliver_at_ms=scene.now_ms + 60_000))
+    scene.publish(Record(b"x", b"k"))
+    scene.now_ms += 2000
+    await scene.retention.run()
+    assert scene.state.log_start_offset == 2
+    for _ in range(12):
+        scene.publish(Record(b"x", b"k"))
+
+    assert (await scene.compact()).outcome == "done"
+
+    assert [row.offset for row in scene.seen()] == [12, 13]  # the last two are not sealed
+    assert scene.state.queue.carried[delayed] >= scene.state.log_start_index
+    assert scene.state.snapshot() == scene.follower.snapshot()
 
 
 async def test_a_run_waits_for_enough_that_is_dirty_and_old() -> None:

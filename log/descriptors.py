@@ -58,6 +58,14 @@ class Descriptors:
             file.borrowed += 1
             return file
 
+    def is_open(self, path: str) -> bool:
+        """Whether the file is open here; then it is among those that were used last."""
+        with self.lock:
+            if path not in self._open:
+                return False
+            self._open.move_to_end(path)
+            return True
+
     def forget(self, path: str) -> None:
         """Closes the file, now or when it is given back: it was removed."""
         with self.lock:

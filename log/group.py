@@ -73,7 +73,8 @@ class GroupLog:
     @property
     def last_index(self) -> Index:
         """The newest entry's, durable or not; `first_index - 1` in an empty log."""
-        return Index(self._tail.last)
+        tail = self._tail
+        return Index(tail.first + len(tail.entries) - 1)
 
     @property
     def last_term(self) -> Term:

@@ -359,8 +359,12 @@ class MemoryDisk:
 
 
 def _write(content: bytearray, offset: int, data: bytes) -> None:
-    if offset > len(content):
-        content.extend(bytes(offset - len(content)))
+    end = len(content)
+    if offset == end:
+        content += data
+        return
+    if offset > end:
+        content.extend(bytes(offset - end))
     content[offset : offset + len(data)] = data
 
 

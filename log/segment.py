@@ -261,8 +261,11 @@ class Segment:
         """Makes files anew that somebody has deleted: what they held is found missing later, and
         the node goes on meanwhile."""
         for suffix in SUFFIXES:
+            path = self._base + suffix
+            if self._files.is_open(path):
+                continue
             try:
-                with self._files.borrow(self.path(suffix)):
+                with self._files.borrow(path):
                     pass
             except FileNotFoundError:
                 self.reattach(suffix)

@@ -198,12 +198,11 @@ class RaftHost:
         """A frame from the link; whatever is malformed or unknown is dropped."""
         if not isinstance(frame, memoryview):
             frame = memoryview(frame)
-        if group == HEARTBEAT_GROUP:
-            self._on_heartbeats(node, frame)
-            return
         seat = self._seats.get(group)
         if seat is not None:
             self._guard(seat, seat.group.receive, node, frame)
+        elif group == HEARTBEAT_GROUP:
+            self._on_heartbeats(node, frame)
 
     def peer_connected(self, node: NodeId, incarnation: Incarnation | None = None) -> None:
         """A link to this node is up; with the data directory that it has proven, if it has.

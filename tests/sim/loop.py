@@ -14,6 +14,7 @@ STEPS_MAX = 3_000_000
 """Events in one run; a run that needs more is stuck in a cycle at one time."""
 LOOK_S = 0.05
 """How often it is looked whether a run has got where it should."""
+NEVER = float("inf")
 TOGETHER = 256
 """Noted events that are added to the hash at once."""
 
@@ -55,8 +56,12 @@ class Trace:
 
     def note(self, now: float, words: Iterable[object]) -> None:
         """One event that two runs of a seed must have in common."""
+        self.note_line(now, " ".join(map(str, words)))
+
+    def note_line(self, now: float, line: str) -> None:
+        """The same, of words in one."""
         recent = self._recent
-        recent.append(f"{now:.6f} {' '.join(map(str, words))}")
+        recent.append(f"{now:.6f} {line}")
         if len(recent) >= TOGETHER:
             self._digest()
 
@@ -107,20 +112,23 @@ class Loop:
     def note(self, *words: object) -> None:
         self.trace.note(self.time, words)
 
+    def note_line(self, line: str) -> None:
+        self.trace.note_line(self.time, line)
+
     def run_until(self, end: float, condition: Callable[[], bool] | None = None) -> bool:
         """Run to this time, or until the condition holds, looked at every 50 ms; whether it did."""
-        look_at = self.time
-        queue, soon = self._queue, self.soon
+        look_at = NEVER if condition is None else self.time
+        queue, soon, now = self._queue, self.soon, self.time
         while True:
-            if queue and (not soon or queue[0][0] <= self.time):
-                if queue[0][0] > end:
-                    break
+            if queue and (not soon or queue[0][0] <= now):
                 at = queue[0][0]
-                if at > self.time:
-                    self.time = at
-                if condition is not None and at >= look_at:
+                if at > end:
+                    break
+                if at > now:
+                    now = self.time = at
+                if at >= look_at:
                     look_at = at + LOOK_S
-                    if condition():
+                    if condition is not None and condition():
                         return True
                 timer = heappop(queue)[2]
             elif soon:
@@ -130,8 +138,6 @@ class Loop:
             if timer.cancelled:
                 continue
             self.steps += 1
-            if self.steps > STEPS_MAX:
-                raise Stuck(f"{STEPS_MAX} steps, and the time is {self.time:.3f} s")
             process = timer.process
             if process is None:
                 timer.callback(*timer.args)
@@ -139,6 +145,8 @@ class Loop:
                 process.paused.append(timer)
             elif process.alive:
                 timer.callback(*timer.args)
+            if self.steps > STEPS_MAX:
+                raise Stuck(f"{STEPS_MAX} steps, and the time is {self.time:.3f} s")
         self.time = max(self.time, end)
         return condition is not None and condition()
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from coordinator.commands import Command
+from coordinator.groups import Group
 from coordinator.queue_commands import GroupResult, PutGroup
 from coordinator.state import ClusterState
 from delivery import ops
@@ -190,10 +192,7 @@ class MemberWork:
         process = self.world.machines.process(node)
         if process is None or process.cluster is None:
             return []
-        return [
-            GroupSpec(group.id, group.name, group_config(group), group.version)
-            for group in process.cluster.state.groups.values()
-        ]
+        return [_spec(group) for group in process.cluster.state.groups.values()]
 
     def proposed(self, group: GroupId, term: Term, index: Index, seen: Index) -> None:
         """A leader has made a queue entry, having applied everything up to `seen`."""
@@ -354,3 +353,8 @@ class MemberWork:
 
     def _broken(self, rule: str, text: str) -> None:
         self.world.checks.violated(f"{rule}: {text}")
+
+
+@lru_cache(maxsize=256)
+def _spec(group: Group) -> GroupSpec:
+    return GroupSpec(group.id, group.name, group_config(group), group.version)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from goqueue.wire.types import GroupId, NodeId
-from tests.sim.loop import Loop
+from tests.sim.loop import Loop, Timer
 
 GIVE_UP_S = 2.0
 """A link that lets nothing through for this long is closed by its ends."""
@@ -38,12 +38,21 @@ class Endpoint(Protocol):
 Frame = tuple[GroupId, bytes]
 
 
-@dataclass
+@dataclass(slots=True)
+class _Link:
+    """What both directions have in common."""
+
+    epoch: int = 0
+    """Of the connection: what was sent on an earlier one does not arrive."""
+
+
+@dataclass(slots=True)
 class _Way:
     """One direction of a link."""
 
     source: NodeId
     target: NodeId
+    link: _Link
     open: bool = False
     """Whether the source believes that the link is up."""
     stalled: int = 0
@@ -74,8 +83,13 @@ class Net:
         self._delay_s = delay_s
         self._repeats = repeats
         self._nodes = sorted(nodes)
-        self._ways = {(a, b): _Way(a, b) for a in self._nodes for b in self._nodes if a != b}
-        self._epoch = {self._pair(a, b): 0 for a, b in self._ways}
+        links = {(a, b): _Link() for a in self._nodes for b in self._nodes if a < b}
+        self._ways = {
+            (a, b): _Way(a, b, links[self._pair(a, b)])
+            for a in self._nodes
+            for b in self._nodes
+            if a != b
+        }
         self._slow: dict[tuple[NodeId, NodeId], float] = {}
         self._blocked: dict[tuple[NodeId, NodeId], int] = {}
         self._repeating: set[NodeId] = set()
@@ -111,13 +125,17 @@ class Net:
 
     def _fly(self, way: _Way, frame: Frame) -> None:
         low, high = self._delay_s
-        delay = self._rng.uniform(low, high) + self._slow.get((way.source, way.target), 0.0)
+        delay = low + (high - low) * self._rng.random()
+        if self._slow:
+            delay += self._slow.get((way.source, way.target), 0.0)
         if self._losing:
             delay += self._lost_s(way)
-        at = max(self._loop.time + delay, way.clear_at)
+        now = self._loop.time
+        at = now + delay
+        if at < way.clear_at:
+            at = way.clear_at
         way.clear_at = at
-        epoch = self._epoch[self._pair(way.source, way.target)]
-        self._loop.call_later(at - self._loop.time, self._arrive, way, frame, epoch)
+        self._loop.put(at - now, Timer(self._arrive, (way, frame, way.link.epoch)))
 
     def _lost_s(self, way: _Way) -> float:
         """How long it takes until a frame is sent that is not lost."""
@@ -129,18 +147,16 @@ class Net:
         return seconds
 
     def _arrive(self, way: _Way, frame: Frame, epoch: int) -> None:
-        if self._epoch[self._pair(way.source, way.target)] != epoch:
+        if way.link.epoch != epoch:
             return
         if way.stalled:
             way.held.append(frame)
             return
-        self._deliver(way, frame)
-
-    def _deliver(self, way: _Way, frame: Frame) -> None:
         process = self._endpoint(way.target)
         if process is not None:
             group, data = frame
-            self._loop.note("frame", way.source, way.target, data[0], zlib.crc32(data))
+            told = f"frame {way.source} {way.target} {data[0]} {zlib.crc32(data)}"
+            self._loop.note_line(told)
             process.receive(way.source, group, data)
 
     # links made and closed
@@ -162,7 +178,7 @@ class Net:
             return
         if self._ways[a, b].open or self._ways[b, a].open:
             return
-        self._epoch[self._pair(a, b)] += 1
+        self._ways[a, b].link.epoch += 1
         self._loop.note("connect", a, b)
         for way, process in zip((self._ways[a, b], self._ways[b, a]), ends, strict=True):
             assert process is not None
@@ -182,18 +198,17 @@ class Net:
         opposite of `silent`, whose machine lost power, notices only when it gives up."""
         if not (self._ways[a, b].open or self._ways[b, a].open):
             return
-        self._epoch[self._pair(a, b)] += 1
+        epoch = self._ways[a, b].link.epoch = self._ways[a, b].link.epoch + 1
         self._loop.note("close", a, b)
         for way in (self._ways[a, b], self._ways[b, a]):
             delay = self._rng.choice((0.0, 0.001, 0.01, 0.15))
             if way.target == silent:
                 delay = self._rng.uniform(0.3, GIVE_UP_S)
             way.held.clear()
-            epoch = self._epoch[self._pair(a, b)]
             self._loop.call_later(delay, self._notice, way, epoch)
 
     def _notice(self, way: _Way, epoch: int) -> None:
-        if not way.open or self._epoch[self._pair(way.source, way.target)] != epoch:
+        if not way.open or way.link.epoch != epoch:
             return
         way.open = False
         process = self._endpoint(way.source)
@@ -222,7 +237,7 @@ class Net:
             and way.open
             and not self._blocked.get(self._pair(node, other))
         ):
-            self._notice(way, self._epoch[self._pair(node, other)])
+            self._notice(way, way.link.epoch)
         self.connect(node, other)
 
     # faults

@@ -20,7 +20,9 @@ class Pool(AbstractContextManager["Pool"]):
 
     def __init__(self, jobs: int) -> None:
         self.jobs = jobs
-        self._workers = ProcessPoolExecutor(jobs) if jobs > 1 else None
+        self._workers = ProcessPoolExecutor(jobs, initializer=_begin) if jobs > 1 else None
+        if self._workers is None:
+            _begin()
 
     def __exit__(self, *_error: object) -> None:
         if self._workers is not None:
@@ -48,6 +50,12 @@ class Pool(AbstractContextManager["Pool"]):
                     return verdict
             at, size = end, min(2 * size, CHUNK)
         return None
+
+
+def _begin() -> None:
+    """What is imported by now stays: it is not looked through for garbage again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def _run(setup: Setup, seeds: Sequence[int]) -> list[Verdict]:

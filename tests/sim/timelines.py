@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from delivery import ops
+from delivery.chronicle import Chronicle
 from delivery.timeline import Timeline
 from goqueue.wire.types import GroupId, NodeId
 from log.errors import LogError
@@ -98,12 +99,17 @@ class Timelines:
         offsets: list[int],
     ) -> None:
         first: dict[int, Timeline] = {}
+        judged: list[tuple[list[bytes], Chronicle]] = []
         for node, replica in replicas.items():
             state = replica.state
             try:
                 entries = entries_between(replica.log, state.log_start_index, state.applied_index)
             except LogError:
                 continue
+            told_of = [entry.frame for entry in entries], state.queue.chronicle
+            if told_of in judged:
+                continue  # of the same entries and notes, the same timelines
+            judged.append(told_of)
             index = Indexed(entries, state.queue.chronicle)
             for offset in offsets:
                 self.looked_at += 1

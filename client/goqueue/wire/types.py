@@ -56,6 +56,11 @@ class GroupId:
     topic: TopicId
     partition: int
 
+    def __hash__(self) -> int:
+        """In one step: it is a key of most that a node holds."""
+        topic = self.topic
+        return hash((topic.cluster, topic.index, self.partition))
+
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
 

@@ -45,6 +45,7 @@ UNKNOWN_HERE: Final = (
     "maxBytesPerSecond",
 )
 """Options of the format `goqueue` that mean nothing here."""
+FIRST_ENTRY: Final = 1
 NARROWING: Final = frozenset({"topic", "partition"})
 """Columns whose filters leave partitions out."""
 
@@ -82,6 +83,7 @@ class EventsReader(BatchReader):
         return look_at_events(broker, self._options.chosen)
 
     gone = staticmethod(data_loss.entries_gone)
+    first = FIRST_ENTRY
 
     def push(self, filters: list[Filter]) -> Iterable[Filter]:
         narrowing = [found for found in filters if set(found.attribute) <= NARROWING]
@@ -104,6 +106,9 @@ class EventsStreamReader(StreamReader):
 
     def look(self, *, missing_ok: bool) -> dict[str, Known]:
         return look_at_events(self._broker, self._options.chosen, missing_ok=missing_ok)
+
+    gone = staticmethod(data_loss.entries_gone)
+    first = FIRST_ENTRY
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return _read(self._options, self._schema, partition)

@@ -31,6 +31,8 @@ class BatchReader(DataSourceReader):
         return look(broker, self._options.chosen)
 
     gone = staticmethod(data_loss.offsets_gone)
+    first = 0
+    """Where a partition begins that has lost nothing."""
 
     def push(self, filters: list[Filter]) -> Iterable[Filter]:
         """Keep those that bound partitions, offsets and times; Spark applies the others."""
@@ -58,6 +60,7 @@ class BatchReader(DataSourceReader):
         found: list[Range] = []
         for (topic, number), start in starts.items():
             facts, span = known[topic].facts, known[topic].spans[number]
+            start = max(start, self.first)
             if start < span.start and not facts.is_compacted:
                 text = self.gone(topic, number, start, span.start)
                 data_loss.lost(text, fail=options.fail_on_data_loss)

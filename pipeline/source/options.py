@@ -29,9 +29,9 @@ READS: Final = (
 )
 KNOWN: Final = (*ACCESS_OPTIONS, *TOPICS, *STARTS, *ENDS, *TRIGGERS, *READS)
 FOREIGN: Final = {
-    "groupidprefix": "no group takes part in this read: leave it out",
-    "fetchoffset.numretries": "requestTimeout bounds how long is retried: leave it out",
-    "fetchoffset.retryintervalms": "requestTimeout bounds how long is retried: leave it out",
+    "groupIdPrefix": "no group takes part in this read: leave it out",
+    "fetchOffset.numRetries": "requestTimeout bounds how long is retried: leave it out",
+    "fetchOffset.retryIntervalMs": "requestTimeout bounds how long is retried: leave it out",
     "kafka.bootstrap.servers": "name the nodes in servers",
     "kafka.group.id": "no group takes part in this read: leave it out",
 }
@@ -54,6 +54,16 @@ class Chosen:
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     assigned: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+    @property
+    def option(self) -> str:
+        """The one that is given."""
+        return "assign" if self.assigned else "subscribe" if self.topics else "subscribePattern"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Topics that are named, and should be there; a pattern names none."""
+        return self.topics or tuple(name for name, _ in self.assigned)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,11 +25,12 @@ from pyspark.sql.types import StructType
 
 from goqueue.errors import UnknownTopic
 from pipeline.broker import Broker, TopicFacts
+from pipeline.options import OptionError
 from pipeline.source import data_loss
 from pipeline.source.batch import read_partition
 from pipeline.source.options import SourceOptions
 from pipeline.source.ranges import Key, Range, split, take
-from pipeline.source.topics import Known, look, resolve
+from pipeline.source.topics import Known, look, no_topic, resolve
 
 Json = dict[str, Any]
 
@@ -43,13 +44,19 @@ class Position:
 
     @classmethod
     def read(cls, told: Json) -> Position:
-        """Of what `write` gave to Spark."""
-        offsets = {
-            (topic, int(number)): offset
-            for topic, place in told.items()
-            for number, offset in place["offsets"].items()
-        }
-        return cls({topic: place["id"] for topic, place in told.items()}, offsets)
+        """Of what `write` gave to Spark. Raises OptionError for what another source gave it."""
+        try:
+            offsets = {
+                (topic, int(number)): int(offset)
+                for topic, place in told.items()
+                for number, offset in place["offsets"].items()
+            }
+            return cls({topic: str(place["id"]) for topic, place in told.items()}, offsets)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise OptionError(
+                f"checkpointLocation: it is of a query with another source: {str(told)[:80]!r} is "
+                "no position of this one; begin with a new one, at startingOffsets"
+            ) from None
 
     def write(self) -> Json:
         told: Json = {topic: {"id": id, "offsets": {}} for topic, id in sorted(self.ids.items())}
@@ -57,9 +64,9 @@ class Position:
             told[topic]["offsets"][str(number)] = offset
         return told
 
-    def start(self, key: Key, topic_id: str) -> int:
-        """Where a partition goes on: at its first message, if it is new or its topic is."""
-        return self.offsets.get(key, 0) if self.ids.get(key[0]) == topic_id else 0
+    def start(self, key: Key, topic_id: str, first: int) -> int:
+        """Where a partition goes on: at the first, if it is new or its topic is."""
+        return self.offsets.get(key, first) if self.ids.get(key[0]) == topic_id else first
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -77,6 +84,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """What there is to read now."""
         return look(self._broker, self._options.chosen, missing_ok=missing_ok)
 
+    gone = staticmethod(data_loss.offsets_gone)
+    first = 0
+    """Where a partition begins that has lost nothing."""
+
     # where it begins and how far it may go
 
     def initialOffset(self) -> Json:
@@ -85,6 +96,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = resolve(
             self._broker, options.start, known, latest_where_none=options.latest_where_none
         )
+        found = {key: max(self.first, start) for key, start in found.items()}
         position = Position(_ids(known), found)
         self._check(position, known, found)
         return position.write()
@@ -105,12 +117,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         began. The start itself where there is nothing, or too little to begin a batch with."""
         begun = Position.read(start)
         known = self.look(missing_ok=True) if self._target is None else self._target
+        self._check_names(begun, known)
         ends = _ends(known)
         self._reported = ends
         kept = self._unread(begun, ends)
-        starts = {key: begun.start(key, ends.ids[key[0]]) for key in ends.offsets}
+        starts = {key: begun.start(key, ends.ids[key[0]], self.first) for key in ends.offsets}
         self._check(begun, known, starts)
-        backlog = {key: max(0, end - starts[key]) for key, end in ends.offsets.items()}
+        starts = {key: min(start, ends.offsets[key]) for key, start in starts.items()}
+        backlog = {key: end - starts[key] for key, end in ends.offsets.items()}
         if self._waits(sum(backlog.values()), limit):
             return start
         if isinstance(limit, ReadMaxRows):
@@ -133,7 +147,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = []
         for (topic, number), last in ended.offsets.items():
             topic_id, known = ended.ids[topic], facts[topic]
-            first = begun.start((topic, number), topic_id)
+            first = begun.start((topic, number), topic_id, self.first)
             leader = None if known is None else known.leader(number)
             is_compacted = known is not None and known.is_compacted
             found.append(Range(topic, topic_id, number, first, last, leader, is_compacted))
@@ -183,6 +197,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         waited_s = time.monotonic() - self._triggered_s
         return rows < least and waited_s < self._options.trigger_delay_s
 
+    def _check_names(self, begun: Position, known: Mapping[str, Known]) -> None:
+        """That a topic that is named is there, or was: one that is gone is a loss."""
+        options = self._options
+        for name in options.chosen.names:
+            if options.fail_on_data_loss and name not in known and name not in begun.ids:
+                raise no_topic(options.chosen, name)
+
     def _check(
         self, begun: Position, known: Mapping[str, Known], starts: Mapping[Key, int]
     ) -> None:
@@ -196,7 +217,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if span.end < start:
                 self._lost(data_loss.end_gone(name, number, start, span.end))
             elif start < span.start and not is_compacted:
-                self._lost(data_loss.offsets_gone(name, number, start, span.start))
+                self._lost(self.gone(name, number, start, span.start))
 
     def _lost(self, what: str) -> None:
         data_loss.lost(what, fail=self._options.fail_on_data_loss)

@@ -23,12 +23,11 @@ class Known:
 def look(broker: Broker, chosen: Chosen, *, missing_ok: bool = False) -> dict[str, Known]:
     """By name, each topic that is read. Raises OptionError for a topic or partition that does not
     exist; with `missing_ok` such a topic is left out."""
-    option = "subscribe"
     wanted: dict[str, tuple[int, ...] | None] = dict.fromkeys(chosen.topics)
     if chosen.pattern is not None:
         wanted, missing_ok = dict.fromkeys(broker.topics_like(chosen.pattern)), True
     elif chosen.assigned:
-        option, wanted = "assign", dict(chosen.assigned)
+        wanted = dict(chosen.assigned)
     found: dict[str, Known] = {}
     for name, numbers in wanted.items():
         try:
@@ -36,14 +35,18 @@ def look(broker: Broker, chosen: Chosen, *, missing_ok: bool = False) -> dict[st
         except UnknownTopic:
             if missing_ok:
                 continue
-            raise OptionError(f"{option}: there is no topic {name}") from None
+            raise no_topic(chosen, name) from None
         beyond = [number for number in numbers or () if number >= facts.partitions]
         if beyond:
             text = f"{name} has {facts.partitions} partitions, and no {beyond[0]}"
-            raise OptionError(f"{option}: {text}")
+            raise OptionError(f"{chosen.option}: {text}")
         read = range(facts.partitions) if numbers is None else numbers
         found[name] = Known(facts, broker.spans(name, read))
     return found
+
+
+def no_topic(chosen: Chosen, name: str) -> OptionError:
+    return OptionError(f"{chosen.option}: there is no topic {name}")
 
 
 def keys(known: dict[str, Known]) -> list[Key]:

@@ -20,7 +20,7 @@ from crc32c import crc32c
 
 from goqueue.wire.types import GroupId, Index
 from log.descriptors import Descriptors
-from log.segment import FILE_HEADER_BYTES, header_of
+from log.file_header import FILE_HEADER_BYTES, header_of
 
 _SEAL = struct.Struct("<4sI")
 

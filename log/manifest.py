@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from goqueue.wire.types import GroupId, Index, Term
-from log.segment import FILE_HEADER_BYTES, OFFSETS_SUFFIX, SEGMENT_SUFFIX, TERM_BYTES, TERMS_SUFFIX
+from log.file_header import FILE_HEADER_BYTES
+from log.segment import OFFSETS_SUFFIX, SEGMENT_SUFFIX, TERM_BYTES, TERMS_SUFFIX
 
 
 class FileKind(IntEnum):

@@ -1,9 +1,8 @@
 """One segment: its entries' frames, its term index and its offset index, in three files.
 
-All three begin with the same header: magic (8), CRC-32C u32 of what follows in the header, format
-u16, zero u16, first index u64, group id (20), zero u32: 48 bytes. The segment then is frames, one
-after the other; the term index one item of 16 bytes per entry: position u32, the frame's CRC u32,
-term u64. An item is believed only when the frame it leads to confirms it.
+All three begin with a header, of `log.file_header`. The segment then is frames, one after the
+other; the term index one item of 16 bytes per entry: position u32, the frame's CRC u32, term u64.
+An item is believed only when the frame it leads to confirms it.
 
 One thread writes; any thread reads entries that were written before.
 """
@@ -15,12 +14,11 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from crc32c import crc32c
-
 from goqueue.wire.types import GroupId, Index
 from log.descriptors import Descriptors
 from log.entry import FRAME_BYTES_MAX, HEADER_BYTES, Entry, decode_frame, frame_length
-from log.errors import Damaged, NewerFormat, reraise_other
+from log.errors import Damaged, reraise_other
+from log.file_header import FILE_HEADER_BYTES, check_header, header_of
 from log.quiet import QuietRun
 from log.segment_index import ITEM_BYTES, OffsetIndex, encode_item
 
@@ -29,8 +27,6 @@ SEGMENT_SUFFIX = ".segment"
 TERMS_SUFFIX = ".terms"
 OFFSETS_SUFFIX = ".offsets"
 SUFFIXES = (SEGMENT_SUFFIX, TERMS_SUFFIX, OFFSETS_SUFFIX)
-FILE_HEADER = struct.Struct("<8sIHHQ20sI")
-FILE_HEADER_BYTES = FILE_HEADER.size
 _MAGICS = {
     SEGMENT_SUFFIX: b"GQ-SEG\r\n",
     TERMS_SUFFIX: b"GQ-TRM\r\n",
@@ -49,12 +45,6 @@ _ENTRY_BYTES = 1 << 12
 def file_header(suffix: str, first_index: int, group: GroupId) -> bytes:
     """What one of a segment's files begins with."""
     return header_of(_MAGICS[suffix], FORMAT, first_index, group)
-
-
-def header_of(magic: bytes, version: int, first_index: int, group: GroupId) -> bytes:
-    """What any file beside a segment begins with."""
-    rest = struct.pack("<HHQ20sI", version, 0, first_index, group.pack(), 0)
-    return magic + struct.pack("<I", crc32c(rest)) + rest
 
 
 class Segment:
@@ -115,7 +105,7 @@ class Segment:
         """Adds entries that follow, without syncing; after an OSError it may be repeated."""
         index = self.index()
         if not self.count:
-            self.first_time_ms = entries[0].time_ms
+            self._begins_with(entries[0])
         position = self.end
         terms = []
         for entry in entries:
@@ -181,7 +171,7 @@ class Segment:
         head = next(self._frames(self.first_index, FILE_HEADER_BYTES, HEADER_BYTES), None)
         if head is None:
             raise Damaged(self.path(), FILE_HEADER_BYTES, "the first entry is unreadable")
-        self.first_time_ms = head.time_ms
+        self._begins_with(head)
         self.count = last_index - self.first_index + 1
 
     def rebuild(self, last_index: int, *, cut: bool = False) -> int:
@@ -197,7 +187,7 @@ class Segment:
             if entry.index > last_index:
                 break
             if not self.count:
-                self.first_time_ms = entry.time_ms
+                self._begins_with(entry)
             terms.append(TERM.pack(self.end, entry.crc, entry.term))
             self.end += len(entry.frame)
             self.count += 1
@@ -321,15 +311,8 @@ class Segment:
             self._files.disk.close(handle)
 
     def _check_header(self, suffix: str, handle: int) -> None:
-        path = self.path(suffix)
         header = self._files.disk.pread(handle, FILE_HEADER_BYTES, 0)
-        if header == self._header(suffix):
-            return
-        if len(header) == FILE_HEADER_BYTES:
-            magic, crc, version, *_rest = FILE_HEADER.unpack(header)
-            if magic == _MAGICS[suffix] and version > FORMAT and crc == crc32c(header[12:]):
-                raise NewerFormat(path, version, FORMAT)
-        raise Damaged(path, 0, "bad header")
+        check_header(header, self._header(suffix), self.path(suffix))
 
     # -- reading
 
@@ -378,7 +361,16 @@ class Segment:
         """Frees the offset index's memory; it is loaded again when needed."""
         self._index = None
 
+    @property
+    def has_index(self) -> bool:
+        """Whether the offset index is in memory."""
+        return self._index is not None
+
     # -- private
+
+    def _begins_with(self, entry: Entry) -> None:
+        self.first_time_ms = entry.time_ms
+        self.quiet.begins_with(entry)
 
     def _load_index(self) -> OffsetIndex:
         path = self.path(OFFSETS_SUFFIX)

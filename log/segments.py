@@ -9,8 +9,6 @@ import errno
 import hashlib
 import re
 import threading
-import time
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,14 +21,11 @@ from log.descriptors import Descriptors
 from log.entry import Entry
 from log.errors import Damaged, reraise_other
 from log.install import Install, move_in
-from log.quiet import last_with_records
+from log.searches import SearchedChain
 from log.segment import SEGMENT_SUFFIX, SUFFIXES, Segment
-from log.segment_index import OffsetIndex
-from log.tally import LogTally
 from log.verify import Verification
 
 _HEX = re.compile(r"[0-9a-f]{16}", re.ASCII)
-_INDEXES_LOADED_MAX = 16
 _HASH_CHUNK_BYTES = 1 << 20
 F = TypeVar("F", bound=BlockFile[Any])
 
@@ -45,7 +40,7 @@ class SegmentInfo:
     sealed: bool
 
 
-class GroupSegments:
+class GroupSegments(SearchedChain):
     """The segments of one group, in first-index order.
 
     `touched` collects the files and directories that a checkpoint must sync.
@@ -54,16 +49,13 @@ class GroupSegments:
     def __init__(
         self, files: Descriptors, directory: str, group: GroupId, config: StorageConfig
     ) -> None:
-        self.directory = directory
-        self.chain: tuple[Segment, ...] = ()
+        super().__init__(directory)
         self.touched: set[str] = set()
-        self.tally = LogTally()
         self.generation = 0
         """Another one whenever bytes that were written may have been replaced by others."""
         self._files = files
         self._group = group
         self._config = config
-        self._loaded: list[Segment] = []
         self._chain_change = threading.Lock()
 
     @property
@@ -266,47 +258,6 @@ class GroupSegments:
         """(term, CRC) of an entry by the term index, by which any replica can supply it."""
         return self._holding(index).identity(index)
 
-    def locate_offset(self, offset: int, first: int, last: int) -> Index | None:
-        """The last entry up to `last` with records whose base offset is at or below this one.
-
-        Raises Damaged where an unreadable entry, or a missing segment from `first` on, hides it.
-        """
-        began_s = time.perf_counter()
-        found = self._locate_offset(offset, first, last)
-        self.tally.looked_up("offset", time.perf_counter() - began_s)
-        return found
-
-    def locate_time(self, time_ms: int, first: int, last: int) -> Index | None:
-        """The first entry up to `last` of this log time or a later one. Raises Damaged as above."""
-        began_s = time.perf_counter()
-        found = self._locate_time(time_ms, first, last)
-        self.tally.looked_up("time", time.perf_counter() - began_s)
-        return found
-
-    def _locate_offset(self, offset: int, first: int, last: int) -> Index | None:
-        for segment in reversed(self.chain):
-            if segment.first_index > last:
-                continue
-            start = self._index_of(segment).before_offset(offset, last) or segment.first_index
-            start = max(start, first)
-            answer = last_with_records(segment, offset, start, min(last, segment.last_index))
-            if answer is not None:
-                return answer
-        self._check_head(first)
-        return None
-
-    def _locate_time(self, time_ms: int, first: int, last: int) -> Index | None:
-        at = bisect_right(self.chain, time_ms - 1, key=lambda segment: segment.first_time_ms)
-        if not at:
-            self._check_head(first)
-        for segment in self.chain[max(0, at - 1) :]:
-            start = self._index_of(segment).before_time(time_ms, last) or segment.first_index
-            start, end = max(start, first), min(last, segment.last_index)
-            for entry in segment.scan(start, end) if start <= end else ():
-                if entry.time_ms >= time_ms:
-                    return entry.index
-        return None
-
     def read_file(self, first_index: int, suffix: str, length: int, offset: int) -> bytes:
         """Bytes of a file of the segment that begins at this index. Raises Damaged, OSError."""
         segment = self._holding(first_index)
@@ -314,28 +265,6 @@ class GroupSegments:
             raise Damaged(self.directory, 0, f"no segment begins at {first_index}")
         with self._files.borrow(segment.path(suffix)) as handle:
             return self._files.disk.pread(handle, length, offset)
-
-    def near_offset(self, offset: int, last: int) -> Index | None:
-        """An entry at or below this offset, up to `last`, as the offset index has it: the one that
-        holds it where entries are large. No entry is read, and none is vouched for."""
-        for segment in reversed(self.chain):
-            if segment.first_index <= last:
-                found = self._index_of(segment).before_offset(offset, last)
-                if found:
-                    return Index(found)
-        return None
-
-    def holding(self, offset: int, last: int) -> Entry | None:
-        """The entry up to `last` that stores the message, found from the offset index on, without a
-        search behind it; None where it is not there. On any thread. Raises Damaged, OSError."""
-        near = self.near_offset(offset, last)
-        if near is None:
-            return None
-        segment = self._holding(near)
-        for entry in segment.scan(near, min(last, segment.last_index)):
-            if entry.record_count and offset < entry.base_offset + entry.record_count:
-                return entry if entry.base_offset <= offset else None
-        return None
 
     def file_beside(self, kind: type[F], first_index: Index) -> F:
         """The file of this kind beside the segment that begins there."""
@@ -461,24 +390,3 @@ class GroupSegments:
                 reraise_other(error)
                 segment.count = 0
         return segment.last_index
-
-    def _holding(self, index: int) -> Segment:
-        chain = self.chain
-        at = bisect_right(chain, index, key=lambda segment: segment.first_index)
-        if not at or index > chain[at - 1].last_index:
-            raise Damaged(self.directory, 0, f"no segment holds entry {index}", (index, index))
-        return chain[at - 1]
-
-    def _check_head(self, first: int) -> None:
-        if not self.chain or self.chain[0].first_index > first:
-            last = self.chain[0].first_index - 1 if self.chain else first
-            reason = f"the segment that begins at {first} is missing"
-            raise Damaged(self.directory, 0, reason, (first, last))
-
-    def _index_of(self, segment: Segment) -> OffsetIndex:
-        index = segment.index()
-        if segment is not self.chain[-1] and segment not in self._loaded:
-            self._loaded.append(segment)
-            if len(self._loaded) > _INDEXES_LOADED_MAX:
-                self._loaded.pop(0).drop_index()
-        return index

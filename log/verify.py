@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from log.disk import Disk
 from log.entry import FRAME_BYTES_MAX, HEADER_BYTES, Entry, decode_frame, frame_length
 from log.errors import Damaged
+from log.file_header import FILE_HEADER_BYTES
 from log.segment import (
-    FILE_HEADER_BYTES,
     OFFSETS_SUFFIX,
     SEGMENT_SUFFIX,
     SUFFIXES,

@@ -43,6 +43,7 @@ from node.config import NodeConfig
 from node.ends import EndsCollector
 from node.event_broker import EventBrokerNode
 from node.forwarding import Forwarder
+from node.holding import time_at_hand
 from node.http.broker import (
     AppendResult,
     ClusterView,
@@ -323,6 +324,7 @@ class NodeBroker(
         host = self._replicas.find(group)
         if host is not None:
             with suppress(LogError):  # damaged here: the leader may know
+                await time_at_hand(host.log, time_ms)
                 found = host.reader.offset_at(time_ms)
                 if found is not None:
                     return found

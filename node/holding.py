@@ -1,4 +1,4 @@
-"""The entry that stores a message, found without the loop waiting for the disk."""
+"""Messages found in a log without the loop waiting for the disk."""
 
 from __future__ import annotations
 
@@ -9,9 +9,25 @@ from typing import TYPE_CHECKING
 from goqueue.wire.types import Offset
 from log.entry import Entry
 from log.errors import Damaged
+from log.group import GroupLog
 
 if TYPE_CHECKING:  # it has stories told, for which this is asked
     from node.partition import PartitionHost
+
+
+async def offset_at_hand(log: GroupLog, offset: Offset) -> None:
+    """A search for the offset, on the loop, reads no index from the disk after this: a thread has,
+    where that was needed. An index of a segment takes some milliseconds."""
+    segments, first, last = log.disk_segments, log.first_index, log.spilled_index
+    if log.is_cold_offset(offset) and not segments.is_at_hand(offset, first, last):
+        await asyncio.to_thread(segments.fetch_for_offset, offset, first, last)
+
+
+async def time_at_hand(log: GroupLog, time_ms: int) -> None:
+    """Likewise for a search for the time."""
+    segments, first, last = log.disk_segments, log.first_index, log.spilled_index
+    if not segments.is_time_at_hand(time_ms):
+        await asyncio.to_thread(segments.fetch_for_time, time_ms, first, last)
 
 
 async def entry_holding(host: PartitionHost, offset: Offset) -> Entry | None:

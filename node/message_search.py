@@ -30,7 +30,7 @@ from goqueue.wire.types import GroupId, NodeId, Offset
 from log.entry import Entry
 from log.errors import LogError
 from node import rpc, search_rpc
-from node.holding import entry_holding
+from node.holding import entry_holding, time_at_hand
 from node.http.body import off_loop
 from node.partition import PartitionHost
 from node.partition_reader import stored_batches
@@ -158,7 +158,11 @@ class _Search:
 
     async def run(self, only: list[int] | None) -> PartitionFound:
         """Of these offsets only, if any are named."""
-        request, wanted = self._request, self._wanted()
+        request = self._request
+        for time_ms in (request.from_ms, request.to_ms):
+            if time_ms is not None:
+                await time_at_hand(self._host.log, time_ms)
+        wanted = self._wanted()
         looked_at = 0
         loop = asyncio.get_running_loop()
         async for offsets in _these(only) if only is not None else self._candidates(wanted):

@@ -7,6 +7,7 @@ import asyncio
 from goqueue.wire.errors import NotLeader, Timeout
 from goqueue.wire.types import GroupId, NodeId, Offset
 from node import rpc
+from node.holding import offset_at_hand, time_at_hand
 from node.http.broker import AppendResult, Slice, StoredBatch
 from node.partition import PartitionHost
 from node.peer_link import PeerLink
@@ -71,6 +72,7 @@ class PartitionService:
         offset, batches = Offset(request.offset), list[StoredBatch]()
         records, size = request.max_records, request.max_bytes
         while True:
+            await offset_at_hand(host.log, offset)
             found = host.read(
                 offset,
                 max_records=records,
@@ -91,6 +93,7 @@ class PartitionService:
         """First offset at or after the time, as leader; the end where there is none."""
         host = self._host(group)
         await self._confirm(host)
+        await time_at_hand(host.log, time_ms)
         found = host.reader.offset_at(time_ms)
         return host.end_offset if found is None else found
 

@@ -17,7 +17,7 @@ from goqueue.wire.errors import GoQueueError, NotFound
 from goqueue.wire.types import Index, NodeId, Offset
 from log.entry import Entry
 from log.errors import LogError
-from node.holding import entry_holding
+from node.holding import entry_holding, time_at_hand
 from node.turns import Turns
 
 if TYPE_CHECKING:  # it has its stories told here
@@ -208,6 +208,7 @@ class _Telling:
     async def _at_time(self, due_ms: int, index: int) -> Entry | None:
         """The first entry of this time that brings anything about, if it comes before the index."""
         if self._due[0] != due_ms:
+            await time_at_hand(self._host.log, due_ms)
             found = self._host.log.locate_time(due_ms)
             self._due = due_ms, self._applied + 1 if found is None else found
         at = max(self._due[1], self._last + 1)

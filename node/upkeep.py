@@ -11,6 +11,7 @@ from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId
 from node.cluster import ClusterHost
 from node.config import NodeConfig
 from node.flusher import Flusher
+from node.holding import time_at_hand
 from node.metrics import Metrics
 from node.moving_partitions import transferred
 from node.partition import PartitionHost
@@ -140,6 +141,8 @@ class Upkeep:
 
     async def _retain(self) -> None:
         for host in self._replicas.led():
+            if host.config.is_deleted and host.config.retention_ms >= 0:
+                await time_at_hand(host.log, host.log_time_ms() - host.config.retention_ms)
             await host.retention.run()
             await asyncio.sleep(0)
 

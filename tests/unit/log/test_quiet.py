@@ -12,6 +12,8 @@ from goqueue.wire.types import GroupId, Index, Offset
 from log.entry import Entry, EntryKind, make_entry
 from log.errors import EntryDamaged
 from log.memory_disk import MemoryDisk
+from log.segment import Segment
+from log.segment_index import OffsetIndex
 from tests.unit.log.stores import GROUP, SMALL, flush, open_store
 
 LARGE = replace(SMALL, segment_bytes=1 << 20, segment_time_ms=1 << 40, wal_file_bytes=1 << 20)
@@ -86,6 +88,79 @@ def test_a_run_without_records_is_read_by_the_first_search_only(
     assert group.locate_offset(Offset(38)) == 20
     assert group.locate_offset(Offset(3)) == 2
     assert len(read) < 60
+
+
+@pytest.mark.parametrize("records_first", [True, False])
+def test_a_search_loads_the_index_of_the_segment_that_it_ends_in_and_of_no_later_one(
+    records_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = MemoryDisk()
+    config = replace(LARGE, segment_bytes=1200)
+    store = open_store(disk, config)
+    group = store.create_group(GROUP)
+    log: list[Entry] = []
+    for number in range(400):
+        log.append(next_entry(log, records=number % 2 == (0 if records_first else 1)))
+    group.append(log)
+    flush(store)
+    store.close()
+    group = open_store(disk, config).group(GROUP)
+    segments = group.disk_segments
+    assert len(segments.chain) > 20
+    loaded: list[int] = []
+    load = Segment._load_index
+
+    def counted(segment: Segment) -> OffsetIndex:
+        loaded.append(segment.first_index)
+        return load(segment)
+
+    monkeypatch.setattr(Segment, "_load_index", counted)
+    offset, last = Offset(10), group.spilled_index
+
+    if any(segment.quiet.lowest is None for segment in segments.chain):
+        assert not segments.is_at_hand(offset, 1, last)
+        segments.fetch_for_offset(offset, 1, last)  # learns with which records they begin
+    loaded.clear()
+    segments.chain[0].drop_index()
+    assert not segments.is_at_hand(offset, 1, last)
+    segments.fetch_for_offset(offset, 1, last)
+    assert segments.is_at_hand(offset, 1, last)
+
+    assert group.locate_offset(offset) == expected(log, offset)
+    assert loaded == [1]
+    segments.fetch_for_time(200, 1, last)
+    assert segments.is_time_at_hand(200)
+    loaded.clear()
+    assert group.locate_time(200) == 200
+    assert loaded == []
+
+
+def test_a_segment_whose_first_records_were_cut_is_searched_for_what_took_their_place() -> None:
+    store = open_store(MemoryDisk(), LARGE)
+    group = store.create_group(GROUP)
+    log = [next_entry([], records=False)]
+    group.append(log)
+    first = make_entry(
+        index=Index(2),
+        term=1,
+        time_ms=2,
+        kind=EntryKind.RECORDS,
+        base_offset=100,
+        record_count=2,
+        body=b"x",
+    )
+    group.append([first])
+    flush(store)
+    group.evict(0)
+    assert group.locate_offset(Offset(50)) is None
+    assert group.disk_segments.chain[0].quiet.lowest == 100
+
+    group.truncate_from(first.index)
+    group.append([next_entry(log, records=True)])
+    flush(store)
+    group.evict(0)
+
+    assert group.locate_offset(Offset(50)) == first.index
 
 
 @pytest.mark.parametrize("by_time", [False, True])

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,12 @@ TICKS = os.sysconf("SC_CLK_TCK")
 class DevCluster:
     """`goqueue-cli dev` on a fresh directory. Use as `with`; gone at the end."""
 
-    def __init__(self, nodes: int, folder: Path) -> None:
+    def __init__(
+        self, nodes: int, folder: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
         self.nodes = nodes
         self.folder = folder
+        self._environment = dict(environment or {})
         self.urls: list[str] = []
         self._process: subprocess.Popen[str] | None = None
 
@@ -39,7 +42,7 @@ class DevCluster:
             self._process = subprocess.Popen(
                 command,
                 cwd=ROOT,
-                env=environment(),
+                env=environment() | self._environment,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
@@ -96,7 +99,7 @@ class DevCluster:
             began_s = time.monotonic()
             process = subprocess.Popen(
                 node["command"],
-                env=environment(),
+                env=environment() | self._environment,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,

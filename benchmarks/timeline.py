@@ -1,9 +1,10 @@
 """What timelines cost, switched on against off, and how long it takes to look one up.
 
 `python -m benchmarks.timeline` prints these rows alone, `--cost` and `--lookups` some of them. The
-cost: three nodes, five pairs of runs, on and off in turn, each of which publishes and then receives
-and acks all; what is stored and what a timeline tells is checked. Beside the rates stands the CPU
-time of all nodes, which other work on the machine moves less: of a run, and until every node has
+cost: five pairs of clusters of three nodes, one with timelines and one without, which live beside
+each other and work in turn, a few seconds each, so that a machine whose speed changes changes both
+alike. A turn publishes and then receives and acks all; what is stored and what a timeline tells is
+checked. Beside the rates stands the CPU time of all nodes: of the turns, and until every node has
 indexed all of it. The look-ups: one replica with real entries on the disk, which ten groups have
 read; one of them took 50,000 messages each by itself.
 """
@@ -15,12 +16,12 @@ import asyncio
 import gc
 import json
 import math
-import os
 import random
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,31 +49,33 @@ SINGLES = 50_000
 SAMPLES = 60
 BATCH = 100
 """Messages in a publish, a receive and a settle."""
-CONNECTIONS = 4
+CONNECTIONS = 6
+"""As many to each node: who leads must not make a difference."""
+TURNS, TURNS_QUICK = 8, 2
 INDEXED_AFTER_S = DUE_S + 1.0
 """By then nodes that have nothing else to do have indexed all."""
 SWITCH = "GOQUEUE_TIMELINES_ENABLED"
 JSON = "application/json"
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Messages a second: published, and received and acked; and the nodes' CPU for each message,
-    us, until all was acked, and then indexed by every node."""
+@dataclass(slots=True)
+class Spent:
+    """By one cluster, for all its messages: seconds of publishing, and of receiving and acking; and
+    its nodes' CPU seconds in its turns, and until every node has indexed all."""
 
-    publish: float
-    settle: float
-    acked_us: float
-    indexed_us: float
+    publish: float = 0.0
+    settle: float = 0.0
+    acked: float = 0.0
+    indexed: float = 0.0
 
 
 COSTS = (
     ("publish lost to", "publish", True),
     ("receive + ack lost to", "settle", True),
-    ("CPU added by", "acked_us", False),
-    ("CPU added, until all is indexed, by", "indexed_us", False),
+    ("CPU added by", "acked", False),
+    ("CPU added, until all is indexed, by", "indexed", False),
 )
-"""Title, field, whether more of it is better."""
+"""Title, field, whether its rate is told."""
 
 
 async def measure(report: Report, folder: Path, *, quick: bool) -> None:
@@ -85,55 +88,71 @@ async def measure(report: Report, folder: Path, *, quick: bool) -> None:
 
 async def measure_cost(report: Report, folder: Path, *, quick: bool) -> None:
     """Median and spread of the pairs' quotients."""
-    count = 4_000 if quick else 20_000
-    pairs: list[tuple[Run, Run]] = []
+    count = 6_000 if quick else 30_000
+    turns = TURNS_QUICK if quick else TURNS
+    pairs: list[dict[bool, Spent]] = []
     for number in range(PAIRS_QUICK if quick else PAIRS):
-        found: dict[bool, Run] = {}
-        for on in (True, False) if number % 2 else (False, True):
-            os.environ[SWITCH] = "true" if on else "false"
-            try:
-                name = f"timeline-{number}-{'on' if on else 'off'}"
-                with DevCluster(3, folder / name) as cluster:
-                    found[on] = await _rates(cluster, count, on=on)
-            finally:
-                del os.environ[SWITCH]
-        pairs.append((found[True], found[False]))
+        order = (True, False) if number % 2 else (False, True)
+        with ExitStack() as stack:
+            clusters = {
+                on: stack.enter_context(_cluster(folder / f"timeline-{number}-{on}", on=on))
+                for on in order
+            }
+            pairs.append(await _pair(clusters, count, turns))
     for title, field, is_rate in COSTS:
-        with_, without = (
-            [getattr(run, field) for run in runs] for runs in zip(*pairs, strict=True)
-        )
+        with_, without = ([getattr(pair[on], field) for pair in pairs] for on in (True, False))
+        # of a rate: what is lost of it; of a time: what is added to it
         lost = sorted(
-            (1 - on / off if is_rate else on / off - 1) * 100
+            (1 - off / on if is_rate else on / off - 1) * 100
             for on, off in zip(with_, without, strict=True)
         )
-        figure = statistics.median(with_)
-        note = f"{figure:,.0f} msg/s with; " if is_rate else ""
+        each_s = statistics.median(with_) / count / turns
+        note = f"{1 / each_s:,.0f} msg/s with; " if is_rate else ""
         row = Row(
             f"{title} timelines, median",
             statistics.median(lost),
             "%",
             Target.at_most(COST_MAX, "%"),
-            cpu_us=None if is_rate else figure,
+            cpu_us=None if is_rate else each_s * 1e6,
             note=f"{note}pairs from {lost[0]:+.1f} to {lost[-1]:+.1f} %",
         )
         report.add(COST_SECTION, row)
 
 
-async def _rates(cluster: DevCluster, count: int, *, on: bool) -> Run:
-    await create_topic(cluster, "cost", partitions=1)
-    await _publish(cluster, BATCH * CONNECTIONS)  # warm, and the group is there
-    await _settle(cluster, BATCH * CONNECTIONS)
-    pids = cluster.pids()
-    cpu_s, began = cpu_seconds(pids), time.perf_counter()
-    await _publish(cluster, count)
-    published_s = time.perf_counter() - began
-    began = time.perf_counter()
-    await _settle(cluster, count)
-    settled_s = time.perf_counter() - began
-    acked_s = cpu_seconds(pids) - cpu_s
+def _cluster(folder: Path, *, on: bool) -> DevCluster:
+    return DevCluster(3, folder, environment={SWITCH: "true" if on else "false"})
+
+
+async def _pair(clusters: dict[bool, DevCluster], count: int, turns: int) -> dict[bool, Spent]:
+    """What each cluster spent on `count` messages a turn; who begins changes turn by turn."""
+    pids = {on: cluster.pids() for on, cluster in clusters.items()}
+    for cluster in clusters.values():
+        await create_topic(cluster, "cost", partitions=1)
+        await _publish(cluster, BATCH * CONNECTIONS)  # warm, and the group is there
+        await _settle(cluster, BATCH * CONNECTIONS)
+    spent = {on: Spent() for on in clusters}
+    began_cpu_s = {on: cpu_seconds(pids[on]) for on in clusters}
+    for turn in range(turns):
+        for on in (True, False) if turn % 2 else (False, True):
+            cpu_s, began = cpu_seconds(pids[on]), time.perf_counter()
+            await _publish(clusters[on], count)
+            published = time.perf_counter()
+            settled = await _settle(clusters[on], count)
+            spent[on].publish += published - began
+            spent[on].settle += settled - published
+            spent[on].acked += cpu_seconds(pids[on]) - cpu_s
     await asyncio.sleep(INDEXED_AFTER_S)
-    indexed_s = cpu_seconds(pids) - cpu_s
-    offset = count // 2
+    whole_s = {on: cpu_seconds(pids[on]) - began_cpu_s[on] for on in clusters}
+    # what each did between its turns is in this, too: only the difference is of interest
+    spent[False].indexed = spent[False].acked
+    spent[True].indexed = spent[False].acked + whole_s[True] - whole_s[False]
+    for on, cluster in clusters.items():
+        await _check(cluster, count * turns // 2, on=on)
+    return spent
+
+
+async def _check(cluster: DevCluster, offset: int, *, on: bool) -> None:
+    """The message's timeline is told where timelines are on, and only there."""
     connection = await Connection.open(cluster.addresses[0])
     try:
         _, body = await connection.ask(get(f"/v1/messages/cost:0:{offset}/timeline"))
@@ -144,9 +163,6 @@ async def _rates(cluster: DevCluster, count: int, *, on: bool) -> Run:
         if on or '"timeline_off"' not in str(refused):
             raise
     connection.close()
-    return Run(
-        count / published_s, count / settled_s, acked_s / count * 1e6, indexed_s / count * 1e6
-    )
 
 
 async def _each(
@@ -172,10 +188,12 @@ async def _publish(cluster: DevCluster, count: int) -> None:
     await _each(cluster, work)
 
 
-async def _settle(cluster: DevCluster, count: int) -> None:
-    left = [count]
+async def _settle(cluster: DevCluster, count: int) -> float:
+    """When the last one was acked: other receives may wait on then, for nothing."""
+    left, acked = [count], 0.0
 
     async def work(connection: Connection) -> None:
+        nonlocal acked
         wanted = {"topics": ["cost"], "limit": BATCH, "wait": "1s", "visibility_timeout": "60s"}
         while left[0] > 0:
             ask = post("/v1/groups/g/receive", json.dumps(wanted).encode(), JSON)
@@ -185,9 +203,11 @@ async def _settle(cluster: DevCluster, count: int) -> None:
             if receipts:
                 acks = json.dumps({"receipts": receipts}).encode()
                 await connection.ask(post("/v1/groups/g/ack", acks, JSON))
+                acked = time.perf_counter()
         connection.close()
 
     await _each(cluster, work)
+    return acked
 
 
 # how long a look-up takes

@@ -19,6 +19,7 @@ from delivery.partition import PartitionState
 from goqueue.wire.errors import Busy, DiskFull, NotLeader
 from goqueue.wire.types import GroupId, Index, NodeId, Offset, Term, Voter
 from log.entry import Entry, EntryKind
+from log.errors import EntryMissing
 from log.group import GroupLog
 from node.append_queue import AppendQueue, ByteBudget
 from node.carried_rows import KeptReader
@@ -30,7 +31,7 @@ from node.metrics import Metrics
 from node.partition_hashes import PartitionHashes
 from node.partition_mentions import PartitionMentions
 from node.partition_metrics import PartitionMetrics
-from node.partition_reader import Bounds, PartitionReader
+from node.partition_reader import Bounds, PartitionReader, begins_later
 from node.queue_host import QueueHost
 from node.queue_metrics import PartitionTally
 from node.retention import Retention
@@ -324,7 +325,11 @@ class PartitionHost:
     def read(
         self, offset: Offset, *, max_records: int, max_bytes: int, to_time_ms: int | None
     ) -> Slice:
-        """What is applied here; see `PartitionReader.read`."""
+        """What is applied here; see `PartitionReader.read`. Raises EntryMissing on a replica that
+        does not know yet what compaction has kept of what its log has no more."""
+        start = self.state.log_start_index
+        if self.config.is_compacted and begins_later(self.log, start):
+            raise EntryMissing(str(self.id), start, self.log.first_index, self.log.last_index)
         slice_ = self.reader.read(
             offset, max_records=max_records, max_bytes=max_bytes, to_time_ms=to_time_ms
         )

@@ -187,6 +187,19 @@ class PartitionReader:
         return at
 
 
+class LogStart(Protocol):
+    """A log, by its first entry."""
+
+    @property
+    def first_index(self) -> Index: ...
+
+
+def begins_later(log: LogStart, start: Index) -> bool:
+    """Whether entries from the applied state's start on are gone: as after a restart, until what
+    moved the start is applied again. Where that was compaction, what it kept is not known yet."""
+    return log.first_index > start
+
+
 def stored_batches(entry: Entry) -> list[tuple[Offset, int, memoryview]]:
     """(base offset, count, batch) of every batch in a records entry."""
     return [

@@ -8,12 +8,15 @@ interrupted says with which seeds to go on.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 import time
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+import structlog
 
 from tests.sim.faults import chosen
 from tests.sim.hunt import hunt
@@ -73,6 +76,7 @@ def main() -> int:
     if os.environ.get("PYTHONHASHSEED") != "0":
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, "-m", "tests.sim", *sys.argv[1:]])
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     seeds = range(*options.seeds)
     if options.mutants is not None:
         return hunt(options.mutants or list(MUTANTS), seeds, options.jobs)

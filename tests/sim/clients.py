@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from goqueue.wire.batch import RecordBatch, encode_columns
@@ -153,18 +154,24 @@ class Client:
         for _ in range(count):
             self._count += 1
             values.append(b"%d:%d" % (self.number, self._count))
+        columns = self._columns(values)
         if self._producer_id:
             sequence = self._sequences[group]
             self._sequences[group] = sequence + count
-            buffer = encode_columns(
-                values, None, producer_id=self._producer_id, base_sequence=sequence
-            )
+            buffer = encode_columns(*columns, producer_id=self._producer_id, base_sequence=sequence)
             request_id = 0
         else:
-            buffer = encode_columns(values, None)
+            buffer = encode_columns(*columns)
             request_id = self.rng.getrandbits(64) | 1
         publish = Publish(group, RecordBatch.parse(buffer), request_id, _nobody)
         return Sending(self, group, publish)
+
+    def _columns(
+        self, values: list[bytes]
+    ) -> tuple[Sequence[bytes | None], Sequence[bytes] | None]:
+        """Values and keys; keys where the topic is compacted."""
+        compaction = self.world.compaction
+        return (values, None) if compaction is None else compaction.columns(self.rng, values)
 
 
 def _nobody(_answer: Answer) -> None:

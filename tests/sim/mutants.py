@@ -18,8 +18,10 @@ from delivery.timeline import Timeline, project
 from goqueue.wire.batch import RecordBatch
 from log.entry import Entry
 from log.staging import Staging
+from node.compaction import Compactor
 from raft.group import RaftGroup
 from raft.host import RaftHost
+from tests.sim import compact_mutants as compaction
 from tests.sim import member_mutants as members
 from tests.sim import move_mutants as moves
 from tests.sim import queue_mutants as queues
@@ -56,6 +58,9 @@ class Mutant:
     membership: type[Membership] = Membership
     project: Callable[[int, Sequence[Entry], Chronicle], Timeline | None] = project
     """A message's timeline from its log."""
+    compactor: type[Compactor] = Compactor
+    reads_early: bool = False
+    """What is kept is read while it is not known yet."""
     disk_lies: bool = False
     """Syncs are answered, and not done."""
     disk_hides: bool = False
@@ -281,6 +286,13 @@ _ALL = (
         nemesis=MOVES,
         refusal=moves.any_replica_is_in_sync,
     ),
+    Mutant("nulls-go-at-once", "node", kind="compact", compactor=compaction.NullsGoAtOnce),
+    Mutant(
+        "earlier-runs-forgotten", "node", kind="compact", compactor=compaction.ForgetsEarlierRuns
+    ),
+    Mutant("superseded-kept", "node", kind="compact", compactor=compaction.KeepsSuperseded),
+    Mutant("kept-not-in-snapshot", "delivery", kind="compact", state=compaction.KeptNotInSnapshot),
+    Mutant("kept-read-early", "node", kind="compact", reads_early=True),
     Mutant("moves-untold", "coordinator", kind="moving", mover=moves.ForgetsMoves),
 )
 """By floors, from the bottom up."""

@@ -14,10 +14,12 @@ from goqueue.wire.types import GroupId, Index, NodeId, Offset, Term
 from log.entry import Entry, EntryKind
 from log.errors import EntryDamaged, LogError
 from log.group import GroupLog
+from node.carried_rows import KeptReader
 from node.partition_reader import Bounds, PartitionReader
 from raft.configuration import Configuration
 from raft.errors import Outcome
 from raft.group import RaftGroup
+from tests.sim.compacting import Compacting
 from tests.sim.mutants import Mutant
 from tests.sim.queue_mutants import DelayByWallClock
 from tests.sim.queue_side import QueueSide
@@ -53,9 +55,14 @@ class Replica:
             self.state.wall_ms = process.wall_ms
         self.log = log
         self.raft: RaftGroup
-        self._process = process
-        self._reader = PartitionReader(log, self._bounds)
+        self._process = self.process = process
+        kept = KeptReader(log, lambda: self.state.queue.survivors)
+        self._reader = self.reader = PartitionReader(log, self._bounds, kept)
         self._upkeep = Upkeep(self, self._reader, process.world.rng("trim"))
+        self._compaction = process.world.compaction
+        self.compacting = None
+        if self._compaction is not None:
+            self.compacting = Compacting(self, self._reader, self._compaction.config)
         self._checks = process.world.checks
         self._mutant = mutant
         self._appender: Appender | None = None
@@ -76,7 +83,9 @@ class Replica:
         result = self.state.apply(entry)
         if self.queue is not None:
             self.queue.applied(entry, result)
-        if entry.kind == EntryKind.TRIM:
+        if self._compaction is not None:
+            self._compaction.applied(self.id, entry, self.state)
+        if entry.kind in (EntryKind.TRIM, EntryKind.COMPACT):
             self.log.trim_to(self.state.log_start_index)
         every = STATE_CHECKED_EVERY if self.queue is None else QUEUE_STATE_CHECKED_EVERY
         if entry.index % every == 0:
@@ -97,10 +106,15 @@ class Replica:
 
     def on_leader(self, term: Term) -> None:
         if self._last_appender is None or not self._mutant.appender_kept:
-            self._last_appender = self._mutant.appender(self.state)
+            self._last_appender = self._make_appender()
         self._appender = self._last_appender
         if self.queue is not None:
             self.queue.lead()
+
+    def _make_appender(self) -> Appender:
+        if self._compaction is None:
+            return self._mutant.appender(self.state)
+        return self._mutant.appender(self.state, compacted=lambda: True)
 
     def on_follower(self, leader: NodeId | None) -> None:
         self._appender = None
@@ -228,6 +242,8 @@ class Replica:
 
     def read(self, offset: Offset, max_records: int, max_bytes: int) -> None:
         """Read as the node's front would, and let the checks judge the answer."""
+        if self._compaction is not None:
+            return  # there are other rules then, and who knows them reads
         try:
             found = self._reader.read(offset, max_records=max_records, max_bytes=max_bytes)
             begins = self._begins()
@@ -252,7 +268,8 @@ class Replica:
 
     def _bounds(self) -> Bounds:
         state = self.state
-        return Bounds(state.log_start_offset, state.next_offset, self.raft.applied_index)
+        first = state.first_offset
+        return Bounds(state.log_start_offset, state.next_offset, self.raft.applied_index, first)
 
     def read_index(self) -> None:
         """Ask what is the end; it must not be older than the question."""

@@ -8,7 +8,15 @@ from dataclasses import dataclass, replace
 from log.config import StorageConfig
 from raft.config import RaftConfig
 
-SHARES = {"core": 60, "log": 8, "topics": 10, "queue": 6, "members": 8, "moving": 8}
+SHARES = {
+    "core": 60,
+    "log": 7,
+    "topics": 9,
+    "queue": 6,
+    "members": 7,
+    "moving": 8,
+    "compact": 3,
+}
 """How many runs of a hundred are of each kind: the cheaper, the more.
 
 core      one partition on three nodes, for half the time: the log, Raft, publishing, trims
@@ -16,16 +24,41 @@ log       the same on three or five nodes, some with two partitions, with up to 
 topics    topics are made by the cluster group, and come and go
 queue     groups consume: leases, retries, delays, lanes, keys, dead letters, ids
 members   groups have members, who come and go
-moving    replicas come and go: brokers are added, drained, wiped, topics get more partitions
+moving    replicas come and go: brokers are added, drained, wiped, removed; topics grow
+compact   one partition's messages have keys, and its leader compacts it
 """
 KINDS = tuple(SHARES)
-FAULTY_S = {"core": 2.5, "log": 6.0, "topics": 7.0, "queue": 6.0, "members": 8.0, "moving": 8.0}
+FAULTY_S = {
+    "core": 2.5,
+    "log": 6.0,
+    "topics": 7.0,
+    "queue": 6.0,
+    "members": 8.0,
+    "moving": 8.0,
+    "compact": 5.0,
+}
 """Faults strike in this time."""
 CORE_FAULTS = 8
-"""Of a dozen."""
-READ_S = {"core": 0.2, "log": 0.2, "topics": 0.25, "queue": 0.5, "members": 0.5, "moving": 0.5}
+"""Of a dozen; as many in `compact`, where runs bring faults of their own."""
+READ_S = {
+    "core": 0.2,
+    "log": 0.2,
+    "topics": 0.25,
+    "queue": 0.5,
+    "members": 0.5,
+    "moving": 0.5,
+    "compact": 0.5,
+}
 """The time between two reads of every leader's end, and of somebody's messages."""
-SLOWER = {"core": 2.0, "log": 2.0, "topics": 2.0, "queue": 3.0, "members": 3.0, "moving": 2.0}
+SLOWER = {
+    "core": 2.0,
+    "log": 2.0,
+    "topics": 2.0,
+    "queue": 3.0,
+    "members": 3.0,
+    "moving": 2.0,
+    "compact": 1.0,
+}
 """Pauses of clients that publish are longer by this, where others make work, too, or faults come
 so fast that less is enough."""
 
@@ -79,6 +112,11 @@ class Shape:
         return self.kind == "moving"
 
     @property
+    def compacts(self) -> bool:
+        """Whether the partition is compacted."""
+        return self.kind == "compact"
+
+    @property
     def slower(self) -> float:
         return SLOWER[self.kind]
 
@@ -88,7 +126,7 @@ class Shape:
 
     def faults(self, count: int) -> int:
         """How many of so many strike in its time."""
-        return -(-count * CORE_FAULTS // 12) if self.kind == "core" else count
+        return -(-count * CORE_FAULTS // 12) if self.kind in ("core", "compact") else count
 
     @property
     def read_s(self) -> float:
@@ -102,11 +140,32 @@ def make_shape(rng: random.Random, *, kind: str | None = None) -> Shape:
     shape = replace(_make_shape(rng), kind=kind or drawn)
     if shape.kind == "moving":
         return _moving(rng, shape)
-    if shape.kind != "core":
-        return shape
+    if shape.kind == "compact":
+        return _compact(rng, shape)
+    return _fast(shape) if shape.kind == "core" else shape
+
+
+def _fast(shape: Shape) -> Shape:
     raft = replace(shape.raft, heartbeat_s=0.1, election_min_s=0.5, election_max_s=0.75)
     raft = replace(raft, quorum_s=0.5)
     return replace(shape, nodes=3, groups=1, clients=3, raft=raft)
+
+
+def _compact(rng: random.Random, shape: Shape) -> Shape:
+    """Segments of a few messages, so that much is sealed; snapshots, so that it can go."""
+    shape = _fast(shape)
+    return replace(
+        shape,
+        trim_keep=0,
+        relaxed=False,
+        raft=replace(shape.raft, snapshot_entries=rng.choice((8, 25))),
+        storage=replace(
+            shape.storage,
+            segment_bytes=rng.choice((1 << 9, 1 << 10)),
+            checkpoint_bytes=1 << 10,
+            wal_file_bytes=1 << 13,
+        ),
+    )
 
 
 def _moving(rng: random.Random, shape: Shape) -> Shape:

@@ -32,7 +32,10 @@ FOUND_FROM = {
     "former-grants-repeated": 49,
 }
 """Where the search begins for bugs that the first seeds miss; it goes on over all of them."""
-EXACT = ((29, "core"), (29, "log"), (29, "topics"), (0, "queue"), (1, "members"), (29, "moving"))
+EXACT = (
+    *((29, "core"), (29, "log"), (29, "topics"), (0, "queue"), (1, "members"), (29, "moving")),
+    (113, "compact"),
+)
 """A seed of each kind, a short one."""
 
 
@@ -158,6 +161,22 @@ def test_moves_bring_about_what_they_are_for() -> None:
     assert any(topic.raised for state in states for topic in state.topics.values())
 
 
+def test_compaction_brings_about_what_it_is_for() -> None:
+    """Over some seeds: runs that are obeyed, null values that go, runs that end early; every
+    replica is read from the beginning on."""
+    worlds = [World(seed, kind="compact", keep_trace=True) for seed in range(100, 120)]
+
+    verdicts = [world.run() for world in worlds]
+
+    assert [verdict.violations for verdict in verdicts] == [[]] * len(worlds)
+    works = [world.compaction for world in worlds if world.compaction is not None]
+    assert sum(work.runs for work in works) > len(worlds)
+    assert sum(work.dropped_nulls for work in works) > 5
+    assert sum(work.looked_at for work in works) > 20 * len(worlds)
+    ended = [line for verdict in verdicts for line in verdict.lines if " compacted " in line]
+    assert any("another node leads" in line for line in ended)
+
+
 def test_damage_is_healed() -> None:
     """Over some seeds: by single entries of other replicas, and by copies of whole ones; a node
     whose write-ahead log is damaged begins anew."""
@@ -260,6 +279,13 @@ def test_timelines_are_looked_at_while_faults_strike_and_in_the_end() -> None:
     ],
 )
 def test_a_planted_bug_of_timelines_is_found(mutant: str) -> None:
+    assert is_found(mutant)
+
+
+@pytest.mark.parametrize(
+    "mutant", [mutant.name for mutant in MUTANTS.values() if mutant.kind == "compact"]
+)
+def test_a_planted_bug_of_compaction_is_found(mutant: str) -> None:
     assert is_found(mutant)
 
 

@@ -15,6 +15,7 @@ from raft.group import RaftGroup
 from tests.check.queuelog import QueueLog
 from tests.sim.checks import Checks
 from tests.sim.clients import Client
+from tests.sim.compact_work import CompactWork
 from tests.sim.faults import Fault, make_plan, strike
 from tests.sim.loop import Loop, Trace
 from tests.sim.machines import Machines
@@ -99,6 +100,7 @@ class World:
             self.queue = QueueWork(self, self.groups[0])
         self.members = MemberWork(self) if self.shape.members else None
         self.moves = MoveWork(self) if self.shape.moving else None
+        self.compaction = CompactWork(self) if self.shape.compacts else None
         self.timelines = Timelines(self)
         self.traps = Traps(self)
         self.group_type = watched(self.mutant.group, self.traps)
@@ -186,9 +188,8 @@ class World:
             client.start()
         if self.shape.managed:
             self.admin.start()
-        for work in (self.queue, self.members, self.moves):
-            if work is not None:
-                work.start()
+        for work in self._works():
+            work.start()
         if self.queue is not None or self.members is not None:
             self.timelines.start()
         for fault in self.plan:
@@ -203,9 +204,8 @@ class World:
         self.traps.clear()
         self.machines.heal()
         self.net.heal()
-        for work in (self.queue, self.members, self.moves):
-            if work is not None:
-                work.heal()
+        for work in self._works():
+            work.heal()
 
     def _judge(self) -> None:
         if not self.loop.run_until(self.faulty_s + HEALED_S, self._is_settled):
@@ -237,6 +237,8 @@ class World:
             self.members.judge(
                 {(p.node, g): r.state for p in self._members() for g, r in p.replicas.items()}
             )
+        if self.compaction is not None:
+            self.compaction.judge([r for p in self._members() for r in p.replicas.values()])
         for group, model in self.queue_logs().items():
             members = [p for p in self._members() if group in p.replicas]
             self.timelines.judge(group, model, {p.node: p.replicas[group] for p in members})
@@ -283,8 +285,12 @@ class World:
             found = self._unsettled_group(group, rafts)
             if found:
                 return found
-        works = [work for work in (self.queue, self.members, self.moves) if work is not None]
-        return next((found for work in works if (found := work.unsettled())), "")
+        return next((found for work in self._works() if (found := work.unsettled())), "")
+
+    def _works(self) -> list[QueueWork | MemberWork | MoveWork | CompactWork]:
+        """What is done in this run beside publishing."""
+        works = (self.queue, self.members, self.moves, self.compaction)
+        return [work for work in works if work is not None]
 
     def _holds_wrongly(self, process: Process) -> str:
         """Whether a node holds what it should not, or lacks what it should."""

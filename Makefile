@@ -8,12 +8,14 @@ SEED ?= 1
 MINUTES ?= 10
 NEMESIS ?= all
 KILLS ?= 20
+CLUSTERS ?= 4
+LEDGER ?= build/chaos-ledger.jsonl
 VENV := .venv
 BIN := $(VENV)/bin
 export PYTHONHASHSEED ?= 0
 
 .PHONY: help setup setup-dev run test test-unit test-cluster test-prometheus test-sim test-console test-deploy test-pods check-image setup-deploy setup-pipeline test-pipeline pipeline-kills test-terraform setup-terraform screenshots programs lint lint-mypy lint-pyright sim mutants fuzz damage chaos \
-	chaos-release chaos-kills chaos-queue chaos-transfers \
+	chaos-release chaos-elastic chaos-sum chaos-kills chaos-queue chaos-transfers \
 	chaos-groups chaos-rolling bench clean-data lock
 
 help:
@@ -148,9 +150,18 @@ mutants: setup-dev
 chaos: setup-dev
 	$(BIN)/python -m tests.chaos --nemesis $(NEMESIS) --minutes $(MINUTES)
 
-## chaos-release 200 faults of each kind over 1,000,000 acked sends (hours; as root)
+## chaos-release 200 faults of each kind over 1,000,000 acked sends, on CLUSTERS (4) at once (as root)
 chaos-release: setup-dev
-	$(BIN)/python -m tests.chaos --nemesis all --each 200 --acked 1000000
+	$(BIN)/python -m tests.chaos --nemesis all --each 200 --acked 1000000 \
+		--clusters $(CLUSTERS) --rate 200 --ledger $(LEDGER)
+
+## chaos-elastic 50 times from three nodes to five and back, a kill and a partition in each move (as root)
+chaos-elastic: setup-dev
+	$(BIN)/python -m tests.chaos --elastic 50 --clusters 2 --rate 600 --ledger $(LEDGER)
+
+## chaos-sum     what the runs of LEDGER (build/chaos-ledger.jsonl) add up to
+chaos-sum: setup-dev
+	$(BIN)/python -m tests.chaos --sum $(LEDGER)
 
 ## chaos-kills   100 kill -9 of partition leaders under load, checked over HTTP
 chaos-kills: setup-dev

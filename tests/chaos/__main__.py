@@ -2,10 +2,12 @@
 
 With `--nemesis kill,pause,power` (or `all`) and `--minutes 10` faults of these kinds, see
 tests/chaos/storm; with `--each 200` until each was shown so often; with `--elastic 50` the
-cluster grows and shrinks. With `--queue --minutes 2` a leader is killed every 5 s while groups
-consume a queue. With `--groups --changes 100` consumers of a group join, leave and are killed;
-with `--rolling` the brokers are restarted under such a group, one by one. With `--transfers 100`
-nodes are stopped as planned until so many partitions were handed over.
+cluster grows and shrinks; `--clusters 4` does either on four clusters at once; `--ledger FILE` adds
+a line of what it came to, `--sum FILE` tells what the lines add up to. With `--queue --minutes 2` a
+leader is killed every 5 s while groups consume a queue. With `--groups --changes 100` consumers of
+a group join, leave and are killed; with `--rolling` the brokers are restarted under such a group,
+one by one. With `--transfers 100` nodes are stopped as planned until so many partitions were handed
+over.
 
 Exit status: 0 good, 1 a promise was broken, 2 the cluster did not come up or did not recover,
 3 acks, or deliveries, resumed too slowly, 4 too little happened to tell.
@@ -31,7 +33,7 @@ from tests.chaos.http import Http, NoAnswer
 from tests.chaos.nemesis import Nemesis
 from tests.chaos.publishers import Publisher
 from tests.chaos.readers import Reader
-from tests.chaos.storm import elastic
+from tests.chaos.storm import elastic, fleet, ledger
 from tests.chaos.storm import run as storm_run
 from tests.check.history import Event, History
 from tests.check.logcheck import check
@@ -58,6 +60,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--transfers", type=int, default=0, help="partitions to be handed over")
     parser.add_argument("--figures", type=Path, default=None, help="of --groups, written here")
     parser.add_argument("--folder", type=Path, default=None, help="keep data and history here")
+    parser.add_argument("--sum", type=Path, default=None, metavar="FILE", help="of a ledger")
     storm_run.add_arguments(parser)
     return parser.parse_args()
 
@@ -176,6 +179,9 @@ def chosen(
     options: argparse.Namespace,
 ) -> Callable[[argparse.Namespace, Path], Coroutine[Any, Any, int]]:
     """What is to be run."""
+    is_storm = options.elastic or options.nemesis is not None or options.each
+    if is_storm and options.clusters > 1 and not options.part:
+        return fleet.run
     if options.elastic:
         return elastic.run
     if options.nemesis is not None or options.each:
@@ -199,6 +205,8 @@ async def until_told(work: Coroutine[Any, Any, int]) -> int:
 
 def main() -> int:
     options = arguments()
+    if options.sum is not None:
+        return ledger.print_sum(options.sum, options.each, options.acked)
     folder: Path = options.folder or Path(tempfile.mkdtemp(prefix="goqueue-chaos-"))
     folder.mkdir(parents=True, exist_ok=True)
     try:

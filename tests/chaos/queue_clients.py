@@ -90,8 +90,11 @@ class Producer(Client):
     """Publishes to all partitions: every lane, delays, keys; some messages with an id, which it
     repeats until they are acked, and at times once more."""
 
-    def __init__(self, number: int, topic: str, partitions: int, *rest: Any) -> None:
+    def __init__(
+        self, number: int, topic: str, partitions: int, *rest: Any, pace_s: float = PACE_S
+    ) -> None:
         super().__init__(*rest)
+        self._pace_s = pace_s
         self._name = f"p{number}"
         self._path = f"/topics/{topic}/messages"
         self._partitions = partitions
@@ -105,7 +108,7 @@ class Producer(Client):
 
     async def _work(self, partition: int) -> None:
         while not self.stopping.is_set():
-            await asyncio.sleep(PACE_S * self.rng.uniform(0.5, 6.0))
+            await asyncio.sleep(self._pace_s * self.rng.uniform(0.5, 6.0))
             message = self._message(partition)
             await self._publish(message)
             if "message_id" in message and self.rng.random() < 0.3:

@@ -21,19 +21,27 @@ class Reader:
     """Reads one topic over HTTP into the history."""
 
     def __init__(
-        self, cluster: Cluster, http: Http, topic: str, history: History, rng: random.Random
+        self,
+        cluster: Cluster,
+        http: Http,
+        topic: str,
+        history: History,
+        rng: random.Random,
+        *,
+        sample_pause_s: float = SAMPLE_PAUSE_S,
     ) -> None:
         self._cluster = cluster
         self._http = http
         self._topic = topic
         self._history = history
         self._rng = rng
+        self._sample_pause_s = sample_pause_s
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
         """Read a page near the end of a random partition on a random node, until `stop()`."""
         while not self._stopping.is_set():
-            await asyncio.sleep(SAMPLE_PAUSE_S)
+            await asyncio.sleep(self._sample_pause_s)
             node = self._rng.choice(self._cluster.nodes)
             view = await self._http.partitions(node.url, self._topic)
             if not view:

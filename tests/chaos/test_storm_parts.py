@@ -142,6 +142,17 @@ def test_a_full_disk_refuses_another_file_until_it_is_emptied(disk: Disk) -> Non
     (disk.path / "new").write_bytes(bytes(MIB))
 
 
+def test_a_power_cut_does_not_fill_a_disk_again_that_was_emptied(disk: Disk) -> None:
+    assert disk.fill()
+    os.sync()
+    disk.empty()
+
+    disk.cut_power()
+
+    assert disk.restore_power()
+    (disk.path / "new").write_bytes(bytes(MIB))
+
+
 def test_what_a_run_that_is_over_has_left_is_taken_away(disk: Disk) -> None:
     with subprocess.Popen(["true"]) as over:
         over.wait()
@@ -270,6 +281,7 @@ def fault(kind: str, effect: str, **fields: object) -> Event:
         "nodes": ["n"],
         "partitions": [0],
         "at": 10.0,
+        "until": 10.5,
         "effect": effect,
         "healthy_s": 1.0,
         **fields,
@@ -305,13 +317,9 @@ def test_exit_status_tells_what_failed() -> None:
     broken.violations.append("L1: gone")
     found.findings.append("went on")
 
-    assert conclude(score(), None, 1, 5, ["kill"]) == 0
-    assert conclude(broken, None, 1, 5, ["kill"]) == 1
-    assert conclude(found, None, 1, 5, ["kill"]) == 1
-    assert conclude(score(), ground_gone(), 1, 5, ["kill"]) == 2
-    assert conclude(score(2.5), None, 1, 5, ["kill"]) == 3
-    assert conclude(score(), None, 2, 5, ["kill"]) == 4
-
-
-def ground_gone() -> Exception:
-    return RuntimeError("gone")
+    assert conclude(score(), [], 1, 5, ["kill"]) == 0
+    assert conclude(broken, [], 1, 5, ["kill"]) == 1
+    assert conclude(found, [], 1, 5, ["kill"]) == 1
+    assert conclude(score(), ["ground gone"], 1, 5, ["kill"]) == 2
+    assert conclude(score(2.5), [], 1, 5, ["kill"]) == 3
+    assert conclude(score(), [], 2, 5, ["kill"]) == 4

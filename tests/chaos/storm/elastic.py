@@ -1,7 +1,8 @@
 """`python -m tests.chaos --elastic N`: 3 nodes, 5, and 3 again, N times, under load, with a kill
 and a partition in the middle of each move.
 
-Which nodes leave is drawn from all five, so after a few times none is left of the first three.
+A time counts where each move was struck while it went on; `--elastic N` goes on until N do. Which
+nodes leave is drawn from all five, so after a few times none is left of the first three.
 """
 
 from __future__ import annotations
@@ -16,15 +17,17 @@ from typing import Any
 
 from tests.chaos.cluster import ClusterError
 from tests.chaos.http import NoAnswer
-from tests.chaos.storm import ground
 from tests.chaos.storm.round import Round
-from tests.chaos.storm.run import AFTER_S, Storm, conclude
+from tests.chaos.storm.run import AFTER_S, Bar, Storm, carry_out, prepare, seed_of
 from tests.chaos.storm.score import Row
 from tests.chaos.storm.site import StormNode
 from tests.chaos.storm.strikes import Striker
+from tests.chaos.storm.tally import begun
 from tests.check.history import History
 
 MOVES_S = 240.0
+TRIES = 3
+"""Times there and back for each that is to be met in the middle."""
 THROTTLE_BYTES_S = 400_000
 STRIKES = ("partition+kill",)
 GROW, SHRINK = "3 to 5", "5 to 3"
@@ -33,18 +36,32 @@ GROW, SHRINK = "3 to 5", "5 to 3"
 class Elastic(Storm):
     """A round is one time there and back."""
 
-    async def run_times(self, times: int) -> None:
-        """Raises ClusterError."""
-        try:
-            await self.site.start()
-            await self.watch.until_healthy()
-            for _ in range(times):
-                if time.monotonic() > self.ends:
-                    return
-                await self.round()
-        finally:
-            await self.http.close()
-            await self.site.stop()
+    def __init__(self, options: argparse.Namespace, folder: Path, rng: random.Random) -> None:
+        self._times: int = options.elastic
+        self._met: list[str] = []
+        """Moves of this round that were struck in their middle."""
+        super().__init__(options, folder, rng)
+
+    def counted(self) -> list[str]:
+        return counted(self.kinds)
+
+    async def round(self) -> None:
+        """A move counts once its round was judged."""
+        self._met.clear()
+        for move in (GROW, SHRINK):
+            self.tally.put(begun(move), 1)
+        await super().round()
+        for move in self._met:
+            self.score.rows[move].shown += 1
+        for move in (GROW, SHRINK):
+            self.tally.put(begun(move), 0)
+        self._put_counts()
+
+    def _has_enough(self) -> bool:
+        """All storms together; or this one has tried too often."""
+        done = min(self.tally.done(move) for move in (GROW, SHRINK))
+        tried = min(self.score.rows[move].asked for move in (GROW, SHRINK))
+        return done >= self._times or tried >= TRIES * self._times
 
     async def work_on(self, work: Round, history: History, striker: Striker) -> None:
         await asyncio.sleep(AFTER_S)
@@ -78,7 +95,8 @@ class Elastic(Storm):
         for kind in self.rng.sample(STRIKES, len(STRIKES)):
             is_in_the_middle &= not await self._nothing_moves()
             await striker.strike(kind, work.log, work.queue)
-        row.shown += is_in_the_middle
+        if is_in_the_middle:
+            self._met.append(move)
 
     async def _leave(self, leaving: Sequence[StormNode]) -> None:
         for node in leaving:
@@ -138,16 +156,18 @@ class Elastic(Storm):
         raise ClusterError(f"{method} {path}: {said}")
 
 
+def counted(kinds: Sequence[str]) -> list[str]:
+    return [*kinds, GROW, SHRINK]
+
+
+def bar(options: argparse.Namespace) -> Bar:
+    return Bar(options.elastic, 0, (GROW, SHRINK))
+
+
 async def run(options: argparse.Namespace, folder: Path) -> int:
-    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1 << 32)
-    print(f"seed {seed}, folder {folder}", flush=True)
-    for name in ground.clean_up():
-        print(f"left by an earlier run, taken away: {name}", flush=True)
+    seed = seed_of(options)
+    if not options.part:
+        prepare(seed, folder)
     options.nemesis = ",".join(STRIKES)
     storm = Elastic(options, folder, random.Random(seed))
-    failure: ClusterError | None = None
-    try:
-        await storm.run_times(options.elastic)
-    except ClusterError as error:
-        failure = error
-    return conclude(storm.score, failure, options.elastic, 0, (GROW, SHRINK))
+    return await carry_out(storm, options, seed, bar(options))

@@ -10,10 +10,10 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tests.chaos import queue_run
+from tests.chaos import queue_clients, queue_run, readers
 from tests.chaos.cluster import ClusterError
 from tests.chaos.http import Http
-from tests.chaos.publishers import Publisher
+from tests.chaos.publishers import KINDS, Publisher
 from tests.chaos.queue_clients import Consumer, Producer
 from tests.chaos.readers import Reader
 from tests.chaos.storm.site import Site
@@ -28,8 +28,30 @@ PACE_S = 0.15
 BATCH = 24
 PRODUCERS = 2
 MEMBERS = 2
+SAMPLE_PAUSE_MAX_S = 1.0
 LIMITS = replace(queue_run.LIMITS, late_s=15.0)
 """How soon a delayed message comes is judged where nothing else happens: by `make chaos-queue`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How often clients send, and read beside it; the defaults are as much as one cluster takes."""
+
+    pace_s: float = PACE_S
+    queue_pace_s: float = queue_clients.PACE_S
+    sample_pause_s: float = readers.SAMPLE_PAUSE_S
+
+    @classmethod
+    def of_rate(cls, per_second: float) -> Load:
+        """About so many sends to the log's topic, and the rest slower in the same proportion."""
+        by_kind = {"plain": 2, "json": 2, "batch": BATCH}
+        messages = sum(by_kind[KINDS[n % len(KINDS)]] for n in range(PUBLISHERS))
+        slower = messages * PARTITIONS / per_second / PACE_S
+        return cls(
+            PACE_S * slower,
+            queue_clients.PACE_S * slower,
+            min(readers.SAMPLE_PAUSE_S * slower, SAMPLE_PAUSE_MAX_S),
+        )
 
 
 class SharedHistory(QueueHistory):
@@ -66,7 +88,13 @@ class Round:
     """Work from `begin()` to `end()`, which judges it."""
 
     def __init__(
-        self, number: int, site: Site, http: Http, history: History, rng: random.Random
+        self,
+        number: int,
+        site: Site,
+        http: Http,
+        history: History,
+        rng: random.Random,
+        load: Load,
     ) -> None:
         self.log = f"log-{number}"
         self.queue = f"queue-{number}"
@@ -75,11 +103,16 @@ class Round:
         self._site = site
         self._http = http
         self._rng = rng
+        self._load = load
+        self.took_s: dict[str, float] = {}
+        """The parts of its end."""
         self._publishers: list[Publisher] = []
         self._producers: list[Producer] = []
         self._consumers: list[Consumer] = []
         self._tasks: list[asyncio.Task[None]] = []
-        self._reader = Reader(site, http, self.log, history, rng)
+        self._reader = Reader(
+            site, http, self.log, history, rng, sample_pause_s=load.sample_pause_s
+        )
 
     @property
     def topics(self) -> dict[str, int]:
@@ -98,14 +131,17 @@ class Round:
         self._publishers = [
             Publisher(
                 *(n, site, http, self.log, PARTITIONS, self.history, self._rng),
-                pace_s=PACE_S,
+                pace_s=self._load.pace_s,
                 batch=BATCH,
             )
             for n in range(PUBLISHERS)
         ]
         shared = (site, http, self.tells, self._rng)
         self._producers = [
-            Producer(n, self.queue, queue_run.PARTITIONS, *shared) for n in range(PRODUCERS)
+            Producer(
+                *(n, self.queue, queue_run.PARTITIONS, *shared), pace_s=self._load.queue_pace_s
+            )
+            for n in range(PRODUCERS)
         ]
         self._consumers = [
             Consumer(n, group, self.queue, *shared)
@@ -128,6 +164,7 @@ class Round:
             worker.stop()
         for consumer in self._consumers:
             consumer.is_calm = True
+        began = time.monotonic()
         try:
             await queue_run.drain(self._http, self._site, self.queue)
         finally:
@@ -138,9 +175,18 @@ class Round:
                 await asyncio.gather(*self._tasks)
         except TimeoutError:
             raise ClusterError("clients do not come to an end") from None
+        began = self._took("drain", began)
         await queue_run.collect_dead(self._http, self._site, self.tells, self.queue)
         await self._reader.read_everything()
-        return self.judge()
+        began = self._took("read", began)
+        judged = self.judge()
+        self._took("judge", began)
+        return judged
+
+    def _took(self, part: str, began: float) -> float:
+        now = time.monotonic()
+        self.took_s[part] = now - began
+        return now
 
     def judge(self, *, is_whole: bool = True) -> Judgement:
         """Without its end, a history can't show that something is missing at the end."""

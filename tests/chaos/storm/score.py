@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
 
 from tests.chaos import report
 from tests.chaos.report import quantile
@@ -23,14 +24,24 @@ class Row:
 
     asked: int = 0
     shown: int = 0
-    """How many are known to have had an effect."""
+    """How many are known to have had an effect, in rounds that were judged to the end."""
     gaps_s: list[float] = field(default_factory=list[float])
+    held_s: list[float] = field(default_factory=list[float])
+    """From the beginning to what ends it."""
     healed_s: list[float] = field(default_factory=list[float])
+    """From then on until all was well."""
+
+    def merge(self, other: Row) -> None:
+        self.asked += other.asked
+        self.shown += other.shown
+        self.gaps_s += other.gaps_s
+        self.held_s += other.held_s
+        self.healed_s += other.healed_s
 
 
 @dataclass
 class Score:
-    """Of all rounds."""
+    """Of all rounds; of several storms, where they were merged."""
 
     skipped: dict[str, str] = field(default_factory=dict[str, str])
     """What this machine can't do, and why."""
@@ -47,16 +58,23 @@ class Score:
     findings: list[str] = field(default_factory=list[str])
     errors: Counter[str] = field(default_factory=Counter[str])
     restarts: list[str] = field(default_factory=list[str])
+    unjudged: int = 0
+    """Faults that were shown in rounds which were not judged to the end: they do not count."""
 
     def add_fault(self, event: Event) -> None:
         row = self.rows[event["fault"]]
         row.asked += 1
         row.shown += bool(event["effect"])
+        row.held_s.append(event["until"] - event["at"])
         row.healed_s.append(event["healthy_s"])
 
-    def add_round(self, judged: Judgement) -> None:
+    def add_round(self, judged: Judgement, *, is_whole: bool = True) -> None:
+        """What was found in a round counts in any case; what it proves, if it is whole."""
         log, queue = judged.log, judged.queue
-        self.acked += judged.acked
+        if is_whole:
+            self.acked += judged.acked
+        else:
+            self._take_back(judged.events)
         self.lost += log.lost
         self.twice += log.twice
         self.two_values += log.two_values
@@ -69,6 +87,43 @@ class Score:
         for kind, gap_s in gaps(judged.events):
             self.rows[kind].gaps_s.append(gap_s)
 
+    def _take_back(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if event["type"] == "fault" and event["effect"]:
+                self.rows[event["fault"]].shown -= 1
+                self.unjudged += 1
+
+    def merge(self, other: Score) -> None:
+        """Adds what another storm came to."""
+        for kind, row in other.rows.items():
+            self.rows[kind].merge(row)
+        self.skipped |= other.skipped
+        self.acked += other.acked
+        self.lost += other.lost
+        self.twice += other.twice
+        self.two_values += other.two_values
+        self.in_doubt += other.in_doubt
+        self.refused += other.refused
+        self.deliveries += other.deliveries
+        self.unjudged += other.unjudged
+        self.settles.update(other.settles)
+        self.errors.update(other.errors)
+        self.violations += other.violations
+        self.findings += other.findings
+        self.restarts += other.restarts
+
+    def dump(self) -> dict[str, Any]:
+        rows = {kind: asdict(row) for kind, row in self.rows.items()}
+        return {one.name: getattr(self, one.name) for one in fields(self)} | {"rows": rows}
+
+    @classmethod
+    def load(cls, told: dict[str, Any]) -> Score:
+        """What `dump` told."""
+        score = cls(**told)
+        score.rows = defaultdict(Row, {kind: Row(**row) for kind, row in told["rows"].items()})
+        score.settles, score.errors = Counter(told["settles"]), Counter(told["errors"])
+        return score
+
     @property
     def is_clean(self) -> bool:
         return not self.violations and not self.findings
@@ -79,11 +134,14 @@ class Score:
     def lines(self) -> Iterator[str]:
         yield from self.violations
         yield from (f"finding: {finding}" for finding in self.findings)
-        yield "fault            done   shown   gap p50    p99    max   healed p50    p99    max"
+        yield (
+            "fault            done   shown   gap p50    p99    max     held p50    p99    max"
+            "   healed p50    p99    max"
+        )
         for kind, row in sorted(self.rows.items()):
             yield (
                 f"{kind:15} {row.asked:5} {row.shown:7}   {_three(row.gaps_s)}   "
-                f"    {_three(row.healed_s)}"
+                f"   {_three(row.held_s)}       {_three(row.healed_s)}"
             )
         yield f"acked                 {self.acked}"
         yield f"lost                  {self.lost}   (must be 0)"
@@ -93,6 +151,8 @@ class Score:
         yield f"in doubt, refused     {self.in_doubt}, {self.refused}"
         yield f"delivered             {self.deliveries}"
         yield f"settled               {dict(sorted(self.settles.items()))}"
+        if self.unjudged:
+            yield f"not counted           {self.unjudged} faults of rounds not judged to the end"
         yield f"errors seen           {dict(sorted(self.errors.items()))}"
         yield f"left and restarted    {dict(Counter(self.restarts))}"
         yield from self._targets()

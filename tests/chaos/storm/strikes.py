@@ -12,6 +12,7 @@ from tests.chaos.storm.kinds import COMBINED, SINGLE
 from tests.chaos.storm.round import SharedHistory
 from tests.chaos.storm.score import Score
 from tests.chaos.storm.site import Site, StormNode
+from tests.chaos.storm.tally import Tally, begun
 from tests.chaos.storm.watch import Watch, choose
 from tests.check.history import History
 
@@ -29,6 +30,7 @@ class Striker:
         history: History,
         tells: SharedHistory,
         score: Score,
+        tally: Tally,
         rng: random.Random,
     ) -> None:
         self._site = site
@@ -36,10 +38,19 @@ class Striker:
         self._history = history
         self._tells = tells
         self._score = score
+        self._tally = tally
         self._rng = rng
 
     async def strike(self, kind: str, topic: str, *others: str) -> None:
         """One strike; returns when the cluster is healthy. Raises ClusterError."""
+        self._tally.put(begun(kind), 1)
+        try:
+            await self._strike(kind, topic, *others)
+        finally:
+            self._tally.put(begun(kind), 0)
+        await asyncio.sleep(self._rng.uniform(*BETWEEN_S))
+
+    async def _strike(self, kind: str, topic: str, *others: str) -> None:
         leaders = await self._watch.leaders(topic)
         wanted = [*leaders, *await self._watch.leaders(self._rng.choice([topic, *others]))]
         faults = self._faults(kind, choose(self._site.members, wanted, self._rng))
@@ -68,16 +79,16 @@ class Striker:
         )
         event = self._history.events[-1]
         self._score.add_fault(event)
+        self._tally.put(kind, self._score.rows[kind].shown)
         self._score.restarts += self._watch.restarts
         self._watch.restarts = []
         self._tells.trouble("healthy")
         print(
-            f"{kind} {self._score.rows[kind].shown}: {', '.join(sorted(struck))}: "
-            f"{event['effect'] or 'NOT SHOWN'}; healthy after {healthy_s:.1f} s, "
-            f"{self._history.acked} acked",
+            f"{kind} {self._tally.total(kind)}: {', '.join(sorted(struck))}: "
+            f"{event['effect'] or 'NOT SHOWN'}; held {until - at:.1f} s, "
+            f"healthy after {healthy_s:.1f} s, {self._history.acked} acked",
             flush=True,
         )
-        await asyncio.sleep(self._rng.uniform(*BETWEEN_S))
 
     async def _goes_on(self) -> None:
         """Trouble is told as moments."""

@@ -33,6 +33,8 @@ class Machine:
     clock_rate: float = 0.0
     """What it gains in a second since, in seconds."""
     clock_at_s: float = 0.0
+    is_lost: bool = False
+    """It is down, and does not come back."""
     is_wiped: bool = False
     """It came back with an empty disk: no voter any more, whatever its name says."""
 
@@ -127,7 +129,7 @@ class Machines:
 
     def _restart(self, node: NodeId) -> None:
         machine = self._machines[node]
-        if machine.process is not None:
+        if machine.process is not None or machine.is_lost:
             return
         rng = self._world.rng("restart")
         if not self._world.is_quiet and rng.random() < self._world.shape.open_fails:
@@ -165,6 +167,21 @@ class Machines:
             machine.disk = self._disk()
             machine.is_wiped = not self._world.shape.moving
             self._victim = node
+
+    def lose(self, node: NodeId) -> bool:
+        """Kill a node for good, where no other one has lost anything in this run; whether it is."""
+        if self._victim not in (None, node):
+            return False
+        self._victim = node
+        self._machines[node].is_lost = True
+        self.kill(node, power=True, down_s=0.0)
+        self._world.loop.note("lost", node)
+        return True
+
+    def find(self, node: NodeId) -> None:
+        """A node that was lost is there again."""
+        self._machines[node].is_lost = False
+        self._restart(node)
 
     def wiped(self) -> list[NodeId]:
         return [node for node, machine in self._machines.items() if machine.is_wiped]

@@ -20,6 +20,7 @@ from coordinator.commands import (
     decode_command,
     encode_command,
 )
+from coordinator.errors import BrokerGone
 from coordinator.formation import cluster_id
 from coordinator.state import ClusterState
 from goqueue.wire.errors import TopicExists, UnknownTopic
@@ -60,9 +61,11 @@ class ClusterReplica:
         command = decode_command(entry.body)
         result = self.state.apply(entry.index, entry.time_ms, command)
         self._alter(self.state)
-        members = self._process.world.members
+        members, moves = self._process.world.members, self._process.world.moves
         if members is not None:
             members.cluster_applied(entry, command, self.state)
+        if moves is not None:
+            moves.removing.applied(entry, command, result)
         if entry.index % STATE_CHECKED_EVERY == 0:
             self.check_state()
         self.changed()
@@ -190,6 +193,7 @@ class Registrar:
 
     def __init__(self, process: Process) -> None:
         self._process = process
+        self._is_gone = False
         self._command = RegisterBroker(
             process.node, process.store.incarnation, replaces=process.world.shape.moving
         )
@@ -198,12 +202,16 @@ class Registrar:
         cluster = self._process.cluster
         assert cluster is not None
         known = cluster.state.brokers.get(self._process.node)
+        if self._is_gone:
+            return
         if known is None or known.incarnation != self._process.store.incarnation:
             self._process.world.ask_cluster(self._command, self._registered)
             self._process.time.call_later(RETRY_S, self.look)
 
     def _registered(self, result: object) -> None:
-        if result is not None and not isinstance(result, BrokerRegistered):
+        if isinstance(result, BrokerGone):
+            self._is_gone = True
+        elif result is not None and not isinstance(result, BrokerRegistered):
             self._process.world.checks.violated(f"cluster: {self._process.node}: {result}")
 
 

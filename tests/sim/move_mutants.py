@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Sequence
 
+from coordinator.brokers import Broker, Brokers
+from coordinator.cluster_steps import cluster_members
+from coordinator.electorate import Elector
+from coordinator.layout import Layout
 from coordinator.mover import Mover
+from coordinator.placement_commands import BrokerResult, RemoveBroker
 from coordinator.steps import Seen, Step, refusal
-from goqueue.wire.types import GroupId, Index
+from goqueue.wire.types import GroupId, Index, NodeId, Voter
 from log.errors import Damaged
 from log.install import Install
 from log.manifest import Manifest, SegmentParts
@@ -57,3 +63,27 @@ class RetiredForget(RaftHost):
         self.stop_group(id)
         if id in self._store.groups():
             self._store.remove_group(id)
+
+
+class RemovesAnybody(Layout):
+    """A broker is removed as soon as that is asked, whatever it holds."""
+
+    def remove(self, command: RemoveBroker) -> BrokerResult:
+        broker = self.brokers.named(command.node)
+        self.brokers.remove(broker)
+        return BrokerResult(broker.node, "gone")
+
+
+class ForgetsTheGone(Brokers):
+    """Who was removed may register again."""
+
+    def remove(self, broker: Broker) -> None:
+        del self.by_name[broker.node]
+
+
+def with_the_gone(
+    brokers: Brokers, now: Sequence[Voter], away_ms: Callable[[NodeId], int]
+) -> dict[NodeId, Elector]:
+    """Whoever was removed follows the cluster group all the same."""
+    gone = {voter.node: Elector(voter, takes=False) for voter in brokers.gone}
+    return gone | cluster_members(brokers, now, away_ms)

@@ -17,6 +17,7 @@ from coordinator.planner import plan_rebalance
 from coordinator.state import ClusterState
 from goqueue.wire.types import CLUSTER_GROUP, GroupId
 from raft.group import RaftGroup
+from tests.sim.removing import Removing
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -33,15 +34,18 @@ class MoveWork:
     def __init__(self, world: World) -> None:
         self._world = world
         self._rng = world.rng("moves")
+        self.removing = Removing(world)
 
     def start(self) -> None:
         world = self._world
         for node in world.nodes[world.shape.founders :]:
             world.loop.call_later(self._rng.uniform(*ADDED_S), world.machines.bring_up, node)
         world.loop.call_later(self._rng.uniform(*ACT_S), self._act)
+        self.removing.start()
 
     def heal(self) -> None:
-        """Nothing more is asked."""
+        """Nothing more is asked, but for what was begun."""
+        self.removing.heal()
 
     def _act(self) -> None:
         world = self._world
@@ -55,7 +59,8 @@ class MoveWork:
 
     def _choose(self, state: ClusterState) -> Command | None:
         rng, layout = self._rng, state.layout
-        brokers, topics = sorted(state.brokers), sorted(state.topics)
+        brokers = [node for node in sorted(state.brokers) if node != self.removing.leaver]
+        topics = sorted(state.topics)
         if not brokers or not topics:
             return None
         node, topic = rng.choice(brokers), state.topics[rng.choice(topics)]
@@ -80,9 +85,13 @@ class MoveWork:
         """What is still to be done, in words."""
         world, state = self._world, self._world.newest_state()
         layout = state.layout
-        if set(state.brokers) != set(world.nodes):
+        found = self.removing.unsettled(state)
+        if found:
+            return found
+        left = [node for node in world.nodes if not self.removing.is_gone(node)]
+        if set(state.brokers) != set(left):
             return f"brokers are {sorted(state.brokers)} only"
-        for process in world.machines.running():
+        for process in world.members_here():
             if state.brokers[process.node].incarnation != process.store.incarnation:
                 return f"{process.node} is registered with another data directory"
         if layout.moving:
@@ -115,5 +124,5 @@ class MoveWork:
         return ""
 
     def _leader(self, group: GroupId) -> RaftGroup | None:
-        rafts = [raft for process in self._world.machines.running() for raft in process.rafts()]
+        rafts = [raft for process in self._world.members_here() for raft in process.rafts()]
         return next((raft for raft in rafts if raft.id == group and raft.is_ready_leader), None)

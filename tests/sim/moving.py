@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from coordinator.cluster_steps import cluster_members, cluster_step
+from coordinator.cluster_steps import cluster_step
 from coordinator.mover import Ask, Limits, Mover
 from coordinator.partitions import Configuration
 from coordinator.placement_commands import PlacementCommand, ReplicasChanged, Reported
@@ -225,7 +225,8 @@ class Moving:
             row = Reported(0, 0, now.index, now.voters, now.learners)
             self._cluster.command(ReplicasChanged([row]), _nothing)
             return
-        members = cluster_members(state.layout.brokers, now.voters, self._away_ms)
+        members_of = self._process.world.mutant.cluster_members
+        members = members_of(state.layout.brokers, now.voters, self._away_ms)
         step = cluster_step(members, seen)
         if isinstance(step, Step) and self._process.world.mutant.refusal(step, seen) is None:
             self._changing = True

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from coordinator.brokers import Brokers
+from coordinator.cluster_steps import cluster_members
+from coordinator.electorate import Elector
 from coordinator.group_coordinator import GroupCoordinator
+from coordinator.layout import Layout
 from coordinator.membership import Membership
 from coordinator.mover import Mover
 from coordinator.state import ClusterState
@@ -16,6 +20,7 @@ from delivery.dispatcher import Dispatcher
 from delivery.partition import PartitionState
 from delivery.timeline import Timeline, project
 from goqueue.wire.batch import RecordBatch
+from goqueue.wire.types import NodeId, Voter
 from log.entry import Entry
 from log.staging import Staging
 from node.compaction import Compactor
@@ -50,6 +55,12 @@ class Mutant:
     coordinator: type[GroupCoordinator] = GroupCoordinator
     host: type[RaftHost] = RaftHost
     mover: type[Mover] = Mover
+    layout: type[Layout] = Layout
+    brokers: type[Brokers] = Brokers
+    cluster_members: Callable[
+        [Brokers, Sequence[Voter], Callable[[NodeId], int]], dict[NodeId, Elector]
+    ] = cluster_members
+    """Everyone who belongs in the cluster group."""
     refusal: Callable[[Step, Seen], str | None] = refusal
     """What partitions' leaders make of steps."""
     staging: type[Staging] = Staging
@@ -72,6 +83,8 @@ class Mutant:
         """Let the groups of this state have members of the faulty kind."""
         for membership in state.members.by_group.values():
             membership.__class__ = self.membership
+        state.layout.__class__ = self.layout
+        state.layout.brokers.__class__ = self.brokers
 
 
 class _AckBeforeFsync(groups.AckBeforeSync, groups.LeaderCountsUnsynced):
@@ -293,6 +306,9 @@ _ALL = (
     Mutant("superseded-kept", "node", kind="compact", compactor=compaction.KeepsSuperseded),
     Mutant("kept-not-in-snapshot", "delivery", kind="compact", state=compaction.KeptNotInSnapshot),
     Mutant("kept-read-early", "node", kind="compact", reads_early=True),
+    Mutant("removed-unasked", "coordinator", kind="moving", layout=moves.RemovesAnybody),
+    Mutant("removed-come-back", "coordinator", kind="moving", brokers=moves.ForgetsTheGone),
+    Mutant("removed-stay", "coordinator", kind="moving", cluster_members=moves.with_the_gone),
     Mutant("moves-untold", "coordinator", kind="moving", mover=moves.ForgetsMoves),
 )
 """By floors, from the bottom up."""

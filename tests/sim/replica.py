@@ -103,6 +103,8 @@ class Replica:
         """These vote from an entry on that has applied."""
         names = [voter.node for voter in committed.voters]
         self.state.queue.chronicle.vote(committed.index, names)
+        if self._process.world.moves is not None:
+            self._process.world.moves.removing.committed(self.id, committed)
 
     def on_leader(self, term: Term) -> None:
         if self._last_appender is None or not self._mutant.appender_kept:

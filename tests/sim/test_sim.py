@@ -144,7 +144,7 @@ def test_members_bring_about_what_they_are_for() -> None:
 
 def test_moves_bring_about_what_they_are_for() -> None:
     """Over some seeds: replicas join and leave, whole ones are copied, brokers are drained, one is
-    wiped and let in again; topics get more partitions."""
+    wiped and let in again; some are removed, alive and dead; topics get more partitions."""
     worlds = [
         World(seed, kind="moving", nemesis=() if seed % 2 else ("wipe", "kill"))
         for seed in range(12)
@@ -159,6 +159,9 @@ def test_moves_bring_about_what_they_are_for() -> None:
     assert {"drain", "reassign"} <= {plan.cause for plan in plans}
     assert any(broker.former for state in states for broker in state.brokers.values())
     assert any(topic.raised for state in states for topic in state.topics.values())
+    leavers = [world.moves.removing for world in worlds if world.moves is not None]
+    gone = [(one.leaver, one.is_dead) for one in leavers if one.removed]
+    assert {is_dead for _node, is_dead in gone} == {False, True}
 
 
 def test_compaction_brings_about_what_it_is_for() -> None:
@@ -230,6 +233,9 @@ def test_queue_work_brings_about_what_it_is_for() -> None:
         "failed-fsync-ignored",
         "learner-counted",
         "configuration-awaits-commit",
+        "removed-unasked",
+        "removed-come-back",
+        "removed-stay",
     ],
 )
 def test_a_planted_bug_is_found(mutant: str) -> None:

@@ -222,7 +222,7 @@ class World:
         if not self.loop.run_until(until + HEALED_S, self._is_settled):
             self.checks.violated("alive:", self._unsettled())
         self.checks.acks = before
-        for process in self._members():
+        for process in self.members_here():
             if process.cluster is not None:
                 process.cluster.check_state()
                 self.checks.log_is(process.node, CLUSTER_GROUP, process.store.group(CLUSTER_GROUP))
@@ -230,17 +230,17 @@ class World:
                 replica.check_state()
                 self.checks.log_is(process.node, group, replica.log)
         if self.queue is not None:
-            states = {p.node: p.replicas[self.queue.group].state for p in self._members()}
+            states = {p.node: p.replicas[self.queue.group].state for p in self.members_here()}
             self.queue.judge(states)
             self.loop.note("queue", self.queue.digest)
         if self.members is not None:
             self.members.judge(
-                {(p.node, g): r.state for p in self._members() for g, r in p.replicas.items()}
+                {(p.node, g): r.state for p in self.members_here() for g, r in p.replicas.items()}
             )
         if self.compaction is not None:
-            self.compaction.judge([r for p in self._members() for r in p.replicas.values()])
+            self.compaction.judge([r for p in self.members_here() for r in p.replicas.values()])
         for group, model in self.queue_logs().items():
-            members = [p for p in self._members() if group in p.replicas]
+            members = [p for p in self.members_here() if group in p.replicas]
             self.timelines.judge(group, model, {p.node: p.replicas[group] for p in members})
 
     def queue_logs(self) -> dict[GroupId, QueueLog]:
@@ -261,9 +261,10 @@ class World:
         for client in self.clients:
             if not client.idle:
                 return f"client {client.number} is not acked"
-        if len(self.machines.running()) < len(self.nodes):
+        down = set(self.nodes) - {process.node for process in self.machines.running()}
+        if any(not self.machines[node].is_lost for node in down):
             return "a node is down"
-        processes = self._members()
+        processes = self.members_here()
         for process in processes:
             if process.healing is not None and not process.healing.is_done:
                 return f"{process.node} is damaged yet"
@@ -303,9 +304,16 @@ class World:
             return ""
         return f"{process.node} holds {[str(group) for group in held]}, and not what it should"
 
-    def _members(self) -> list[Process]:
-        """The processes that take part: a wiped node does not."""
-        return [p for p in self.machines.running() if not p.machine.is_wiped]
+    def members_here(self) -> list[Process]:
+        """The processes that take part: a wiped node does not, nor does one that was removed."""
+        return [
+            process
+            for process in self.machines.running()
+            if not process.machine.is_wiped and not self._is_gone(process.node)
+        ]
+
+    def _is_gone(self, node: NodeId) -> bool:
+        return self.moves is not None and self.moves.removing.is_gone(node)
 
     def _unsettled_group(self, group: GroupId, rafts: list[RaftGroup]) -> str:
         ends = {(raft.applied_index, str(raft.leader)) for raft in rafts}

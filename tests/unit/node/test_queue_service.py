@@ -16,6 +16,7 @@ from goqueue.wire.types import GroupId, NodeId
 from log.memory_disk import MemoryDisk
 from node import queue_rpc, rpc
 from node.assembly import NodeAssembly
+from node.http.queue_broker import Received
 from node.partition import PartitionHost
 from node.peer_link import NoPeers
 from node.queue_groups import group_ref
@@ -180,8 +181,17 @@ async def test_a_damaged_message_is_set_aside_and_its_neighbours_are_delivered(
         lambda wanted, size: [None if r and r.offset == 1 else r for r in read(wanted, size)],
     )
 
-    assert offsets(await scene.service.take(scene.request(3))) == [0, 2]
-    assert offsets(await scene.service.take(scene.request(9, id=50))) == list(range(3, 10))
+    damaged = scene.hosts[0].id.pack()
+    first = await scene.service.take(scene.request(3))
+    second = await scene.service.take(scene.request(9, id=50))
+    assert (offsets(first), first.unread) == ([0, 2], [damaged])
+    assert (offsets(second), second.unread) == (list(range(3, 10)), [damaged])
+    told = await receive(scene.node, limit=9)
+    others = await receive(scene.node, "other", limit=1)
+    assert isinstance(told, Received)
+    assert isinstance(others, Received)
+    assert told.unanswered == [("t", 0)]
+    assert (others[0].offset, others.unanswered) == (0, []), "it has met nothing of it yet"
     group = scene.hosts[0].state.queue.groups[scene.ref.id]
     assert list(group.waiting) == [1]
     assert group.attempts(1) == 0

@@ -83,6 +83,20 @@ def test_a_delayed_message_does_not_block_its_key(desk: Desk) -> None:
     assert desk.offsets() == [0]
 
 
+def test_a_delayed_message_that_comes_due_goes_behind_the_one_of_its_key_that_is_ready_by_then(
+    desk: Desk,
+) -> None:
+    desk.publish(4, keys=[b"a"] * 4, deliver_at_ms=[1000, None, None, None])
+
+    desk.wait(1000)
+
+    order: list[int] = []
+    while (granted := desk.receive()).grants:
+        order += [grant.offset for grant in granted.grants]
+        desk.ack(granted)
+    assert order == [1, 0, 2, 3]
+
+
 def test_a_parked_key_waits_alone_until_it_is_released(desk: Desk) -> None:
     desk.publish(4, keys=[b"a", b"a", b"b", b"a"])
 

@@ -37,6 +37,7 @@ from node.queue_metrics import PartitionTally
 from node.retention import Retention
 from node.stored_ids import StoredIds
 from node.timeline_lookup import stories_of
+from node.unread import Unread
 from raft.configuration import Configuration
 from raft.group import RaftGroup
 from raft.interfaces import SnapshotWork
@@ -138,6 +139,7 @@ class PartitionHost:
             carried=lambda: self.state.queue.held,
             carried_rows=self.retention.carried_rows,
         )
+        self.unread = Unread()
         self.hashes = PartitionHashes(log, lambda: self._applied, parts.workers)
         self.mentions = PartitionMentions(
             log, lambda: self._applied, lambda: self.state.queue.chronicle, parts.workers

@@ -176,8 +176,8 @@ class QueueBrokerNode(ABC):
         ]
         if places is None:  # else it is part of a member's poll
             self._queue.requests.polled(known.name, len(messages), loop.time() - began_s)
-        doubtful = sorted(poll.doubtful)
-        return Received(messages, [(names[id], id.partition) for id in doubtful])
+        unanswered = sorted(poll.doubtful | poll.unread)
+        return Received(messages, [(names[id], id.partition) for id in unanswered])
 
     async def peek(
         self, group: str, topics: Sequence[str], *, limit: int, partitions: Sequence[int] | None

@@ -73,6 +73,8 @@ class Poll:
     """The ids under which partitions were asked whose answer did not come."""
     doubtful: set[GroupId] = field(default_factory=set[GroupId])
     """Those of them that may have been granted something nevertheless."""
+    unread: set[GroupId] = field(default_factory=set[GroupId])
+    """Partitions with messages that their leaders could not read, and have set aside."""
 
 
 _Asked = tuple[NodeId, list[GroupId]]
@@ -255,6 +257,7 @@ class QueueReceiver:
         for group in map(GroupId.unpack, answered):
             poll.requests.pop(group, None)
             poll.doubtful.discard(group)
+        poll.unread.update(map(GroupId.unpack, answer.unread))
         for packed, leader in answer.moved:
             group = GroupId.unpack(packed)
             found.unanswered.add(group)

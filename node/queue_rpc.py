@@ -100,6 +100,9 @@ class TakeAnswer(msgspec.Struct, array_like=True, frozen=True):
     empty: list[bytes]
     blocked: list[tuple[bytes, str, str]]
     moved: list[tuple[bytes, str | None]]
+    unread: list[bytes] = []
+    """Partitions with messages of the group's that can't be read at their leader: they are set
+    aside for a moment, and may come after later ones."""
 
 
 class WaitRequest(GroupRequest, array_like=True, frozen=True):

@@ -93,6 +93,10 @@ class QueueService:
             for host, granted in taking.grants:
                 host.queue.give_back(request.group.id, granted)
             raise
+        for packed, _request_id in request.partitions:
+            host = self._led(packed)
+            if host is not None and host.unread.concerns(request.group.id, host.log_time_ms()):
+                taking.answer.unread.append(packed)
         return taking.answer
 
     async def wait(self, request: WaitRequest) -> WaitAnswer:
@@ -270,6 +274,7 @@ class QueueService:
         host.queue.give_back(group, result, len(rows))
         lost = [grant.offset for grant, row in zip(grants, rows, strict=False) if row is None]
         if lost:
+            host.unread.note(group, lost, host.log_time_ms() + UNREADABLE_RETRY_MS)
             host.queue.put(
                 Settled(
                     group,

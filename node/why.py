@@ -31,6 +31,9 @@ GROUPS_MAX = 100
 """Groups in one answer; the others have to be asked about by name."""
 _ENDINGS = {"ACKNOWLEDGED": "acked", "PURGED": "purged", "SKIPPED": "skipped"}
 
+_AWAITED = ("ready", "retrying", "delayed", "stored")
+"""States in which a message is yet to be delivered."""
+
 _Facts = dict[str, Fact]
 
 
@@ -48,7 +51,7 @@ class WhyRequest(rpc.GroupRequest, array_like=True, frozen=True):
 async def explain(host: PartitionHost, state: ClusterState, request: WhyRequest) -> WhyView:
     """What this replica knows, with the groups as this node's cluster state has them."""
     offset, queue = Offset(request.offset), host.state.queue
-    message_id, subject = _subject(host, offset)
+    message_id, subject, is_damaged = _subject(host, offset)
     refs = [request.group] if request.group is not None else _groups(host, state)
     ends = _Endings(host, offset)
     view = WhyView(host.log_time_ms(), message_id, Verdict("", []), [])
@@ -59,10 +62,16 @@ async def explain(host: PartitionHost, state: ClusterState, request: WhyRequest)
             ending = await ends.of(ref.name)
         around = _around(host, state, ref, group, ending)
         now_ms = host.log_time_ms()
-        view.groups.append(GroupWhy(ref.name, why(queue, group, subject, now_ms, around)))
+        verdict = why(queue, group, subject, now_ms, around)
+        aside_ms = host.unread.until_ms(ref.id, offset, now_ms)
+        if verdict.state in _AWAITED and (is_damaged or aside_ms):
+            _unreadable(verdict, aside_ms, mended=not is_damaged)
+        view.groups.append(GroupWhy(ref.name, verdict))
         await asyncio.sleep(0)
     view.more = max(0, len(refs) - GROUPS_MAX)
     view.message = why(queue, None, subject, host.log_time_ms(), Around(begins=-1))
+    if is_damaged and view.message.state in _AWAITED:
+        _unreadable(view.message, 0, mended=False)
     if not refs and view.message.state in ("stored", "delayed"):
         view.message.reasons.append(Reason("no_group"))
     return view
@@ -76,18 +85,28 @@ def _groups(host: PartitionHost, state: ClusterState) -> list[GroupRef]:
     return sorted(refs, key=lambda ref: ref.name)
 
 
-def _subject(host: PartitionHost, offset: Offset) -> tuple[str | None, Subject]:
+def _unreadable(verdict: Verdict, until_ms: int, *, mended: bool) -> None:
+    """Whatever else holds, it can't be delivered before it can be read here; when it is mended,
+    nobody knows."""
+    verdict.reasons.insert(0, Reason("unreadable", until_ms, {"mended": True} if mended else {}))
+    verdict.deliverable = False
+    if not mended:
+        verdict.eta_ms, verdict.eta_by = 0, ""
+
+
+def _subject(host: PartitionHost, offset: Offset) -> tuple[str | None, Subject, bool]:
+    """The message's id, what is asked about, and whether it can't be read here."""
     queue = host.state.queue
     if offset >= queue.next_offset or (
         offset < queue.log_start_offset and queue.held_in(offset) is None
     ):
-        return None, Subject(offset)
+        return None, Subject(offset), False
     row = host.messages.rows([offset], 1)[0]
     if row is None:  # damaged here
-        return None, Subject(offset, queue.delays.time_of(offset) or 0)
+        return None, Subject(offset, queue.delays.time_of(offset) or 0), True
     ttl_ms = queue.config.ttl_ms
     expires_ms = row.expires_at_ms or (row.time_ms + ttl_ms if ttl_ms else 0)
-    return row.message_id, Subject(offset, row.deliver_at_ms or 0, expires_ms)
+    return row.message_id, Subject(offset, row.deliver_at_ms or 0, expires_ms), False
 
 
 def _is_settled(host: PartitionHost, group: GroupState, offset: int) -> bool:

@@ -43,7 +43,8 @@ class QueuedMessage:
 
 class Received(list[QueuedMessage]):
     """What a receive leased; `unanswered` are the partitions, as (topic, number), whose leaders'
-    answers did not come. What they may have leased for it is given back soon."""
+    answers did not come, or who could not read all that was to be delivered. What they may have
+    leased for it is given back soon, and what they can't read is set aside until it is mended."""
 
     def __init__(
         self,

@@ -68,8 +68,9 @@ class ReceiveBody(Sources):
 
 
 class ReceivedAnswer(Struct, omit_defaults=True):
-    """`unanswered` is there where leaders of partitions did not answer in time: what they may have
-    leased for this receive comes again soon, as the same attempt, and maybe after later messages.
+    """`unanswered` is there where leaders of partitions did not answer in time, or could not read
+    a message, as damage is being mended: what they may have leased for this receive, or could not
+    read, comes (again) soon, as the same attempt, and maybe after later messages.
     """
 
     group: str

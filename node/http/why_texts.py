@@ -95,6 +95,13 @@ def _backoff(told: _Told) -> str:
     return f"{text}: it waits until {told.until}"
 
 
+def _unreadable(told: _Told) -> str:
+    text = "it can't be read on the partition's leader: damage is being mended"
+    if told.facts.get("mended"):
+        text = "it could not be read on the partition's leader, and can be now"
+    return f"{text}; it is set aside until {told.until}" if told.until else text
+
+
 def _key_held(told: _Told) -> str:
     places = {
         "leased": f"in flight at {_consumer(told)} until {told.time('visible_until_ms')}",
@@ -208,6 +215,7 @@ _TEXTS: dict[str, Callable[[_Told], str]] = {
     "key_parked": _key_parked,
     "key_held": _key_held,
     "backoff": _backoff,
+    "unreadable": _unreadable,
     "no_owner": _no_owner,
     "in_flight_limit": _limit,
     "lane": _lane,

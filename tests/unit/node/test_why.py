@@ -63,6 +63,37 @@ async def test_groups_that_have_the_topic_are_told_of_whether_they_came_here_or_
     assert (view.message.reasons, view.leader) == ([], broker.node_id)
 
 
+async def test_a_message_that_cannot_be_read_says_so_until_it_is_tried_again(
+    node: NodeAssembly, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = node.broker
+    await publish(node, "v", "w")
+    [host] = [host for host in broker._replicas.all() if host.topic == "t"]
+    read = host.messages.rows
+    damaged = {0}
+    monkeypatch.setattr(
+        host.messages,
+        "rows",
+        lambda wanted, size: [
+            None if row and row.offset in damaged else row for row in read(wanted, size)
+        ],
+    )
+
+    assert [message.offset for message in await receive(node)] == [1]
+    told = await why(broker)
+    view = await broker.message_why("t", 0, Offset(0), "g")
+
+    assert codes(told) == ["unreadable", "backoff"]
+    assert told.reasons[0].until_ms == told.reasons[1].until_ms > host.log_time_ms()
+    assert (told.deliverable, told.eta_ms) == (False, 0)
+    assert codes(view.message)[0] == "unreadable"
+    damaged.clear()
+    mended = await why(broker)
+    assert (codes(mended), facts(mended)) == (["unreadable", "backoff"], {"mended": True})
+    assert (mended.eta_ms, mended.eta_by) == (mended.reasons[0].until_ms, "backoff")
+    assert codes(await why(broker, 1)) == ["in_flight"]
+
+
 async def test_who_asked_last_is_remembered_and_who_waits_is_seen(node: NodeAssembly) -> None:
     broker = node.broker
     await broker.put_group("g", {})

@@ -104,6 +104,8 @@ SENTENCES: list[tuple[str, dict[str, Any], str]] = [
     ("key_held", {"offset": 3, "place": "ready"}, "held by offset 3, which is ready"),
     ("key_held", {"offset": 3, "place": "withheld"}, "held by offset 3, which is parked"),
     ("backoff", {"failed": 2, "reason": "db"}, f"attempt 2 failed (db): it waits until {T}"),
+    ("unreadable", {}, f"damage is being mended; it is set aside until {T}"),
+    ("unreadable", {"mended": True}, f"and can be now; it is set aside until {T}"),
     ("backoff", {"failed": 0}, f"given back: it waits until {T}"),
     (
         "no_owner",

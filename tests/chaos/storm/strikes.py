@@ -18,6 +18,7 @@ from tests.check.history import History
 
 BETWEEN_S = (0.2, 0.6)
 TOLD_S = 1.0
+WAITED_CHARACTERS = 160
 
 
 class Striker:
@@ -86,9 +87,13 @@ class Striker:
         print(
             f"{kind} {self._tally.total(kind)}: {', '.join(sorted(struck))}: "
             f"{event['effect'] or 'NOT SHOWN'}; held {until - at:.1f} s, "
-            f"healthy after {healthy_s:.1f} s, {self._history.acked} acked",
+            f"healthy after {healthy_s:.1f} s{self._waited()}, {self._history.acked} acked",
             flush=True,
         )
+
+    def _waited(self) -> str:
+        said = self._watch.waited_for
+        return f" (last: {said[:WAITED_CHARACTERS]})" if said else ""
 
     async def _goes_on(self) -> None:
         """Trouble is told as moments."""

@@ -29,6 +29,9 @@ class Watch:
         """How many replicas each partition has, by topic."""
         self.restarts: list[str] = []
         """Nodes that ended by themselves where they may, and were started again."""
+        self.waited_for = ""
+        """What was not well last, the last time."""
+        self._had_one = ""
         self._rng = rng
 
     async def leaders(self, topic: str) -> list[str]:
@@ -50,6 +53,7 @@ class Watch:
         """
         began = time.monotonic()
         starts = 0
+        self.waited_for = ""
         while True:
             for node in self.site.members:
                 if node.is_there:
@@ -64,14 +68,18 @@ class Watch:
             took_s = time.monotonic() - began
             if problem is None:
                 return took_s
+            self.waited_for = problem
             if took_s > bound_s:
                 raise ClusterError(f"not healthy within {bound_s:.0f} s: {problem}")
             await asyncio.sleep(POLL_S)
 
     async def _problem(self) -> str | None:
-        for node in self.site.members:
+        """The first one, at the node that had one last; None when all nodes, asked in turn, have
+        none."""
+        for node in sorted(self.site.members, key=lambda node: node.id != self._had_one):
             problem = await self._problem_at(node)
             if problem is not None:
+                self._had_one = node.id
                 return f"{node.id}: {problem}"
         return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 
 import typer
@@ -25,11 +26,17 @@ app = typer.Typer(
 )
 
 
-def main() -> None:
-    """The entry point `goqueue-pipeline`."""
+@cache
+def commands() -> typer.Typer:
+    """All of them, ready to be called."""
     for module in dict.fromkeys(COMMANDS.values()):
         import_module(module).register(app)
-    app(prog_name="goqueue-pipeline")
+    return app
+
+
+def main() -> None:
+    """The entry point `goqueue-pipeline`."""
+    commands()(prog_name="goqueue-pipeline")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from goqueue.errors import GoQueueError
+from goqueue.errors import BadRequest, GoQueueError
 from goqueue.times import duration_ms, moment_ms
 from pipeline.options import OptionError
 
@@ -65,6 +65,7 @@ def report(
     """Compute a topic's figures, and write them as tables and as one HTML page."""
     from pipeline.analytics.analysis import Goals
     from pipeline.analytics.inputs import Wanted
+    from pipeline.failures import spark_failing
     from pipeline.session import JAVA_MISSING, has_java, session
 
     steps = Steps()
@@ -85,12 +86,13 @@ def report(
         steps.told("Spark")
         spark = session(f"goqueue-report-{topic}", master=master)
         spark.sparkContext.setLogLevel("ERROR")
-        wanted = Wanted(topic, group, from_ms, to_ms)
-        make_report(spark, wanted, goals, output, archive=archive, options=options, told=steps.told)
+        wanted, told = Wanted(topic, group, from_ms, to_ms), steps.told
+        with spark_failing():
+            make_report(spark, wanted, goals, output, archive=archive, options=options, told=told)
     except (GoQueueError, OptionError, OSError) as error:
         steps.end()
-        typer.echo(f"goqueue-pipeline report: {error}", err=True)
-        raise typer.Exit(1) from None
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(2 if isinstance(error, OptionError | BadRequest) else 1) from None
     steps.end()
     typer.echo(f"{output}: report.html and tables/, in {steps.seconds:.1f} s")
 

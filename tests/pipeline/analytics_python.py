@@ -47,6 +47,25 @@ class Facts:
                 self.lives[id_, event["group"]].append(event)
 
 
+def narrowed(facts: Facts, group: str, from_ms: int, to_ms: int) -> Facts:
+    """What there is of one group in messages of log times from one up to another."""
+    bounds: dict[int, tuple[int, int]] = {}
+    for partition, (_, end) in facts.bounds.items():
+        times = [(m["offset"], m["ms"]) for m in facts.messages if m["partition"] == partition]
+        low, high = (
+            min([o for o, ms in times if ms >= at], default=end) for at in (from_ms, to_ms)
+        )
+        bounds[partition] = low, high
+
+    def within(row: Row) -> bool:
+        low, high = bounds[row["partition"]]
+        return bool(low <= row["offset"] < high)
+
+    events = [e for e in facts.events if within(e) and e["group"] in (None, group)]
+    messages = list(filter(within, facts.messages))
+    return Facts(messages, events, {group: facts.groups[group]}, bounds)
+
+
 def percentiles(numbers: Iterable[float]) -> Row:
     """p50, p95, p99 and max: between two neighbours in proportion."""
     found = sorted(numbers)

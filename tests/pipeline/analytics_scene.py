@@ -19,6 +19,8 @@ from tests.cluster.processes import Cluster, eventually, publish
 from tests.cluster.test_real_lines import sample_files
 
 LINES = 240
+LINES_AT_ONCE = 60
+"""So that there are several log times."""
 PARTITIONS = 3
 LANES = ("critical", "high", "normal", "low", "background")
 TWICE = "line-once-only"
@@ -94,7 +96,9 @@ def _publish(cluster: Cluster, made: Made, folder: Path) -> None:
     for partition in (0, 1):
         messages.append({"value": "again", "partition": partition, "message_id": TWICE})
     messages.append({"key": HOSTILE, "value": "x", "partition": 2})
-    originals = publish(cluster[0], made.topic, messages)
+    originals: list[dict[str, Any]] = []
+    for at in range(0, len(messages), LINES_AT_ONCE):
+        originals += publish(cluster[0], made.topic, messages[at : at + LINES_AT_ONCE])
     again: list[dict[str, Any]] = []
     for message, result in list(zip(messages, originals, strict=True))[10:16]:
         again.append(

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT_PATHS = os.pathsep.join(path for path in sys.path if path)
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A program that lives for minutes should not spend them on compiling itself."""
 LOCAL = {
+    "spark.driver.extraJavaOptions": QUICK_JAVA,
     "spark.ui.enabled": "false",
     "spark.driver.memory": "1g",
     "spark.driver.host": "127.0.0.1",

@@ -15,18 +15,28 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.session import session
-from tests.pipeline.conftest import LOCAL, quick_python
+from tests.pipeline.conftest import LOCAL, QUICK_JAVA, quick_python
 
 PATHS = ("parquet", "copy")
 ROWS_A_TRIGGER = 150
 ROWS_A_BATCH = 20
 """Small: a micro-batch is many requests, and a kill hits the middle of one."""
 QUICK = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.adaptive.enabled": "false",
 }
-"""A program that lives for a minute should not spend it on compiling itself."""
+"""A few hundred rows are done before their code is made and compiled."""
+SPECULATIVE = {
+    "spark.executor.extraJavaOptions": QUICK_JAVA,
+    "spark.speculation": "true",
+    "spark.speculation.interval": "50ms",
+    "spark.speculation.multiplier": "1.01",
+    "spark.speculation.quantile": "0.3",
+    "spark.speculation.minTaskRuntime": "0ms",
+}
+"""With executors of their own: a task that takes longer than others gets a twin beside it."""
+SPECULATED = "as speculatable"
+"""How Spark says so."""
 SLOW_START = "Python worker failed to connect back"
 """Spark gives a source's Python process 10 s to start, and the query up."""
 INITIALIZING = "Initializing sources"
@@ -40,6 +50,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--servers", required=True)
     parser.add_argument("--topic", required=True, help="read; <topic>-copy is written")
     parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--executors", action="store_true", help="two Java processes, speculating")
     return parser.parse_args()
 
 
@@ -109,21 +120,43 @@ class Queries:
         )
 
 
-def main() -> int:
-    asked = arguments()
-    os.environ["PYSPARK_PYTHON"] = str(quick_python(asked.folder))
-    spark = session("goqueue-kills", master=f"local[2,{FAILURES_MAX}]", settings={**LOCAL, **QUICK})
+def started(executors: bool) -> Any:
+    if not executors:
+        master, settings = f"local[2,{FAILURES_MAX}]", {**LOCAL, **QUICK}
+        spark = session("goqueue-kills", master=master, settings=settings)
+        spark.sparkContext.setLogLevel("ERROR")
+        return spark
+    settings = {**LOCAL, **QUICK, **SPECULATIVE, "spark.task.maxFailures": str(FAILURES_MAX)}
+    spark = session("goqueue-kills", master="local-cluster[2,1,1024]", settings=settings)
     spark.sparkContext.setLogLevel("ERROR")
-    queries = Queries(spark, asked.servers, asked.topic, asked.folder)
+    log4j: Any = spark.sparkContext._jvm.org.apache.logging.log4j
+    scheduler = "org.apache.spark.scheduler.TaskSetManager"
+    log4j.core.config.Configurator.setLevel(scheduler, log4j.Level.INFO)
+    return spark
+
+
+def goes_on_until(finish: Path, queries: Queries) -> bool:
+    """One micro-batch after the other; False when nobody is left to kill this."""
     always = {"processingTime": "0 seconds"}
     queries.start(**always)
     parent = os.getppid()
-    while not (asked.folder / "finish").exists():
+    while not finish.exists():
         queries.check(**always)
-        if os.getppid() != parent:  # nobody is left to kill this
-            return 1
+        if os.getppid() != parent:
+            return False
         time.sleep(0.1)
     queries.stop()
+    return True
+
+
+def main() -> int:
+    asked = arguments()
+    os.environ["PYSPARK_PYTHON"] = str(quick_python(asked.folder))
+    spark = started(asked.executors)
+    queries = Queries(spark, asked.servers, asked.topic, asked.folder)
+    finish = asked.folder / "finish"
+    if not finish.exists() and not goes_on_until(finish, queries):
+        return 1
     queries.drain()
     found = spark.read.parquet(str(asked.folder / "parquet"))
     rows = found.select("topic", "partition", "offset", "hash").collect()

@@ -1,10 +1,11 @@
 """`python -m tests.pipeline.kills --kills 20`: kill a query and its brokers, then count every row.
 
 One program (`kill_query`) takes a topic into Parquet and into another topic. In the middle of its
-micro-batches its processes are killed with signal 9 (the driver with its JVM, or a Python worker of
-a running task), and so are brokers. In the end the source topic, read frame by frame, is the truth:
-the Parquet files must hold each (topic, partition, offset, hash) once, and the other topic each
-value as often as the source does, and each key's in their order.
+micro-batches its processes are killed with signal 9 (the driver with its JVM, a Python worker of
+a running task, or, with `--executors`, a Java process that runs tasks), and so are brokers. In the
+end the source topic, read frame by frame, is the truth: the Parquet files must hold each (topic,
+partition, offset, hash) once, and the other topic each value as often as the source does, and each
+key's in their order.
 
 Exit status: 0 good, 1 a row is missing, double or out of order, or a query fell for no reason.
 """
@@ -31,16 +32,19 @@ from goqueue.wire.batch import RecordBatch
 from pipeline.broker import Broker
 from pipeline.broker_access import Access
 from tests.cluster.processes import ROOT, Cluster, eventually, publish, tail
-from tests.pipeline.kill_query import PATHS
+from tests.pipeline.kill_query import PATHS, SPECULATED
 
-QUERY, WORKER, BROKER = "query", "worker", "broker"
+QUERY, WORKER, BROKER, EXECUTOR = "query", "worker", "broker", "executor"
 KINDS = (QUERY, BROKER, WORKER, BROKER)
 """What is killed in turn."""
+KINDS_WITH_EXECUTORS = (EXECUTOR, BROKER, WORKER, EXECUTOR, QUERY)
+"""Where executors are Java processes of their own, which speculate."""
 ROWS_A_KILL = 450
 KEYS = 7
 PARTITIONS = 3
 PROGRESS_S_MAX = 240.0
 FINISH_S_MAX = 400.0
+EXECUTOR_CLASS = "CoarseGrainedExecutorBackend"
 STARTS_MAX = 5
 """Of one query between two kills: it may fall to a kill, and not over and over."""
 
@@ -54,10 +58,10 @@ class Kill:
     down_s: float
 
 
-def plan(seed: int, count: int) -> list[Kill]:
+def plan(seed: int, count: int, kinds: Sequence[str] = KINDS) -> list[Kill]:
     chance = random.Random(seed)
     return [
-        Kill(KINDS[number % len(KINDS)], chance.uniform(0.0, 1.2), chance.uniform(0.3, 3.0))
+        Kill(kinds[number % len(kinds)], chance.uniform(0.0, 1.2), chance.uniform(0.3, 3.0))
         for number in range(count)
     ]
 
@@ -73,6 +77,8 @@ class Tale:
     """Queries that ended by themselves after a worker was killed, and were started again."""
     slow_starts: int = 0
     """Queries that Spark gave up before they began: a Python process took over 10 s to start."""
+    twins: int = 0
+    """Tasks that Spark began a second time beside the first."""
     rows: int = 0
     faults: list[str] = field(default_factory=list)
     seconds: float = 0.0
@@ -83,7 +89,7 @@ class Tale:
         verdict = "; ".join(self.faults) or "none missing, none double, each key in order"
         return (
             f"{self.kills.total()} kills a path ({kills}); in the middle of a micro-batch: "
-            f"{middle}; {self.falls} falls, {self.slow_starts} slow starts; "
+            f"{middle}; {self.falls} falls, {self.slow_starts} slow starts, {self.twins} twins; "
             f"{self.rows} rows: {verdict}; {self.seconds:.0f} s"
         )
 
@@ -91,8 +97,11 @@ class Tale:
 class Scene:
     """A topic, its copy, and the program between them; leaves the cluster whole."""
 
-    def __init__(self, cluster: Cluster, topic: str, folder: Path, seed: int) -> None:
+    def __init__(
+        self, cluster: Cluster, topic: str, folder: Path, seed: int, *, executors: bool = False
+    ) -> None:
         self.tale = Tale()
+        self._executors = executors
         self._cluster, self._topic, self._folder = cluster, topic, folder
         self._chance = random.Random(seed)
         self._servers = [node.url for node in cluster.nodes]
@@ -120,7 +129,8 @@ class Scene:
         finally:
             self._end()
         self._judge()
-        self.tale.slow_starts = self._log.read_text(errors="replace").count("slow start\n")
+        log = self._log.read_text(errors="replace")
+        self.tale.slow_starts, self.tale.twins = log.count("slow start\n"), log.count(SPECULATED)
         self.tale.seconds = time.monotonic() - began_s
         return self.tale
 
@@ -139,6 +149,7 @@ class Scene:
                     *("--servers", ",".join(self._servers)),
                     *("--topic", self._topic),
                     *("--folder", str(self._folder)),
+                    *(["--executors"] if self._executors else []),
                 ],
                 cwd=ROOT,
                 env=environment,
@@ -164,7 +175,7 @@ class Scene:
     def _revive(self, because: str) -> None:
         """Start the query again if a kill has made it end."""
         if self._process is None or self._process.poll() is not None:
-            if because != WORKER:
+            if because not in (WORKER, EXECUTOR):
                 log = tail(self._log, 40)
                 self.tale.faults.append(f"the query fell to the kill of a {because}: {log}")
             self.tale.falls += 1
@@ -214,6 +225,8 @@ class Scene:
             self._start()
         elif kill.kind == WORKER:
             os.kill(eventually("a Python worker", self._worker), signal.SIGKILL)
+        elif kill.kind == EXECUTOR:
+            os.kill(eventually("an executor", self._executor), signal.SIGKILL)
         else:
             topic = self._chance.choice((self._topic, f"{self._topic}-copy"))
             node = self._cluster.leader(topic, self._chance.randrange(2))
@@ -231,6 +244,12 @@ class Scene:
         daemons = {pid for pid in below if "pyspark.daemon" in _command(pid)}
         workers = [pid for pid in daemons if _parent(pid) in daemons]
         return max(workers, default=None)
+
+    def _executor(self) -> int | None:
+        """A Java process of the query's that runs tasks."""
+        assert self._process is not None
+        found = [pid for pid in _below(self._process.pid) if EXECUTOR_CLASS in _command(pid)]
+        return self._chance.choice(sorted(found)) if found else None
 
     # rows
 
@@ -334,14 +353,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.pipeline.kills", description=__doc__)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--executors", action="store_true", help="Java processes that speculate, killed as well"
+    )
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with (
         tempfile.TemporaryDirectory(prefix="goqueue-kills-") as folder,
         Cluster(Path(folder) / "cluster", 3).start() as cluster,
     ):
-        scene = Scene(cluster, "orders", Path(folder) / "query", asked.seed)
-        tale = scene.run(plan(asked.seed, asked.kills))
+        query = Path(folder) / "query"
+        scene = Scene(cluster, "orders", query, asked.seed, executors=asked.executors)
+        kinds = KINDS_WITH_EXECUTORS if asked.executors else KINDS
+        tale = scene.run(plan(asked.seed, asked.kills, kinds))
     print(f"seed {asked.seed}: {tale}", flush=True)
     return 1 if tale.faults else 0
 

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import typer
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from goqueue import Client
 from goqueue.archive.layout import Kind
 from goqueue.wire.batch import LANES
 from pipeline.analytics.analysis import INPUTS, Goals, Table
-from pipeline.analytics.inputs import NothingToReport, Wanted, archived
+from pipeline.analytics.inputs import NothingToReport, Wanted, archived, live
 from pipeline.analytics.page import ROWS_SHOWN_MAX
 from pipeline.analytics.queries import TABLES, VIEWS, query
 from pipeline.analytics.report import make_report, register
@@ -54,9 +54,13 @@ class Report:
     folder: Path
 
     def rows(self, name: str) -> list[Row]:
-        """A table's rows, times as Unix ms."""
-        found = self.tables[name].rows.to_pylist()
-        return [{column: ms_of(value) for column, value in row.items()} for row in found]
+        return rows_of(self.tables[name].rows)
+
+
+@pytest.fixture(scope="module")
+def client(servers: str) -> Iterator[Client]:
+    with Client(servers.split(",")) as client:
+        yield client
 
 
 @pytest.fixture(scope="module")
@@ -64,16 +68,21 @@ def report(
     spark: SparkSession,
     cluster: Cluster,
     servers: str,
+    client: Client,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Report:
     folder = tmp_path_factory.mktemp("report")
     made = make_scene(cluster, folder)
-    with Client(servers.split(",")) as client:
-        facts = facts_of(client, cluster, made)
+    facts = facts_of(client, cluster, made)
     wanted = Wanted(made.topic)
     with interpreted(spark):
         tables = make_report(spark, wanted, GOALS, str(folder), options={"servers": servers})
     return Report(made, facts, tables, folder)
+
+
+def rows_of(table: Any) -> list[Row]:
+    """Of a pyarrow table, times as Unix ms."""
+    return [{name: ms_of(value) for name, value in row.items()} for row in table.to_pylist()]
 
 
 @contextmanager
@@ -269,31 +278,112 @@ def test_headers_of_queries_name_what_they_read_and_give(report: Report) -> None
             assert column in query(name).columns, f"{name} does not tell of {column}"
 
 
+def test_a_report_of_one_group_and_window_has_the_figures_of_plain_python(
+    spark: SparkSession, servers: str, report: Report, tmp_path: Path
+) -> None:
+    import pyarrow.parquet as pq
+
+    group, window = report.made.ship, window_of(report.facts)
+    facts = plain.narrowed(report.facts, group, *window)
+
+    with interpreted(spark):
+        ended = run_report(
+            *("--topic", report.made.topic, "--servers", servers, "--group", group),
+            *("--from-time", str(window[0]), "--to-time", str(window[1])),
+            *("--lag-objective", f"{GOALS.lag_objective_ms}ms"),
+            *("--lag-target", str(GOALS.lag_target), "--top-keys", str(GOALS.top_keys)),
+            *("--output", str(tmp_path)),
+        )
+    assert ended.exit_code == 0, ended.output
+    read = {name: pq.read_table(tmp_path / "tables" / f"{name}.parquet") for name in TABLES}
+    tables = {name: rows_of(table) for name, table in read.items()}
+
+    assert 0 < len(facts.messages) < len(report.facts.messages)
+    for name, expected in {
+        "latency": plain.latency(facts),
+        "lag_slo": plain.lag_slo(facts, GOALS.lag_objective_ms, GOALS.lag_target),
+        "attempts": plain.attempts(facts),
+        "redeliveries": plain.redeliveries(facts),
+        "dead_letters": plain.dead_letters(facts),
+        "lane_waits": plain.lane_waits(facts),
+        "delay_accuracy": plain.delay_accuracy(facts),
+        "hot_keys": plain.hot_keys(facts, GOALS.top_keys),
+        "key_spread": plain.key_spread(facts, report.made.topic, GOALS.top_keys),
+        "partition_skew": plain.partition_skew(facts, report.made.topic),
+        "summary": [plain.summary(facts)],
+    }.items():
+        same(tables[name], expected)
+    audited = {(row["check"], row["group"]): row["findings"] for row in tables["audit"]}
+    assert {check: count for check, count in audited.items() if count} == plain.audit(facts)
+    assert {row["group"] for row in tables["rebalance_pauses"]} == {group}
+    assert tables["replays"] == [], "they came after the window"
+    assert group in (tmp_path / "report.html").read_text()
+
+
+def window_of(facts: Facts) -> tuple[int, int]:
+    """Log times that leave out the first messages and the last."""
+    times = sorted({m["ms"] for m in facts.messages if GOALS.replay_id_header not in m["headers"]})
+    assert len(times) > 2
+    return times[1], times[-1]
+
+
+def run_report(*arguments: str) -> Result:
+    app = typer.Typer()
+    register(app)
+    return CliRunner().invoke(app, arguments)
+
+
 def test_an_archive_tells_the_same_messages_and_events(
     spark: SparkSession, servers: str, report: Report, tmp_path: Path
 ) -> None:
-    store = HadoopStore(spark, str(tmp_path))
+    """In all columns, so a report on it has the same figures; and as much in a window."""
+    topic, store = report.made.topic, HadoopStore(spark, str(tmp_path))
     kinds = [Kind.MESSAGES, Kind.EVENTS]
     with Broker(Options({"servers": servers}).access()) as broker:
-        _, failures = archive_topics(
-            Run("report", spark, store), broker, [report.made.topic], kinds, Pace()
-        )
+        _, failures = archive_topics(Run("report", spark, store), broker, [topic], kinds, Pace())
     assert failures == []
+    window = window_of(report.facts)
 
-    found = archived(spark, str(tmp_path), Wanted(report.made.topic)).inputs
+    for wanted in (Wanted(topic), Wanted(topic, report.made.ship, *window)):
+        old, now = archived(spark, str(tmp_path), wanted), live(spark, {"servers": servers}, wanted)
 
-    messages = found.messages.select("partition", "offset").collect()
-    there = {(m["partition"], m["offset"]) for m in report.facts.messages}
-    assert len(messages) == len(there) and set(map(tuple, messages)) == there
-    events = found.events.select("partition", "index", "offset", "seq", "event_type").collect()
-    assert sorted(map(tuple, events)) == [
-        (e["partition"], e["index"], e["offset"], e["seq"], e["type"]) for e in report.facts.events
-    ]
-    assert {
-        (b["partition"], b["first_offset"], b["end_offset"]) for b in found.bounds.collect()
-    } == {(partition, first, end) for partition, (first, end) in report.facts.bounds.items()}
+        for name in ("messages", "bounds"):
+            told, known = (getattr(found.inputs, name) for found in (old, now))
+            columns = known.columns
+            ours, theirs = (
+                sorted(map(repr, one.select(columns).collect())) for one in (told, known)
+            )
+            assert ours == theirs
+        facts = report.facts
+        if wanted.group is not None:
+            facts = plain.narrowed(facts, wanted.group, *window)
+        events = old.inputs.events.select("partition", "index", "offset", "seq", "event_type")
+        assert sorted(map(tuple, events.collect())) == [
+            (e["partition"], e["index"], e["offset"], e["seq"], e["type"]) for e in facts.events
+        ]
     with pytest.raises(NothingToReport, match="there is no topic never-there"):
         archived(spark, str(tmp_path), Wanted("never-there"))
+
+
+def test_a_damaged_archive_is_told_in_one_sentence(
+    spark: SparkSession, client: Client, servers: str, tmp_path: Path
+) -> None:
+    archive = str(tmp_path / "archive")
+    client.create_topic("analytics-damaged", partitions=1)
+    client.publish("analytics-damaged", b"one")
+    with Broker(Options({"servers": servers}).access()) as broker:
+        run = Run("report", spark, HadoopStore(spark, archive))
+        archive_topics(run, broker, ["analytics-damaged"], [Kind.MESSAGES], Pace())
+    for path in Path(archive).rglob("*.parquet"):
+        path.write_bytes(b"damaged")
+
+    words = ("--topic", "analytics-damaged", "--archive", archive)
+    ended = run_report(*words, "--output", str(tmp_path / "report"))
+
+    assert ended.exit_code == 1
+    last = ended.stderr.splitlines()[-1]
+    assert last.startswith("error: ") and ".parquet" in last
+    assert "Traceback" not in ended.output
 
 
 @pytest.fixture(scope="module")
@@ -379,24 +469,27 @@ def test_plots_are_seen_whole_with_their_units(seen: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "told", "code"),
     [
-        (["--topic", "no-such-topic"], "there is no topic no-such-topic"),
-        (["--topic", "analytics", "--group", "nobody"], "there is no group nobody"),
-        (["--topic", "analytics", "--from-time", "2099-01-01"], "has no messages in this window"),
-        (["--topic", "analytics", "--lag-target", "1"], "lag-target: 1.0 is not between 0 and 1"),
-        (["--topic", "analytics", "--from-time", "soon"], "from-time: 'soon' is not a time"),
-        (["--topic", "analytics", "--archive", "/nowhere"], "give it or servers, not both"),
+        (["--topic", "no-such-topic"], "there is no topic no-such-topic", 1),
+        (["--topic", "analytics", "--group", "nobody"], "there is no group nobody", 1),
+        (["--topic", "analytics", "--from-time", "2099-01-01"], "no messages in this window", 1),
+        (
+            ["--topic", "analytics", "--lag-target", "1"],
+            "lag-target: 1.0 is not between 0 and 1",
+            2,
+        ),
+        (["--topic", "analytics", "--from-time", "soon"], "from-time: 'soon' is not a time", 2),
+        (["--topic", "analytics", "--archive", "/nowhere"], "give it or servers, not both", 2),
     ],
 )
 def test_what_cannot_be_reported_on_is_said_in_one_sentence(
-    report: Report, servers: str, arguments: list[str], told: str
+    report: Report, servers: str, arguments: list[str], told: str, code: int
 ) -> None:
-    app = typer.Typer()
-    register(app)
     output = str(report.folder / "none")
-    found = CliRunner().invoke(app, [*arguments, "--servers", servers, "--output", output])
+    found = run_report(*arguments, "--servers", servers, "--output", output)
 
-    assert found.exit_code == 1
-    assert told in found.stderr.splitlines()[-1]
+    assert found.exit_code == code
+    last = found.stderr.splitlines()[-1]
+    assert last.startswith("error: ") and told in last
     assert not Path(output).exists()

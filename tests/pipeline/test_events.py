@@ -10,8 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import IntegerType, StructField, StructType
 
 from goqueue import Client, OutgoingMessage
+from pipeline.events.datasource import EventsStreamReader
+from pipeline.options import Options
+from pipeline.source.options import parse
 from tests.cluster.processes import Cluster
 from tests.pipeline.messages import trim
 
@@ -181,6 +186,32 @@ def test_events_that_retention_took_are_missed_by_name(
     found = {row[0]: row[1] for row in left.groupBy("partition").min("offset").collect()}
     assert found.keys() == {0, 1}
     assert all(before[at] <= found[at] <= last for at, last in earliest().items())
+
+
+def test_new_partitions_of_a_stream_begin_with_their_first_event(
+    cluster: Cluster, servers: str, client: Client
+) -> None:
+    """As Spark calls it, without a session."""
+    topic = "events-grows"
+    client.create_topic(topic, partitions=1)
+    client.publish_many(topic, [b"a", b"b"])
+    told = Options({"servers": servers, "subscribe": topic, "startingOffsets": "earliest"})
+    schema = StructType(
+        [StructField("partition", IntegerType()), StructField("seq", IntegerType())]
+    )
+    reader = EventsStreamReader(parse(told, streaming=True), schema)
+    start = reader.initialOffset()
+    body = {"count": 2}
+    assert cluster.nodes[0].ask("POST", f"/admin/topics/{topic}/partitions", body).status == 200
+    client.publish(topic, b"c", partition=1)
+
+    end = reader.latestOffset(start, ReadAllAvailable())
+    batches = [batch for part in reader.partitions(start, end) for batch in reader.read(part)]
+    reader.stop()
+
+    assert (start[topic]["offsets"], {*end[topic]["offsets"]}) == ({"0": 1}, {"0", "1"})
+    found = Counter(row["partition"] for batch in batches for row in batch.to_pylist())
+    assert found[0] >= 2 and found[1] >= 1
 
 
 @pytest.mark.parametrize(

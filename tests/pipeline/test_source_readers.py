@@ -13,6 +13,7 @@ from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from goqueue import Client
+from goqueue.errors import ConnectionFailed
 from pipeline.broker import Broker
 from pipeline.broker_access import Access
 from pipeline.options import OptionError
@@ -20,6 +21,7 @@ from pipeline.source.data_loss import DataLoss
 from tests.cluster.processes import Cluster
 from tests.pipeline.messages import trim
 from tests.pipeline.source_reads import batch, places, rows, stream
+from tests.ports import free_ports
 
 ALL = ReadAllAvailable()
 
@@ -306,3 +308,106 @@ def test_a_range_is_read_whole_while_its_leader_is_killed(
         cluster.wait_until_ready()
 
     assert offsets == list(range(400))
+
+
+def test_a_read_is_planned_while_brokers_are_down_and_names_one_when_none_answers(
+    cluster: Cluster, servers: str, client: Client
+) -> None:
+    topic = made(cluster, "plan-down")
+    for partition in (0, 1):
+        fill(client, topic, partition, 5)
+    killed = cluster.leader(topic)
+    nowhere = f"http://127.0.0.1:{free_ports(1)[0]}"
+
+    killed.kill()
+    try:
+        found = rows(batch(f"{nowhere},{killed.url},{servers}", subscribe=topic))
+    finally:
+        killed.start()
+        cluster.wait_until_ready()
+    with pytest.raises(ConnectionFailed, match=nowhere):
+        batch(nowhere, subscribe=topic, requestTimeout="1s").partitions()
+
+    assert places(found) == all_places({0: 5, 1: 5})
+
+
+def test_a_rate_bounds_how_fast_a_task_reads(
+    cluster: Cluster, servers: str, client: Client
+) -> None:
+    topic = made(cluster, "read-paced", partitions=1)
+    for _ in range(10):  # a batch each
+        fill(client, topic, 0, 10, size=1000)
+
+    began_s = time.monotonic()
+    found = rows(batch(servers, subscribe=topic, maxBytesPerSecond=100_000))
+
+    assert len(found) == 100
+    assert time.monotonic() - began_s > 0.6, "100 kB, of which the last quarter is waited for"
+
+
+def test_a_stream_begins_at_a_time_and_where_no_message_is_so_late_as_it_is_told(
+    cluster: Cluster, servers: str, client: Client
+) -> None:
+    topic = made(cluster, "stream-times")
+    fill(client, topic, 0, 5)
+    time.sleep(0.01)
+    fill(client, topic, 1, 3)
+    (message,) = client.read(topic, 1, 0, limit=1)
+    late = {"subscribe": topic, "startingTimestamp": message.timestamp_ms}
+
+    with pytest.raises(OptionError, match=rf"^startingTimestamp: {topic}:0 has no message"):
+        stream(servers, **late).initialOffset()
+    begun = stream(servers, **late, startingOffsetsByTimestampStrategy="latest").initialOffset()
+
+    assert begun[topic]["offsets"] == {"0": 5, "1": 0}
+
+
+def test_a_stream_that_waits_for_more_waits_no_longer_than_it_may(
+    cluster: Cluster, servers: str, client: Client
+) -> None:
+    topic = made(cluster, "stream-waits", partitions=1)
+    fill(client, topic, 0, 10)
+    least = {"subscribe": topic, "startingOffsets": "earliest", "minOffsetsPerTrigger": 20}
+    reader, hasty = stream(servers, **least), stream(servers, **least, maxTriggerDelay="1ms")
+    start = reader.initialOffset()
+
+    waiting = reader.latestOffset(start, reader.getDefaultReadLimit())
+    some = hasty.latestOffset(start, hasty.getDefaultReadLimit())
+    fill(client, topic, 0, 10)
+    enough = reader.latestOffset(start, reader.getDefaultReadLimit())
+
+    assert waiting == start
+    assert [at[topic]["offsets"]["0"] for at in (some, enough)] == [10, 20]
+
+
+def test_a_log_that_has_become_shorter_is_a_loss_or_read_on_from_its_end(
+    cluster: Cluster, servers: str, client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = made(cluster, "stream-shorter", partitions=1)
+    fill(client, topic, 0, 8)
+    lenient = stream(servers, subscribe=topic, failOnDataLoss="false")
+    strict = stream(servers, subscribe=topic)
+    beyond = {topic: {**lenient.initialOffset()[topic], "offsets": {"0": 12}}}
+
+    with pytest.raises(DataLoss, match=r"had come to offset 12, but the log ends at 8"):
+        strict.latestOffset(beyond, ALL)
+    end = lenient.latestOffset(beyond, ALL)
+    nothing = rows(lenient, lenient.partitions(beyond, end))
+    fill(client, topic, 0, 2)
+    after = lenient.latestOffset(end, ALL)
+
+    assert nothing == [] and "the log ends at 8" in capsys.readouterr().err
+    assert places(rows(lenient, lenient.partitions(end, after))) == [(0, 8), (0, 9)]
+
+
+def test_a_restarted_stream_refuses_a_name_that_is_none_and_a_checkpoint_that_is_not_its_own(
+    cluster: Cluster, servers: str, client: Client
+) -> None:
+    topic = made(cluster, "stream-restarted", partitions=1)
+    place = stream(servers, subscribe=topic).initialOffset()
+
+    with pytest.raises(OptionError, match=r"^subscribe: there is no topic stream-restrated$"):
+        stream(servers, subscribe=f"{topic},stream-restrated").latestOffset(place, ALL)
+    for strange in ({topic: {"0": 12}}, {"number": 7}):  # of Kafka's connector, of another source
+        with pytest.raises(OptionError, match=r"^checkpointLocation: .*another source"):
+            stream(servers, subscribe=topic).latestOffset(strange, ALL)

@@ -58,7 +58,7 @@ class QueueLog:
         self.index = 0
         self._seen = 0
         self.unordered: set[int] = set()
-        """Groups whose lanes are not judged."""
+        """Groups in which it is not judged how long a lane may wait: others commit and seek."""
         self.in_vain: dict[int, None] = {}
         """Messages that some delivery named, and that were not granted to it."""
         self._begins = 0
@@ -190,18 +190,20 @@ class QueueLog:
             self._broken("Q1", f"{told}: a delivery {result.delivery} until {result.deadline_ms}")
         if len(set(offsets)) != len(offsets) or not set(offsets) <= set(op.offsets):
             self._broken("Q1", f"{told}: {offsets} was granted of {op.offsets}")
-        if self._is_ordered(group):
+        is_ordered = self._is_ordered(group)
+        if is_ordered:
             self._lanes_hold(group, offsets, told, is_whole=offsets == op.offsets)
         for grant in result.grants:
             self._grant(group, grant, result, told)
             group.life(grant.offset).holder = op.member
-        if self._is_ordered(group):
+        if is_ordered and group.id not in self.unordered:
             for at in range(len(group.passed) - len(offsets), len(group.passed)):
                 self._served_within_its_share(group, at)
 
     def _is_ordered(self, group: Group) -> bool:
-        """Whether its lanes are judged: not by key, nor where others commit and seek."""
-        return group.config.ordering != "key" and group.id not in self.unordered
+        """Whether its lanes are judged: not by key, nor for what was chosen before somebody has
+        committed or sought."""
+        return group.config.ordering != "key" and group.moved <= self._seen
 
     def _grant(self, group: Group, grant: ops.Grant, result: ops.Granted, told: str) -> None:
         offset = grant.offset
@@ -385,16 +387,18 @@ class QueueLog:
         group = self._group(op, result)
         if group is None or not self._is_claimed(group, op, result):
             return
+        group.moved = self.index
         end = min(op.offset, max(self.messages, default=-1) + 1)
-        for offset in [o for o in group.open if o < end]:
-            if self.messages[offset].visible:
-                group.finish(offset, self.messages[offset])
+        for offset in [o for o in group.open if o < end]:  # delayed ones, too: they are passed over
+            group.finish(offset, self.messages[offset])
+        group.base = max(group.base, end)
         group.floor = max(group.floor, end)
         group.advance()
 
     def _sought(self, op: ops.Sought, result: ops.Result) -> None:
         group = self._group(op, result)
         if group is not None and self._is_claimed(group, op, result):
+            group.moved = self.index
             offset = min(op.offset, max(self.messages, default=-1) + 1)
             group.begin_anew(offset, self._begins, self.messages)
 

@@ -81,6 +81,8 @@ class Group:
     base: int
     opened_ms: int
     floor: int = 0
+    moved: int = 0
+    """The entry of the last commit or seek."""
     owner: Ownership = field(default_factory=Ownership)
     lives: dict[int, Life] = field(default_factory=dict[int, Life])
     open: dict[int, None] = field(default_factory=dict[int, None])

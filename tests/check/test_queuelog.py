@@ -107,3 +107,46 @@ def test_a_lane_is_skipped_where_nothing_has_waited(desk: Judged) -> None:
     assert desk.lease([new]) == [new]
 
     assert [told[:2] for told in desk.broken] == ["Q4"]
+
+
+@pytest.mark.parametrize("moved", [ops.Sought(1, 0), ops.Committed(1, 0)])
+def test_lanes_are_judged_where_the_leader_knew_of_the_last_seek_or_commit(
+    desk: Judged, moved: ops.Op
+) -> None:
+    new = desk.store(BACKGROUND)
+    desk.store(CRITICAL)
+    desk.tell(moved)
+
+    assert desk.lease([new]) == [new]
+
+    assert [told[:2] for told in desk.broken] == ["Q4"]
+
+
+def test_what_was_chosen_before_a_seek_is_not_judged_by_what_that_brings_back(
+    desk: Judged,
+) -> None:
+    first, new = desk.store(CRITICAL), desk.store(BACKGROUND)
+    assert desk.lease([first]) == [first]
+    seen = int(desk.state.applied_index)
+    desk.tell(ops.Sought(1, 0))
+    delivered = ops.Delivered(1, "", VISIBILITY_MS, [new])
+
+    results = desk.do(delivered)
+    desk.log.apply(seen + 2, desk.now_ms, seen, [delivered], results)
+
+    assert isinstance(results[0], ops.Granted) and len(results[0].grants) == 1
+    assert desk.broken == []
+
+
+def test_a_commit_passes_over_what_is_delayed(desk: Judged) -> None:
+    due_ms = desk.now_ms + 1000
+    (offset,) = desk.publish(1, lanes=[CRITICAL], deliver_at_ms=[due_ms])
+    row = (CRITICAL, None, due_ms, None, None)
+    desk.log.records(desk.state.applied_index, desk.now_ms, offset, [row])
+    desk.tell(ops.Committed(1, 1))
+    desk.now_ms += 2000
+
+    new = desk.store(BACKGROUND)
+
+    assert desk.lease([new]) == [new]
+    assert desk.broken == []

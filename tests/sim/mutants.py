@@ -178,6 +178,10 @@ _ALL = (
     Mutant("empty-grant-remembered", "delivery", kind="queue", state=queues.EmptyGrantRemembered),
     Mutant("lane-skip", "delivery", kind="queue", state=queues.LaneSkip),
     Mutant("lanes-ignored", "delivery", kind="queue", state=queues.LanesIgnored),
+    Mutant(
+        "lanes-forgotten-by-seeks", "delivery", kind="queue", state=queues.LanesForgottenBySeeks
+    ),
+    Mutant("delayed-outlive-commits", "delivery", kind="queue", state=queues.DelayedOutliveCommits),
     Mutant("key-goes-on", "delivery", kind="queue", state=queues.KeyGoesOn),
     Mutant(
         "any-version",

@@ -17,6 +17,8 @@ from delivery.ops import (
     ACK,
     OK,
     RELEASE,
+    Committed,
+    CountResult,
     Delivered,
     Granted,
     OpenGroup,
@@ -25,6 +27,8 @@ from delivery.ops import (
     Settle,
     Settled,
     SettledResult,
+    Sought,
+    SoughtResult,
     StaleResult,
 )
 from delivery.partition import PartitionState
@@ -311,6 +315,38 @@ class _InOffsetOrder(GroupState):
 
 class LanesIgnored(Altered):
     group_type = _InOffsetOrder
+
+
+class _InOffsetOrderOnceSought(GroupState):
+    """Where a group was sought, lanes are not looked at."""
+
+    sought = False
+
+    def seek(self, op: Sought, now_ms: int) -> SoughtResult | StaleResult:
+        self.sought = True
+        return super().seek(op, now_ms)
+
+    def select(self, limit: int, now_ms: int, lowest_lane: int = 4) -> list[int]:
+        found = super().select(10_000 if self.sought else limit, now_ms)
+        return sorted(found)[:limit] if self.sought else found
+
+
+class LanesForgottenBySeeks(Altered):
+    group_type = _InOffsetOrderOnceSought
+
+
+class _DelayedOutliveCommits(GroupState):
+    """A commit settles what is there, and not what is delayed before it."""
+
+    def commit(self, op: Committed) -> CountResult | StaleResult:
+        base = self.base
+        result = super().commit(op)
+        self.base = base
+        return result
+
+
+class DelayedOutliveCommits(Altered):
+    group_type = _DelayedOutliveCommits
 
 
 class _KeyGoesOn(GroupState):

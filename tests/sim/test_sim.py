@@ -260,6 +260,8 @@ def test_a_planted_bug_is_found(mutant: str) -> None:
         "ack-in-memory",
         "lane-skip",
         "lanes-ignored",
+        "lanes-forgotten-by-seeks",
+        "delayed-outlive-commits",
         "key-goes-on",
         "ids-forgotten-at-failover",
         "ids-in-flight-ignored",

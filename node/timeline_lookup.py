@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from delivery.mentions import Wide
+from delivery.mentions import COMMIT, SEEK, Wide
 from delivery.timeline import Projection, Timeline, encode_stories
 from delivery.timeline_story import StoryRecord, advances
 from goqueue.wire.errors import GoQueueError, NotFound
@@ -189,7 +189,15 @@ class _Telling:
     def _may_tell(self, index: int) -> bool:
         if index in self._named:
             return True
-        return any(one.concerns(self._projection) for one in self._wide.get(index, ()))
+        return any(self._may_concern(one) for one in self._wide.get(index, ()))
+
+    def _may_concern(self, one: Wide) -> bool:
+        """The story hears of a group that began after it with the next entry that it is told: until
+        then it can't say that the group has nothing to do with the message."""
+        story = self._projection.story
+        if one.what in (COMMIT, SEEK) and one.group not in story.groups:
+            return one.low <= story.offset < one.high
+        return one.concerns(self._projection)
 
     def _take(self, entry: Entry) -> None:
         self._projection.tell(entry)

@@ -16,10 +16,12 @@ from benchmarks.timeline_log import VOTERS, LoggedPartition
 from delivery.config import GroupConfig
 from delivery.ops import (
     NACK,
+    Committed,
     Delivered,
     OpenGroup,
     Own,
     Settled,
+    Sought,
 )
 from delivery.timeline import project
 from goqueue.wire.types import Offset
@@ -29,6 +31,9 @@ from log.mention_file import MentionFile
 from node.partition import PartitionHost
 from node.timeline_lookup import TimelineOff, look_up
 from tests.unit.node.consumed import COUNT, consumed
+
+FAR = 20_000
+"""Messages that a commit passes without naming any of them."""
 
 
 @pytest.fixture
@@ -75,6 +80,20 @@ async def test_an_entry_that_gives_two_groups_an_owner_is_told_for_both(
     assert found == whole(partition)[134]
     lost = [what["group"] for _, type_, what in found.events if type_ == "REDELIVERED"]
     assert lost == ["g2", "g1"]
+
+
+@pytest.mark.parametrize("kind", ["SKIPPED", "ACKNOWLEDGED"])
+async def test_what_a_group_that_began_later_went_past_is_told_of_messages_it_never_had(
+    partition: LoggedPartition, kind: str
+) -> None:
+    end = partition.publish(FAR)[-1] + 1
+    partition.do(OpenGroup(9, "late", 1, GroupConfig(), 0))
+    partition.do(Sought(9, end) if kind == "SKIPPED" else Committed(9, end))
+
+    found = await partition.timeline(Offset(COUNT + 3))
+
+    told = [type_ for _, type_, what in found.events if what.get("group") == "late"]
+    assert (told, found.states["late"]) == ([kind], "acked")
 
 
 async def test_replicated_names_the_voters_of_that_time(partition: LoggedPartition) -> None:

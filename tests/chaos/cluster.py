@@ -16,6 +16,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 ROOT = Path(__file__).resolve().parents[2]
 GUARD = Path(__file__).resolve().parent / "guard"
@@ -39,6 +40,18 @@ class ClusterError(Exception):
     """The cluster can't be started, or does not do what it must to go on."""
 
 
+class Process(Protocol):
+    """What is done with a node's process; exit codes are those of `subprocess`."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def returncode(self) -> Any: ...
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def kill(self) -> None: ...
+
+
 @dataclass
 class Node:
     """One node's process, as cluster.json tells it, or as it was restarted here."""
@@ -47,7 +60,7 @@ class Node:
     url: str
     command: list[str]
     pid: int
-    process: subprocess.Popen[bytes] | None = None
+    process: Process | None = None
     is_running: bool = True
 
     def kill(self) -> None:

@@ -8,28 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.chaos.cluster import ROOT, Cluster, Node, environment, free_ports
+from tests.chaos.cluster import ROOT, Cluster, ClusterError, Node, environment, free_ports
 from tests.chaos.shim import Shim
 from tests.chaos.storm import ground
+from tests.chaos.storm.cradle import Cradle
 from tests.chaos.storm.disks import Disk
 from tests.chaos.storm.network import HTTP_PORT, PEER_PORT, Network
 from tests.chaos.storm.slow_line import SlowLine
 
+SERVE = (sys.executable, "-m", "cli.serve")
 _STOPS_S = 30.0
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +59,7 @@ class StormNode(Node):
     folder: Path = Path()
     disk: Disk | None = None
     shim: Shim | None = None
+    cradle: Cradle | None = None
 
     @property
     def data(self) -> Path:
@@ -73,6 +72,12 @@ class StormNode(Node):
     @property
     def is_there(self) -> bool:
         return self.process is not None and self.process.poll() is None
+
+    def end(self) -> None:
+        """By force, where it runs."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
 
     def pause(self) -> None:
         os.kill(self.pid, signal.SIGSTOP)
@@ -124,15 +129,14 @@ class Site(Cluster):
             self._make(number)
         for node in self.members:
             node.command = await self._command(node, self.members)
-            self.restart(node)
+            self._open_cradle(node)
+        for node in self.members:
+            await self._bear(node)
 
     async def stop(self) -> None:
         for node in self.members:
-            with contextlib.suppress(ProcessLookupError):
-                node.kill()
-        for node in self.members:
-            if node.process is not None:
-                node.process.wait()
+            with contextlib.suppress(ClusterError):
+                node.end()
         for line in self.lines.values():
             await line.stop()
         with contextlib.ExitStack() as all_of_it:
@@ -145,7 +149,8 @@ class Site(Cluster):
         """Another node, with an empty disk; it runs."""
         node = self._make(self._last + 1)
         node.command = await self._command(node, self.others(node))
-        self.restart(node)
+        self._open_cradle(node)
+        await self._bear(node)
         return node
 
     def wipe(self, node: StormNode) -> None:
@@ -168,24 +173,8 @@ class Site(Cluster):
 
     def restart(self, node: Node) -> None:
         assert isinstance(node, StormNode) and not node.is_there
-        env = environment()
-        env["PYTHONPATH"] = os.pathsep.join([env["PYTHONPATH"], str(ROOT), str(ROOT / "client")])
-        command = node.command
-        if self.network is not None:
-            command = self.network.command(node.number, command)
-        if node.shim is not None:
-            env |= node.shim.environment()
-        with node.log.open("ab") as output:
-            node.process = subprocess.Popen(
-                command,
-                cwd=ROOT,
-                env=env,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=_die_with_us,
-            )
+        assert node.cradle is not None
+        node.process = node.cradle.bear(node.command[len(SERVE) :])
         node.pid = node.process.pid
         node.is_running = True
 
@@ -221,7 +210,24 @@ class Site(Cluster):
             node.shim = Shim(folder / "faults")
         return node
 
+    def _open_cradle(self, node: StormNode) -> None:
+        env = environment()
+        env["PYTHONPATH"] = os.pathsep.join([env["PYTHONPATH"], str(ROOT), str(ROOT / "client")])
+        if node.shim is not None:
+            env |= node.shim.environment()
+        prefix = self.network.command(node.number, []) if self.network is not None else []
+        node.cradle = Cradle(prefix, env, node.log)
+        node.cradle.open()
+
+    async def _bear(self, node: StormNode) -> None:
+        """Its first process."""
+        assert node.cradle is not None
+        await asyncio.to_thread(node.cradle.until_ready)
+        self.restart(node)
+
     def _close(self, node: StormNode) -> None:
+        if node.cradle is not None:
+            node.cradle.close()
         if node.shim is not None:
             node.shim.close()
         if node.disk is not None:
@@ -229,7 +235,7 @@ class Site(Cluster):
 
     async def _command(self, node: StormNode, peers: Sequence[StormNode]) -> list[str]:
         http = node.url.removeprefix("http://")
-        command = [sys.executable, "-m", "cli.serve", "--node-id", node.id]
+        command = [*SERVE, "--node-id", node.id]
         command += ["--data", str(node.data), "--http", http]
         command += ["--peer-listen", f"{node.peer[0]}:{node.peer[1]}"]
         command += ["--secret-file", str(self._secret)]
@@ -248,7 +254,3 @@ class Site(Cluster):
             await line.start()
             self.lines[node.number, peer.number] = line
         return "127.0.0.1", line.port
-
-
-def _die_with_us() -> None:
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -9,6 +9,7 @@ a lone object is indented on a terminal. Colours come and go with the terminal a
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,10 @@ from cli.errors import print_marked
 CELL_CHARS_MAX = 50
 BINARY_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
 Row = Mapping[str, Any]
+_UNSEEN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
+)
+"""Controls, of terminals too, and what turns the direction of text or hides in it."""
 
 
 class Format(StrEnum):
@@ -129,7 +134,7 @@ class Output:
         """`Name:   value` lines, values aligned."""
         width = max(len(name) for name, _ in pairs) + 2
         for name, value in pairs:
-            self.line(f"{name + ':':<{width}}{cell_text(value)}".rstrip())
+            self.line(f"{name + ':':<{width}}{visible(cell_text(value))}".rstrip())
 
     def clear(self) -> None:
         """An empty screen; only of a terminal."""
@@ -152,7 +157,7 @@ class Output:
         self._write("".join(_columns(line, widths) + "\n" for line in cells))
 
     def _cut(self, cell: str, whole: bool) -> str:
-        text = " ".join(cell.split("\n")) if "\n" in cell else cell
+        text = visible(" ".join(cell.split("\n")))
         if whole or self.is_wide or cell_len(text) <= CELL_CHARS_MAX:
             return text
         return set_cell_size(text, CELL_CHARS_MAX - 3) + "..."
@@ -160,6 +165,11 @@ class Output:
     def _write(self, text: str) -> None:
         self.stream.write(text)
         self.stream.flush()
+
+
+def visible(text: str) -> str:
+    """Foreign text within a line of ours: it can't begin another line, nor move the cursor."""
+    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def cell_text(value: object) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from cli.output import visible
 from cli.session import Json, Session
 
 EVENT_WIDTH = 12
@@ -22,7 +23,7 @@ def print_tree(session: Session, trace: Json) -> None:
 def print_head(session: Session, trace: Json) -> None:
     """Which message it is, by its producer's id if it has one."""
     line = session.output.line
-    line(f"Message: {trace.get('message_id') or trace['id']}")
+    line(f"Message: {visible(trace.get('message_id') or trace['id'])}")
     line(f"Topic: {trace['topic']}")
     line(f"Partition: {trace['partition']}")
     line(f"Offset: {trace['offset']}")
@@ -54,7 +55,7 @@ def details_text(attributes: Json) -> str:
     shown = {name: value for name, value in attributes.items() if name != "member"}
     if "consumer" not in attributes:
         shown = attributes
-    return " ".join(fact_text(*fact) for fact in shown.items())
+    return visible(" ".join(fact_text(*fact) for fact in shown.items()))
 
 
 def fact_text(name: str, value: object) -> str:

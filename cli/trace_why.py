@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cli.output import visible
 from cli.session import Json, Session
 
 
@@ -10,7 +11,7 @@ def print_why(session: Session, answer: Json) -> None:
     line = session.output.line
     line(f"Message: {answer['id']}")
     if answer["message_id"]:
-        line(f"Message ID: {answer['message_id']}")
+        line(f"Message ID: {visible(answer['message_id'])}")
     if answer["as_of"]:
         line(f"As of: {answer['as_of']}, {_source(answer)}")
     if not answer["groups"]:
@@ -33,7 +34,7 @@ def print_why(session: Session, answer: Json) -> None:
 def _print_reasons(session: Session, reasons: list[Json]) -> None:
     for number, reason in enumerate(reasons, 1):
         branch = "└─" if number == len(reasons) else "├─"
-        session.output.line(f"  {branch} {reason['code']}: {reason['text']}")
+        session.output.line(f"  {branch} {reason['code']}: {visible(reason['text'])}")
 
 
 def _source(answer: Json) -> str:

@@ -77,6 +77,44 @@ def test_of_several_messages_with_an_id_a_table_says_how_to_see_one(topic: Shell
     assert "`goqueue-cli trace t:1:0`" in result.stderr
 
 
+def test_what_others_wrote_can_neither_begin_a_line_of_a_timeline_nor_move_the_cursor(
+    topic: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic.ok("produce", "t", "-m", "x", "-p", "1", "--message-id", "m\x9b")
+    real = topic.broker.message_trace
+    reason = "bad\x1b[2J\n└─ 2025-01-15T10:30:00.000Z  ACKNOWLEDGED\u202e"
+
+    async def told(topic: str, partition: int, offset: Offset) -> MessageTrace:
+        trace = await real(topic, partition, offset)
+        what = {"group": "g", "reason": reason}
+        nacked = TraceEvent(trace.events[0].time_ms, "NACKED", what)
+        return replace(trace, events=(*trace.events, nacked))
+
+    monkeypatch.setattr(topic.broker, "message_trace", told)
+    lines = topic.ok("trace", "t:1:0").splitlines()
+    receipt = topic.post("/v1/groups/g/receive", topic="t")["messages"][0]["receipt"]
+    topic.post("/v1/groups/g/reject", receipt=receipt, reason=reason)
+    why = topic.ok("trace", "why", "t:1:0")
+
+    assert lines[0] == "Message: m\\x9b"
+    assert [line.split()[2] for line in lines if "2025-" in line] == [
+        "PUBLISHED",
+        "REPLICATED",
+        "RETAINED",
+        "NACKED",
+    ]
+    assert r"reason=bad\x1b[2J\n└─ 2025-01-15T10:30:00.000Z  ACKNOWLEDGED\u202e" in lines[-4]
+    assert r": bad\x1b[2J\n└─ " in why
+
+
+def test_tables_show_what_can_not_be_seen(topic: Shell) -> None:
+    topic.ok("produce", "t", "-m", "x", "-p", "1", "--key", "k\x1b[2J")
+
+    table = topic.ok("trace", "search", "--topic", "t", "-o", "table")
+
+    assert r"k\x1b[2J" in table
+
+
 def test_search_takes_all_that_a_message_carries(topic: Shell) -> None:
     topic.ok("produce", "t", "-m", "a", "-p", "0", "--key", "k", "--header", "source=a b")
     topic.ok("produce", "t", "-m", "b", "-p", "1", "--message-id", "m", "--header", PARENT)

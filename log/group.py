@@ -439,8 +439,7 @@ class GroupLog:
         self.created_lsn = Lsn(meta.created_lsn)
         self._tail = Tail(last + 1 - len(entries))
         self._tail.extend(entries, sum(len(entry.frame) for entry in entries))
-        self._undurable = Runs(last)
-        self._unspilled = Runs(last)
+        self._undurable, self._unspilled = Runs(last), Runs(last)
         self.snapshots.look()
         if meta.damaged_last:
             self.damaged = (Index(meta.damaged_first), Index(meta.damaged_last))

@@ -8,7 +8,7 @@ SEED ?= 1
 MINUTES ?= 10
 NEMESIS ?= all
 KILLS ?= 20
-CLUSTERS ?= 3
+CLUSTERS ?= 6
 LEDGER ?= build/chaos-ledger.jsonl
 VENV := .venv
 BIN := $(VENV)/bin
@@ -150,10 +150,10 @@ mutants: setup-dev
 chaos: setup-dev
 	$(BIN)/python -m tests.chaos --nemesis $(NEMESIS) --minutes $(MINUTES)
 
-## chaos-release 200 faults of each kind over 1,000,000 acked sends, on CLUSTERS (3) at once (as root)
+## chaos-release 200 faults of each kind over 1,000,000 acked sends, on CLUSTERS (6) at once (as root)
 chaos-release: setup-dev
 	$(BIN)/python -m tests.chaos --nemesis all --each 200 --acked 1000000 \
-		--clusters $(CLUSTERS) --rate 110 --ledger $(LEDGER)
+		--clusters $(CLUSTERS) --rate 80 --ledger $(LEDGER)
 
 ## chaos-elastic 50 times from three nodes to five and back, a kill and a partition in each move (as root)
 chaos-elastic: setup-dev

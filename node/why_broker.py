@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from delivery.verdict import Reason, Verdict
+from delivery.verdict import Fact, Reason, Verdict
 from goqueue.wire.errors import NoQuorum, Timeout, UnknownPartition
 from goqueue.wire.types import GroupId, NodeId, Offset
 from node import queue_rpc, rpc
@@ -91,7 +91,10 @@ class Whys:
         else:
             view = await explain(host, self._parts.cluster.state, request)
         reachable, replicas = topology.reachable(id), len(topology.replicas(id))
-        reason = Reason("no_leader", 0, {"reachable": reachable, "replicas": replicas})
+        facts: dict[str, Fact] = {"reachable": reachable, "replicas": replicas}
+        if host is None:
+            facts["elsewhere"] = True
+        reason = Reason("no_leader", 0, facts)
         for verdict in (view.message, *(one.verdict for one in view.groups)):
             verdict.reasons.insert(0, reason)
             verdict.deliverable, verdict.eta_ms, verdict.eta_by = False, 0, ""

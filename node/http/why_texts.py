@@ -49,10 +49,13 @@ class _Told:
 
 
 def _no_leader(told: _Told) -> str:
-    return (
+    text = (
         f"the partition has no leader: {told['reachable']} of {told['replicas']} replicas can be "
-        "reached from here, and what follows is as this replica last knew it"
+        "reached from here"
     )
+    if told.facts.get("elsewhere"):
+        return f"{text}, and none of them is this node's: it knows nothing of the message"
+    return f"{text}, and what follows is as this replica last knew it"
 
 
 def _in_flight(told: _Told) -> str:
@@ -63,6 +66,12 @@ def _in_flight(told: _Told) -> str:
     return f"{text}: its lease expires at {told.until}"
 
 
+def _last_attempt(told: _Told) -> str:
+    count = told["attempts"]
+    which = "the only attempt" if count == 1 else f"the last of {count} attempts"
+    return f"it is {which}: if it fails, nothing is delivered again"
+
+
 def _dead(told: _Told) -> str:
     can = {
         "yes": "can be redriven",
@@ -70,7 +79,8 @@ def _dead(told: _Told) -> str:
         "never": "can't be redriven any more",
     }[told["redrive"]]
     why = told.given("reason", ": {}")
-    return f"a dead letter since {told.time('since_ms')}, {told['attempts']} attempts{why}; {can}"
+    attempts = _count(told["attempts"], "attempt")
+    return f"a dead letter since {told.time('since_ms')}, {attempts}{why}; {can}"
 
 
 def _acked(told: _Told) -> str:
@@ -130,13 +140,15 @@ def _no_owner(told: _Told) -> str:
 
 
 def _limit(told: _Told) -> str:
-    text = f"{told['in_flight']} messages are in flight here, of at most {told['limit']}"
+    flying = told["in_flight"]
+    text = f"{_count(flying, 'message')} {'is' if flying == 1 else 'are'} in flight here"
+    text += f", of at most {told['limit']}"
     return text + (f": the first lease ends at {told.until}" if told.until else "")
 
 
 def _lane(told: _Told) -> str:
     lanes = ", ".join(f"{count} {lane}" for lane, count in told["lanes"].items())
-    text = f"behind {told['ahead']} messages of higher lanes ({lanes})"
+    text = f"behind {_count(told['ahead'], 'message')} of higher lanes ({lanes})"
     if told.facts.get("aging_ms"):
         text += (
             f": from {told.time('aging_ms')} on its lane, or one that has waited longer, gets one "
@@ -175,7 +187,11 @@ def _consumer(told: _Told) -> str:
 
 
 def _members(told: _Told) -> str:
-    return "1 member" if told["members"] == 1 else f"{told['members']} members"
+    return _count(told["members"], "member")
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 _ESTIMATES = {
@@ -197,9 +213,7 @@ _TEXTS: dict[str, Callable[[_Told], str]] = {
         f"group {told.group} begins at offset {told['begins']} here, behind the message"
     ),
     "in_flight": _in_flight,
-    "last_attempt": lambda told: (
-        f"it is the last of {told['attempts']} attempts: if it fails, nothing is delivered again"
-    ),
+    "last_attempt": _last_attempt,
     "dead": _dead,
     "acked": _acked,
     "purged": lambda told: f"its dead letter was purged at {told.time('at_ms')}",
@@ -219,7 +233,9 @@ _TEXTS: dict[str, Callable[[_Told], str]] = {
     "no_owner": _no_owner,
     "in_flight_limit": _limit,
     "lane": _lane,
-    "behind": lambda told: f"behind {told['ahead']} messages of its own lane, {told['lane']}",
+    "behind": lambda told: (
+        f"behind {_count(told['ahead'], 'message')} of its own lane, {told['lane']}"
+    ),
     "not_asked": _not_asked,
     "ready": lambda _: "can be delivered now, and a consumer waits for messages",
     "owned": _owned,

@@ -248,6 +248,20 @@ async def test_any_node_answers_the_same_and_one_without_a_majority_says_so() ->
         assert codes(view.message)[0] == "no_leader"
 
 
+async def test_a_node_that_has_no_replica_says_that_it_knows_nothing() -> None:
+    async with three_nodes() as nodes:
+        await nodes.broker("n1").create_topic("t", {"partitions": 1, "replication_factor": 1})
+        await publish(nodes.running["n1"], "v")
+        holder = (await nodes.broker("n1").message_why("t", 0, Offset(0), None)).leader
+        await nodes.stop(holder)
+        other = next(name for name in nodes.ports if name != holder)
+
+        view = await nodes.broker(other).message_why("t", 0, Offset(0), None)
+
+        assert (view.message.state, codes(view.message)) == ("unknown", ["no_leader"])
+        assert facts(view.message)["elsewhere"]
+
+
 def _has_applied(node: NodeAssembly) -> bool:
     (host,) = (host for host in node.broker._replicas.all() if host.topic == "t")
     groups = host.state.queue.groups.values()

@@ -69,6 +69,7 @@ def test_every_reason_that_is_given_has_its_sentence() -> None:
 
 SENTENCES: list[tuple[str, dict[str, Any], str]] = [
     ("no_leader", {"reachable": 1, "replicas": 3}, "1 of 3 replicas can be reached from here"),
+    ("no_leader", {"reachable": 0, "replicas": 1, "elsewhere": True}, "knows nothing of the mess"),
     ("gone", {"log_start": 5}, "the log begins at offset 5"),
     ("below_beginning", {"begins": 5}, "group g begins at offset 5 here"),
     ("in_flight", {"consumer": "c", "attempt": 2, "since_ms": T_MS}, f"consumer c since {T}, att"),
@@ -77,11 +78,17 @@ SENTENCES: list[tuple[str, dict[str, Any], str]] = [
         {"consumer": "", "attempt": 1, "over": True},
         "a consumer, attempt 1: its lease en",
     ),
-    ("last_attempt", {"attempts": 3}, "the last of 3 attempts"),
+    ("last_attempt", {"attempts": 3}, "the last of 3 attempts: if"),
+    ("last_attempt", {"attempts": 1}, "the only attempt: if"),
     (
         "dead",
         {"reason": "bad", "attempts": 3, "since_ms": T_MS, "redrives": 0, "redrive": "yes"},
         f"a dead letter since {T}, 3 attempts: bad; can be redriven",
+    ),
+    (
+        "dead",
+        {"reason": "", "attempts": 1, "since_ms": T_MS, "redrives": 0, "redrive": "yes"},
+        "1 attempt; can be redriven",
     ),
     ("acked", {"at_ms": T_MS, "consumer": "c", "attempt": 2}, f"at {T} by consumer c, attempt 2"),
     ("acked", {"at_ms": T_MS, "committed_offset": 9}, "by a commit of offset 9"),
@@ -132,6 +139,7 @@ SENTENCES: list[tuple[str, dict[str, Any], str]] = [
         f"behind 3 messages of higher lanes (3 high): from {T} on",
     ),
     ("behind", {"lane": "low", "ahead": 3}, "behind 3 messages of its own lane, low"),
+    ("behind", {"lane": "low", "ahead": 1}, "behind 1 message of its own lane, low"),
     ("not_asked", {"members": 0}, "group g has no members, and nobody has asked"),
     ("not_asked", {"members": 1, "asked_ms": T_MS, "asked_by": "c"}, f"asked last at {T}, c"),
     ("owned", {"consumer": "c", "generation": 1}, "consumer c's: nobody else may receive it"),

@@ -109,8 +109,8 @@ async def search(call: Call) -> web.Response:
 def search_filter(call: Call) -> SearchFilter:
     """What the query asks for. Raises BadRequest, naming the field."""
     query = call.query
-    begin = query.get("from_time") or query.get("start")
-    end = query.get("to_time") or query.get("end")
+    begin = "from_time" if query.get("from_time") else "start"
+    end = "to_time" if query.get("to_time") else "end"
     group = query.get("group") or query.get("consumer_group")
     trace_id, partition = query.get("trace_id"), query.get("partition")
     message_id = query.get("message_id")
@@ -121,8 +121,8 @@ def search_filter(call: Call) -> SearchFilter:
         trace_id=parse_trace_id(trace_id) if trace_id is not None else None,
         key=key_of(Message(key=query.get("key"), key_encoding=query.get("key_encoding"))),
         headers=_headers(call),
-        from_ms=parse_time_ms(begin, "from_time") if begin else None,
-        to_ms=parse_time_ms(end, "to_time") if end else None,
+        from_ms=parse_time_ms(query[begin], begin) if query.get(begin) else None,
+        to_ms=parse_time_ms(query[end], end) if query.get(end) else None,
         partition=None if partition is None else call.query_int("partition", 0, 0, PARTITIONS_MAX),
         group=None if group is None else validate_group_name(group),
         states=_states(query.get("state", "")),

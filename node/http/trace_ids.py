@@ -28,7 +28,8 @@ def is_trace_id(text: str) -> bool:
 def parse_trace_id(text: str, name: str = "trace_id") -> str:
     """In lower case. Raises BadRequest."""
     if not is_trace_id(text):
-        raise BadRequest(f"{name}: {text[:64]!r} is not a trace id: want 32 hex digits")
+        want = "want 32 hex digits, not all of them 0"
+        raise BadRequest(f"{name}: {text[:64]!r} is not a trace id: {want}")
     return text.lower()
 
 

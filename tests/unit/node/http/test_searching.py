@@ -135,6 +135,14 @@ async def test_what_makes_no_sense_is_refused(client, orders, query):
     assert answer.status == 400, answer.body
 
 
+async def test_a_time_that_makes_no_sense_is_refused_by_the_name_it_was_given(client):
+    for name in ("from_time", "to_time", "start", "end"):
+        answer = await client.get(f"/traces/search?{name}=yesterday")
+
+        assert answer.status == 400
+        assert answer.json["error"].startswith(f"{name}: 'yesterday'")
+
+
 async def test_unknown_names_are_not_found(client, orders):
     assert (await client.get("/messages?topic=nothing")).status == 404
     assert (await client.get("/messages?topic=orders&group=nobody")).status == 404

@@ -23,6 +23,7 @@ SETTINGS = {
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.ui.showConsoleProgress": "false",
+    "spark.sql.redaction.options.regex": "(?i)url|apikey",  # plans and the UI show options else
 }
 """What the pipeline relies on, whatever the cluster's defaults are."""
 

@@ -12,7 +12,7 @@ import pytest
 
 from goqueue import Client, OutgoingMessage
 from tests.cluster.processes import Cluster
-from tests.pipeline.conftest import ROOT_PATHS
+from tests.pipeline.conftest import QUICK_JAVA, ROOT_PATHS, quick_python
 from tests.pipeline.source_reads import Row
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -119,6 +119,15 @@ def test_a_mistake_is_told_in_a_sentence_that_names_the_option(spark: Any, serve
         read.option("subscribe", "no-such-topic").load().collect()
 
 
+def test_plans_do_not_show_the_api_key(spark: Any) -> None:
+    conf = spark._jsparkSession.sessionState().conf()
+    options = {"topic": "orders", "apiKey": "hidden", "APIKEY": "hidden"}
+
+    told = conf.redactOptions(spark._jvm.PythonUtils.toScalaMap(options)).toString()
+
+    assert "orders" in told and "hidden" not in told
+
+
 APPLICATION = """
 import sys
 from pyspark.sql import SparkSession
@@ -126,7 +135,9 @@ from pyspark.sql import SparkSession
 spark = (
     SparkSession.builder.master("local-cluster[2,1,1024]").appName("goqueue-local-cluster")
     .config("spark.ui.enabled", "false").config("spark.driver.host", "127.0.0.1")
-    .config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
+    .config("spark.driver.bindAddress", "127.0.0.1")
+    .config("spark.driver.extraJavaOptions", sys.argv[3])
+    .config("spark.executor.extraJavaOptions", sys.argv[3]).getOrCreate()
 )
 df = spark.read.format("goqueue").option("servers", sys.argv[1]).option("subscribe", sys.argv[2])
 for row in df.option("minPartitions", 4).load().select("partition", "offset", "value").collect():
@@ -141,10 +152,11 @@ def test_executors_of_their_own_read_and_nobody_has_registered_the_format(
     topic = made(cluster, "source-executors")
     fill(servers, topic, 0, 30)
     (tmp_path / "application.py").write_text(APPLICATION)
-    around = {**os.environ, "PYTHONPATH": ROOT_PATHS, "PYSPARK_PYTHON": sys.executable}
+    python = str(quick_python(tmp_path))
+    around = {**os.environ, "PYTHONPATH": ROOT_PATHS, "PYSPARK_PYTHON": python}
 
     ended = subprocess.run(
-        [sys.executable, str(tmp_path / "application.py"), servers, topic],
+        [sys.executable, str(tmp_path / "application.py"), servers, topic, QUICK_JAVA],
         cwd=tmp_path,
         env={**around, "SPARK_LOCAL_DIRS": str(tmp_path)},
         capture_output=True,

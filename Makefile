@@ -109,9 +109,10 @@ test-deploy: setup-deploy
 test-pipeline: setup-pipeline programs
 	$(BIN)/python -m pytest tests/pipeline -q
 
-## pipeline-kills KILLS (20) of Spark queries, their workers and brokers, on two paths, and of the archive's job; every row is counted
+## pipeline-kills KILLS (20) of Spark queries, their workers, executors and brokers, on two paths, and of the archive's job; every row is counted
 pipeline-kills: setup-pipeline
 	$(BIN)/python -m tests.pipeline.kills --kills $(KILLS) --seed $(SEED)
+	$(BIN)/python -m tests.pipeline.kills --executors --kills $(KILLS) --seed $(SEED)
 	GOQUEUE_ARCHIVE_KILLS=$(KILLS) GOQUEUE_ARCHIVE_SEED=$(SEED) $(BIN)/python -m pytest tests/pipeline/test_archive.py -q -k killed
 
 ## test-pods     the chart's StatefulSet as local processes, scaled and rolled for longer; as root

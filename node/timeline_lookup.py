@@ -72,12 +72,24 @@ async def begin(host: PartitionHost, offset: Offset) -> Projection:
     if held is not None:
         (entry,) = await _read(host, [held])
         return Projection(offset, queue.chronicle, entry)
-    found = await entry_holding(host, offset)
+    found = None
+    if offset >= queue.log_start_offset:  # files may still have what has gone
+        found = await entry_holding(host, offset)
     if found is None or not found.base_offset <= offset < found.base_offset + found.record_count:
         raise NotFound(
-            f"no message at offset {offset}", topic=host.topic, partition=host.id.partition
+            f"no message at offset {offset}{_absence(host, offset)}",
+            topic=host.topic,
+            partition=host.id.partition,
         )
     return Projection(offset, queue.chronicle, found)
+
+
+def _absence(host: PartitionHost, offset: Offset) -> str:
+    """Whether it went, or has yet to come."""
+    queue = host.state.queue
+    if offset < queue.log_start_offset:
+        return f" any more: the log begins at offset {queue.log_start_offset}"
+    return f" yet: the log ends at offset {queue.next_offset}" * (offset >= queue.next_offset)
 
 
 async def tell(

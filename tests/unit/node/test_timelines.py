@@ -23,10 +23,13 @@ from delivery.ops import (
     Settled,
     Sought,
 )
+from delivery.records import encode_trim
 from delivery.timeline import project
-from goqueue.wire.types import Offset
+from goqueue.wire.errors import NotFound
+from goqueue.wire.types import Index, Offset
 from log.config import StorageConfig
 from log.disk import OsDisk
+from log.entry import EntryKind
 from log.mention_file import MentionFile
 from node.partition import PartitionHost
 from node.timeline_lookup import TimelineOff, look_up
@@ -211,6 +214,20 @@ async def held_s(partition: LoggedPartition, offset: int) -> float:
         worst_s, began_s = max(worst_s, now_s - began_s), now_s
     assert len((await looking).events) >= 2
     return worst_s
+
+
+async def test_a_message_that_is_not_there_has_gone_or_has_yet_to_come(
+    partition: LoggedPartition,
+) -> None:
+    start = Index(partition.log.first_index + 60)
+    partition._apply(EntryKind.TRIM, encode_trim(start, Offset(100)))
+    partition.log.trim_to(start)
+    assert partition.log.first_index < start, "files go later"
+
+    with pytest.raises(NotFound, match="no message at offset 7 any more: the log begins at offset"):
+        await partition.timeline(7)
+    with pytest.raises(NotFound, match=f"offset {COUNT} yet: the log ends at offset {COUNT}"):
+        await partition.timeline(COUNT)
 
 
 async def test_where_timelines_are_off_that_is_said(partition: LoggedPartition) -> None:

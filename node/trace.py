@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from delivery.timeline import Timeline
-from delivery.timeline_groups import GroupStory
+from delivery.timeline_groups import GroupStory, TimelineEvent
 from goqueue.wire.errors import NotFound
 from goqueue.wire.types import Offset
 from node import rpc
@@ -34,8 +34,11 @@ async def trace_message(host: PartitionHost, offset: Offset) -> rpc.TraceAnswer:
     """What the log says of one applied message. Raises as `look_up`."""
     found = await look_up(host, offset)
     groups = [_group(found, name, group) for name, group in found.groups.items()]
+    events, config = found.events, host.config
+    if config.is_compacted and not config.is_deleted:
+        events = [*map(_lasting, events)]
     return rpc.TraceAnswer(
-        found.message_id, found.events, groups, found.status, found.attempts, found.exact
+        found.message_id, events, groups, found.status, found.attempts, found.exact
     )
 
 
@@ -71,6 +74,12 @@ def trace_from_answer(
         groups,
         answer.exact,
     )
+
+
+def _lasting(event: TimelineEvent) -> TimelineEvent:
+    """Of a topic that is compacted only: age takes nothing, a later message of the key does."""
+    time_ms, type_, _what = event
+    return (time_ms, type_, {"expires": "when_superseded"}) if type_ == "RETAINED" else event
 
 
 def _group(found: Timeline, name: str, group: GroupStory) -> rpc.GroupTraced:

@@ -346,3 +346,19 @@ async def test_views_tell_what_there_is() -> None:
         trace = await node.broker.message_trace("t", 0, Offset(1))
         assert [event.type for event in trace.events] == ["PUBLISHED", "REPLICATED", "RETAINED"]
         assert trace.events[1].attributes["nodes"] == ["node-1"]
+        assert "expires_ms" in trace.events[2].attributes
+
+
+async def test_age_takes_nothing_of_a_topic_that_is_compacted_only() -> None:
+    async with running(MemoryDisk()) as node:
+        for cleanup in ("compact", "compact,delete"):
+            topic = cleanup.replace(",", "-")
+            await node.broker.create_topic(topic, {"partitions": 1, "cleanup": cleanup})
+            keyed = encode_batch([Record(b"v", key=b"k")])
+            await node.broker.append(topic, 0, keyed, deadline_s=5)
+
+        kept = (await node.broker.message_trace("compact", 0, Offset(0))).events[-1]
+        both = (await node.broker.message_trace("compact-delete", 0, Offset(0))).events[-1]
+
+        assert kept.attributes == {"expires": "when_superseded"}
+        assert "expires_ms" in both.attributes

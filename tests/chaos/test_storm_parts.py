@@ -21,11 +21,11 @@ from raft.config import RaftConfig
 from tests.chaos.storm import ground
 from tests.chaos.storm.damage import KINDS, damage
 from tests.chaos.storm.disks import Disk
-from tests.chaos.storm.kinds import COMBINED, SINGLE, available, expand
+from tests.chaos.storm.kinds import BESIDE, COMBINED, SINGLE, available, expand
 from tests.chaos.storm.network import Cut, Network
 from tests.chaos.storm.round import Judgement
 from tests.chaos.storm.run import conclude
-from tests.chaos.storm.score import Score
+from tests.chaos.storm.score import Score, gaps
 from tests.chaos.storm.site import Abilities, Site, StormNode
 from tests.chaos.storm.slow_line import SlowLine
 from tests.check import logcheck, queuecheck
@@ -272,6 +272,21 @@ def test_pauses_and_partitions_outlast_the_longest_election_timeout() -> None:
         site = cast(Site, None)
         made = SINGLE[name](site, StormNode("n", "", [], 0), random.Random(1))
         assert made.lasts_s[0] > longest_s
+
+
+def test_what_strikes_at_the_same_time_takes_one_node_each_and_different_means() -> None:
+    for beside, kinds in BESIDE.items():
+        assert {beside, *kinds} <= set(SINGLE) - {"blackout"}
+        assert beside not in kinds
+    assert not {"partition", "oneway", "loss", "clock"} & set(BESIDE["delay"])
+
+
+def test_gaps_are_told_of_faults_that_were_alone() -> None:
+    ack = {"type": "ok", "partition": 0, "sent": 10.01, "time": 10.5}
+
+    found = gaps([ack, fault("kill", "killed"), fault("loss", "lost", beside=["kill"])])
+
+    assert list(found) == [("kill", 0.5)]
 
 
 def fault(kind: str, effect: str, **fields: object) -> Event:

@@ -7,7 +7,8 @@
     read     a node showed `values` (with `keys`) at `offsets`; `final` in a read of a whole log
     kill     a node was killed while it led `partitions`
     fault    `fault` was done to `nodes` from `at` to `until`; they led `partitions`; `effect` is
-             what shows that it happened, `healthy_s` how long after `until` all was well
+             what shows that it happened, `healthy_s` how long after `until` all was well,
+             `beside` which faults there were at the same time
     note     anything else worth a line: restart, healthy
 
 `time` is monotonic seconds of the one process that writes, `wall` seconds since the epoch. An
@@ -116,6 +117,7 @@ class History:
         until: float,
         effect: str,
         healthy_s: float,
+        beside: Sequence[str] = (),
     ) -> None:
         self.add(
             "fault",
@@ -126,6 +128,7 @@ class History:
             until=until,
             effect=effect,
             healthy_s=healthy_s,
+            beside=list(beside),
         )
 
     def note(self, text: str, **fields: Any) -> None:

@@ -38,6 +38,13 @@ COMBINED: dict[str, tuple[str, str]] = {
     "partition+kill": ("partition", "kill"),
     "flip+kill": ("flip", "kill"),
 }
+_ONE_NODE = ("kill", "transfer", "pause", "power", "flip", "full", "eio")
+BESIDE: dict[str, tuple[str, ...]] = {
+    "clock": (*_ONE_NODE, "partition", "oneway"),
+    "loss": (*_ONE_NODE, "partition", "oneway"),
+    "delay": _ONE_NODE,
+}
+"""What may strike another node at the same time as which; the third node is left alone."""
 _NEEDS = {
     "oneway": "networks",
     "loss": "networks",

@@ -22,7 +22,7 @@ from typing import Any
 from tests.chaos.cluster import ClusterError
 from tests.chaos.http import Http
 from tests.chaos.storm import ground, ledger
-from tests.chaos.storm.kinds import COMBINED, SINGLE, available, expand
+from tests.chaos.storm.kinds import BESIDE, COMBINED, SINGLE, available, expand
 from tests.chaos.storm.round import Load, Round
 from tests.chaos.storm.score import Score
 from tests.chaos.storm.signals import told_by_signals
@@ -140,7 +140,8 @@ class Storm:
         ends = time.monotonic() + self.round_s
         while time.monotonic() < ends and not self.is_over:
             work.check_workers()
-            await striker.strike(self._next(), work.log, work.queue)
+            kind = self._next()
+            await striker.strike(kind, work.log, work.queue, beside=self._beside(kind))
             self.tally.put(ACKED, self.score.acked + history.acked)
 
     def _has_enough(self) -> bool:
@@ -157,10 +158,19 @@ class Storm:
             self.tally.put(kind, self.score.rows[kind].shown)
 
     def _next(self) -> str:
-        """One of the kinds that were shown least."""
+        """One of the kinds that were shown least; first those that strike beside no other."""
+        least = self._least()
+        return self.rng.choice([kind for kind in least if kind not in BESIDE] or least)
+
+    def _beside(self, kind: str) -> str:
+        """One of those shown least that may strike beside this kind, or nothing."""
+        fit = [other for other in self._least() if kind in BESIDE.get(other, ())]
+        return self.rng.choice(fit) if fit else ""
+
+    def _least(self) -> list[str]:
         counts = {kind: self.tally.done(kind) for kind in self.kinds}
         least = min(counts.values())
-        return self.rng.choice([kind for kind, count in counts.items() if count <= least + 1])
+        return [kind for kind, count in counts.items() if count <= least + 1]
 
 
 @dataclass(frozen=True, slots=True)

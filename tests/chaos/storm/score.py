@@ -179,8 +179,9 @@ class Score:
 
 def gaps(events: Sequence[Event]) -> Iterator[tuple[str, float]]:
     """For each fault and each partition that its victims led: from its beginning to the first ack
-    of a publish that was sent after it."""
-    faults = [event for event in events if event["type"] == "fault"]
+    of a publish that was sent after it. Where another fault was there at the same time, nobody
+    knows whose gap it is: none is told."""
+    faults = [event for event in events if event["type"] == "fault" and not event.get("beside")]
     as_kills = [
         {"type": "kill", "node": ",".join(f["nodes"]), "partitions": f["partitions"], "at": f["at"]}
         for f in faults

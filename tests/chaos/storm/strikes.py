@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Sequence
 
 from tests.chaos.storm.disk_faults import Flip
 from tests.chaos.storm.faults import Fault
@@ -14,7 +15,7 @@ from tests.chaos.storm.score import Score
 from tests.chaos.storm.site import Site, StormNode
 from tests.chaos.storm.tally import Tally, begun
 from tests.chaos.storm.watch import Watch, choose
-from tests.check.history import History
+from tests.check.history import Event, History
 
 BETWEEN_S = (0.2, 0.6)
 TOLD_S = 1.0
@@ -42,25 +43,37 @@ class Striker:
         self._tally = tally
         self._rng = rng
 
-    async def strike(self, kind: str, topic: str, *others: str) -> None:
-        """One strike; returns when the cluster is healthy. Raises ClusterError."""
-        self._tally.put(begun(kind), 1)
+    async def strike(self, kind: str, topic: str, *others: str, beside: str = "") -> None:
+        """One strike; returns when the cluster is healthy. `beside` strikes another node at the
+        same time. Raises ClusterError."""
+        kinds = [kind, beside] if beside else [kind]
+        for one in kinds:
+            self._tally.put(begun(one), 1)
         try:
-            await self._strike(kind, topic, *others)
+            await self._strike(kinds, topic, *others)
         finally:
-            self._tally.put(begun(kind), 0)
+            for one in kinds:
+                self._tally.put(begun(one), 0)
         await asyncio.sleep(self._rng.uniform(*BETWEEN_S))
 
-    async def _strike(self, kind: str, topic: str, *others: str) -> None:
+    async def _strike(self, kinds: Sequence[str], topic: str, *others: str) -> None:
         leaders = await self._watch.leaders(topic)
         wanted = [*leaders, *await self._watch.leaders(self._rng.choice([topic, *others]))]
-        faults = self._faults(kind, choose(self._site.members, wanted, self._rng))
-        struck = {node.id for fault in faults for node in fault.struck()}
-        self._tells.trouble("begins", fault=kind, nodes=sorted(struck))
+        victim = choose(self._site.members, wanted, self._rng)
+        strikes = [self._faults(kinds[0], victim)]
+        if len(kinds) == 2:
+            strikes.append(self._faults(kinds[1], self._rng.choice(self._site.others(victim))))
+        faults = [fault for strike in strikes for fault in strike]
+        struck = [
+            sorted({node.id for fault in strike for node in fault.struck()}) for strike in strikes
+        ]
+        self._tells.trouble(
+            "begins", fault="; ".join(kinds), nodes=[node for nodes in struck for node in nodes]
+        )
         at = time.monotonic()
         goes_on = asyncio.create_task(self._goes_on())
         try:
-            effects = await self._do(faults)
+            effects = await self._do_all(strikes)
             until = time.monotonic()
             healthy_s = await self._watch.until_healthy(
                 may_exit=any(fault.may_exit for fault in faults)
@@ -69,27 +82,44 @@ class Striker:
             goes_on.cancel()
         for fault in faults:
             self._score.findings += fault.findings
-        self._history.fault(
-            kind,
-            sorted(struck),
-            [number for number, leader in enumerate(leaders) if leader in struck],
-            at=at,
-            until=until,
-            effect="; ".join(effects) if all(effects) else "",
-            healthy_s=healthy_s,
-        )
-        event = self._history.events[-1]
-        self._score.add_fault(event)
-        self._tally.put(kind, self._score.rows[kind].shown)
+        for kind, nodes, shown in zip(kinds, struck, effects, strict=True):
+            self._history.fault(
+                kind,
+                nodes,
+                [number for number, leader in enumerate(leaders) if leader in nodes],
+                at=at,
+                until=until,
+                effect="; ".join(shown) if all(shown) else "",
+                healthy_s=healthy_s,
+                beside=[other for other in kinds if other != kind],
+            )
+            self._add(self._history.events[-1])
         self._score.restarts += self._watch.restarts
         self._watch.restarts = []
         self._tells.trouble("healthy")
+
+    def _add(self, event: Event) -> None:
+        kind = event["fault"]
+        self._score.add_fault(event)
+        self._tally.put(kind, self._score.rows[kind].shown)
+        beside = f" (beside {event['beside'][0]})" if event["beside"] else ""
         print(
-            f"{kind} {self._tally.total(kind)}: {', '.join(sorted(struck))}: "
-            f"{event['effect'] or 'NOT SHOWN'}; held {until - at:.1f} s, "
-            f"healthy after {healthy_s:.1f} s{self._waited()}, {self._history.acked} acked",
+            f"{kind} {self._tally.total(kind)}: {', '.join(event['nodes'])}{beside}: "
+            f"{event['effect'] or 'NOT SHOWN'}; held {event['until'] - event['at']:.1f} s, "
+            f"healthy after {event['healthy_s']:.1f} s{self._waited()}, "
+            f"{self._history.acked} acked",
             flush=True,
         )
+
+    async def _do_all(self, strikes: Sequence[list[Fault]]) -> list[list[str]]:
+        """All at once; what shows each. Whatever happens, all that began are ended."""
+        done = await asyncio.gather(
+            *(self._do(faults) for faults in strikes), return_exceptions=True
+        )
+        for found in done:
+            if isinstance(found, BaseException):
+                raise found
+        return [found for found in done if not isinstance(found, BaseException)]
 
     def _waited(self) -> str:
         said = self._watch.waited_for

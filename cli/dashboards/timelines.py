@@ -11,7 +11,8 @@ def _rate(metric: str, *by: str) -> str:
 
 _BY = ("topic", "consumer_group")
 _SHOWN = "{{topic}} {{consumer_group}}"
-_LOOKED = '@all,route=~".*(timeline|traces|why).*"'
+_LOOKED = '@all,route=~"/messages|.*(timeline|traces|why).*"'
+_ALL_LOOKED = f"sum(rate(goqueue_http_requests_total{{{_LOOKED}}}[@rate]))"
 
 _OUTCOMES = Row(
     "What became of deliveries",
@@ -140,8 +141,8 @@ _LOOKUPS = Row(
     (
         Panel(
             "Look-ups",
-            "Timelines, traces and reasons asked for, by route. Normal: people and tools that"
-            " look; they cost nothing while nobody does.",
+            "Searches, timelines, traces and reasons asked for, by route. Normal: people and"
+            " tools that look; they cost nothing while nobody does.",
             (
                 Query(
                     f"sum by (route) (rate(goqueue_http_requests_total{{{_LOOKED}}}[@rate]))",
@@ -162,8 +163,8 @@ _LOOKUPS = Row(
             "Answers of 4xx and 5xx. Normal: what retention has taken is 404.",
             (
                 Query(
-                    f'sum(rate(goqueue_http_requests_total{{{_LOOKED},status=~"[45].."}}[@rate]))'
-                    f" / sum(rate(goqueue_http_requests_total{{{_LOOKED}}}[@rate]))",
+                    f'(sum(rate(goqueue_http_requests_total{{{_LOOKED},status=~"[45].."}}[@rate]))'
+                    f" or 0 * {_ALL_LOOKED}) / {_ALL_LOOKED}",
                     "failed",
                 ),
             ),

@@ -13,6 +13,7 @@ from cli.alerts.catalogue import BY_NAME
 from cli.dashboards.catalogue import DASHBOARDS, file_name, text_of
 from cli.dashboards.model import COLUMNS, NORMAL, WORDS, Unit
 from cli.generate import RUNBOOKS
+from node.http.routes import ROUTES
 from tests.unit.deploy.expressions import ROOT
 
 FOLDER = ROOT / "deploy" / "grafana"
@@ -115,6 +116,38 @@ def test_every_query_obeys_the_chosen_cluster_and_no_word_of_ours_is_left(dashbo
             assert all(chosen in selector for selector in selected), f"{panel['title']}: {text}"
             windows = re.findall(r"\[([^\]]*)\]", re.sub(r'"[^"]*"', "", text))
             assert set(windows) <= {"$__rate_interval", "$__range"}, panel["title"]
+
+
+def test_look_ups_are_all_counted_and_nothing_else() -> None:
+    (panel,) = [one for found in loaded() for one in drawn(found) if one["title"] == "Look-ups"]
+    told = re.search(r'route=~"([^"]+)"', panel["targets"][0]["expr"])
+    assert told is not None
+    routes = {route.path for route in ROUTES}
+
+    counted = {path for path in routes if re.fullmatch(told[1], path)}
+
+    assert counted == {
+        "/messages",
+        "/messages/{id}/timeline",
+        "/messages/{id}/why",
+        "/traces",
+        "/traces/search",
+        "/traces/stats",
+        "/traces/{trace_id}",
+    }
+
+
+def test_a_share_of_failures_is_none_where_nothing_failed() -> None:
+    shares = [
+        target["expr"]
+        for found in loaded()
+        for panel in drawn(found)
+        for target in panel.get("targets", ())
+        if "status=~" in target["expr"] and " / " in target["expr"]
+    ]
+
+    assert shares
+    assert all(" or 0 * " in share for share in shares)
 
 
 @pytest.mark.parametrize("dashboard", ALL)

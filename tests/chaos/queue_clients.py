@@ -6,6 +6,7 @@ import asyncio
 import random
 import time
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 from goqueue.wire.batch import LANES
@@ -108,11 +109,18 @@ class Producer(Client):
 
     async def _work(self, partition: int) -> None:
         while not self.stopping.is_set():
-            await asyncio.sleep(self._pace_s * self.rng.uniform(0.5, 6.0))
+            await self._rest(self._pace_s * self.rng.uniform(0.5, 6.0))
+            if self.stopping.is_set():
+                return
             message = self._message(partition)
             await self._publish(message)
             if "message_id" in message and self.rng.random() < 0.3:
                 await self._publish(message)
+
+    async def _rest(self, seconds: float) -> None:
+        """Until `stop()`, or so long."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.stopping.wait(), seconds)
 
     def _message(self, partition: int) -> dict[str, Any]:
         self._count += 1

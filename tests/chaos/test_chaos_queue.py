@@ -134,3 +134,18 @@ async def test_a_lying_queue_is_caught(stage: Stage, fault: str, rule: str) -> N
     stage.broker.fault = fault
 
     assert rule in (await stage.work(2.0)).rules()
+
+
+async def test_a_slow_producer_that_is_told_to_stop_publishes_nothing_more() -> None:
+    http, history = Http(), QueueHistory()
+    cluster = Cluster(Path(), 1)
+    cluster.nodes = [Node("n", "http://127.0.0.1:1", [], 0)]
+    producer = Producer(1, "t", 4, cluster, http, history, random.Random(1), pace_s=100.0)
+    running = asyncio.create_task(producer.run())
+    await asyncio.sleep(0)
+
+    producer.stop()
+
+    await asyncio.wait_for(running, 10)
+    assert history.events == []
+    await http.close()

@@ -7,6 +7,7 @@ import asyncio
 import random
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,6 +30,7 @@ BATCH = 24
 PRODUCERS = 2
 MEMBERS = 2
 SAMPLE_PAUSE_MAX_S = 1.0
+CLIENTS_END_S = 90.0
 LIMITS = replace(queue_run.LIMITS, late_s=15.0)
 """How soon a delayed message comes is judged where nothing else happens: by `make chaos-queue`."""
 
@@ -110,6 +112,8 @@ class Round:
         self._producers: list[Producer] = []
         self._consumers: list[Consumer] = []
         self._tasks: list[asyncio.Task[None]] = []
+        self._sending: list[asyncio.Task[None]] = []
+        """Of all but consumers."""
         self._reader = Reader(
             site, http, self.log, history, rng, sample_pause_s=load.sample_pause_s
         )
@@ -150,6 +154,7 @@ class Round:
         ]
         workers = [*self._publishers, self._reader, *self._producers, *self._consumers]
         self._tasks = [asyncio.create_task(worker.run()) for worker in workers]
+        self._sending = self._tasks[: -len(self._consumers)]
 
     def check_workers(self) -> None:
         """Raises what one of them raised."""
@@ -166,15 +171,12 @@ class Round:
             consumer.is_calm = True
         began = time.monotonic()
         try:
+            await _end_of(self._sending)
             await queue_run.drain(self._http, self._site, self.queue)
         finally:
             for consumer in self._consumers:
                 consumer.stop()
-        try:
-            async with asyncio.timeout(90):
-                await asyncio.gather(*self._tasks)
-        except TimeoutError:
-            raise ClusterError("clients do not come to an end") from None
+        await _end_of(self._tasks)
         began = self._took("drain", began)
         await queue_run.collect_dead(self._http, self._site, self.tells, self.queue)
         await self._reader.read_everything()
@@ -212,3 +214,12 @@ class Round:
         for topic in (self.log, self.queue):
             await self._http.ask("DELETE", f"{self._site.nodes[0].url}/topics/{topic}")
         self.history.note("deleted", after_s=time.monotonic())
+
+
+async def _end_of(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Raises ClusterError, and what one of them raised."""
+    try:
+        async with asyncio.timeout(CLIENTS_END_S):
+            await asyncio.gather(*tasks)
+    except TimeoutError:
+        raise ClusterError("clients do not come to an end") from None

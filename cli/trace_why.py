@@ -24,7 +24,9 @@ def print_why(session: Session, answer: Json) -> None:
         told = f", {attempts} attempt{'s' * (attempts != 1)}" if attempts else ""
         line(f"Group {group['group']}: {group['state']}{told}")
         _print_reasons(session, group["reasons"])
-        if group["eta_text"]:
+        if group["deliverable"] and group["eta"] is None:
+            line("  Next: a receive gets it")
+        elif group["eta_text"]:
             line(f"  Next: {group['eta_text']}")
     if answer["more"]:
         line()

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -26,6 +27,9 @@ SETTINGS = {
     "spark.sql.redaction.options.regex": "(?i)url|apikey",  # plans and the UI show options else
 }
 """What the pipeline relies on, whatever the cluster's defaults are."""
+LOGGING = Path(__file__).resolve().with_name("log4j2.properties")
+JVM_OPTIONS = "SPARK_SUBMIT_OPTS"
+"""Of a JVM that is started from here; one that `spark-submit` started has been told already."""
 
 
 def has_java() -> bool:
@@ -45,6 +49,8 @@ def session(
     the Python that runs here, unless PYSPARK_PYTHON says otherwise.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if "SPARK_CONF_DIR" not in os.environ:  # else there may be a configuration of one's own
+        os.environ.setdefault(JVM_OPTIONS, f"-Dlog4j2.configurationFile={LOGGING.as_uri()}")
     builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.master(master)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from goqueue import Client, OutgoingMessage
+from pipeline.session import LOGGING
 from tests.cluster.processes import Cluster
 from tests.pipeline.conftest import QUICK_JAVA, ROOT_PATHS, quick_python
 from tests.pipeline.source_reads import Row
@@ -126,6 +127,13 @@ def test_plans_do_not_show_the_api_key(spark: Any) -> None:
     told = conf.redactOptions(spark._jvm.PythonUtils.toScalaMap(options)).toString()
 
     assert "orders" in told and "hidden" not in told
+
+
+def test_a_session_says_nothing_that_every_start_says(spark: Any) -> None:
+    told = spark._jvm.java.lang.System.getProperty("log4j2.configurationFile")
+
+    assert Path(told.removeprefix("file://")).samefile(LOGGING)
+    assert "NativeCodeLoader" in LOGGING.read_text()
 
 
 APPLICATION = """

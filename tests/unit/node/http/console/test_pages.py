@@ -177,6 +177,19 @@ async def test_a_page_shows_what_it_has_where_a_part_does_not_answer(
     assert "0 of 3 partitions answer" in Outline((await client.get("/ui/topics/orders")).body).text
 
 
+async def test_attempts_are_told_of_what_is_not_settled_yet(client: Client, put: Put) -> None:
+    await put(b"one")
+    told = await client.post("/v1/groups/work/receive", {"topic": "orders", "limit": 1})
+    flying = (await client.get("/ui/messages/orders:0:0")).body.decode()
+    receipt = told.json["messages"][0]["receipt"]
+    assert (await client.post("/v1/groups/work/ack", {"receipt": receipt})).status == 200
+
+    acked = (await client.get("/ui/messages/orders:0:0")).body.decode()
+
+    assert '<td class="num">1</td>' in flying
+    assert '<td class="num">–</td>' in acked
+
+
 async def test_an_id_leads_to_its_message_and_so_does_what_only_one_message_has(
     client: Client, put: Put
 ) -> None:

@@ -323,9 +323,9 @@ class NodeBroker(
         group = await self._group(topic, partition)
         host = self._replicas.find(group)
         if host is not None:
-            with suppress(LogError):  # damaged here: the leader may know
+            with suppress(LogError):  # damaged, or not known here: the leader may know
                 await time_at_hand(host.log, time_ms)
-                found = host.reader.offset_at(time_ms)
+                found = host.offset_at(time_ms)
                 if found is not None:
                     return found
 

@@ -327,16 +327,25 @@ class PartitionHost:
     def read(
         self, offset: Offset, *, max_records: int, max_bytes: int, to_time_ms: int | None
     ) -> Slice:
-        """What is applied here; see `PartitionReader.read`. Raises EntryMissing on a replica that
-        does not know yet what compaction has kept of what its log has no more."""
-        start = self.state.log_start_index
-        if self.config.is_compacted and begins_later(self.log, start):
-            raise EntryMissing(str(self.id), start, self.log.first_index, self.log.last_index)
+        """What is applied here; see `PartitionReader.read`. Raises EntryMissing as `_know_kept`."""
+        self._know_kept()
         slice_ = self.reader.read(
             offset, max_records=max_records, max_bytes=max_bytes, to_time_ms=to_time_ms
         )
         self.figures.read(offset, slice_)
         return slice_
+
+    def offset_at(self, time_ms: int) -> Offset | None:
+        """See `PartitionReader.offset_at`. Raises EntryMissing as `_know_kept`, LogError."""
+        self._know_kept()
+        return self.reader.offset_at(time_ms)
+
+    def _know_kept(self) -> None:
+        """Raises EntryMissing on a replica that does not know yet what compaction has kept of what
+        its log has no more."""
+        start = self.state.log_start_index
+        if self.config.is_compacted and begins_later(self.log, start):
+            raise EntryMissing(str(self.id), start, self.log.first_index, self.log.last_index)
 
     def visibility(self, first: Offset, end: Offset) -> Visibility:
         """What hides messages from `first` up to `end`, as far as this replica has applied."""

@@ -71,8 +71,11 @@ async def test_a_replica_that_does_not_know_yet_what_compaction_kept_leaves_read
 
     with pytest.raises(EntryMissing):
         host.read(Offset(0), max_records=100, max_bytes=1 << 20, to_time_ms=None)
+    with pytest.raises(EntryMissing):
+        host.offset_at(0)
 
     for entry in scene.log.all[applied:]:
         host.state.apply(entry)
         host._applied = entry.index
     assert keys(host) == {b"rare", b"often"}
+    assert host.offset_at(0) == 0

@@ -68,10 +68,12 @@ GROUP = Group(
             Severity.warning,
             "5m",
             "sum by (@in) (increase("
-            'goqueue_cluster_leader_elections_total{election_type="elected"}[15m]))',
-            "> 20",
+            'goqueue_cluster_leader_elections_total{election_type="elected"}[15m]))\n/\n'
+            "clamp_min(max by (@in) (goqueue_cluster_partition_count), 10)",
+            "> 2",
             "Leaders change again and again",
-            "{{ $value | humanize }} elections in 15 minutes, handovers not counted.",
+            "{{ $value | humanize }} elections a partition in 15 minutes, handovers not counted; 2"
+            " is the bound. Below ten partitions it is 20 in all.",
         ),
         alert(
             "GoQueueMovesWaiting",

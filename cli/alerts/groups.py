@@ -6,6 +6,13 @@ from cli.alerts.model import Alert, Condition, Group, Severity, alert
 
 _LAG = "sum by (@in, group, topic) (goqueue_consumergroup_group_lag)"
 
+
+def _in_ten_minutes(change: str, metric: str) -> str:
+    """Under the labels of lag."""
+    changed = f'label_replace({change}({metric}[10m]), "group", "$1", "consumer_group", "(.*)")'
+    return f"sum by (@in, group, topic) ({changed})"
+
+
 GROUP = Group(
     "goqueue.consumer",
     (
@@ -43,16 +50,15 @@ GROUP = Group(
             "10m",
             (
                 Condition(_LAG, "> 0"),
+                Condition(_in_ten_minutes("changes", "goqueue_consumer_committed_offset"), "== 0"),
                 Condition(
-                    "sum by (@in, group, topic)"
-                    " (label_replace(changes(goqueue_consumer_committed_offset[10m]),"
-                    ' "group", "$1", "consumer_group", "(.*)"))',
-                    "== 0",
+                    _in_ten_minutes("increase", "goqueue_broker_messages_acked_total"), "== 0"
                 ),
+                Condition(_in_ten_minutes("increase", "goqueue_died_messages_total"), "== 0"),
             ),
             "{{ $labels.group }} settles nothing in {{ $labels.topic }}",
-            "{{ $value | humanize }} messages are due, and its position has not moved for 10"
-            " minutes.",
+            "{{ $value | humanize }} messages are due; for 10 minutes its position has not moved,"
+            " nothing was acked and nothing died.",
         ),
         alert(
             "GoQueueGroupHalted",

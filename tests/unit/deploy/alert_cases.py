@@ -77,8 +77,20 @@ def _slow(share: float) -> Series:
 
 
 _LAG = 'goqueue_consumergroup_group_lag{group="g",topic="t",partition="0"}'
-_FLOOR = 'goqueue_consumer_committed_offset{consumer_group="g",topic="t",partition="0"}'
 _AT = '{topic="t",consumer_group="g"}'
+_ELECTED = 'goqueue_cluster_leader_elections_total{topic="t",election_type="elected"}'
+
+
+def _settling(group: str, position: float = 0, acked: float = 0, died: float = 0) -> Series:
+    """A group with lag, and by how much each of these grows a step."""
+    at = f'consumer_group="{group}",topic="t"'
+    return {
+        f'goqueue_consumergroup_group_lag{{group="{group}",topic="t",partition="0"}}': _flat(5),
+        f'goqueue_consumer_committed_offset{{{at},partition="0"}}': _grows(position),
+        f"goqueue_broker_messages_acked_total{{{at}}}": _grows(acked),
+        f"goqueue_died_messages_total{{{at}}}": _grows(died),
+    }
+
 
 CLUSTER = {
     "GoQueueNodeDown": Case(
@@ -109,16 +121,15 @@ CLUSTER = {
         'goqueue_cluster_isr_shrinks_total{topic="t",partition="0"}', 1, 0.25
     ),
     "GoQueueFrequentLeaderElections": Case(
-        {'goqueue_cluster_leader_elections_total{topic="t",election_type="elected"}': _grows(1)},
+        {"goqueue_cluster_partition_count": _flat(60), _ELECTED: _grows(2.5)},
         {
-            'goqueue_cluster_leader_elections_total{topic="t",election_type="elected"}': _grows(
-                0.1
-            ),
+            "goqueue_cluster_partition_count": _flat(60),
+            _ELECTED: "0x39 60x200",
             'goqueue_cluster_leader_elections_total{topic="t",election_type="handover"}': _grows(
                 10
             ),
         },
-        25,
+        20,
     ),
     "GoQueueMovesWaiting": _gauge("goqueue_waiting_moves", 1, 0, 20),
     "GoQueueClockSkew": _gauge("goqueue_clock_skew_seconds", 2, 0.5),
@@ -140,7 +151,13 @@ GROUPS = {
         'goqueue_consumergroup_group_lag_seconds{group="g",topic="t",partition="0"}', 600, 100
     ),
     "GoQueueNoOffsetCommits": Case(
-        {_LAG: _flat(5), _FLOOR: _flat(100)}, {_LAG: _flat(5), _FLOOR: _grows(1)}, 25
+        _settling("g"),
+        {
+            **_settling("steps", position=1),
+            **_settling("goes-round-one-old-message", acked=1),
+            **_settling("buries", died=1),
+        },
+        25,
     ),
     "GoQueueGroupHalted": _gauge(f"goqueue_halted_partitions{_AT}", 2, 0, 3),
     "GoQueueFrequentRebalances": _counter(

@@ -137,6 +137,8 @@ def archived(spark: SparkSession, archive: str, wanted: Wanted) -> Found:
     if not bounds:
         raise NothingToReport(f"topic {wanted.topic} has no messages in this window")
     events = _files(spark, store, told, Wanted(wanted.topic))
+    if wanted.group is not None and events.where(events["group"] == wanted.group).isEmpty():
+        raise NothingToReport(f"there are no events of a group {wanted.group} in {store.root}")
     source = f"from the archive {store.root}, topic id {series.topic_id}"
     inputs = _inputs(spark, wanted, messages, events, bounds, None, [])
     return Found(inputs, source, notes)

@@ -363,6 +363,8 @@ def test_an_archive_tells_the_same_messages_and_events(
         ]
     with pytest.raises(NothingToReport, match="there is no topic never-there"):
         archived(spark, str(tmp_path), Wanted("never-there"))
+    with pytest.raises(NothingToReport, match="no events of a group nobody"):
+        archived(spark, str(tmp_path), Wanted(topic, group="nobody"))
 
 
 def test_a_damaged_archive_is_told_in_one_sentence(

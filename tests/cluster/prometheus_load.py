@@ -72,7 +72,7 @@ class Load:
         self._crew = self._crew or [self._member(name) for name in STAYING]
         leaver, silent = self._member("third"), self._member("fourth")
         eventually("the one that will be silent has messages", lambda: self._takes(silent))
-        soon("a member leaves", leaver.leave)
+        soon("a member leaves", lambda: self._leave(leaver))
         eventually("both are gone", lambda: self._members() <= {member.id for member in self._crew})
 
     def once_more(self) -> None:
@@ -300,6 +300,14 @@ class Load:
         )
         if member.name in STAYING:
             self._pulse.keep(member)
+
+    def _leave(self, member: Member) -> None:
+        """Until it is told that it has left. Nobody can tell a member whose leave was carried out
+        and its answer lost from one that was taken for dead: whoever is unknown joins again."""
+        answer = member.ask("POST", "leave", {"member_id": member.id})
+        if answer.status == 404 and answer.body["code"] == "unknown_member":
+            self._join(member)
+        assert answer.status == 200, answer.content
 
     def _takes(self, member: Member) -> bool:
         """Whether it has messages in flight now; a heartbeat besides. Who was taken for dead, as

@@ -10,6 +10,7 @@ from tests.console.chromium import Page
 from tests.console.scene import Scene, ok
 
 WIDTHS = (375, 1280)
+PHONES = (360, 390)
 WAYS = [("light", 375), ("dark", 1280), ("dark", 375), ("light", 1280)]
 
 
@@ -43,6 +44,44 @@ async def test_no_page_complains_asks_elsewhere_or_keeps_anybody_out(
     assert found == [], "\n".join(found)
     assert complaints == []
     assert [one for one in page.requests if not one.startswith(f"{url}/ui")] == []
+
+
+async def test_a_phone_shows_pages_and_what_is_said_in_tables_without_scrolling(
+    cluster: Cluster, scene: Scene, page: Page
+) -> None:
+    """No page is wider than a phone, and tables of texts stack: why a message is where it is, and
+    its events' details, are within the screen. Tables of figures scroll, in a box of their own."""
+    for width in PHONES:
+        await page.size(width)
+        for name, path in scene.paths().items():
+            await page.goto(cluster[0].url + path)
+            told = await page.evaluate(
+                "(() => { const at = document.documentElement, right = at.clientWidth;"
+                "const cells = [...document.querySelectorAll('td.wrap, td.details')];"
+                "const boxes = cells.map(one => one.closest('.scroll'));"
+                "return [at.scrollWidth - right, cells.filter(one =>"
+                " one.getBoundingClientRect().left < 0 ||"
+                " one.getBoundingClientRect().right > right).length,"
+                "boxes.filter(one => one.scrollWidth > one.clientWidth).length, cells.length];})()"
+            )
+            assert told[:3] == [0, 0, 0], f"{name} at {width}: wider, cut cells, cut tables: {told}"
+            if name in ("message", "message-dead"):
+                seen = await page.evaluate(
+                    "['Because', 'Next', 'Details'].every(one =>"
+                    ' document.querySelector(`td[data-label="${one}"]`).offsetHeight > 0)'
+                )
+                assert seen and told[3], name
+            if name == "topic":
+                await page.until("!!document.querySelector('.uplot canvas')")
+                room, wanted = await page.evaluate(
+                    "(() => { const right = one =>"
+                    " document.querySelector(one).getBoundingClientRect().right;"
+                    "const pen = document.createElement('canvas').getContext('2d');"
+                    "pen.font = '12px system-ui';"
+                    "return [right('.uplot canvas') - right('.uplot .u-over'),"
+                    "pen.measureText('00:00:00').width / 2]; })()"
+                )
+                assert room >= wanted, f"a time below the chart's right end is cut at {width}"
 
 
 async def test_everything_can_be_reached_by_the_keyboard(

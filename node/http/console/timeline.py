@@ -132,7 +132,7 @@ def events_of(events: Sequence[TraceEvent]) -> list[Event]:
             event.type,
             _TONES.get(event.type, "plain"),
             str(event.attributes.get("group", "")),
-            _details(event.attributes),
+            _details(event),
         )
         for number, event in enumerate(events, 1)
     ]
@@ -307,13 +307,16 @@ class _Scale:
         return time_ms in self._at
 
 
-def _details(attributes: Mapping[str, object]) -> list[tuple[str, str]]:
-    """All but the group, in words; times as moments."""
+def _details(event: TraceEvent) -> list[tuple[str, str]]:
+    """All but the group, in words; times as moments. Of a lease that just ended the reason is a
+    name, else it is what somebody said."""
     shown: list[tuple[str, str]] = []
-    for name, value in attributes.items():
-        if name == "group" or (name == "member" and "consumer" in attributes):
+    for name, value in event.attributes.items():
+        if name == "group" or (name == "member" and "consumer" in event.attributes):
             continue
-        if name.endswith("_ms") and isinstance(value, int):
+        if name == "reason" and event.type == "REDELIVERED":
+            shown.append((name, str(value).replace("_", " ")))
+        elif name.endswith("_ms") and isinstance(value, int):
             shown.append((name.removesuffix("_ms").replace("_", " "), clock(value)))
         elif isinstance(value, list | tuple):
             shown.append((name.replace("_", " "), ", ".join(map(str, value))))

@@ -82,6 +82,7 @@
     function options() {
       return {
         width: Math.max(200, place.clientWidth - 16), height: 200, legend: { show: false }, cursor: { y: false },
+        padding: [null, 36, null, null], // room for half of a time below the right end
         tzDate: function (at) { return uPlot.tzDate(new Date(at * 1000), "Etc/UTC"); },
         scales: { x: { range: function (_, low, high) { return [Math.min(low, high - 60), high]; } }, y: { range: function (_, low, high) { return [0, Math.max(1, high * 1.1)]; } } },
         series: [{}, line("published"), line("delivered"), line("settled")],

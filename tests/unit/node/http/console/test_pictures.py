@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from node.http.broker import TraceEvent
 from node.http.console.pauses import draw_pauses
-from node.http.console.timeline import DRAWN_MAX, Picture, draw
+from node.http.console.timeline import DRAWN_MAX, Picture, draw, events_of
 from node.http.member_broker import MoveView, RebalanceView
 
 T = 1_736_866_800_000
@@ -45,6 +45,18 @@ def test_a_group_has_a_row_each_lease_a_bar_and_each_event_its_number() -> None:
     numbers = sorted(mark.number for row in picture.rows for mark in row.marks)
     assert numbers == list(range(1, len(STORY) + 1))
     assert picture.now_x is not None, "a lease stands"
+
+
+def test_why_a_lease_ended_is_told_in_words_and_what_people_say_as_they_said_it() -> None:
+    lost, said = events_of(
+        [
+            TraceEvent(T, "REDELIVERED", {"group": "g", "reason": "consumer_lost"}),
+            TraceEvent(T, "NACKED", {"group": "g", "reason": "no_such_account"}),
+        ]
+    )
+
+    assert lost.details == [("reason", "consumer lost")]
+    assert said.details == [("reason", "no_such_account")]
 
 
 def test_now_is_not_shown_once_nothing_is_open() -> None:

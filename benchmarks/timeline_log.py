@@ -62,10 +62,10 @@ class LoggedPartition:
 
     # entries
 
-    def publish(self, count: int, size: int = 16) -> list[int]:
+    def publish(self, count: int, size: int = 16, key: bytes | None = None) -> list[int]:
         """Offsets of so many messages."""
         base = self.state.next_offset
-        batch = encode_columns([b"v" * size] * count)
+        batch = encode_columns([b"v" * size] * count, keys=[key] * count)
         body = b"".join(encode_records([AppendBatch(batch, count, 0)]))
         self._apply(EntryKind.RECORDS, body, base, count)
         return list(range(base, base + count))

@@ -202,6 +202,9 @@ class GroupState(GroupFailures):
         first = max(start, stored.log_start_offset)
         again = (stored.kept & span(start, first)) - BitMap64(self.dead)
         outlived = self.pending(span(start, first)) - stored.withdrawn - again
+        still = self.never & BitMap64(stored.carried) & span(start, first)
+        self.outside = (self.outside & span(0, start)) | (still - stored.kept - stored.hidden)
+        self.begins = min(self.begins, start)
         self.ready, self.leases, self.failures = ReadyLanes(), Leases(), Failures()
         self.waiting, self.wakes, self.since, self.first = {}, [], {}, {}
         self.timed = BitMap64()

@@ -55,6 +55,8 @@ class Stored(Protocol):
     """Delayed, and not due."""
     withdrawn: BitMap64
     """Cancelled or expired: never delivered any more."""
+    carried: dict[int, int]
+    """What is held below the log's start for the queue's sake."""
     keys: KeyHashes
     times: StoreTimes
     chronicle: Chronicle
@@ -90,6 +92,10 @@ class GroupMessages:
         self.config = config
         self.base = base
         """Nothing below is ever delivered."""
+        self.begins = base
+        """Nothing below was ever its: the lowest `base` that it has had."""
+        self.outside = BitMap64()
+        """Nor were these, which had outlived the log when it began."""
         self.opened_ms = opened_ms
         """When the group began, here or anew: none of its messages was ready before."""
         self.floor = max(base, stored.log_start_offset)
@@ -221,6 +227,15 @@ class GroupMessages:
     def attempts(self, offset: int) -> int:
         """How often a message has been delivered, the delivery in flight included."""
         return self.failures.count(offset) + (offset in self.leases)
+
+    def had(self, offset: int) -> bool:
+        """Whether a stored message is or was the group's."""
+        return offset >= self.begins and offset not in self.outside
+
+    @property
+    def never(self) -> BitMap64:
+        """All that never was the group's."""
+        return span(0, self.begins) | self.outside
 
     def pending(self, wanted: BitMap64) -> BitMap64:
         """Those of the messages that the group has to deliver yet, or has in flight."""

@@ -185,9 +185,10 @@ class QueueState:
         group = GroupState(
             op.group, op.name, op.version, sound_group(op.config), base, time_ms, self
         )
-        late = (self.late & span(0, self.log_start_offset)) - self.withdrawn
-        group.admit_kept((self.kept & span(base, self.log_start_offset)) - late)
-        for offset in late:
+        below = span(base, self.log_start_offset)
+        group.outside = (BitMap64(self.carried) & below) - self.hidden - self.late - self.kept
+        group.admit_kept((self.kept & below) - self.late)
+        for offset in (self.late & below) - self.withdrawn:
             group.release_due(offset, time_ms)
         return group
 
@@ -246,10 +247,9 @@ class QueueState:
     def apply(self, ops: list[Op], index: int, time_ms: int) -> list[Result]:
         """Each operation's result, in order."""
         results: list[Result] = []
-        chronicle = self.chronicle
-        chronicle.index = index
+        self.chronicle.index = index
         for number, op in enumerate(ops):
-            chronicle.number = number
+            self.chronicle.number = number
             results.append(self._apply(op, index, time_ms))
         return results
 

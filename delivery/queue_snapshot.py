@@ -61,6 +61,9 @@ class GroupRecord(msgspec.Struct, array_like=True, frozen=True):
     turns: list[int]
     tally: Tally
     owner: tuple[str, int, int, int]
+    begins: int = 0
+    """0 as well where the snapshot is of a release that did not know it."""
+    outside: bytes = b""
 
 
 class QueueRecord(msgspec.Struct, array_like=True, frozen=True):
@@ -200,6 +203,8 @@ def _dump_group(group: GroupState) -> GroupRecord:
         list(group.turns),
         group.tally.copy(),
         (group.owner.member, group.owner.generation, group.owner.since, group.owner.ended),
+        group.begins,
+        _later(group.outside) if group.outside else b"",
     )
 
 
@@ -234,4 +239,6 @@ def _load_group(record: GroupRecord, queue: QueueState) -> GroupState:
     group.turns = list(record.turns)
     group.tally = record.tally
     group.owner = Owner(*record.owner)
+    group.begins = record.begins
+    group.outside = BitMap64.deserialize(record.outside) if record.outside else BitMap64()
     return group

@@ -18,7 +18,8 @@ TimelineEvent = tuple[int, str, Attributes]
 """(log time in ms, type, attributes)."""
 
 Place = Literal["coming", "leased", "settled", "dead", "over", "never"]
-"""`over`: cancelled or expired before it was settled; `never`: the group began after it."""
+"""`over`: cancelled or expired before it was settled; `never`: the group began after it, and no
+seek has gone back to it."""
 
 
 class GroupStory(msgspec.Struct, array_like=True):
@@ -76,7 +77,7 @@ class GroupStory(msgspec.Struct, array_like=True):
             return "dead" if self.place == "dead" else "acked"
         if fate in ("cancelled", "expired", "delayed"):
             return fate
-        return "retrying" if self.failed or self.reason else "ready"
+        return "retrying" if self.failed else "ready"
 
 
 def status_of(states: Mapping[str, str], fate: str) -> str:

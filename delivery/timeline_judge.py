@@ -130,7 +130,7 @@ class Judge(ABC):
         delayed = self.fate == "delayed"
         again = not self.kept or self.in_stream or delayed
         if self.fate in ("cancelled", "expired"):
-            group.settle("over")
+            group.settle("over" if again or before != "never" else "never")
         elif again or before in ("coming", "leased"):
             redrives = 0 if again else group.redrives
             group.settle("coming")

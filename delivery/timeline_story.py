@@ -194,16 +194,17 @@ class Story(Judge):
                 is_new = past.id not in self._configs
                 self._configs[past.id] = config
                 if is_new and past.id not in self.groups:
-                    place: Place = "coming" if known or self._is_for(past) else "never"
+                    place: Place = "coming" if known else self._begins(past)
                     self.groups[past.id] = GroupStory(past.id, past.name, place)
             self._change = next(self._changes, None)
 
-    def _is_for(self, past: GroupPast) -> bool:
-        """Whether a group that begins now gets the message."""
-        if self.offset < past.base or self.fate in ("cancelled", "expired"):
-            return False
+    def _begins(self, past: GroupPast) -> Place:
+        """Where the message is for a group that begins now."""
         late = self._late_until_ms > past.opened_ms
-        return not self.kept or self.in_stream or self.fate == "delayed" or late
+        held = not self.kept or self.in_stream or self.fate == "delayed" or late
+        if self.offset < past.base or not held:
+            return "never"
+        return "over" if self.fate in ("cancelled", "expired") else "coming"
 
     def _advance(self, now_ms: int) -> None:
         if self.fate == "delayed" and self._due_ms <= now_ms:

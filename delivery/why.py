@@ -88,7 +88,7 @@ def _without_group(queue: QueueState, subject: Subject, now_ms: int, around: Aro
         withdrawn = _withdrawn(queue, offset)
         return Verdict(withdrawn.code, [withdrawn])
     if around.begins > offset:
-        return Verdict("acked", [Reason("below_beginning", 0, {"begins": around.begins})])
+        return Verdict("never", [Reason("below_beginning", 0, {"begins": around.begins})])
     if offset in queue.hidden:
         state = "delayed"
         reasons.append(_delayed(subject, now_ms))
@@ -144,6 +144,10 @@ class _Case:
 
     def settled(self) -> Verdict:
         queue, offset, ending = self.queue, self.subject.offset, self.around.ending
+        if not self.group.had(offset):
+            base = self.group.base
+            begun = base if offset < base else queue.log_start_offset
+            return Verdict("never", [Reason("below_beginning", 0, {"begins": begun})])
         if ending is not None:
             facts: dict[str, Fact] = {"at_ms": ending.at_ms, **ending.facts}
             return Verdict("acked", [Reason(ending.code, 0, facts)])

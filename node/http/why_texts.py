@@ -20,7 +20,7 @@ def estimate_text(verdict: Verdict) -> str:
     """When the message is delivered (again), or that nobody can say; empty where it never is."""
     if verdict.eta_ms:
         return _ESTIMATES[verdict.eta_by].format(format_time(verdict.eta_ms))
-    if verdict.state in ("acked", "dead", "cancelled", "expired", "gone"):
+    if verdict.state in ("acked", "dead", "cancelled", "expired", "gone", "never"):
         return ""
     return "no estimate: nothing that is known tells when that ends"
 

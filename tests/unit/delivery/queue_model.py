@@ -86,6 +86,8 @@ class GroupModel:
         self.could_ms: dict[int, int] = {}
         """When each of these could be delivered first."""
         self.settled: set[int] = set()
+        self.never: set[int] = set()
+        """Stored before the group began, and not its."""
         self.failed: dict[int, Failed] = {}
         self.dead: dict[int, Dead] = {}
         self.redrives: dict[int, int] = {}
@@ -383,6 +385,9 @@ class GroupModel:
         self.settled = set(self.dead)
         self.base, self.floor, self.opened_ms = start, first, self.queue.now_ms
         for found in self.queue.stored():
+            if found.offset >= first or (found.offset >= start and found.hidden):
+                self.never.discard(found.offset)
+        for found in self.queue.stored():
             if found.offset >= first or found.offset in outlived:
                 self.offer(found)
         for key in [key for key in self.poisoned if key not in self.heads]:
@@ -541,6 +546,8 @@ class QueueModel:
             outlived = message.offset >= base and message.late_until_ms > self.now_ms
             if message.offset >= first or outlived:
                 group.offer(message)
+            elif message.offset < base or not message.hidden:
+                group.never.add(message.offset)
         group.follow()
 
     def cancel(self, offsets: Sequence[int]) -> list[str]:

@@ -20,6 +20,7 @@ from delivery.ops import NACK
 from tests.unit.delivery.desk import Desk, all_of
 
 FOUND_MS_MAX = 50.0
+READY = {"g1": "ready"}
 
 
 def in_state(desk: Desk, group: int = 1) -> dict[str, list[int]]:
@@ -97,6 +98,52 @@ def test_without_a_name_any_group_counts() -> None:
     assert status_of(queue, 0, queue.groups[1]) == "completed"
 
 
+def test_what_a_group_never_had_has_no_state_for_it() -> None:
+    desk = Desk()
+    desk.publish(2, deliver_at_ms=[None, 60_000])
+    desk.open(1, offset=2, start="latest")
+    desk.publish(2)
+    desk.commit(3)
+    desk.restart()
+
+    assert in_state(desk) == {**{state: [] for state in STATES}, "acked": [2], "ready": [3]}
+    queue = desk.state.queue
+    assert [states_of(queue, offset) for offset in range(4)] == [{}, {}, {"g1": "acked"}, READY]
+    assert list(offsets_in(queue, "ready", None)) == [0, 3]
+    words = [status_of(queue, offset) for offset in range(4)]
+    assert words == ["in_progress", "delayed", "completed", "in_progress"]
+    assert status_of(queue, 0, queue.groups[1]) == "in_progress"
+
+
+def test_a_group_has_from_a_seek_on_what_it_never_had() -> None:
+    desk = Desk()
+    desk.publish(4, deliver_at_ms=[None, None, 60_000, None])
+    desk.open(1, offset=4, start="latest")
+
+    desk.seek(1)
+    desk.seek(3)
+
+    queue = desk.state.queue
+    told = [states_of(queue, offset) for offset in range(4)]
+    assert told == [{}, {"g1": "acked"}, {"g1": "acked"}, READY]
+    assert list(offsets_in(queue, "delayed", queue.groups[1])) == []
+    assert list(offsets_in(queue, "delayed", None)) == [2]
+
+
+def test_a_dead_letter_of_others_that_outlived_the_log_is_none_of_a_group_that_begins() -> None:
+    desk = Desk()
+    desk.open(1)
+    desk.publish(3)
+    desk.reject(desk.receive(1))
+    desk.ack(desk.receive(1))
+    desk.retain(2)
+
+    desk.open(2)
+
+    assert states_of(desk.state.queue, 0) == {"g1": "dead"}
+    assert states_of(desk.state.queue, 2) == {"g1": "ready", "g2": "ready"}
+
+
 @pytest.mark.parametrize("ordering", ["none", "key"])
 @pytest.mark.parametrize("seed", range(15))
 def test_whatever_has_happened_the_sets_agree_with_each_message(seed: int, ordering: str) -> None:
@@ -104,8 +151,10 @@ def test_whatever_has_happened_the_sets_agree_with_each_message(seed: int, order
     desk = Desk()
     for group in (1, 2):
         desk.open(group, ordering=ordering, max_attempts=2, backoff_ms=200)
-    for _ in range(60):
+    for number in range(60):
         step(desk, rng)
+        if number == 20:
+            desk.open(3, offset=desk.state.next_offset, start="latest", ordering=ordering)
         check(desk)
 
 
@@ -128,6 +177,9 @@ def step(desk: Desk, rng: random.Random) -> None:
         desk.cancel(rng.randrange(desk.state.next_offset))
     elif what == 8 and rng.random() < 0.3:
         desk.retain(rng.randrange(desk.state.log_start_offset, desk.state.next_offset + 1))
+    elif what == 8 and rng.random() < 0.3:
+        move = rng.choice((desk.seek, desk.commit))
+        move(rng.randrange(desk.state.next_offset + 1), rng.choice(list(desk.state.queue.groups)))
 
 
 def check(desk: Desk) -> None:
@@ -139,7 +191,7 @@ def check(desk: Desk) -> None:
         sets = {state: offsets_in(queue, state, group) for state in STATES}
         told = [offset for found in sets.values() for offset in found]
         assert sorted(told) == sorted(set(told)), "in two states at once"
-        assert set(stored(queue)) <= set(told), "in no state"
+        assert set(stored(queue)) <= set(told) | set(group.never), "in no state"
         for state, found in sets.items():
             assert all(state_of(queue, group, offset) == state for offset in found), state
 

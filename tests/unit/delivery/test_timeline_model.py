@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from delivery.carried import CarriedBatch, encode_carried
+from delivery.message_states import STATES, offsets_in, states_of, status_of
 from delivery.records import encode_trim
 from delivery.timeline import Projection, encode_stories, holding_entry, project
+from delivery.verdict import Around, Subject
+from delivery.why import why
 from goqueue.wire.batch import encode_columns
 from goqueue.wire.types import Index, Offset
 from log.entry import Entry, EntryKind, make_entry
@@ -23,6 +26,8 @@ from tests.walk import walk
 RUNS, STEPS = 160, 80
 TOLD_LEAST = 5_000
 """Events in timelines that were compared, other than those of a publish."""
+WITHDRAWN = ("cancelled", "expired")
+"""What a group had done with by then is told so by timelines only."""
 PLAIN = ("PUBLISHED", "REPLICATED", "DELAYED", "RETAINED")
 
 
@@ -30,6 +35,8 @@ class Told:
     """Events that this run of the tests compared, by type."""
 
     events: ClassVar[dict[str, int]] = {}
+    states: ClassVar[dict[str, int]] = {}
+    """States that were compared, by name."""
     exact = 0
     """Timelines that were compared."""
 
@@ -112,6 +119,8 @@ class TimelineMachine(QueueMachine):
             for _time, type_, _what in told:
                 Told.events[type_] = Told.events.get(type_, 0) + 1
             self.compare_states(offset, timeline.states)
+            if timeline.states == states_of(queue, offset):
+                assert timeline.status == status_of(queue, offset), offset
 
     def apart(self, offset: int, told: list[Any]) -> str:
         """Where the timeline and what was seen part."""
@@ -126,6 +135,20 @@ class TimelineMachine(QueueMachine):
         )
 
     def compare_states(self, offset: int, states: dict[str, str]) -> None:
+        """With where the queue has it, with what searches say, and with `why`."""
+        queue = self.leader.queue
+        found, around = states_of(queue, offset), Around(waiting=True)
+        assert set(states) == set(found), offset
+        for group in queue.groups.values():
+            state = found.get(group.name)
+            verdict = why(queue, group, Subject(offset), self.now_ms, around)
+            over = [r for r in verdict.reasons if r.code == "expired" and r.facts.get("over")]
+            assert over or verdict.state == (state or "never"), (offset, group.name)
+            for name in STATES:
+                assert (offset in offsets_in(queue, name, group)) == (name == state), (offset, name)
+            told = states.get(group.name)
+            assert told == state or (told == "acked" and state in WITHDRAWN), (offset, told, state)
+            Told.states[state or "never"] = Told.states.get(state or "never", 0) + 1
         for group in self.leader.queue.groups.values():
             place, state = see(group).place(offset), states.get(group.name)
             if place == "coming":
@@ -142,4 +165,6 @@ def test_timelines_tell_what_the_queue_did(capsys: pytest.CaptureFixture[str]) -
     with capsys.disabled():
         seed = os.environ.get("WALK_SEED", "0")
         print(f"\n{Told.events} in {time.perf_counter() - before_s:.0f} s, WALK_SEED={seed}")
+        print(Told.states)
     assert sum(Told.events.values()) >= TOLD_LEAST
+    assert set(Told.states) == {*STATES, "never"}

@@ -189,9 +189,11 @@ def test_a_group_that_never_asked_begins_with_its_first_receive(desk: Desk) -> N
 def test_what_lies_before_a_groups_beginning_never_comes_to_it(desk: Desk) -> None:
     desk.publish(3)
 
-    assert first(ask(desk, 2, Around(begins=3)), "below_beginning").facts == {"begins": 3}
+    unbegun = ask(desk, 2, Around(begins=3))
+    assert first(unbegun, "below_beginning").facts == {"begins": 3}
     desk.open(offset=2, start="latest")
     assert first(ask(desk, 1), "below_beginning").facts == {"begins": 2}
+    assert ask(desk, 1).state == unbegun.state == "never"
     assert ask(desk, 2).deliverable
 
 

@@ -128,6 +128,8 @@ class WhyMachine(QueueMachine):
         message, pending = self.model.messages.get(offset), model.pending.get(offset)
         if message is None:
             expected = "unpublished" if offset >= self.model.end else "gone"
+        elif offset in model.never:
+            expected = "never"
         elif pending is None and offset not in model.dead and not message.hidden:
             expected = message.fate or "acked"
         elif offset in model.dead:

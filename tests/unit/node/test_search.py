@@ -121,6 +121,22 @@ async def test_states_are_those_of_the_group_that_was_named(node: NodeAssembly) 
     assert await offsets(node, group="h", states=["dead"]) == []
 
 
+async def test_what_a_group_that_begins_at_the_end_never_had_is_in_no_state_for_it(
+    node: NodeAssembly,
+) -> None:
+    await publish(node, "a")
+    await node.broker.put_group("g", {"start": "latest"})
+    await receive(node, "g")
+    await publish(node, "b")
+
+    assert await offsets(node, group="g", states=["ready"]) == [1]
+    assert await offsets(node, group="g", states=["acked"]) == []
+    assert await offsets(node, status="completed") == []
+    assert await offsets(node, status="in_progress") == [1, 0]
+    new, old = (await search(node)).found
+    assert (new.states, old.states, old.status) == ({"g": "ready"}, {}, "in_progress")
+
+
 async def test_pages_go_on_below_what_was_told(node: NodeAssembly) -> None:
     await publish(node, *(Record(b"%d" % n, headers=(("h", b"x"),)) for n in range(25)))
     which, seen, below = SearchFilter(headers=[("h", b"x")]), list[int](), None

@@ -8,18 +8,21 @@ import gc
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from benchmarks.timeline_log import VOTERS, LoggedPartition
 from delivery.config import GroupConfig
+from delivery.message_states import states_of, status_of
 from delivery.ops import (
     NACK,
+    REJECT,
     Committed,
     Delivered,
     OpenGroup,
     Own,
+    Redriven,
     Settled,
     Sought,
 )
@@ -97,6 +100,29 @@ async def test_what_a_group_that_began_later_went_past_is_told_of_messages_it_ne
 
     told = [type_ for _, type_, what in found.events if what.get("group") == "late"]
     assert (told, found.states["late"]) == ([kind], "acked")
+
+
+@pytest.mark.parametrize("how", ["redriven", "redriven and taken", "parked", "began later"])
+async def test_a_timeline_says_the_state_that_searches_say(
+    partition: LoggedPartition, how: str
+) -> None:
+    order: dict[str, Any] = {"ordering": "key", "on_poison": "park"} if how == "parked" else {}
+    partition.do(OpenGroup(9, "late", 1, GroupConfig(max_attempts=1, **order), COUNT))
+    (offset,) = partition.publish(1, key=b"k")
+    lease = partition.do(Delivered(9, "a", 1000, [offset]))
+    partition.do(Settled(9, REJECT, [(lease, [offset])], reason="bad"))
+    if how.startswith("redriven"):
+        partition.do(Redriven(9, [offset]))
+    if how.endswith("taken"):
+        partition.do(Delivered(9, "a", 1000, [offset]))
+    asked = 7 if how == "began later" else offset
+
+    found = await partition.timeline(Offset(asked))
+
+    queue = partition.state.queue
+    assert (found.states, found.status) == (states_of(queue, asked), status_of(queue, asked))
+    expected = {"redriven and taken": "in_flight", "began later": None}.get(how, "ready")
+    assert found.states.get("late") == expected
 
 
 async def test_replicated_names_the_voters_of_that_time(partition: LoggedPartition) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator
 
@@ -146,10 +147,13 @@ async def test_the_next_leader_knows_what_was_reported_to_the_former_one() -> No
         await nodes.stop(former)
         await eventually(lambda: leader_of(nodes) in nodes.running)
         name = next(iter(nodes.running))
-        view = await nodes.broker(name).topic("t")
 
-        archive = view.partitions[0].archive
-        assert archive is not None
+        async with asyncio.timeout(10):
+            while True:  # until the next leader has applied what the former one did
+                archive = (await nodes.broker(name).topic("t")).partitions[0].archive
+                assert archive is not None
+                if archive.position:
+                    break
         assert (archive.location, archive.position, archive.required) == (HERE, 1, True)
         assert (await report(nodes.running[name], 1)).position == 1
 

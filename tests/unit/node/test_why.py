@@ -80,6 +80,8 @@ async def test_a_message_that_cannot_be_read_says_so_until_it_is_tried_again(
     )
 
     assert [message.offset for message in await receive(node)] == [1]
+    [group] = host.state.queue.groups.values()
+    await eventually(lambda: 0 not in group.leases)
     told = await why(broker)
     view = await broker.message_why("t", 0, Offset(0), "g")
 

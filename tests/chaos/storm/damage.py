@@ -46,8 +46,11 @@ def damage(folder: Path, rng: random.Random) -> Damage | None:
     return _strike(path, folder, rng)
 
 
-def _strike(path: Path, folder: Path, rng: random.Random) -> Damage:
+def _strike(path: Path, folder: Path, rng: random.Random) -> Damage | None:
+    """None where the running node has emptied the file meanwhile."""
     used = _used(path)
+    if not used:
+        return None
     at = rng.randrange(used)
     length = min(used - at, rng.randrange(1, SPAN_BYTES_MAX))
     kind = rng.choice(KINDS)

@@ -186,8 +186,8 @@ async def test_attempts_are_told_of_what_is_not_settled_yet(client: Client, put:
 
     acked = (await client.get("/ui/messages/orders:0:0")).body.decode()
 
-    assert '<td class="num">1</td>' in flying
-    assert '<td class="num">–</td>' in acked
+    assert '<td role="cell" data-label="Attempts" class="num">1</td>' in flying
+    assert '<td role="cell" data-label="Attempts" class="num">–</td>' in acked
 
 
 async def test_an_id_leads_to_its_message_and_so_does_what_only_one_message_has(

@@ -30,7 +30,7 @@ def start(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=_die_with_parent(),
+            preexec_fn=die_with_parent(),
         )
 
 
@@ -81,14 +81,16 @@ def exit_text(status: int) -> str:
         return f"was killed by signal {-status}"
 
 
-def _die_with_parent() -> Callable[[], None] | None:
+def die_with_parent(number: signal.Signals = signal.SIGTERM) -> Callable[[], None] | None:
+    """What a child of this process calls before all else: it gets the signal when the thread that
+    started it dies. None where the system has no such thing."""
     if sys.platform != "linux":
         return None
     prctl = ctypes.CDLL(None).prctl
     parent = os.getpid()
 
     def arrange() -> None:
-        prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM))
+        prctl(PR_SET_PDEATHSIG, int(number))
         if os.getppid() != parent:
             os._exit(1)
 

@@ -136,6 +136,11 @@ class Layout:
             return Configuration(Index(1), placement.creators)
         return known
 
+    def is_as_created(self, group: GroupId) -> bool:
+        """Whether no leader has told of another configuration than that of the creators. A replica
+        is emptied only by what has been told."""
+        return group not in self._known
+
     def holders(self, group: GroupId) -> tuple[Voter, ...]:
         """Who should run a replica: those that should have one, and those that still take part."""
         placement, configuration = self.placement(group), self.configuration(group)

@@ -33,7 +33,7 @@ class PartitionPlacement:
     founders: tuple[Voter, ...] = ()
     """The voters of its creating entry; none where those are its replicas still."""
     joined: tuple[Voter, ...] = ()
-    """Replicas that were named after its creation: they begin empty, and never found it."""
+    """Replicas that were named after its creation: they begin empty (see `may_found`)."""
     created: int = 0
     """Index of the command that added it to its topic; 0 for those it was created with."""
     created_ms: int = 0
@@ -54,10 +54,16 @@ class PartitionPlacement:
         """Exactly these are in the creating entry, whoever founds the partition."""
         return self.founders or self.replicas
 
-    def may_found(self, voter: Voter) -> bool:
+    def may_found(self, voter: Voter, *, is_as_created: bool = False) -> bool:
         """Whether this one writes the creating entry by itself where it holds nothing. One that
-        was named anew meanwhile does not: it may have voted and forgotten."""
-        return voter in self.replicas and voter in self.creators and voter not in self.joined
+        was named anew meanwhile does not: it may have voted, been moved away and forgotten.
+
+        While the partition is as it was created, nobody has been moved away, and all creators may,
+        wanted or not: their votes may be all that is left to bring about what is wanted.
+        """
+        if voter not in self.creators:
+            return False
+        return is_as_created or (voter in self.replicas and voter not in self.joined)
 
     def moved(self, replicas: Sequence[Voter]) -> PartitionPlacement:
         """The same partition with other replicas."""

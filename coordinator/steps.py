@@ -37,6 +37,8 @@ class Seen:
     """What its learners have yet to get."""
     full: frozenset[NodeId] = frozenset()
     """Brokers that should get a replica, and have no room for one."""
+    term: int = 0
+    """The leader's; 0 where an older version told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,16 @@ def refusal(step: Step, seen: Seen) -> str | None:
     if step.voter not in now.voters:
         return f"{step.voter.node} does not vote"
     return _loss(step.voter, step.factor, seen, is_lost=step.lost)
+
+
+def is_left_out(replica: Voter, seen: Seen, term: int) -> bool:
+    """Whether a replica that has heard of no later term takes part no more, by what a leader tells.
+
+    The leader of such a term has committed an entry in it. So it holds all that ever committed in
+    the terms before, and what it lacks of them is lost; of its own term it holds all there is. If
+    no configuration of its log names the replica, none that the replica holds will ever be obeyed.
+    """
+    return not seen.busy and seen.term >= term and replica not in seen.configuration.everyone
 
 
 def _removal(replicas: Sequence[Voter], seen: Seen) -> tuple[str, Voter] | Waiting | None:

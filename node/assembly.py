@@ -61,6 +61,7 @@ from node.search_counts import SearchCounts
 from node.service import ServiceStack
 from node.space_watch import SpaceWatch
 from node.status import NodeStatus
+from node.strays import Strays
 from node.sync import TopicSync
 from node.topic_finder import TopicFinder
 from node.topology import Topology
@@ -218,7 +219,11 @@ class _Groups:
         self.copies = self._copies(base)
         self.repair = self._repair(base)
         self.partitions = PartitionService(node, self.replicas, base.link)
-        self.moves = self._replica_moves(base)
+        moving = self._moving_partitions(base)
+        self.moves = ReplicaMoves(
+            self.cluster, moving, self.replicas.led, self.forwarder, base.link, base.metrics
+        )
+        self.strays = Strays(base.me, self.replicas, lambda: self.cluster.state, moving.ask)
         self._base = base
 
     def _copies(self, base: _Base) -> Copies:
@@ -264,9 +269,9 @@ class _Groups:
             base.clock.wall_ms,
         )
 
-    def _replica_moves(self, base: _Base) -> ReplicaMoves:
-        """What changes the replicas of partitions, and what has that done."""
-        moving = MovingPartitions(
+    def _moving_partitions(self, base: _Base) -> MovingPartitions:
+        """What changes the replicas of partitions, and tells how they are."""
+        return MovingPartitions(
             self.cluster,
             self.partitions,
             self.forwarder,
@@ -274,9 +279,6 @@ class _Groups:
             base.metrics,
             base.me,
             self.copies.source.left_bytes,
-        )
-        return ReplicaMoves(
-            self.cluster, moving, self.replicas.led, self.forwarder, base.link, base.metrics
         )
 
     def _changed(self) -> None:
@@ -371,6 +373,7 @@ def assemble(
             ("yielding", Yielding(node, base.disks, groups.upkeep.led)),
             ("errands", errands),
             ("replica_moves", groups.moves),
+            ("strays", groups.strays),
             ("group_sessions", sessions),
             ("group_signs", members.signs),
             ("redrives", RedriveRunner(cluster, parts.source)),

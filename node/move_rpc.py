@@ -39,6 +39,7 @@ class SeenRow(GroupRequest, array_like=True, frozen=True):
     busy: bool
     behind_bytes: int
     full: list[str]
+    term: int = 0
 
     def packed_groups(self) -> Sequence[bytes]:
         return (self.partition,)
@@ -106,6 +107,7 @@ def seen_row(group: GroupId, seen: Seen) -> SeenRow:
         seen.busy,
         seen.behind_bytes,
         sorted(seen.full),
+        seen.term,
     )
 
 
@@ -118,6 +120,7 @@ def seen_of(row: SeenRow) -> Seen:
         row.busy,
         row.behind_bytes,
         frozenset(map(NodeId, row.full)),
+        row.term,
     )
 
 

@@ -97,6 +97,7 @@ class MovingPartitions:
             not (group.configuration_committed and group.is_ready_leader),
             sum(self._left_bytes(host, learner.node) for learner in lagging),
             frozenset(self._full(host, asked)),
+            group.term,
         )
 
     async def take(self, step: Step) -> Seen:

@@ -107,14 +107,35 @@ class Replicas:
             if host is not None:
                 host.topic_changed(topic.config)
             elif group not in self.refused and group not in self._held:
-                self._try_to_start(group, topic, placement)
+                as_created = state.layout.is_as_created(group)
+                founds = placement.may_found(self._me, is_as_created=as_created)
+                self._try_to_start(group, topic, placement, founds=founds)
                 started += 1
                 if started % STARTS_A_TURN == 0:
                     await asyncio.sleep(0)
         for group in left:
             if group not in wanted and self._is_removed(state, group):
-                self._retire(group)
+                self.retire(group)
         self._began = True
+
+    def strays(self, state: ClusterState) -> list[GroupId]:
+        """Replicas that run here, that the state does not name, and of which it is not known that
+        they were removed; but for damaged ones."""
+        return [
+            group
+            for group in self._left(state, self._wanted(state))
+            if (host := self._hosts.get(group)) is not None
+            and not host.log.quarantined
+            and not self._is_removed(state, group)
+        ]
+
+    def retire(self, group: GroupId) -> None:
+        """The replica takes part no more: it stops, and only its promises stay."""
+        if group in self._hosts:
+            self._stop(group)
+        self._raft.retire_group(group)
+        self.refused.pop(group, None)
+        _log.info("replica_moved_away", group=str(group))
 
     def healed(self, group: GroupId) -> None:
         """The group's log is whole again: its replica starts anew with the next `reconcile`, from
@@ -179,30 +200,26 @@ class Replicas:
             return False
         return truth.index >= host.group.configuration.index
 
-    def _retire(self, group: GroupId) -> None:
-        if group in self._hosts:
-            self._stop(group)
-        self._raft.retire_group(group)
-        self.refused.pop(group, None)
-        _log.info("replica_moved_away", group=str(group))
-
-    def _try_to_start(self, group: GroupId, topic: Topic, placement: PartitionPlacement) -> None:
+    def _try_to_start(
+        self, group: GroupId, topic: Topic, placement: PartitionPlacement, *, founds: bool
+    ) -> None:
         try:
-            self._start(group, topic, placement)
+            self._start(group, topic, placement, founds=founds)
         except StoreFailed:
             raise
         except Exception as error:  # noqa: BLE001 - one replica's fault is not the others'
             self.refused[group] = str(error)
             _log.exception("replica_not_started", group=str(group))
 
-    def _start(self, group: GroupId, topic: Topic, placement: PartitionPlacement) -> None:
+    def _start(
+        self, group: GroupId, topic: Topic, placement: PartitionPlacement, *, founds: bool
+    ) -> None:
         """One that was named after the partition was created, and holds nothing yet, learns from
         its leader who takes part."""
         exists = group in self._store.groups()
         log = self._store.group(group) if exists else self._store.create_group(group)
         if log.untrusted:
             raise LogError(f"what this node holds of {group} waits to be copied anew")
-        founds = placement.may_found(self._me)
         host = PartitionHost(
             id=group,
             topic=topic.name,

@@ -59,13 +59,15 @@ class Upkeep:
         self._quiet_until_s = 0.0
         self._unstored: set[GroupId] = set()
         """Whose newest snapshot the disk has refused: it is taken again, changed or not."""
+        self._compacted: set[str] = set()
+        """Topics of which partitions to compact were led here at the last look."""
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         storage, raft = self._config.storage, self._config.raft
         rounds: list[tuple[float, Callable[[], Awaitable[None]]]] = [
             (storage.retention_check_ms / 1000, self._retain),
-            (storage.retention_check_ms / 1000, self._compact),
+            (storage.retention_check_ms / 1000, self.compact),
             (storage.snapshot_interval_ms / 1000, self._snapshot_partitions),
             (CLUSTER_SNAPSHOT_S, self._snapshot_cluster),
             (raft.leader_balance_ms / 1000, self._balance),
@@ -106,6 +108,20 @@ class Upkeep:
             if work is not None:
                 await self._store(id, work)
 
+    async def compact(self) -> None:
+        """What is due of the partitions led here, one after the other: memory is bounded."""
+        ratios: dict[str, float] = {}
+        for host in self._replicas.led():
+            if host.config.is_compacted or host.state.queue.kept:
+                ratio = host.compactor.standing().ratio  # before: a run leaves nothing to see
+                ratios[host.topic] = max(ratio, ratios.get(host.topic, 0.0))
+                await host.compactor.run()
+            await asyncio.sleep(0)
+        for topic in ratios.keys() | self._compacted:  # those led elsewhere now, too
+            gauge = self._metrics.storage.compaction_dirty_ratio.labels(topic)
+            gauge.set(ratios.get(topic, 0.0))
+        self._compacted = set(ratios)
+
     async def hand_over_all(self, timeout_s: float) -> None:
         """Give every leadership to another replica, before this node stops."""
         groups = [group for group in self.led() if len(group.voters) > 1]
@@ -145,18 +161,6 @@ class Upkeep:
                 await time_at_hand(host.log, host.log_time_ms() - host.config.retention_ms)
             await host.retention.run()
             await asyncio.sleep(0)
-
-    async def _compact(self) -> None:
-        """One partition after the other, so that memory is bounded."""
-        ratios: dict[str, float] = {}
-        for host in self._replicas.led():
-            if host.config.is_compacted or host.state.queue.kept:
-                await host.compactor.run()
-                ratio = host.compactor.standing().ratio if host.is_leader else 0.0
-                ratios[host.topic] = max(ratio, ratios.get(host.topic, 0.0))
-            await asyncio.sleep(0)
-        for topic, ratio in ratios.items():
-            self._metrics.storage.compaction_dirty_ratio.labels(topic).set(ratio)
 
     async def _match_groups(self) -> None:
         """Partitions led here drop groups that the cluster has deleted, and obey new settings."""

@@ -123,7 +123,9 @@ class ClusterReplica:
                 placement.creators,
                 topic.founded_ms(group.partition),
                 placement.preferred,
-                founds=placement.may_found(process.voter),
+                founds=placement.may_found(
+                    process.voter, is_as_created=state.layout.is_as_created(group)
+                ),
             )
         for group in left:
             if self._is_removed(group):
@@ -140,6 +142,16 @@ class ClusterReplica:
             and group not in process.held
             and self.state.placement(group) is not None
             and (group in process.replicas or process.store.group(group).last_index > 0)
+        ]
+
+    def strays(self) -> list[GroupId]:
+        """As `node.replicas.Replicas` has it."""
+        return [
+            group
+            for group in self._left(self.wanted())
+            if (replica := self._process.replicas.get(group)) is not None
+            and not replica.log.quarantined
+            and not self._is_removed(group)
         ]
 
     def _is_removed(self, group: GroupId) -> bool:

@@ -45,7 +45,6 @@ class MoveWork:
 
     def heal(self) -> None:
         """Nothing more is asked, but for what was begun."""
-        self.removing.heal()
 
     def _act(self) -> None:
         world = self._world

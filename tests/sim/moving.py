@@ -11,7 +11,7 @@ from coordinator.cluster_steps import cluster_step
 from coordinator.mover import Ask, Limits, Mover
 from coordinator.partitions import Configuration
 from coordinator.placement_commands import PlacementCommand, ReplicasChanged, Reported
-from coordinator.steps import ADD_LEARNER, PROMOTE, TRANSFER, Seen, Step
+from coordinator.steps import ADD_LEARNER, PROMOTE, TRANSFER, Seen, Step, is_left_out
 from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, Index, NodeId, Voter
 from raft.configuration import AddLearner, Change, Promote, Remove
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 LOOK_S = 0.1
 MEMBERS_S = 0.2
 TELL_S = 0.3
+STRAYS_S = 0.7
 ASK_S, STEP_S = 0.6, 2.0
 LIMITS = Limits(moves_max=2, leaders_pause_ms=1500)
 
@@ -40,12 +41,14 @@ class Moving:
         self._present_s: dict[NodeId, float] = {}
         self._led_since_s = 0.0
         self._changing = False
+        self._met: set[GroupId] = set()
 
     def start(self) -> None:
         """Look at what is to be done, for as long as the process lives."""
         self._again(LOOK_S, self._look)
         self._again(MEMBERS_S, self._look_at_members)
         self._again(TELL_S, self._tell)
+        self._again(STRAYS_S, self._look_at_strays)
 
     def lead(self) -> None:
         """This node leads the cluster group: whatever another mover did, this one asks anew."""
@@ -135,6 +138,7 @@ class Moving:
                 v.node for v in known.learners if self._is_there(v) and raft.caught_up(v.node)
             ),
             not (raft.configuration_committed and raft.is_ready_leader) and not hasty,
+            term=raft.term,
         )
 
     def _is_there(self, voter: Voter) -> bool:
@@ -205,6 +209,35 @@ class Moving:
         """What a partition's leader tells unasked."""
         if self._mover is not None:
             self._mover.told(group, seen)
+
+    # replicas that nobody names
+
+    def _look_at_strays(self) -> None:
+        """As `node.strays.Strays` does."""
+        strays = self._cluster.strays()
+        met, self._met = self._met, set(strays)
+        for group in sorted(met & self._met):
+            self._look_at_stray(group)
+
+    def _look_at_stray(self, group: GroupId) -> None:
+        replica = self._process.replicas[group]
+        known = replica.raft.configuration
+
+        def ended(answer: object) -> None:
+            same = self._process.replicas.get(group) is replica
+            if not same or replica.raft.configuration != known:
+                return
+            if not isinstance(answer, Seen) or group not in self._cluster.strays():
+                return
+            if is_left_out(self._process.voter, answer, replica.log.hard_state.term):
+                self._process.world.strays += 1
+                self._process.retire_replica(group)
+
+        def serve(process: Process, reply: rpc.Reply) -> None:
+            assert process.moving is not None
+            reply(process.moving.seen_of(group))
+
+        rpc.call(self._process, self._leader_of(group), serve, ended, ASK_S)
 
     # the cluster group itself
 

@@ -50,15 +50,6 @@ class Removing:
         if self._rng.random() < LEAVES:
             self._world.loop.call_later(self._rng.uniform(*LEAVES_S), self._leave)
 
-    def heal(self) -> None:
-        """No more faults. Who died and could not be drained, as too few are left, comes back."""
-        if self.leaver is None or not self.is_dead:
-            return
-        broker = self._world.newest_state().brokers.get(self.leaver)
-        if broker is not None and broker.state == ACTIVE:
-            self.is_dead = False
-            self._world.machines.find(self.leaver)
-
     def is_gone(self, node: NodeId) -> bool:
         """Whether it was removed."""
         return any(voter.node == node for voter in self.removed)
@@ -83,12 +74,21 @@ class Removing:
         broker = world.newest_state().brokers.get(self.leaver)
         command: Command | None = None
         if broker is not None and broker.state == ACTIVE:
-            command = None if world.is_quiet else DrainBroker(self.leaver)
+            if world.is_quiet:
+                self._stay()
+            else:
+                command = DrainBroker(self.leaver)
         elif broker is not None and (broker.state == DRAINED or rng.random() < EARLY):
             command = RemoveBroker(self.leaver)
         if command is not None:
             world.ask_cluster(command, lambda _result: None)
         world.loop.call_later(rng.uniform(*ASK_S), self._ask)
+
+    def _stay(self) -> None:
+        """No more faults. Who died and could not be drained, as too few are left, comes back."""
+        if self.is_dead and self.leaver is not None:
+            self.is_dead = False
+            self._world.machines.find(self.leaver)
 
     # what is decided
 

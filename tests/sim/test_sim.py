@@ -164,6 +164,26 @@ def test_moves_bring_about_what_they_are_for() -> None:
     assert {is_dead for _node, is_dead in gone} == {False, True}
 
 
+MOVES_WITH_LOSS = "kill-at-change,split-at-change,wipe,power-majority,kill,partition"
+
+
+@pytest.mark.parametrize(
+    ("seed", "nemesis", "only"),
+    [
+        (300, "", (0, 1, 4, 5, 7, 8, 11)),
+        (63, MOVES_WITH_LOSS, (0, 2, 4, 5, 9)),
+        (315, "", (0, 1, 4, 6, 8, 9, 10)),
+    ],
+    ids=["a dead broker that stays", "founders that were drained and wiped", "a stray"],
+)
+def test_moves_that_once_never_came_to_rest_do(
+    seed: int, nemesis: str, only: tuple[int, ...]
+) -> None:
+    names = tuple(nemesis.split(",")) if nemesis else ()
+
+    assert Setup(kind="moving", nemesis=names, only=only).run(seed).violations == []
+
+
 def test_compaction_brings_about_what_it_is_for() -> None:
     """Over some seeds: runs that are obeyed, null values that go, runs that end early; every
     replica is read from the beginning on."""

@@ -133,6 +133,8 @@ class World:
         """Of who takes part in a group, that have committed."""
         self.copies = 0
         """Of whole replicas."""
+        self.strays = 0
+        """Replicas that nobody named, and that went by what a leader told."""
         self.repairs = 0
         """Of damaged logs, entry by entry."""
         self.damaged: Counter[str] = Counter()

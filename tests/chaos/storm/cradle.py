@@ -11,7 +11,6 @@ it has ended its exit code; one at a time.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import select
@@ -22,13 +21,12 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from cli.processes import die_with_parent
 from tests.chaos.cluster import ROOT, ClusterError
 
 READY_S = 120.0
 BORN_S = 30.0
 _READY, _BORN, _ENDED = "ready", "born", "ended"
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Cradle:
@@ -53,7 +51,7 @@ class Cradle:
                 stdout=subprocess.PIPE,
                 stderr=output,
                 start_new_session=True,
-                preexec_fn=die_with_parent,
+                preexec_fn=die_with_parent(signal.SIGKILL),
             )
 
     def until_ready(self) -> None:
@@ -138,10 +136,6 @@ class Forked:
             os.kill(self.pid, signal.SIGKILL)
 
 
-def die_with_parent() -> None:
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 def main() -> None:
     """Returns in each child, once its node has ended."""
     import pydantic  # noqa: F401 - the service asks for it when it starts
@@ -152,8 +146,11 @@ def main() -> None:
     _tell(_READY, 0)
     while line := _read_line():
         asked = json.loads(line)
+        bind = die_with_parent(signal.SIGKILL)
         pid = os.fork()
         if not pid:
+            if bind is not None:
+                bind()
             _become(asked["log"])
             sys.argv = ["goqueue", *asked["arguments"]]
             serve.main(asked["arguments"])
@@ -165,7 +162,6 @@ def main() -> None:
 
 def _become(log: str) -> None:
     """As after an exec, as far as the service can see."""
-    die_with_parent()
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDONLY)
     output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)

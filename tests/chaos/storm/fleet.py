@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import ctypes
 import json
 import random
 import signal
@@ -20,6 +19,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from cli.processes import die_with_parent
 from tests.chaos.cluster import ROOT
 from tests.chaos.storm import elastic, ledger
 from tests.chaos.storm.kinds import available, expand
@@ -30,8 +30,6 @@ from tests.chaos.storm.tally import ACKED, Tally
 
 TELLS_S = 60.0
 _LINE_BYTES_MAX = 1 << 24
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None, use_errno=True)
 _PASSED_ON = ("nemesis", "each", "acked", "minutes", "nodes", "rate", "elastic", "clusters")
 
 
@@ -94,7 +92,7 @@ class Fleet:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=_end_with_us,
+            preexec_fn=die_with_parent(),
             limit=_LINE_BYTES_MAX,
         )
 
@@ -157,8 +155,3 @@ async def _relay(part: int, storm: asyncio.subprocess.Process) -> None:
 
 def _folder(folder: Path, part: int) -> Path:
     return folder / f"storm-{part}"
-
-
-def _end_with_us() -> None:
-    """In good order, if this process dies."""
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -226,6 +226,27 @@ def test_who_was_named_after_the_creation_never_founds_the_partition() -> None:
     assert [placement.may_found(voter(f"n{at}")) for at in range(4)] == [False, True, True, False]
 
 
+def test_while_no_leader_has_told_of_a_change_every_creator_founds() -> None:
+    """Of the founders n0 was drained before it ever started, and n1's disk was lost: n2 alone would
+    wait for good."""
+    cluster, _ = moved()
+    group = GroupId(cluster.topic("orders").id, 0)
+    placement, layout = cluster.topic("orders").partitions[0], cluster.state.layout
+
+    def founders() -> list[str]:
+        known = layout.is_as_created(group)
+        names = [f"n{at}" for at in range(4)]
+        return [name for name in names if placement.may_found(voter(name), is_as_created=known)]
+
+    assert founders() == ["n0", "n1", "n2"]
+    assert not placement.may_found(voter("n1", 8), is_as_created=True)
+
+    half = (voter("n0"), voter("n1"), voter("n2"), voter("n3"))
+    cluster.do(ReplicasChanged([told(cluster, "orders", 0, 5, *half)]))
+
+    assert founders() == ["n1", "n2"]
+
+
 def test_a_plan_that_is_overtaken_or_makes_no_sense_changes_nothing() -> None:
     cluster, _ = moved()
     good = row(cluster, "orders", 0, "n0", "n1", "n2")

@@ -15,6 +15,7 @@ from coordinator.steps import (
     Seen,
     Step,
     Waiting,
+    is_left_out,
     next_step,
     refusal,
 )
@@ -116,3 +117,22 @@ def test_a_lost_directory_is_removed_though_its_broker_is_in_sync_by_name() -> N
 )
 def test_a_step_that_is_wrong_by_now_is_refused(step: Step, now: Seen, expected: str) -> None:
     assert expected in (refusal(step, now) or "")
+
+
+@pytest.mark.parametrize(
+    ("told", "knows", "expected"),
+    [
+        (seen("a b c"), 4, True),
+        (seen("a b c"), 5, True),
+        (seen("a b c"), 6, False),  # of an election that this leader has not heard of
+        (seen("a b c", busy=True), 5, False),
+        (seen("a b c", "d"), 5, False),
+        (seen("a b d"), 5, False),
+        (seen("a b d2"), 5, True),  # another data directory of that broker
+    ],
+)
+def test_a_replica_is_left_out_only_by_a_leader_of_a_term_that_is_as_new(
+    told: Seen, knows: int, expected: bool
+) -> None:
+    assert is_left_out(voter("d"), replace(told, term=5), knows) is expected
+    assert not is_left_out(voter("d"), told, knows), "an older version tells no term"

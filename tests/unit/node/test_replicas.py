@@ -10,6 +10,8 @@ from typing import Any, cast
 import pytest
 
 from coordinator.commands import CreateTopic, DeleteTopic, RegisterBroker
+from coordinator.partitions import Configuration
+from coordinator.placement_commands import Reassign, ReplicasChanged, Reported, Row
 from coordinator.state import ClusterState
 from goqueue.wire.types import GroupId, Incarnation, Index, NodeId, Voter
 from log.config import StorageConfig
@@ -30,6 +32,7 @@ from raft.group import RaftGroup
 from raft.host import RaftHost
 
 ME = NodeId("n1")
+DIRTY = "goqueue_storage_compaction_dirty_ratio"
 
 
 class Group:
@@ -49,6 +52,7 @@ class Raft:
     def __init__(self) -> None:
         self.bad: dict[GroupId, Exception] = {}
         self.attempts: list[GroupId] = []
+        self.retired: list[GroupId] = []
 
     def start_group(self, id: GroupId, *_: Any, **__: Any) -> Group:
         self.attempts.append(id)
@@ -58,6 +62,9 @@ class Raft:
 
     def stop_group(self, id: GroupId) -> None:
         return None
+
+    def retire_group(self, id: GroupId) -> None:
+        self.retired.append(id)
 
 
 class Node:
@@ -127,6 +134,32 @@ async def test_a_failed_disk_starts_nothing_and_is_told() -> None:
     node.raft.bad[node.group(1)] = StoreFailed("storage failed")
     with pytest.raises(StoreFailed):
         await node.replicas.reconcile(node.state)
+
+
+async def test_a_replica_that_nobody_names_and_that_holds_newer_entries_is_a_stray() -> None:
+    node, other = Node(), Voter(NodeId("n2"), Incarnation(7))
+    await node.replicas.reconcile(node.state)
+    group = node.group(0)
+    host = node.replicas.find(group)
+    assert host is not None
+    host.log.append(
+        [make_entry(index=n, term=1, time_ms=n, kind=EntryKind.NOOP) for n in range(1, 7)]
+    )
+    host.group.configuration = Configuration(Index(6), (other,))  # type: ignore[misc]
+    register = RegisterBroker(other.node, other.incarnation, "b:1", "http://b", "", "1", {})
+    away = Row(group.topic.index, 0, [ME], [other.node])
+    known = Reported(group.topic.index, 0, 5, (other,))
+    for at, command in enumerate((register, Reassign([away]), ReplicasChanged([known]))):
+        node.state.apply(Index(10 + at), 0, command)
+
+    await node.replicas.reconcile(node.state)
+
+    assert node.replicas.strays(node.state) == [group]
+    assert node.raft.retired == []
+    node.replicas.retire(group)
+    assert node.raft.retired == [group]
+    assert node.replicas.find(group) is None
+    assert node.replicas.strays(node.state) == []
 
 
 class Follower(Group):
@@ -230,3 +263,36 @@ async def test_a_node_that_leaves_hands_over_to_one_that_serves_at_once() -> Non
     await upkeep.hand_over_all(5)
 
     assert given == ["n3", None]
+
+
+async def test_a_topic_is_told_as_dirty_as_a_run_finds_it_and_clean_once_others_lead_it() -> None:
+    class Partition:
+        """Of which every run takes all that another has left."""
+
+        topic, ratio = "prices", 0.7
+        config = SimpleNamespace(is_compacted=True)
+
+        @property
+        def compactor(self) -> Partition:
+            return self
+
+        def standing(self) -> Partition:
+            return self
+
+        async def run(self) -> None:
+            self.ratio = 0.0
+
+    async def told_after(led: list[Any]) -> float:
+        parts["replicas"].led = lambda: led
+        parts["replicas"].all = led.copy
+        await upkeep.compact()
+        return metrics.storage.compaction_dirty_ratio.labels("prices").value
+
+    metrics = Metrics()
+    parts: dict[str, Any] = {"config": None, "cluster": None, "flusher": None, "metrics": metrics}
+    parts["replicas"] = SimpleNamespace()
+    upkeep = Upkeep(ME, **parts, should_lead=lambda _: True)
+
+    assert await told_after([Partition()]) == 0.7
+    assert await told_after([Partition(), Partition()]) == 0.7
+    assert await told_after([]) == 0.0

@@ -1,0 +1,86 @@
+"""Replicas here that nobody names, and of which no news will come: their leaders are asked.
+
+A replica may hold the entry that added it, and that entry may never commit: whoever leads then has
+never heard of this replica, and what the cluster group knows of the partition is older than what
+the replica holds. So it would stay, and wait, for good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from coordinator.state import ClusterState
+from coordinator.steps import Seen, is_left_out
+from goqueue.wire.errors import GoQueueError
+from goqueue.wire.types import GroupId, Voter
+from node.replicas import Replicas
+
+LOOK_S = 5.0
+"""The time between two looks. What is a stray in two of them is asked about: those of moves that
+end just now go by themselves."""
+ASKED_MAX = 16
+"""In one look."""
+
+_log = structlog.get_logger("replicas")
+
+
+class Strays:
+    """A service. `ask` tells what a partition's leader sees; it raises GoQueueError."""
+
+    def __init__(
+        self,
+        me: Voter,
+        replicas: Replicas,
+        state: Callable[[], ClusterState],
+        ask: Callable[[GroupId], Awaitable[Seen]],
+    ) -> None:
+        self._me = me
+        self._replicas = replicas
+        self._state = state
+        self._ask = ask
+        self._met: set[GroupId] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        self._task = asyncio.create_task(self._look_forever(), name="strays")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            self._task = None
+
+    async def look(self) -> None:
+        """Retire the strays that take part no more, by what their leaders tell."""
+        strays = self._replicas.strays(self._state())
+        met, self._met = self._met, set(strays)
+        for group in [group for group in strays if group in met][:ASKED_MAX]:
+            try:
+                await self._look_at(group)
+            except GoQueueError as error:
+                _log.debug("stray_not_judged", group=str(group), problem=error.message)
+
+    async def _look_at(self, group: GroupId) -> None:
+        """What arrives while the leader is asked may be newer than its answer."""
+        host = self._replicas.find(group)
+        if host is None:
+            return
+        known = host.group.configuration
+        seen = await self._ask(group)
+        if self._replicas.find(group) is not host or host.group.configuration != known:
+            return
+        if group not in self._replicas.strays(self._state()):
+            return
+        if is_left_out(self._me, seen, host.log.hard_state.term):
+            self._replicas.retire(group)
+
+    async def _look_forever(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            try:
+                await self.look()
+            except Exception:  # noqa: BLE001 - the task's outermost loop
+                _log.exception("strays_not_judged")

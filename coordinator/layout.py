@@ -63,6 +63,10 @@ class LayoutRecord:
     )
     reassignments: list[Reassignment] = field(default_factory=list[Reassignment])
     gone: list[Voter] = field(default_factory=list[Voter])
+    epoch: int = 0
+    dropped: list[tuple[GroupId, Voter, int]] = field(
+        default_factory=list[tuple[GroupId, Voter, int]]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,14 @@ class Layout:
         """How many each broker should hold or still does."""
         self._topics: dict[int, Topic] = {}
         self._known = dict(record.configurations)
+        self.epoch = record.epoch
+        """Counts how often replicas were no longer desired. What is decided carries it."""
+        self._dropped: dict[GroupId, dict[Voter, int]] = {}
+        """Replicas that were desired once, and the epoch that began as they no longer were. A step
+        that was decided before may yet arrive, and make them take part: until it is known that
+        the partition's log has seen that epoch."""
+        for group, voter, epoch in record.dropped:
+            self._dropped.setdefault(group, {})[voter] = epoch
         self._looks: dict[GroupId, _Look] = {}
 
     def dump(self) -> LayoutRecord:
@@ -106,6 +118,12 @@ class Layout:
             sorted(self._known.items(), key=lambda known: known[0]),
             list(self.reassignments.by_id.values()),
             list(self.brokers.gone),
+            self.epoch,
+            sorted(
+                (group, voter, epoch)
+                for group, voters in self._dropped.items()
+                for voter, epoch in voters.items()
+            ),
         )
 
     # -- what is asked
@@ -140,6 +158,19 @@ class Layout:
         """Whether no leader has told of another configuration than that of the creators. A replica
         is emptied only by what has been told."""
         return group not in self._known
+
+    def to_be_confirmed(self, group: GroupId) -> int:
+        """The epoch that a partition's log must have seen before brokers that are being drained
+        are known to take no part in it; 0 where that is known."""
+        return max(
+            (
+                epoch
+                for voter, epoch in self._dropped.get(group, {}).items()
+                if (broker := self.brokers.by_name.get(voter.node)) is not None
+                and broker.state == DRAINING
+            ),
+            default=0,
+        )
 
     def holders(self, group: GroupId) -> tuple[Voter, ...]:
         """Who should run a replica: those that should have one, and those that still take part."""
@@ -208,6 +239,7 @@ class Layout:
         for number in range(len(topic.partitions)):
             group = GroupId(topic.id, number)
             self._known.pop(group, None)
+            self._dropped.pop(group, None)
             self.reassignments.ended(short(group), time_ms, DELETED)
             self._look(group, time_ms)
 
@@ -237,6 +269,7 @@ class Layout:
                 drain_replicas=self.held[broker.node],
                 drain_bytes_s=command.throttle_bytes_s,
             )
+            self._look_at_dropped(broker.node, time_ms)
             self._check_drained([broker.node])
         elif broker.drain_bytes_s != command.throttle_bytes_s and broker.state == DRAINING:
             self.brokers.put(broker, drain_bytes_s=command.throttle_bytes_s)
@@ -266,6 +299,7 @@ class Layout:
         broker = self.brokers.named(command.node)
         if not broker.takes:
             self.brokers.put(broker, state=ACTIVE, drain_ms=0, drain_replicas=0, drain_bytes_s=0)
+            self._look_at_dropped(broker.node, time_ms)
             for one in self.reassignments.running():
                 if one.cause == DRAIN and broker.node in one.brokers:
                     self._roll_back(one, time_ms)
@@ -323,12 +357,15 @@ class Layout:
             known = None if group is None else self.configuration(group)
             if group is None or (known is not None and row.index <= known.index):
                 continue
-            self._known[group] = Configuration(Index(row.index), row.voters, row.learners)
+            now = Configuration(Index(row.index), row.voters, row.learners, row.epoch)
+            self._known[group] = now
+            confirmed = self._confirmed(group, now.epoch)
             changed += 1
             if group == CLUSTER_GROUP:
                 self._check_drained(self.brokers.by_name)
             else:
                 self._look(group, time_ms)
+                self._check_drained(confirmed)
         return ReplicasNoted(changed)
 
     # -- private
@@ -400,7 +437,38 @@ class Layout:
             broker is not None and (broker.takes or broker.node in held) for broker in brokers
         )
 
+    def _confirmed(self, group: GroupId, epoch: int) -> list[NodeId]:
+        """A partition's log has seen this epoch: whose replicas can't come back by what was decided
+        before."""
+        dropped = self._dropped.get(group, {})
+        found = sorted(voter for voter, at in dropped.items() if at <= epoch)
+        for voter in found:
+            del dropped[voter]
+        if not dropped:
+            self._dropped.pop(group, None)
+        return [voter.node for voter in found]
+
+    def _look_at_dropped(self, node: NodeId, time_ms: int) -> None:
+        """The broker's state is another one: what must be confirmed may be, too."""
+        for group, voters in self._dropped.items():
+            if any(voter.node == node for voter in voters):
+                self._look(group, time_ms)
+
+    def _may_come_back(self, node: NodeId) -> bool:
+        """Whether a broker may yet take part in a partition where it is not desired any more."""
+        return any(voter.node == node for voters in self._dropped.values() for voter in voters)
+
+    def _drop(self, group: GroupId, before: Sequence[Voter], after: Sequence[Voter]) -> None:
+        """Other replicas are desired, from this epoch on."""
+        dropped = self._dropped.setdefault(group, {})
+        dropped |= dict.fromkeys(before, self.epoch)
+        for voter in after:
+            dropped.pop(voter, None)
+        if not dropped:
+            del self._dropped[group]
+
     def _move(self, wanted: Mapping[GroupId, Sequence[str]], time_ms: int) -> None:
+        self.epoch += 1
         by_topic: dict[int, dict[int, tuple[Voter, ...]]] = {}
         for group, nodes in wanted.items():
             by_topic.setdefault(group.topic.index, {})[group.partition] = self.voters(nodes)
@@ -408,6 +476,7 @@ class Layout:
             topic = self._topics[index]
             partitions = list(topic.partitions)
             for number, replicas in changes.items():
+                self._drop(GroupId(topic.id, number), partitions[number].replicas, replicas)
                 partitions[number] = partitions[number].moved(replicas)
             moved = with_partitions(topic, partitions)
             self._topics[index] = moved
@@ -429,9 +498,10 @@ class Layout:
             self._count(self._looks[group], 1)
             if len(placement.replicas) != self._topics[group.topic.index].config.replication_factor:
                 self.unequal[group] = None
-            if is_settled(placement.replicas, configuration):
+            settled = is_settled(placement.replicas, configuration)
+            if settled:
                 self.reassignments.settled(short(group), time_ms)
-            else:
+            if not settled or self.to_be_confirmed(group):
                 self.moving[group] = None
         if before is not None:
             self._check_drained(sorted(before.holders))
@@ -450,7 +520,7 @@ class Layout:
             broker = self.brokers.by_name.get(node)
             if broker is None or broker.state != DRAINING:
                 continue
-            if not self.held[node] and node not in busy:
+            if not self.held[node] and node not in busy and not self._may_come_back(node):
                 self.brokers.put(broker, state=DRAINED)
 
     def _told(self, node: NodeId) -> BrokerResult:

@@ -287,7 +287,14 @@ class Mover:
             return
         reassignment = layout.reassignments.of(short(group))
         throttle = 0 if reassignment is None else reassignment.throttle_bytes_s
-        found = next_step(group, placement.replicas, active.seen, throttle)
+        found = next_step(
+            group,
+            placement.replicas,
+            active.seen,
+            throttle,
+            epoch=layout.epoch,
+            confirmed=layout.to_be_confirmed(group),
+        )
         if isinstance(found, Step):
             active.waiting = ""
             self._busy.add(group)
@@ -414,4 +421,4 @@ def _rank(layout: Layout, group: GroupId) -> tuple[bool, int, GroupId]:
 def _reported(group: GroupId, seen: Seen) -> Reported:
     topic, number = (0, 0) if group == CLUSTER_GROUP else short(group)
     now = seen.configuration
-    return Reported(topic, number, now.index, now.voters, now.learners)
+    return Reported(topic, number, now.index, now.voters, now.learners, now.epoch)

@@ -13,11 +13,13 @@ from goqueue.wire.types import Index, NodeId, TopicId, Voter
 @dataclass(frozen=True, slots=True)
 class Configuration:
     """Who takes part in a partition's log, as a committed entry of that log says; `index` is that
-    entry's. Learners have no vote yet."""
+    entry's. Learners have no vote yet. `epoch` is the layout's when the newest change was decided:
+    what was decided earlier is refused from then on."""
 
     index: Index
     voters: tuple[Voter, ...]
     learners: tuple[Voter, ...] = ()
+    epoch: int = 0
 
     @property
     def everyone(self) -> tuple[Voter, ...]:

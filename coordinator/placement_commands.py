@@ -97,6 +97,7 @@ class Reported(msgspec.Struct, array_like=True, frozen=True):
     index: int
     voters: tuple[Voter, ...]
     learners: tuple[Voter, ...] = ()
+    epoch: int = 0
 
 
 class ReplicasChanged(msgspec.Struct, frozen=True, tag="replicas_changed"):

@@ -18,6 +18,8 @@ from coordinator.partitions import Configuration
 from goqueue.wire.types import GroupId, Index, NodeId, Voter
 
 ADD_LEARNER, PROMOTE, REMOVE, TRANSFER = "add_learner", "promote", "remove", "transfer"
+CONFIRM = "confirm"
+"""Nobody comes or goes: from then on what was decided earlier is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,8 @@ class Step:
 
     It does so only while its configuration is the one of `index`, and `refusal` finds nothing.
     `factor` is the number of replicas that are wanted. `lost`: the voter that is to be removed will
-    never come back, as its broker has another data directory now.
+    never come back, as its broker has another data directory now. `epoch` is the layout's when this
+    was decided.
     """
 
     group: GroupId
@@ -57,6 +60,7 @@ class Step:
     factor: int
     throttle_bytes_s: int = 0
     lost: bool = False
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +71,23 @@ class Waiting:
 
 
 def next_step(
-    group: GroupId, replicas: Sequence[Voter], seen: Seen, throttle_bytes_s: int = 0
+    group: GroupId,
+    replicas: Sequence[Voter],
+    seen: Seen,
+    throttle_bytes_s: int = 0,
+    *,
+    epoch: int = 0,
+    confirmed: int = 0,
 ) -> Step | Waiting | None:
-    """None where all is as it should be."""
+    """None where all is as it should be, and was so in the epoch `confirmed` or later. `epoch` is
+    the present one."""
     if seen.busy:
         return Waiting("another change is under way")
     now = seen.configuration
 
     def step(kind: str, voter: Voter) -> Step:
         lost = kind == REMOVE and voter in now.voters and _is_lost(voter, replicas)
-        return Step(group, kind, voter, now.index, len(replicas), throttle_bytes_s, lost)
+        return Step(group, kind, voter, now.index, len(replicas), throttle_bytes_s, lost, epoch)
 
     for learner in now.learners:
         if learner not in replicas:
@@ -92,7 +103,7 @@ def next_step(
     for voter in replicas:
         if voter not in now.voters:
             return _no_room(voter, seen) or step(ADD_LEARNER, voter)
-    return None
+    return step(CONFIRM, replicas[0]) if now.epoch < confirmed else None
 
 
 def refusal(step: Step, seen: Seen) -> str | None:
@@ -102,6 +113,10 @@ def refusal(step: Step, seen: Seen) -> str | None:
         return "another change is under way"
     if step.index != now.index:
         return f"the configuration is that of entry {now.index}, not {step.index}"
+    if step.epoch < now.epoch:
+        return f"it was decided in epoch {step.epoch}, and this is {now.epoch}"
+    if step.kind == CONFIRM:
+        return None
     if step.kind == ADD_LEARNER:
         taken = any(voter.node == step.voter.node for voter in now.everyone)
         if taken:

@@ -40,6 +40,7 @@ class SeenRow(GroupRequest, array_like=True, frozen=True):
     behind_bytes: int
     full: list[str]
     term: int = 0
+    epoch: int = 0
 
     def packed_groups(self) -> Sequence[bytes]:
         return (self.partition,)
@@ -64,6 +65,7 @@ class StepRequest(GroupRequest, array_like=True, frozen=True):
     factor: int
     throttle_bytes_s: int
     lost: bool
+    epoch: int = 0
 
     def packed_groups(self) -> Sequence[bytes]:
         return (self.partition,)
@@ -108,12 +110,13 @@ def seen_row(group: GroupId, seen: Seen) -> SeenRow:
         seen.behind_bytes,
         sorted(seen.full),
         seen.term,
+        now.epoch,
     )
 
 
 def seen_of(row: SeenRow) -> Seen:
     return Seen(
-        Configuration(Index(row.index), _voters(row.voters), _voters(row.learners)),
+        Configuration(Index(row.index), _voters(row.voters), _voters(row.learners), row.epoch),
         NodeId(row.leader),
         frozenset(map(NodeId, row.in_sync)),
         frozenset(map(NodeId, row.caught_up)),
@@ -149,6 +152,7 @@ def step_request(step: Step) -> StepRequest:
         step.factor,
         step.throttle_bytes_s,
         step.lost,
+        step.epoch,
     )
 
 
@@ -162,6 +166,7 @@ def step_of(request: StepRequest) -> Step:
         request.factor,
         request.throttle_bytes_s,
         request.lost,
+        request.epoch,
     )
 
 

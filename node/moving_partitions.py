@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 
 from coordinator.partitions import Configuration
-from coordinator.steps import ADD_LEARNER, PROMOTE, REMOVE, Seen, Step, refusal
+from coordinator.steps import ADD_LEARNER, CONFIRM, PROMOTE, REMOVE, Seen, Step, refusal
 from goqueue.wire.errors import BadRequest, GoQueueError, NotLeader, OutcomeUnknown, Timeout
 from goqueue.wire.types import GroupId, Index, NodeId, Voter
 from node import move_rpc, rpc
@@ -26,7 +26,7 @@ from node.partition import PartitionHost
 from node.partition_service import PartitionService
 from node.peer_link import PeerLink
 from node.space_watch import ROOM_BYTES
-from raft.configuration import AddLearner, Change, Promote, Remove
+from raft.configuration import AddLearner, Change, Confirm, Promote, Remove
 from raft.errors import Outcome
 from raft.group import RaftGroup
 
@@ -39,6 +39,7 @@ _CHANGES: Mapping[str, Callable[[Voter], Change]] = {
     ADD_LEARNER: AddLearner,
     PROMOTE: lambda voter: Promote(voter.node),
     REMOVE: lambda voter: Remove(voter.node),
+    CONFIRM: lambda _voter: Confirm(),
 }
 
 _log = structlog.get_logger("moves")
@@ -87,7 +88,7 @@ class MovingPartitions:
         is asked about, which it may not know to be wanted yet."""
         group = host.group
         known = group.configuration_before
-        now = Configuration(known.index, known.voters, known.learners)
+        now = Configuration(known.index, known.voters, known.learners, known.epoch)
         lagging = [learner for learner in now.learners if not self._is_caught_up(group, learner)]
         return Seen(
             now,
@@ -154,7 +155,7 @@ class MovingPartitions:
                 done.set_result(outcome)
 
         try:
-            group.change(_CHANGES[step.kind](step.voter), ended)
+            group.change(_CHANGES[step.kind](step.voter), ended, epoch=step.epoch)
         except NotLeader:
             raise
         except GoQueueError as error:

@@ -23,8 +23,9 @@ logger = logging.getLogger("raft")
 class Changes(Elections):
     """The leader's side of a change; what follows from one is `Configured`'s."""
 
-    def change(self, change: Change, callback: Proposed) -> Index:
+    def change(self, change: Change, callback: Proposed, *, epoch: int = 0) -> Index:
         """Appends the configuration that this makes; it is in force at once. Its entry's index.
+        Its epoch is this one, or that of the configuration before, whichever is later.
 
         The callback tells, exactly once, how it ended, as `propose`'s does. Raises NotLeader,
         ChangeUnderWay, NotCaughtUp, ChangeRefused; nothing was appended then. A leader that removes
@@ -34,7 +35,7 @@ class Changes(Elections):
             raise NotLeader(None if self.is_leader else self.leader)
         if not self._may_change():
             raise ChangeUnderWay
-        after = self.configuration.after(change)
+        after = self.configuration.after(change, epoch)
         if isinstance(change, Promote) and not self.caught_up(change.node):
             raise NotCaughtUp(f"{change.node} has not caught up")
         index = self.propose(EntryKind.VOTERS, encode_configuration(after), callback=callback)

@@ -25,11 +25,13 @@ _MAGIC = b"GQ-RCS\r\n"
 _SNAPSHOT_HEAD = struct.Struct("<8sQI")
 
 
-class _Body(msgspec.Struct):
-    """The body of a VOTERS entry after the first: MessagePack, a map of two sorted lists."""
+class _Body(msgspec.Struct, omit_defaults=True):
+    """The body of a VOTERS entry after the first: MessagePack, a map of two sorted lists, and of
+    the epoch where there is one."""
 
     voters: list[tuple[str, int]]
     learners: list[tuple[str, int]]
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +55,23 @@ class Remove:
     node: NodeId
 
 
-Change = AddLearner | Promote | Remove
+@dataclass(frozen=True, slots=True)
+class Confirm:
+    """Everybody stays: the configuration only gets a new index, and an epoch."""
+
+
+Change = AddLearner | Promote | Remove | Confirm
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """`index` is its entry's; 0 for what a replica was told before it has any entry."""
+    """`index` is its entry's; 0 for what a replica was told before it has any entry. `epoch` never
+    falls: whoever decides changes counts by it, and knows what was decided too long ago."""
 
     voters: tuple[Voter, ...] = ()
     learners: tuple[Voter, ...] = ()
     index: Index = NO_INDEX
+    epoch: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "voters", tuple(sorted(self.voters)))
@@ -81,9 +90,14 @@ class Configuration:
         """Whether no node is named twice."""
         return len({member.node for member in self.members}) == len(self.members)
 
-    def after(self, change: Change) -> Configuration:
+    def after(self, change: Change, epoch: int = 0) -> Configuration:
         """What it becomes by this change; its index is not known yet. Raises ChangeRefused."""
+        return replace(self._changed(change), index=NO_INDEX, epoch=max(epoch, self.epoch))
+
+    def _changed(self, change: Change) -> Configuration:
         match change:
+            case Confirm():
+                return self
             case AddLearner(replica):
                 return self._with_learner(replica)
             case Promote(node):
@@ -121,6 +135,7 @@ def encode_configuration(configuration: Configuration) -> bytes:
         _Body(
             [(one.node, one.incarnation) for one in configuration.voters],
             [(one.node, one.incarnation) for one in configuration.learners],
+            configuration.epoch,
         )
     )
 
@@ -133,7 +148,8 @@ def decode_configuration(body: bytes | memoryview, index: int) -> Configuration:
     if not len(body) or body[0] & 0xF0 != 0x80:
         return Configuration(decode_voters(body), (), Index(index))
     found = msgspec.msgpack.decode(body, type=_Body)
-    return Configuration(_replicas(found.voters), _replicas(found.learners), Index(index))
+    voters, learners = _replicas(found.voters), _replicas(found.learners)
+    return Configuration(voters, learners, Index(index), found.epoch)
 
 
 def read_configuration(entry: Entry) -> Configuration:

@@ -84,7 +84,7 @@ class FakeCluster:
             placement = layout.placement(group)
             if placement is not None:
                 index = self.state.applied_index + 1
-                rows.append(Reported(*short(group), index, placement.replicas))
+                rows.append(Reported(*short(group), index, placement.replicas, (), layout.epoch))
         if rows:
             self.apply(ReplicasChanged(rows))
 

@@ -69,7 +69,13 @@ class World:
             self.commands.do(Reassign(rows, "drain", leaving))
         self.index = getattr(self, "index", 100) + 1
         told = [
-            Reported(topic.id.index, number, self.index, placement.replicas)
+            Reported(
+                topic.id.index,
+                number,
+                self.index,
+                placement.replicas,
+                epoch=self.state.layout.epoch,
+            )
             for topic in self.state.topics.values()
             for number, placement in enumerate(topic.partitions)
         ]

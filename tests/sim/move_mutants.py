@@ -74,6 +74,16 @@ class RemovesAnybody(Layout):
         return BrokerResult(broker.node, "gone")
 
 
+class AwaitsNothing(Layout):
+    """A broker is drained once it holds nothing, whatever is on its way to it."""
+
+    def to_be_confirmed(self, group: GroupId) -> int:
+        return 0
+
+    def _may_come_back(self, node: NodeId) -> bool:
+        return False
+
+
 class ForgetsTheGone(Brokers):
     """Who was removed may register again."""
 

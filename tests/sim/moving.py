@@ -11,10 +11,10 @@ from coordinator.cluster_steps import cluster_step
 from coordinator.mover import Ask, Limits, Mover
 from coordinator.partitions import Configuration
 from coordinator.placement_commands import PlacementCommand, ReplicasChanged, Reported
-from coordinator.steps import ADD_LEARNER, PROMOTE, TRANSFER, Seen, Step, is_left_out
+from coordinator.steps import ADD_LEARNER, CONFIRM, PROMOTE, TRANSFER, Seen, Step, is_left_out
 from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, Index, NodeId, Voter
-from raft.configuration import AddLearner, Change, Promote, Remove
+from raft.configuration import AddLearner, Change, Confirm, Promote, Remove
 from raft.errors import NotLeader, Outcome
 from raft.group import RaftGroup
 from tests.sim import rpc
@@ -131,7 +131,7 @@ class Moving:
         hasty = self._process.world.mutant.hasty
         known = raft.configuration if hasty else raft.configuration_before
         return Seen(
-            Configuration(known.index, known.voters, known.learners),
+            Configuration(known.index, known.voters, known.learners, known.epoch),
             self._process.node,
             frozenset(v.node for v in known.voters if self._is_there(v) and raft.in_step(v.node)),
             frozenset(
@@ -174,7 +174,7 @@ class Moving:
             ended()
 
         try:
-            raft.change(_change(step), changed)
+            raft.change(_change(step), changed, epoch=step.epoch)
         except (GoQueueError, NotLeader):
             ended()
         else:
@@ -297,6 +297,8 @@ class Moving:
 def _change(step: Step) -> Change:
     if step.kind == ADD_LEARNER:
         return AddLearner(step.voter)
+    if step.kind == CONFIRM:
+        return Confirm()
     return Promote(step.voter.node) if step.kind == PROMOTE else Remove(step.voter.node)
 
 

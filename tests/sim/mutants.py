@@ -311,6 +311,7 @@ _ALL = (
     Mutant("kept-not-in-snapshot", "delivery", kind="compact", state=compaction.KeptNotInSnapshot),
     Mutant("kept-read-early", "node", kind="compact", reads_early=True),
     Mutant("removed-unasked", "coordinator", kind="moving", layout=moves.RemovesAnybody),
+    Mutant("late-steps-count", "coordinator", kind="moving", layout=moves.AwaitsNothing),
     Mutant("removed-come-back", "coordinator", kind="moving", brokers=moves.ForgetsTheGone),
     Mutant("removed-stay", "coordinator", kind="moving", cluster_members=moves.with_the_gone),
     Mutant("moves-untold", "coordinator", kind="moving", mover=moves.ForgetsMoves),

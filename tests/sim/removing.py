@@ -51,8 +51,9 @@ class Removing:
             self._world.loop.call_later(self._rng.uniform(*LEAVES_S), self._leave)
 
     def is_gone(self, node: NodeId) -> bool:
-        """Whether it was removed."""
-        return any(voter.node == node for voter in self.removed)
+        """Whether it was removed, and has not come back with an empty data directory."""
+        known = [voter for voter in self._registered if voter.node == node]
+        return bool(known) and known[-1] in self.removed
 
     def _leave(self) -> None:
         world, rng = self._world, self._rng

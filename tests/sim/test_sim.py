@@ -173,10 +173,16 @@ MOVES_WITH_LOSS = "kill-at-change,split-at-change,wipe,power-majority,kill,parti
         (300, "", (0, 1, 4, 5, 7, 8, 11)),
         (63, MOVES_WITH_LOSS, (0, 2, 4, 5, 9)),
         (315, "", (0, 1, 4, 6, 8, 9, 10)),
+        (2543, "", ()),
     ],
-    ids=["a dead broker that stays", "founders that were drained and wiped", "a stray"],
+    ids=[
+        "a dead broker that stays",
+        "founders that were drained and wiped",
+        "a stray",
+        "a late step for a broker that is removed",
+    ],
 )
-def test_moves_that_once_never_came_to_rest_do(
+def test_moves_that_once_went_wrong_end_well(
     seed: int, nemesis: str, only: tuple[int, ...]
 ) -> None:
     names = tuple(nemesis.split(",")) if nemesis else ()

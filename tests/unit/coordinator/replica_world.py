@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from coordinator.commands import Command
 from coordinator.mover import Ask, Limits, Mover
 from coordinator.partitions import Configuration
-from coordinator.steps import ADD_LEARNER, PROMOTE, REMOVE, TRANSFER, Seen, Step, refusal
+from coordinator.steps import ADD_LEARNER, CONFIRM, PROMOTE, REMOVE, TRANSFER, Seen, Step, refusal
 from goqueue.wire.types import GroupId, Incarnation, Index, NodeId, Voter
 from tests.unit.coordinator.cluster import Cluster, broker
 
@@ -168,6 +168,8 @@ class World:
                 assert step.kind == REMOVE
                 (learners if step.voter in learners else voters).remove(step.voter)
                 one.in_sync.discard(step.voter)
+            case "confirm":
+                assert step.kind == CONFIRM
             case _:
                 assert step.kind == TRANSFER
                 one.leader = step.voter.node
@@ -175,7 +177,10 @@ class World:
         changed = len(set(voters) ^ set(now.voters)) + len(set(learners) - set(now.learners))
         assert changed <= 1, "one voter or learner at a time"
         one.configuration = Configuration(
-            Index(now.index + self.random.randint(1, 9)), tuple(voters), tuple(learners)
+            Index(now.index + self.random.randint(1, 9)),
+            tuple(voters),
+            tuple(learners),
+            max(now.epoch, step.epoch),
         )
         assert self.quorum(one), "a step stops no partition"
         after = self.look(step.group)

@@ -20,6 +20,7 @@ from coordinator.errors import (
 )
 from coordinator.groups import Group
 from coordinator.member_commands import JoinGroup
+from coordinator.partitions import Configuration
 from coordinator.placement_commands import (
     AddPartitions,
     BrokerResult,
@@ -39,8 +40,9 @@ from coordinator.placement_commands import (
 from coordinator.planner import plan_drain
 from coordinator.queue_commands import PutGroup
 from coordinator.state import ClusterState
+from coordinator.steps import CONFIRM, Seen, Step, next_step
 from goqueue.wire.errors import Busy, Conflict, UnknownPartition, UnknownTopic
-from goqueue.wire.types import CLUSTER_GROUP, GroupId, Incarnation, NodeId, Voter
+from goqueue.wire.types import CLUSTER_GROUP, GroupId, Incarnation, Index, NodeId, Voter
 from tests.unit.coordinator.cluster import Cluster, broker
 
 
@@ -61,7 +63,7 @@ def told(cluster: Cluster, topic: str, number: int, index: int, *voters: Voter) 
 def arrive(cluster: Cluster, index: int = 100) -> None:
     """Every partition's leader tells that truth has followed desire."""
     rows = [
-        Reported(topic.id.index, number, index, placement.replicas)
+        Reported(topic.id.index, number, index, placement.replicas, (), cluster.state.layout.epoch)
         for topic in cluster.state.topics.values()
         for number, placement in enumerate(topic.partitions)
     ]
@@ -135,6 +137,49 @@ def test_a_broker_is_drained_once_nothing_is_or_should_be_there() -> None:
     cluster.do(CreateTopic("more", {"partitions": 8}))
     assert all("n0" not in placement.nodes for placement in cluster.topic("more").partitions)
     assert cluster.do(UndrainBroker("n0")) == BrokerResult("n0", "active")
+
+
+def test_a_broker_is_not_drained_while_what_was_decided_for_it_may_yet_arrive() -> None:
+    """n3 was to get a replica, which was called off before it began. A step that is late may add it
+    all the same, until the partition's log has seen that it is not wanted."""
+    cluster, begun = moved()
+    group = GroupId(cluster.topic("orders").id, 0)
+    layout, three = cluster.state.layout, [voter(f"n{at}") for at in range(3)]
+    cluster.do(CancelReassignment(begun.id))
+    assert (layout.moving, layout.to_be_confirmed(group)) == ({}, 0)
+
+    assert cluster.do(DrainBroker("n3")) == BrokerResult("n3", "draining", 0)
+
+    cluster.refuses(RemoveBroker("n3"), BrokerNotEmpty)
+    assert list(layout.moving) == [group]
+    wanted = layout.to_be_confirmed(group)
+    assert wanted == layout.epoch > 1
+    seen = Seen(Configuration(Index(1), tuple(three)), NodeId("n0"), frozenset())
+    step = next_step(group, three, seen, epoch=layout.epoch, confirmed=wanted)
+    assert isinstance(step, Step)
+    assert (step.kind, step.epoch) == (CONFIRM, layout.epoch)
+
+    early = told(cluster, "orders", 0, 5, *three)
+    cluster.do(ReplicasChanged([early]))
+    assert cluster.state.brokers[NodeId("n3")].state == "draining", "told of an earlier epoch"
+    stored = cluster.state.snapshot()
+    assert ClusterState.restore(stored).snapshot() == stored
+    assert ClusterState.restore(stored).layout.to_be_confirmed(group) == wanted
+    late = Reported(early.topic, 0, 6, early.voters, (), wanted)
+    cluster.do(ReplicasChanged([late]))
+    assert layout.moving == {}
+    assert cluster.do(RemoveBroker("n3")) == BrokerResult("n3", "gone")
+
+
+def test_a_broker_that_is_undrained_needs_no_confirmation() -> None:
+    cluster, begun = moved()
+    cluster.do(CancelReassignment(begun.id))
+    cluster.do(DrainBroker("n3"))
+    assert cluster.state.layout.moving
+
+    assert cluster.do(UndrainBroker("n3")) == BrokerResult("n3", "active")
+
+    assert not cluster.state.layout.moving
 
 
 def test_a_voter_of_the_cluster_group_is_not_drained_yet() -> None:

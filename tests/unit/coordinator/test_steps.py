@@ -9,6 +9,7 @@ import pytest
 from coordinator.partitions import Configuration
 from coordinator.steps import (
     ADD_LEARNER,
+    CONFIRM,
     PROMOTE,
     REMOVE,
     TRANSFER,
@@ -101,6 +102,8 @@ def test_a_lost_directory_is_removed_though_its_broker_is_in_sync_by_name() -> N
         (Step(GROUP, REMOVE, voter("e"), Index(10), 3), seen("a b c"), "e does not vote"),
         (Step(GROUP, REMOVE, voter("c2"), Index(10), 3), seen("a b c"), "c does not vote"),
         (Step(GROUP, PROMOTE, voter("d"), Index(10), 3), seen("a b c", "d"), "not caught up"),
+        (Step(GROUP, CONFIRM, voter("a"), Index(9), 3), seen("a b c"), "entry 10, not 9"),
+        (Step(GROUP, CONFIRM, voter("a"), Index(10), 3), seen("a b c", busy=True), "under way"),
         (
             Step(GROUP, PROMOTE, voter("d2"), Index(10), 3),
             seen("a b c", "d", ready="d"),
@@ -136,3 +139,23 @@ def test_a_replica_is_left_out_only_by_a_leader_of_a_term_that_is_as_new(
 ) -> None:
     assert is_left_out(voter("d"), replace(told, term=5), knows) is expected
     assert not is_left_out(voter("d"), told, knows), "an older version tells no term"
+
+
+@pytest.mark.parametrize("kind", [ADD_LEARNER, PROMOTE, REMOVE, CONFIRM, TRANSFER])
+def test_what_was_decided_in_an_earlier_epoch_is_refused(kind: str) -> None:
+    before = seen("a b c", "d", ready="d")
+    now = replace(before, configuration=replace(before.configuration, epoch=4))
+    step = Step(GROUP, kind, voter("d"), Index(10), 3, epoch=3)
+
+    assert refusal(step, now) == "it was decided in epoch 3, and this is 4"
+
+
+def test_where_all_is_as_wanted_an_epoch_is_confirmed_once() -> None:
+    wanted, now = [voter(name) for name in "abc"], seen("a b c")
+
+    step = next_step(GROUP, wanted, now, epoch=5, confirmed=4)
+
+    assert step == Step(GROUP, CONFIRM, voter("a"), Index(10), 3, epoch=5)
+    after = replace(now, configuration=replace(now.configuration, epoch=5))
+    assert next_step(GROUP, wanted, after, epoch=5, confirmed=4) is None
+    assert next_step(GROUP, wanted, now, epoch=5) is None

@@ -9,7 +9,7 @@ import pytest
 from goqueue.wire.types import NodeId
 from raft import frames
 from raft.config import RaftConfig
-from raft.configuration import AddLearner, Promote, Remove, unpack_snapshot
+from raft.configuration import AddLearner, Confirm, Promote, Remove, unpack_snapshot
 from raft.errors import ChangeUnderWay, NotCaughtUp, NotLeader, Outcome
 from raft.frames import FrameKind
 from raft.group import RaftGroup
@@ -73,6 +73,26 @@ def test_group_grows_to_five_and_shrinks_to_three_under_proposals() -> None:
     assert {cluster.voting(name) for name in "cde"} == {"cde"}
     assert {tuple(cluster.bodies(name)) for name in "cde"} == {(*sent, b"end")}
     assert all(cluster.outcomes(body) == [Outcome.APPLIED] for body in sent)
+
+
+def test_a_confirmation_changes_nothing_but_index_and_epoch_and_is_one_change_at_a_time() -> None:
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    before = cluster.group(leader).configuration
+
+    cluster.group(leader).change(Confirm(), lambda *_: None, epoch=4)
+    with pytest.raises(ChangeUnderWay):
+        cluster.group(leader).change(Confirm(), lambda *_: None, epoch=5)
+    cluster.settle()
+    for name in "abc":
+        now = cluster.group(name).configuration_before
+        assert (now.voters, now.learners, now.epoch) == (before.voters, (), 4)
+        assert now.index > before.index
+    cluster.kill(leader, power=True)
+    cluster.restart(leader)
+    cluster.settle()
+
+    assert cluster.group(leader).configuration.epoch == 4
 
 
 def test_replica_that_starts_empty_learns_its_configuration_and_keeps_it() -> None:

@@ -10,6 +10,7 @@ from raft.configuration import (
     AddLearner,
     Change,
     Configuration,
+    Confirm,
     Promote,
     Remove,
     decode_configuration,
@@ -32,6 +33,19 @@ def test_a_configuration_is_read_as_it_was_written() -> None:
     assert decode_configuration(encode_configuration(THREE), 7) == Configuration(
         (replica("a"), replica("b"), replica("c")), (replica("d", 4),), index=Index(7)
     )
+
+
+def test_an_epoch_is_kept_never_falls_and_takes_no_byte_where_there_is_none() -> None:
+    later = THREE.after(Confirm(), 4)
+
+    assert (later.voters, later.learners, later.epoch) == (THREE.voters, THREE.learners, 4)
+    assert later.after(Remove(NodeId("d")), 3).epoch == 4
+    assert later.after(Promote(NodeId("d")), 5).epoch == 5
+    assert decode_configuration(encode_configuration(later), 7).epoch == 4
+    content = pack_snapshot(later, b"state")
+    assert isinstance(content, bytes)
+    assert unpack_snapshot(content) == (later, b"state")
+    assert b"epoch" not in encode_configuration(THREE)
 
 
 def test_the_creating_entry_is_a_configuration_of_voters() -> None:

@@ -124,3 +124,14 @@ class Brokers:
                 known=f"{known.incarnation:016x}",
                 told=f"{told.incarnation:016x}",
             )
+
+
+def not_empty(broker: Broker, replicas: int) -> str:
+    """Why a broker can't be removed yet."""
+    if broker.state == ACTIVE:
+        return f"{broker.node} is active (replicas: {replicas}): drain it first"
+    if replicas:
+        return f"{broker.node} is being drained (replicas left: {replicas})"
+    return (
+        f"{broker.node} is being drained (its vote in the cluster group, or a confirmation is left)"
+    )

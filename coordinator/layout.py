@@ -7,17 +7,23 @@ has followed desire, step by step (see `steps`). All of this is part of the clus
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from coordinator.brokers import ACTIVE, DRAINED, DRAINING, Broker, Brokers
+from coordinator.brokers import ACTIVE, DRAINED, DRAINING, Broker, Brokers, not_empty
 from coordinator.commands import BrokerRegistered, RegisterBroker
+from coordinator.dropped import Dropped
 from coordinator.errors import BadConfig, BrokerNotEmpty, Overtaken, TooFewBrokers
 from coordinator.holdings import short
 from coordinator.member_commands import Partition
-from coordinator.partitions import Configuration, PartitionPlacement, Topic
+from coordinator.partitions import (
+    Configuration,
+    PartitionPlacement,
+    Topic,
+    is_settled,
+    with_partitions,
+)
 from coordinator.placement import Candidate, place
 from coordinator.placement_commands import (
     ROWS_MAX,
@@ -45,7 +51,6 @@ from coordinator.reassignments import (
     Reassignments,
     result_of,
 )
-from coordinator.topics import REPLICAS_MAX
 from goqueue.wire.errors import Conflict, UnknownPartition, UnknownTopic
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, Index, NodeId, Voter
 
@@ -104,12 +109,7 @@ class Layout:
         self._known = dict(record.configurations)
         self.epoch = record.epoch
         """Counts how often replicas were no longer desired. What is decided carries it."""
-        self._dropped: dict[GroupId, dict[Voter, int]] = {}
-        """Replicas that were desired once, and the epoch that began as they no longer were. A step
-        that was decided before may yet arrive, and make them take part: until it is known that
-        the partition's log has seen that epoch."""
-        for group, voter, epoch in record.dropped:
-            self._dropped.setdefault(group, {})[voter] = epoch
+        self._dropped = Dropped(record.dropped)
         self._looks: dict[GroupId, _Look] = {}
 
     def dump(self) -> LayoutRecord:
@@ -119,11 +119,7 @@ class Layout:
             list(self.reassignments.by_id.values()),
             list(self.brokers.gone),
             self.epoch,
-            sorted(
-                (group, voter, epoch)
-                for group, voters in self._dropped.items()
-                for voter, epoch in voters.items()
-            ),
+            self._dropped.rows(),
         )
 
     # -- what is asked
@@ -162,15 +158,8 @@ class Layout:
     def to_be_confirmed(self, group: GroupId) -> int:
         """The epoch that a partition's log must have seen before brokers that are being drained
         are known to take no part in it; 0 where that is known."""
-        return max(
-            (
-                epoch
-                for voter, epoch in self._dropped.get(group, {}).items()
-                if (broker := self.brokers.by_name.get(voter.node)) is not None
-                and broker.state == DRAINING
-            ),
-            default=0,
-        )
+        last = self._dropped.last(group)
+        return max((epoch for node, epoch in last.items() if self._drains(node)), default=0)
 
     def holders(self, group: GroupId) -> tuple[Voter, ...]:
         """Who should run a replica: those that should have one, and those that still take part."""
@@ -239,7 +228,7 @@ class Layout:
         for number in range(len(topic.partitions)):
             group = GroupId(topic.id, number)
             self._known.pop(group, None)
-            self._dropped.pop(group, None)
+            self._dropped.forget(group)
             self.reassignments.ended(short(group), time_ms, DELETED)
             self._look(group, time_ms)
 
@@ -310,7 +299,7 @@ class Layout:
         broker = self.brokers.named(command.node)
         if broker.state != DRAINED:
             raise BrokerNotEmpty(
-                _not_empty(broker, self.held[broker.node]),
+                not_empty(broker, self.held[broker.node]),
                 node=broker.node,
                 state=broker.state,
                 replicas=self.held[broker.node],
@@ -359,7 +348,7 @@ class Layout:
                 continue
             now = Configuration(Index(row.index), row.voters, row.learners, row.epoch)
             self._known[group] = now
-            confirmed = self._confirmed(group, now.epoch)
+            confirmed = self._dropped.confirmed(group, now.epoch)
             changed += 1
             if group == CLUSTER_GROUP:
                 self._check_drained(self.brokers.by_name)
@@ -437,35 +426,14 @@ class Layout:
             broker is not None and (broker.takes or broker.node in held) for broker in brokers
         )
 
-    def _confirmed(self, group: GroupId, epoch: int) -> list[NodeId]:
-        """A partition's log has seen this epoch: whose replicas can't come back by what was decided
-        before."""
-        dropped = self._dropped.get(group, {})
-        found = sorted(voter for voter, at in dropped.items() if at <= epoch)
-        for voter in found:
-            del dropped[voter]
-        if not dropped:
-            self._dropped.pop(group, None)
-        return [voter.node for voter in found]
-
     def _look_at_dropped(self, node: NodeId, time_ms: int) -> None:
-        """The broker's state is another one: what must be confirmed may be, too."""
-        for group, voters in self._dropped.items():
-            if any(voter.node == node for voter in voters):
-                self._look(group, time_ms)
+        """The broker's state is another one, and with it what has to be confirmed."""
+        for group in self._dropped.groups(node):
+            self._look(group, time_ms)
 
-    def _may_come_back(self, node: NodeId) -> bool:
-        """Whether a broker may yet take part in a partition where it is not desired any more."""
-        return any(voter.node == node for voters in self._dropped.values() for voter in voters)
-
-    def _drop(self, group: GroupId, before: Sequence[Voter], after: Sequence[Voter]) -> None:
-        """Other replicas are desired, from this epoch on."""
-        dropped = self._dropped.setdefault(group, {})
-        dropped |= dict.fromkeys(before, self.epoch)
-        for voter in after:
-            dropped.pop(voter, None)
-        if not dropped:
-            del self._dropped[group]
+    def _drains(self, node: NodeId) -> bool:
+        broker = self.brokers.by_name.get(node)
+        return broker is not None and broker.state == DRAINING
 
     def _move(self, wanted: Mapping[GroupId, Sequence[str]], time_ms: int) -> None:
         self.epoch += 1
@@ -476,7 +444,8 @@ class Layout:
             topic = self._topics[index]
             partitions = list(topic.partitions)
             for number, replicas in changes.items():
-                self._drop(GroupId(topic.id, number), partitions[number].replicas, replicas)
+                group, before = GroupId(topic.id, number), partitions[number].replicas
+                self._dropped.moved(group, before, replicas, self.epoch)
                 partitions[number] = partitions[number].moved(replicas)
             moved = with_partitions(topic, partitions)
             self._topics[index] = moved
@@ -517,41 +486,10 @@ class Layout:
         cluster = self._known.get(CLUSTER_GROUP)
         busy = () if cluster is None else [voter.node for voter in cluster.voters]
         for node in list(map(NodeId, nodes)):
-            broker = self.brokers.by_name.get(node)
-            if broker is None or broker.state != DRAINING:
+            if not self._drains(node) or self.held[node] or node in busy:
                 continue
-            if not self.held[node] and node not in busy and not self._may_come_back(node):
-                self.brokers.put(broker, state=DRAINED)
+            if not self._dropped.groups(node):
+                self.brokers.put(self.brokers.by_name[node], state=DRAINED)
 
     def _told(self, node: NodeId) -> BrokerResult:
         return BrokerResult(node, self.brokers.by_name[node].state, self.held[node])
-
-
-def is_settled(replicas: Sequence[Voter], configuration: Configuration) -> bool:
-    """Whether exactly these vote, and nobody is learning."""
-    return not configuration.learners and set(replicas) == set(configuration.voters)
-
-
-def with_partitions(topic: Topic, partitions: Sequence[PartitionPlacement]) -> Topic:
-    """The topic with these placements."""
-    return dataclasses.replace(topic, partitions=tuple(partitions))
-
-
-def _not_empty(broker: Broker, replicas: int) -> str:
-    if broker.state == ACTIVE:
-        return f"{broker.node} is active (replicas: {replicas}): drain it first"
-    if replicas:
-        return f"{broker.node} is being drained (replicas left: {replicas})"
-    return f"{broker.node} is being drained (its vote in the cluster group is left)"
-
-
-def check_factor(factor: int, takers: int) -> None:
-    """Raises BadConfig, TooFewBrokers."""
-    if not 1 <= factor <= REPLICAS_MAX:
-        raise BadConfig([f"replication_factor: {factor} is out of range, 1 to {REPLICAS_MAX}"])
-    if factor > takers:
-        raise TooFewBrokers(
-            f"replication factor {factor} with {takers} brokers",
-            replication_factor=factor,
-            brokers=takers,
-        )

@@ -107,3 +107,13 @@ class Topic:
         """Whether a group begins with this partition's first message, wherever it begins in
         others: the partition was added while the group existed, so nothing there is old news."""
         return self.partitions[number].created > group_id
+
+
+def is_settled(replicas: Sequence[Voter], configuration: Configuration) -> bool:
+    """Whether exactly these vote, and nobody is learning."""
+    return not configuration.learners and set(replicas) == set(configuration.voters)
+
+
+def with_partitions(topic: Topic, partitions: Sequence[PartitionPlacement]) -> Topic:
+    """The topic with these placements."""
+    return dataclasses.replace(topic, partitions=tuple(partitions))

@@ -11,7 +11,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from coordinator.errors import TooFewBrokers
+from coordinator.errors import BadConfig, TooFewBrokers
+from coordinator.topics import REPLICAS_MAX
 from goqueue.wire.types import NodeId
 
 
@@ -121,3 +122,15 @@ def _walk_back(
         chain.append((step[1], node))
         node = step[0]
     return chain
+
+
+def check_factor(factor: int, takers: int) -> None:
+    """Raises BadConfig, TooFewBrokers."""
+    if not 1 <= factor <= REPLICAS_MAX:
+        raise BadConfig([f"replication_factor: {factor} is out of range, 1 to {REPLICAS_MAX}"])
+    if factor > takers:
+        raise TooFewBrokers(
+            f"replication factor {factor} with {takers} brokers",
+            replication_factor=factor,
+            brokers=takers,
+        )

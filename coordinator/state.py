@@ -25,7 +25,7 @@ from coordinator.commands import (
 from coordinator.errors import ClusterFull, SnapshotUnreadable
 from coordinator.groups import Group, Groups
 from coordinator.key_commands import CreateKey, KeyResult, RevokeKey, RotateKey
-from coordinator.layout import Layout, LayoutRecord, check_factor
+from coordinator.layout import Layout, LayoutRecord
 from coordinator.member_commands import (
     ExpireMembers,
     HandOver,
@@ -38,6 +38,7 @@ from coordinator.membership import MembershipRecord, Topics
 from coordinator.memberships import Memberships
 from coordinator.partition_count import check_growth, grow
 from coordinator.partitions import PartitionPlacement, Topic
+from coordinator.placement import check_factor
 from coordinator.placement_commands import (
     AddPartitions,
     CancelReassignment,

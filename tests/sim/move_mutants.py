@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from coordinator.brokers import Broker, Brokers
 from coordinator.cluster_steps import cluster_members
+from coordinator.dropped import Dropped
 from coordinator.electorate import Elector
 from coordinator.layout import Layout
 from coordinator.mover import Mover
@@ -77,11 +78,9 @@ class RemovesAnybody(Layout):
 class AwaitsNothing(Layout):
     """A broker is drained once it holds nothing, whatever is on its way to it."""
 
-    def to_be_confirmed(self, group: GroupId) -> int:
-        return 0
-
-    def _may_come_back(self, node: NodeId) -> bool:
-        return False
+    def _move(self, wanted: Mapping[GroupId, Sequence[str]], time_ms: int) -> None:
+        super()._move(wanted, time_ms)
+        self._dropped = Dropped()
 
 
 class ForgetsTheGone(Brokers):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from goqueue.wire.batch import RecordBatch, encode_columns
 from goqueue.wire.errors import OutOfOrder
-from goqueue.wire.types import GroupId, NodeId
+from goqueue.wire.types import GroupId, NodeId, TopicId
 from tests.sim.loop import Timer
 from tests.sim.requests import Answer, Identity, Publish, Stored
 
@@ -127,10 +127,10 @@ class Client:
     def done(self, sending: Sending) -> None:
         del self._sending[sending]
 
-    def give_up(self, groups: list[GroupId]) -> None:
-        """What was sent to these groups will not be answered: their topic is deleted."""
+    def give_up(self, is_deleted: Callable[[TopicId], bool]) -> None:
+        """What was sent to such topics will not be answered."""
         for sending in list(self._sending):
-            if sending.group in groups:
+            if is_deleted(sending.group.topic):
                 sending.end()
 
     def publish(self, group: GroupId) -> None:

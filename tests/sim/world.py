@@ -346,7 +346,7 @@ class World:
         ]
         self.groups = now or [group for group in self.groups if group not in gone]
         for client in self.clients:
-            client.give_up(gone)
+            client.give_up(newest.is_deleted)
 
     def ask_cluster(self, command: Command, ended: Ended) -> None:
         """A command on its way to who leads the cluster group, as far as anybody knows."""

@@ -45,6 +45,8 @@ class SimDisk(MemoryDisk):
     _lives: int | None = None
     _failing: tuple[str, int] | None = None
     is_wal_damaged = False
+    incarnation = 0
+    """Of the store that a process opened here last."""
     lies = False
     """Says that it has synced, and has not."""
     hides = False
@@ -107,7 +109,7 @@ class SimDisk(MemoryDisk):
         after = SimDisk(capacity=self.capacity)
         after.__dict__.update(self.crash(rng, keep=keep).__dict__)
         after.lies, after.hides = self.lies, self.hides
-        after.is_wal_damaged = self.is_wal_damaged
+        after.is_wal_damaged, after.incarnation = self.is_wal_damaged, self.incarnation
         return after
 
     def damage(self, rng: random.Random) -> str | None:
@@ -172,15 +174,17 @@ class Storage:
     ) -> None:
         """Opens the store, with all data set aside where a fault has damaged the write-ahead log.
         Raises what that raises."""
-        self.set_aside = False
-        """Whether the store begins anew, so that this is no voter any more."""
         try:
             self.store = _open(disk, config, rng)
         except WalDamaged:
             if not disk.is_wal_damaged:
                 raise
             self.store = _open(disk, config, rng, set_aside=True)
-            self.set_aside, disk.is_wal_damaged = True, False
+        self.set_aside = disk.is_wal_damaged and disk.incarnation != self.store.incarnation
+        """Whether the store begins anew, so that this is no voter any more. The data may have been
+        set aside by a process that died before its store was open."""
+        disk.is_wal_damaged = disk.is_wal_damaged and not self.set_aside
+        disk.incarnation = self.store.incarnation
         self.on_flush_begun: Callable[[], None] = lambda: None
         self.on_failed: Callable[[Exception], None] = _raise
         """The store has failed: the process is to leave."""

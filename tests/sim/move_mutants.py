@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from coordinator.brokers import Broker, Brokers
 from coordinator.cluster_steps import cluster_members
@@ -75,12 +75,19 @@ class RemovesAnybody(Layout):
         return BrokerResult(broker.node, "gone")
 
 
+class ForgetsTheDropped(Dropped):
+    """What was decided for a replica that is not desired any more is taken to have arrived."""
+
+    def moved(
+        self, group: GroupId, before: Sequence[Voter], after: Sequence[Voter], epoch: int
+    ) -> None:
+        return None
+
+
 class AwaitsNothing(Layout):
     """A broker is drained once it holds nothing, whatever is on its way to it."""
 
-    def _move(self, wanted: Mapping[GroupId, Sequence[str]], time_ms: int) -> None:
-        super()._move(wanted, time_ms)
-        self._dropped = Dropped()
+    dropped_type = ForgetsTheDropped
 
 
 class ForgetsTheGone(Brokers):

@@ -39,22 +39,23 @@ class Results:
         return None if found is None else _decoder.decode(found[2])
 
     def remember(self, request: int, time_ms: int, result: Result) -> None:
-        """Keep the first result of a request."""
-        if not request or request in self._results:
+        """Keep what a request resulted in; of a receive that was granted anew, the newer grant."""
+        if not request:
             return
+        self._drop(request)
         messages = _messages(result)
         self._results[request] = (time_ms, messages, _encoder.encode(result))
         self._messages += messages
         while len(self._results) > REQUESTS_MAX or self._messages > MESSAGES_MAX:
-            self._drop_oldest()
+            self._drop(next(iter(self._results)))
 
     def forget(self, now_ms: int) -> None:
         """Let go of what is too old."""
         while self._results:
-            time_ms, _, _ = next(iter(self._results.values()))
+            request, (time_ms, _, _) = next(iter(self._results.items()))
             if time_ms + REMEMBERED_MS >= now_ms:
                 return
-            self._drop_oldest()
+            self._drop(request)
 
     def dump(self) -> list[Remembered]:
         """For a snapshot, which takes what is encoded as it is."""
@@ -69,9 +70,10 @@ class Results:
         for request, time_ms, result in results:
             self.remember(request, time_ms, result)
 
-    def _drop_oldest(self) -> None:
-        request = next(iter(self._results))
-        self._messages -= self._results.pop(request)[1]
+    def _drop(self, request: int) -> None:
+        known = self._results.pop(request, None)
+        if known is not None:
+            self._messages -= known[1]
 
 
 def _messages(result: Result) -> int:

@@ -357,6 +357,21 @@ def test_a_receive_that_was_stale_may_be_repeated_by_who_owns_it_then() -> None:
     assert offsets(desk.take("b", 2, request=77)) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_a_receive_is_granted_anew_is_what_its_repeats_are_granted(restarts: bool) -> None:
+    desk = Owned()
+    desk.own("a", 1)
+    first = desk.take("a", 1, request=77)
+    desk.own("b", 2)
+    desk.own("a", 3)
+    anew = desk.take("a", 3, request=77)
+    if restarts:
+        desk.restart()
+
+    assert desk.take("a", 3, request=77) == anew != first
+    assert len(desk.group().leases) == len(offsets(anew))
+
+
 def test_a_settle_that_is_repeated_after_the_handover_did_what_it_did() -> None:
     desk = Owned()
     desk.own("a", 1)

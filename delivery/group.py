@@ -193,7 +193,7 @@ class GroupState(GroupFailures):
 
     def seek(self, op: Sought, now_ms: int) -> SoughtResult | StaleResult:
         """Begin anew at the offset: all that the log has from there on is ready again; of what
-        outlived the log, what was not settled."""
+        outlived the log, what was not settled, and, once it is due, what was passed over before."""
         if not self.is_owned_by(op.member, op.generation):
             self._stored.chronicle.nothing()
             return self._stale()

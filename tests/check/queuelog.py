@@ -79,6 +79,8 @@ class QueueLog:
             if message is not None and not message.is_gone:
                 message.visible = index
                 message.time_ms = due_ms
+                if self.config.retention_ms >= 0:
+                    message.late_until_ms = due_ms + self.config.retention_ms
         while self._expiries and self._expiries[0][0] <= time_ms:
             _, offset = heapq.heappop(self._expiries)
             message = self.messages.get(offset)
@@ -128,11 +130,12 @@ class QueueLog:
             return
         for op, result in zip(done, results, strict=True):
             request = getattr(op, "request", 0)
-            if request and request in self._requests and not is_overtaken(self.groups, op):
+            known = self._requests.get(request) if request else None
+            if known is not None and not is_overtaken(self.groups, op, known):
                 if isinstance(op, ops.Delivered):
                     self._spoken_for.update(op.offsets)
                     self.in_vain.update(dict.fromkeys(op.offsets))
-                if result != self._requests[request]:
+                if result != known:
                     self._broken("Q1", f"entry {index}: a repeated request resulted in {result}")
                 continue
             judge = _JUDGES.get(type(op))
@@ -155,7 +158,7 @@ class QueueLog:
                     self._broken("Q2", f"{offset} was trimmed, and is a dead letter")
                 if offset in group.open:
                     self.fallen.append((group.name, offset))
-                if offset >= group.base:
+                if group.has(offset):
                     group.finish(offset, message)
         for group in self.groups.values():
             group.floor = max(group.floor, begins)
@@ -357,7 +360,9 @@ class QueueLog:
         elif op.action == ops.RELEASE:
             expected = "released"
             attempts -= 1
-            group.come_back(offset, message, 0, self.index, self.time_ms)
+            life.is_behind = op.to_back
+            delay_ms = max(0, op.delay_ms)
+            group.come_back(offset, message, delay_ms, self.index, self.time_ms)
         elif op.action == ops.REJECT:
             expected = "dead"
             group.die(offset, message, op.reason)
@@ -369,7 +374,7 @@ class QueueLog:
         if (found.outcome, found.attempts) != (expected, attempts):
             self._broken("Q1", f"{told} is {found}, not {expected} after {attempts} attempts")
         wakes_ms = life.wakes_ms if life.status == WAITING else self.time_ms
-        if expected == "requeued" and found.visible_at_ms != wakes_ms:
+        if expected in ("requeued", "released") and found.visible_at_ms != wakes_ms:
             self._broken("Q1", f"{told} comes again at {found.visible_at_ms}, not {wakes_ms}")
 
     def _expired(self, op: ops.Expired, result: ops.Result) -> None:
@@ -474,11 +479,15 @@ class QueueLog:
             return
         end = max(self.messages, default=-1) + 1
         base = min(op.offset, end)
-        group = Group(op.group, op.name, op.config, op.version, base, self.time_ms, base)
+        if base <= self._begins and op.config.start != "latest":
+            base = 0
+        floor = max(base, self._begins)
+        group = Group(op.group, op.name, op.config, op.version, base, self.time_ms, floor)
         for offset, message in self.messages.items():
+            is_kept_for_it = not message.visible or message.late_until_ms > self.time_ms
             if offset < base:
                 continue
-            if message.is_gone:
+            if message.is_gone or (offset < self._begins and not is_kept_for_it):
                 group.finish(offset, message)
             else:
                 group.open[offset] = None

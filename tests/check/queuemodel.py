@@ -21,6 +21,8 @@ class Message:
     expires_ms: int = 0
     visible: int = 0
     """The entry at which it could first be delivered; 0 where it is delayed and not due."""
+    late_until_ms: int = 0
+    """Delayed, and due: how long it is also for groups that begin when the log has lost it."""
     is_cancelled: bool = False
     is_gone: bool = False
     """Cancelled or expired."""
@@ -107,8 +109,12 @@ class Group:
         status = self.lives[offset].status if offset in self.lives else READY
         if offset in self.open and status == READY:
             self.expired.append((offset, self.life(offset).since, since_ms))
-        if offset >= self.base and status not in (LEASED, DEAD):
+        if self.has(offset) and status not in (LEASED, DEAD):
             self.finish(offset, message)
+
+    def has(self, offset: int) -> bool:
+        """Whether the message may come: also below the base, if it was redriven there."""
+        return offset >= self.base or offset in self.open
 
     def expired_since(
         self, messages: Mapping[int, Message], lane: int, chosen_ms: int, seen: int
@@ -137,15 +143,17 @@ class Group:
 
     def begin_anew(self, offset: int, begins: int, messages: Mapping[int, Message]) -> None:
         """All from the offset on comes again, but for what is dead or gone; of what outlived the
-        log, which `begins` later, what was not settled."""
+        log, which `begins` later, what was not settled, and what is not due: that is kept for
+        all, whoever has passed over it."""
         before, was_open = self.lives, self.open
         self.lives = {o: life for o, life in before.items() if life.status == DEAD}
         self.heads, self.open = {}, {}
         self.base, self.floor = offset, max(offset, begins)
         for other in [o for o in messages if o >= offset and o not in self.lives]:
-            is_settled = other < begins and other not in was_open
-            if is_settled or messages[other].is_gone:
-                self.finish(other, messages[other])
+            message = messages[other]
+            is_settled = other < begins and message.visible and other not in was_open
+            if is_settled or message.is_gone:
+                self.finish(other, message)
                 continue
             self.open[other] = None
             if other < begins:

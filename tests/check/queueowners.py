@@ -40,12 +40,14 @@ def take_over(
     return ops.OwnedResult(op.member, op.generation, len(ended))
 
 
-def is_overtaken(groups: Mapping[int, Group], op: ops.Op) -> bool:
-    """Whether what was granted to it once, as a request that comes again, is another's by now."""
+def is_overtaken(groups: Mapping[int, Group], op: ops.Op, known: ops.Result) -> bool:
+    """Whether what was granted to it once, as a request that comes again, is another's by now, or
+    was in between."""
     group = groups.get(op.group) if isinstance(op, ops.Delivered) else None
-    if group is None or not isinstance(op, ops.Delivered):
+    if group is None or not isinstance(op, ops.Delivered) or not isinstance(known, ops.Granted):
         return False
-    return not group.owner.may(op.member, op.generation)
+    owner = group.owner
+    return known.delivery < owner.since or not owner.may(op.member, op.generation)
 
 
 def judge_claim(group: Group, op: Claiming, result: ops.Result) -> str:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import pytest
 
 from delivery import ops
 from delivery.config import GroupConfig
-from tests.check.queuelog import STORE_STEP_MS, QueueLog
-from tests.unit.delivery.desk import Desk
+from tests.check.queuedesk import Judged
+from tests.check.queuelog import STORE_STEP_MS
 
 CRITICAL, BACKGROUND = 0, 4
 MAX_WAIT_MS = 30_000
@@ -19,38 +16,11 @@ LIVES_MS = MAX_WAIT_MS + STORE_STEP_MS + 100
 VISIBILITY_MS = 60_000
 
 
-class Judged(Desk):
-    """A partition with one group, whose every entry is told to the model as well."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.broken: list[str] = []
-        self.log = QueueLog(lambda rule, text: self.broken.append(f"{rule}: {text}"))
-        config = GroupConfig(visibility_ms=VISIBILITY_MS, lane_max_wait_ms=MAX_WAIT_MS)
-        self.tell(ops.OpenGroup(1, "group", 1, config))
-
-    def tell(self, *asked: ops.Op) -> list[ops.Result]:
-        seen = int(self.state.applied_index)
-        results = self.do(*asked)
-        self.log.apply(seen + 1, self.now_ms, seen, asked, results)
-        return results
-
-    def store(self, lane: int, expires_ms: int | None = None) -> int:
-        columns: dict[str, Any] = {} if expires_ms is None else {"expires_at_ms": [expires_ms]}
-        (offset,) = self.publish(1, lanes=[lane], **columns)
-        row = (lane, None, None, expires_ms, None)
-        self.log.records(self.state.applied_index, self.now_ms, offset, [row])
-        return offset
-
-    def lease(self, offsets: Sequence[int]) -> list[int]:
-        (granted,) = self.tell(ops.Delivered(1, "", VISIBILITY_MS, list(offsets)))
-        assert isinstance(granted, ops.Granted)
-        return [grant.offset for grant in granted.grants]
-
-
 @pytest.fixture
 def desk() -> Judged:
-    return Judged()
+    desk = Judged()
+    desk.begin(1, GroupConfig(visibility_ms=VISIBILITY_MS, lane_max_wait_ms=MAX_WAIT_MS))
+    return desk
 
 
 def two_of_a_low_lane(desk: Judged) -> tuple[int, int]:
@@ -139,10 +109,7 @@ def test_what_was_chosen_before_a_seek_is_not_judged_by_what_that_brings_back(
 
 
 def test_a_commit_passes_over_what_is_delayed(desk: Judged) -> None:
-    due_ms = desk.now_ms + 1000
-    (offset,) = desk.publish(1, lanes=[CRITICAL], deliver_at_ms=[due_ms])
-    row = (CRITICAL, None, due_ms, None, None)
-    desk.log.records(desk.state.applied_index, desk.now_ms, offset, [row])
+    desk.store(CRITICAL, due_ms=desk.now_ms + 1000)
     desk.tell(ops.Committed(1, 1))
     desk.now_ms += 2000
 

@@ -231,6 +231,37 @@ def test_seeking_below_the_log_begins_at_its_start_and_keeps_what_outlived_it(de
     assert list(desk.group().dead) == [1]
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_a_commit_passed_over_before_it_was_due_comes_after_a_seek(
+    desk: Desk, restarts: bool
+) -> None:
+    desk.publish(2, deliver_at_ms=[60_000, None])
+    desk.commit(2)
+    desk.retain(2)
+    if restarts:
+        desk.restart()
+
+    told = desk.seek(0)
+
+    assert (told.replayed, desk.offsets()) == (1, [])
+    desk.wait(60_000)
+    assert desk.offsets() == [0]
+
+
+def test_what_was_due_and_committed_does_not_come_again_once_the_log_has_lost_it(
+    desk: Desk,
+) -> None:
+    desk.open(2)
+    desk.publish(2, deliver_at_ms=[60_000, None])
+    desk.wait(60_000)
+    desk.commit(2)
+    desk.retain(2)
+
+    told = desk.seek(0)
+
+    assert (told.replayed, desk.offsets(), desk.offsets(group=2)) == (0, [], [0])
+
+
 def test_offsets_beyond_two_to_the_32_are_like_any_other() -> None:
     desk = Desk()
     base = 2**33 + 5

@@ -49,9 +49,9 @@ class Dropped:
             self._epochs.pop(group, None)
         return [voter.node for voter in found]
 
-    def forget(self, group: GroupId) -> None:
-        """The partition was deleted."""
-        self._epochs.pop(group, None)
+    def forget(self, group: GroupId) -> list[NodeId]:
+        """The partition was deleted. Of whom nothing is to be feared any more."""
+        return sorted({voter.node for voter in self._epochs.pop(group, {})})
 
     def last(self, group: GroupId) -> dict[NodeId, int]:
         """The brokers that may come back into a partition, and what it must have seen first."""

@@ -230,9 +230,10 @@ class Layout:
         for number in range(len(topic.partitions)):
             group = GroupId(topic.id, number)
             self._known.pop(group, None)
-            self._dropped.forget(group)
+            confirmed = self._dropped.forget(group)
             self.reassignments.ended(short(group), time_ms, DELETED)
             self._look(group, time_ms)
+            self._check_drained(confirmed)
 
     # -- brokers
 

@@ -182,6 +182,16 @@ def test_a_broker_that_is_undrained_needs_no_confirmation() -> None:
     assert not cluster.state.layout.moving
 
 
+def test_a_broker_is_drained_when_the_topic_that_might_come_to_it_is_deleted() -> None:
+    cluster, begun = moved()
+    cluster.do(CancelReassignment(begun.id))
+    cluster.do(DrainBroker("n3"))
+
+    cluster.do(DeleteTopic("orders"))
+
+    assert cluster.state.brokers[NodeId("n3")].state == "drained"
+
+
 def test_a_voter_of_the_cluster_group_is_not_drained_yet() -> None:
     cluster = Cluster(4)
     three = tuple(voter(f"n{at}") for at in range(3))

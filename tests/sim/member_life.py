@@ -185,7 +185,7 @@ class Life:
         self._revoking: dict[GroupId, Share | None] = {}
         """None where it works on nothing of it."""
         self._leads: Leads = {}
-        self._node = rng.choice(work.world.nodes)
+        self._node = rng.choice(self.nodes)
         self._beats = 0
         self._send(self._join(), self._joined)
 
@@ -204,7 +204,10 @@ class Life:
 
     @property
     def nodes(self) -> list[NodeId]:
-        return self.work.world.nodes
+        """Whom it asks. A node that was wiped, and not let in anew, refuses at once: then a client
+        asks the next one, and stays with who has answered."""
+        wiped = self.work.world.machines.wiped()
+        return [node for node in self.work.world.nodes if node not in wiped]
 
     @property
     def is_idle(self) -> bool:

@@ -24,6 +24,7 @@ from goqueue.errors import (
     ServerError,
     Timeout,
     TopicExists,
+    Unavailable,
     UnknownTopic,
 )
 from goqueue.http import Answer, error_of, join, parse_servers
@@ -341,6 +342,20 @@ async def test_a_server_that_dies_is_left_for_the_next(cluster: FakeCluster) -> 
         await client.close()
 
     assert cluster.topics["orders"][0].values() == [b"1", b"2"]
+
+
+async def test_a_server_that_can_not_serve_is_left_for_the_next() -> None:
+    wiped, whole = FakeCluster(), FakeCluster()
+    wiped.refusing_producers = Unavailable("this node was wiped")
+    async with (
+        wiped.serve() as first,
+        whole.serve() as second,
+        AsyncClient([first, second], retry=QUICK) as client,
+    ):
+        await client.init_producer()
+        await client.health()
+
+    assert (len(wiped.paths("GET")), len(whole.paths("GET"))) == (0, 1)
 
 
 async def test_no_server_at_all_is_told_with_outcome_none() -> None:

@@ -197,3 +197,20 @@ async def test_without_a_majority_heartbeats_are_refused_and_nobody_is_lost_by_i
     await eventually(lambda: nodes.broker("n2").ready().ready)
     again = await beat(nodes.broker("n2"), told, wait_s=0)
     assert (again.assigned, again.generation) == (told.assigned, told.generation)
+
+
+async def test_a_wiped_node_that_is_not_let_in_refuses_heartbeats_at_once(
+    nodes: ThreeNodes,
+) -> None:
+    told = await join(nodes.broker("n1"))
+    await nodes.stop("n2")
+    await nodes.stop("n3")
+    nodes.disks["n3"] = MemoryDisk()
+    await nodes.start("n3")
+    await eventually(lambda: nodes.broker("n3")._cluster.wiped)
+
+    began_s = time.monotonic()
+    with pytest.raises(Unavailable):
+        await beat(nodes.broker("n3"), told, wait_s=5)
+
+    assert time.monotonic() - began_s < 1

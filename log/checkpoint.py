@@ -52,8 +52,7 @@ class CheckpointJob:
                 if path.endswith("/"):
                     disk.sync_directory(path[:-1])
                     continue
-                with self.files.borrow(path) as handle:
-                    disk.fdatasync(handle)
+                self.files.sync(path)
             except FileNotFoundError:
                 continue  # truncated away, or its group was removed, since
         try:

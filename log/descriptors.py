@@ -5,10 +5,13 @@ Safe from any thread: a file is never closed while borrowed.
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from log.disk import Disk
+from log.disk import Disk, SyncFailed
 
 
 class _Open:
@@ -43,6 +46,8 @@ class Descriptors:
         self._limit = max(1, limit)
         self.lock = threading.Lock()
         self._open: OrderedDict[str, _Open] = OrderedDict()
+        self._unsafe: set[str] = set()
+        """Files that hold what a failed sync may have lost."""
 
     def borrow(self, path: str, *, create: bool = False) -> _Open:
         """A handle of this file, for the duration of the `with` block that this is called for.
@@ -72,6 +77,29 @@ class Descriptors:
             file = self._open.pop(path, None)
             if file is not None:
                 self._retire(file)
+
+    def replaced(self, path: str) -> None:
+        """As `forget`: another file, or none, has the name from now on."""
+        self.forget(path)
+        self._unsafe.discard(path)
+
+    def sync(self, path: str) -> None:
+        """Makes all that was written to the file durable. Raises OSError, SyncFailed also where
+        somebody else's sync of this file has failed before: this one would prove nothing."""
+        if path in self._unsafe:
+            raise SyncFailed(errno.EIO, "an earlier sync of this file failed", path)
+        with self.synced(path), self.borrow(path) as handle:
+            self.disk.fdatasync(handle)
+
+    @contextmanager
+    def synced(self, path: str) -> Iterator[None]:
+        """A block that writes to the file and syncs that. Where the sync fails, pages of others
+        may be lost with its own, and only the first to ask is told."""
+        try:
+            yield
+        except SyncFailed:
+            self._unsafe.add(path)
+            raise
 
     def close(self) -> None:
         """Closes every file that is not borrowed, and the rest when given back."""

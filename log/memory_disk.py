@@ -60,6 +60,13 @@ class _File:
         self.is_lost = True
         self.unsynced.clear()
 
+    def uncache(self) -> None:
+        """What passes for written since a sync failed is in no page any more."""
+        if self.is_lost and not self.is_shown:
+            self.live = bytearray(self.synced)
+            for offset, data in self.unsynced:
+                self.live = _perform(self.live, offset, data)
+
 
 class MemoryDisk:
     """The shipped fake of `Disk`, with faults.
@@ -147,7 +154,10 @@ class MemoryDisk:
         self.truncate(handle, length)
 
     def uncache(self, path: str) -> None:
-        self.size(path)  # nothing is cached: damage shows at once
+        self.size(path)  # else nothing is cached: damage shows at once
+        number = self._live[path]
+        assert number is not None, path
+        self._files[number].uncache()
 
     def pause(self) -> None:
         self.pauses += 1

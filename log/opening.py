@@ -26,6 +26,7 @@ from log.set_aside import SetAside
 from log.snapshot import newest_creation, remove_foreign_snapshots, remove_snapshots_beyond
 from log.space import Space
 from log.wal import GroupMeta, WalState
+from log.wal_end import settle
 from log.wal_writer import NEW, TEMPORARY, WalWriter
 
 LOCK = "LOCK"
@@ -100,7 +101,7 @@ class Opening:
     def _write(self, accept_damage: bool, set_aside: bool) -> Opened:
         self._sweep_wal()
         try:
-            opened = self._read(self._replay())
+            opened = self._read(self._settled(self._replay()))
         except WalDamaged as error:
             if set_aside:
                 opened = self._begin_anew(error)
@@ -109,7 +110,6 @@ class Opening:
                 opened = self._salvage()
             else:
                 raise
-        self._sync_last_file(opened)
         for group, segments in opened.segments.items():
             segments.append(opened.tails[group])
             if self._disk.exists(segments.directory):
@@ -141,6 +141,12 @@ class Opening:
         replay = replay_wal(self._disk, self._wal)
         if replay.image is None and self._disk.list_directory(f"{self._root}/{GROUPS}"):
             raise WalDamaged(self._wal, 0, "there are groups, but no write-ahead log")
+        return replay
+
+    def _settled(self, replay: Replay) -> Replay:
+        """Before anything is done that it says: files are cut, moved and deleted by it."""
+        if replay.image is not None:
+            settle(self._disk, replay.image)
         return replay
 
     def _read(self, replay: Replay) -> Opened:
@@ -220,22 +226,12 @@ class Opening:
         directory = self.group_directory(self._root, group)
         return GroupSegments(self._files, directory, group, self._config)
 
-    def _sync_last_file(self, opened: Opened) -> None:
-        """What was read may still be in the page cache alone: the next header vouches for it."""
-        if opened.writer.files:
-            handle = self._disk.open(opened.writer.files[-1].path, write=True)
-            try:
-                self._disk.fdatasync(handle)
-            finally:
-                self._disk.close(handle)
-
     def _sync(self, segments: GroupSegments) -> None:
         for path in sorted(segments.touched):
             if path.endswith("/"):
                 self._disk.sync_directory(path[:-1])
                 continue
-            with self._files.borrow(path) as handle:
-                self._disk.fdatasync(handle)
+            self._files.sync(path)
         segments.touched = set()
 
     def _sweep_wal(self) -> None:

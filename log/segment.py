@@ -16,9 +16,10 @@ from contextlib import suppress
 
 from goqueue.wire.types import GroupId, Index
 from log.descriptors import Descriptors
-from log.entry import FRAME_BYTES_MAX, HEADER_BYTES, Entry, decode_frame, frame_length
+from log.entry import HEADER_BYTES, Entry
 from log.errors import Damaged, reraise_other
 from log.file_header import FILE_HEADER_BYTES, check_header, header_of
+from log.frame_reader import sound_frames
 from log.quiet import QuietRun
 from log.segment_index import ITEM_BYTES, OffsetIndex, encode_item
 
@@ -94,7 +95,7 @@ class Segment:
     def begin(self) -> None:
         """Creates the three files, empty but for their headers."""
         for suffix in SUFFIXES:
-            self._files.forget(self.path(suffix))
+            self._files.replaced(self.path(suffix))
             with self._files.borrow(self.path(suffix), create=True) as handle:
                 self._files.disk.truncate(handle, 0)
                 self._files.disk.pwritev(handle, [self._header(suffix)], 0)
@@ -126,14 +127,31 @@ class Segment:
             self._index_end += len(items) * ITEM_BYTES
 
     def truncate(self, last_index: int) -> None:
-        """Drops entries past this one, which the segment holds, from all three files."""
+        """Drops entries past this one, which the segment holds, from all three files. Raises
+        Damaged where nobody can say where it ends, and nothing has changed then."""
         self._hold_files()
-        self.end = self.end_of(last_index)
+        self.end = self._cut_at(last_index)
         self.count = last_index - self.first_index + 1
         kept = FILE_HEADER_BYTES + self.index().truncate(last_index)
         self._index_end = min(self._index_end, kept)
         self.cut_files()
         self.quiet.cut()
+
+    def _cut_at(self, last_index: int) -> int:
+        """Where the entry ends: by the term index, by where the next one stands, or by a scan."""
+        try:
+            return self.end_of(last_index)
+        except Damaged:
+            with suppress(Damaged):
+                position, crc, _term = self._term(last_index + 1)
+                self._confirmed(last_index + 1, position, crc)
+                return position
+        position = FILE_HEADER_BYTES
+        for entry in self._frames(self.first_index, position, _SCAN_BYTES):
+            position += len(entry.frame)
+            if entry.index == last_index:
+                return position
+        raise self._unreadable(last_index, position)
 
     def cut_files(self) -> None:
         """Makes the files end where the segment does."""
@@ -149,7 +167,7 @@ class Segment:
     def remove(self) -> None:
         """Deletes the files; those already gone are no error."""
         for path in self.paths():
-            self._files.forget(path)
+            self._files.replaced(path)
             with suppress(FileNotFoundError):
                 self._files.disk.unlink(path)
 
@@ -219,33 +237,40 @@ class Segment:
                 break
             position, number = following, number + 1
         if number:
-            with self._files.borrow(self.path(), create=True) as handle:
-                frames = [entry.frame for entry in entries[:number]]
-                self._files.disk.pwritev(handle, frames, start)
-                self._files.disk.pwritev(handle, [self._header(SEGMENT_SUFFIX)], 0)
-                self._files.disk.fdatasync(handle)
-            self._files.disk.uncache(self.path())  # whoever reads it next reads the medium
+            self._put(start, [entry.frame for entry in entries[:number]])
             if position > self.end:
                 self.end = position
         return number
+
+    def _put(self, start: int, frames: list[bytes]) -> None:
+        """Writes frames over what is damaged, synced. Raises OSError."""
+        files, path = self._files, self.path()
+        try:
+            with files.synced(path), files.borrow(path, create=True) as handle:
+                files.disk.pwritev(handle, frames, start)
+                files.disk.pwritev(handle, [self._header(SEGMENT_SUFFIX)], 0)
+                files.disk.fdatasync(handle)
+        finally:
+            files.disk.uncache(path)  # whoever reads it next reads the medium
 
     def rewrite(self, suffix: str, parts: Mapping[int, bytes]) -> None:
         """Puts bytes in their places in a file whose header may be damaged, and syncs it. A file
         that is missing is made anew, of these. Raises OSError."""
         disk, path = self._files.disk, self.path(suffix)
         self._files.forget(path)
-        missing = not disk.exists(path)
-        target = path + RENEWED if missing else path
-        handle = disk.open(target, write=True, create=missing)
+        whole = {0: self._header(suffix), **parts}
+        if not disk.exists(path):
+            self._renew(suffix, whole)
+            disk.sync_directory(path.rpartition("/")[0])
+            return
+        handle = disk.open(path, write=True)
         try:
-            for position, data in {0: self._header(suffix), **parts}.items():
-                disk.pwritev(handle, [data], position)
-            disk.fdatasync(handle)
+            with self._files.synced(path):
+                for position, data in whole.items():
+                    disk.pwritev(handle, [data], position)
+                disk.fdatasync(handle)
         finally:
             disk.close(handle)
-        if missing:
-            disk.rename(target, path)
-            disk.sync_directory(path.rpartition("/")[0])
 
     def _hold_files(self) -> None:
         """Makes files anew that somebody has deleted: what they held is found missing later, and
@@ -269,29 +294,26 @@ class Segment:
         data = b""
         with suppress(FileNotFoundError), self._files.borrow(path) as handle:
             data = disk.pread(handle, self._ends()[suffix], 0)
-        handle = disk.open(path + RENEWED, write=True, create=True)
-        try:
-            disk.truncate(handle, 0)
-            disk.pwritev(handle, [data or self._header(suffix)], 0)
-            disk.fdatasync(handle)
-        finally:
-            disk.close(handle)
-        disk.rename(path + RENEWED, path)
-        self._files.forget(path)
+        self._renew(suffix, {0: data or self._header(suffix)})
 
     def rewrite_offsets(self, items: bytes) -> None:
         """Makes these the whole offset index, of a segment that is not written to any more."""
-        disk, path = self._files.disk, self.path(OFFSETS_SUFFIX)
+        self._renew(OFFSETS_SUFFIX, {0: self._header(OFFSETS_SUFFIX) + items})
+        self.drop_index()
+
+    def _renew(self, suffix: str, parts: Mapping[int, bytes]) -> None:
+        """Another file, of these bytes and synced, gets the name. Raises OSError."""
+        disk, path = self._files.disk, self.path(suffix)
         handle = disk.open(path + RENEWED, write=True, create=True)
         try:
             disk.truncate(handle, 0)
-            disk.pwritev(handle, [self._header(OFFSETS_SUFFIX), items], 0)
+            for position, data in parts.items():
+                disk.pwritev(handle, [data], position)
             disk.fdatasync(handle)
         finally:
             disk.close(handle)
         disk.rename(path + RENEWED, path)
-        self._files.forget(path)
-        self.drop_index()
+        self._files.replaced(path)
 
     def check_header(self, suffix: str) -> None:
         """Raises Damaged or NewerFormat where the file is not this segment's."""
@@ -461,32 +483,4 @@ class Segment:
         return entry
 
     def _frames(self, index: int, position: int, chunk_bytes: int) -> Iterator[Entry]:
-        """Sound frames of consecutive indexes from this position, until one is not."""
-        path = self.path()
-        disk = self._files.disk
-        buffer, at = b"", 0
-        while True:
-            length = frame_length(buffer, at)
-            if length == 0 or length > len(buffer) - at:
-                want = max(chunk_bytes, HEADER_BYTES, length)
-                if length > FRAME_BYTES_MAX:
-                    return
-                try:
-                    with self._files.borrow(path) as handle:
-                        buffer, at = disk.pread(handle, want, position), 0
-                except FileNotFoundError:
-                    return
-                length = frame_length(buffer)
-                if length > len(buffer) and HEADER_BYTES < length <= FRAME_BYTES_MAX:
-                    with self._files.borrow(path) as handle:
-                        buffer = disk.pread(handle, length, position)
-            try:
-                entry = decode_frame(buffer, at, name=path)
-            except Damaged:
-                return
-            if entry.index != index:
-                return
-            yield entry
-            index += 1
-            at += length
-            position += length
+        return sound_frames(self._files, self.path(), index, position, chunk_bytes)

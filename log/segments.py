@@ -104,7 +104,7 @@ class GroupSegments(SearchedChain):
         self._write(run)
 
     def truncate(self, index: int) -> None:
-        """Drops entries from this index on."""
+        """Drops entries from this index on. Raises OSError, also where damage hides their place."""
         self.generation += 1
         while self.chain and self.chain[-1].first_index >= index:
             with self._chain_change:
@@ -115,14 +115,17 @@ class GroupSegments(SearchedChain):
             self.tally.segments_deleted += 1
         if self.chain and self.chain[-1].last_index >= index:
             self._touch(self.chain[-1])
-            self.chain[-1].truncate(index - 1)
+            try:
+                self.chain[-1].truncate(index - 1)
+            except Damaged as error:  # the next opening scans it, and knows what is left
+                raise OSError(errno.EIO, str(error)) from error
 
     def move_in(self, install: Install) -> None:
         """Lets the files of a copy take the place of what is here; `open` or `install` reads them.
 
         Unsynced, and repeatable.
         """
-        move_in(self._files.disk, self.directory, install, self._files.forget)
+        move_in(self._files.disk, self.directory, install, self._files.replaced)
         self.touched.add(self.directory + "/")
 
     def install(self, install: Install) -> None:
@@ -167,7 +170,7 @@ class GroupSegments(SearchedChain):
         self.chain = ()
         for name in disk.list_directory(self.directory):
             path = f"{self.directory}/{name}"
-            self._files.forget(path)
+            self._files.replaced(path)
             with suppress(FileNotFoundError):
                 disk.unlink(path)
         if disk.exists(self.directory):
@@ -237,7 +240,8 @@ class GroupSegments(SearchedChain):
         if kept:
             kept[-1].index()
             kept[-1].cut_files()
-            self._touch(kept[-1])
+        for segment in kept:
+            self._touch(segment)  # the log that would tell what of it is synced is lost
         return (kept[0].first_index, kept[-1].last_index) if kept else (1, 0)
 
     # -- reading

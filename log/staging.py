@@ -75,7 +75,7 @@ class Staging:
         try:
             self._disk.pwritev(handle, [data], offset + self._from(part))
             if sync:
-                self._disk.fdatasync(handle)
+                self._sync_or_drop(handle, self._path(part))
         finally:
             self._disk.close(handle)
 
@@ -117,7 +117,7 @@ class Staging:
         handle = self._disk.open(path, write=True)
         try:
             self._disk.pwritev(handle, [header], 0)
-            self._disk.fdatasync(handle)
+            self._sync_or_drop(handle, path)
         finally:
             self._disk.close(handle)
 
@@ -219,9 +219,19 @@ class Staging:
     def _sync(self, path: str) -> None:
         handle = self._disk.open(path, write=True)
         try:
-            self._disk.fdatasync(handle)
+            self._sync_or_drop(handle, path)
         finally:
             self._disk.close(handle)
+
+    def _sync_or_drop(self, handle: int, path: str) -> None:
+        """A file whose sync failed goes: what is read of it may be in memory alone, and the next
+        attempt would take it for copied."""
+        try:
+            self._disk.fdatasync(handle)
+        except OSError:
+            with suppress(OSError):
+                self._disk.unlink(path)
+            raise
 
 
 class _Verifier:

@@ -30,19 +30,33 @@ READ_TRIES = 5
 
 
 @dataclass(slots=True)
-class WalImage:
-    """What is on disk: its files, oldest first, and the LSN at which the next file begins."""
+class LoadedFile:
+    """A file of the log, as it was read."""
 
-    files: list[WalFile]
-    end_lsn: Lsn
-    incarnation: int
-
-
-@dataclass(slots=True)
-class _Loaded:
     path: str
     data: bytes
     header: FileHeader
+
+    def position(self, lsn: int) -> int:
+        """Where in it the block of this LSN stands."""
+        return self.header.header_bytes + lsn - self.header.start_lsn
+
+
+@dataclass(slots=True)
+class WalImage:
+    """What is on disk: its files, oldest first, and the LSN at which the next file begins.
+
+    Of the last one, only what lies before `known_lsn` was known synced by who wrote the rest.
+    """
+
+    files: list[WalFile]
+    last: LoadedFile
+    known_lsn: Lsn
+    end_lsn: Lsn
+
+    @property
+    def incarnation(self) -> int:
+        return self.last.header.incarnation
 
 
 def read_wal(
@@ -69,9 +83,9 @@ def read_wal(
         files.append(WalFile(current.path, header.number, header.start_lsn))
         on_header(header)
         limit = following.header.start_lsn if following else None
-        end_lsn = _read_blocks(current, limit, on_record)
+        known_lsn, end_lsn = _read_blocks(current, limit, on_record)
         if following is None:
-            return WalImage(files, end_lsn, header.incarnation)
+            return WalImage(files, current, known_lsn, end_lsn)
         current = following
 
 
@@ -80,7 +94,7 @@ def _numbers(disk: Disk, directory: str) -> list[int]:
     return sorted(int(name.removesuffix(SUFFIX), 16) for name in names)
 
 
-def _load(disk: Disk, path: str, number: int) -> _Loaded:
+def _load(disk: Disk, path: str, number: int) -> LoadedFile:
     handle = disk.open(path)
     try:
         data = _read(disk, handle, path)
@@ -91,7 +105,7 @@ def _load(disk: Disk, path: str, number: int) -> _Loaded:
         raise WalDamaged(path, 0, f"holds file number {header.number}")
     if len(data) < header.file_bytes:
         raise WalDamaged(path, len(data), f"shorter than the {header.file_bytes} allocated")
-    return _Loaded(path, data, header)
+    return LoadedFile(path, data, header)
 
 
 def _read(disk: Disk, handle: int, path: str) -> bytes:
@@ -108,10 +122,14 @@ def _read(disk: Disk, handle: int, path: str) -> bytes:
     raise AssertionError("unreachable")
 
 
-def _read_blocks(file: _Loaded, limit: Lsn | None, on_record: Callable[[Record], None]) -> Lsn:
+def _read_blocks(
+    file: LoadedFile, limit: Lsn | None, on_record: Callable[[Record], None]
+) -> tuple[Lsn, Lsn]:
+    """The LSN up to which blocks say that all was synced, and the one at which they end."""
     header = file.header
     view = memoryview(file.data)
     lsn: int = header.start_lsn
+    known = lsn
     at = header.header_bytes
     while limit is None or lsn < limit:
         block = read_block(view, at, header.file_id, lsn)
@@ -120,7 +138,8 @@ def _read_blocks(file: _Loaded, limit: Lsn | None, on_record: Callable[[Record],
                 raise WalDamaged(file.path, at, f"blocks up to LSN {limit} were synced")
             _refuse_damage(file, at, lsn)
             break
-        length, _synced = block
+        length, synced = block
+        known = max(known, synced)
         body = at + BLOCK_BYTES
         for record in records(view[body : body + length], lsn + BLOCK_BYTES):
             on_record(record)
@@ -128,10 +147,10 @@ def _read_blocks(file: _Loaded, limit: Lsn | None, on_record: Callable[[Record],
         lsn += BLOCK_BYTES + length
     if limit is not None and lsn != limit:
         raise WalDamaged(file.path, at, f"the next file begins at LSN {limit}")
-    return Lsn(lsn)
+    return Lsn(known), Lsn(lsn)
 
 
-def _refuse_damage(file: _Loaded, bad_at: int, bad_lsn: int) -> None:
+def _refuse_damage(file: LoadedFile, bad_at: int, bad_lsn: int) -> None:
     """Raises WalDamaged where a later valid block knew the bad one synced."""
     view = memoryview(file.data)
     header = file.header

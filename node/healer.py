@@ -82,7 +82,12 @@ class Healer:
             if log.damaged is None:
                 continue
             self._on_damaged(group)
-            if await self._heal(log):
+            try:
+                is_whole = await self._heal(log)
+            except (OSError, LogError):  # the others are healed all the same
+                _log.exception("group_not_healed", group=str(group))
+                continue
+            if is_whole:
                 self._in_vain.pop(group, None)
                 _log.info("entries_repaired", group=str(group))
                 self._on_healed(group)
@@ -146,6 +151,10 @@ class Healer:
             number = await self._flusher.keep(lambda: log.disk_segments.repair(run))
         except Damaged:
             number = 0
+        except OSError as error:
+            _log.warning("entries_not_put_in_place", group=str(log.id), problem=str(error))
+            self._mended_in_vain(log.id)
+            return None
         if not number:
             self._on_hopeless(log.id)  # the index that tells where they belong is damaged, too
             return None

@@ -219,6 +219,30 @@ def test_damage_is_healed() -> None:
     assert {"segment", "terms", "offsets", "snapshot", "wal"} <= damaged.keys()
 
 
+@pytest.mark.parametrize(
+    ("setup", "seed"),
+    [
+        (Setup(only=(0, 1)), 4189),
+        (Setup(only=(0, 1, 4)), 6248),
+        (
+            Setup(
+                kind="core",
+                nemesis=("disk", "kill", "power", "targeted"),
+                only=(0, 2, 3, 5, 6),
+            ),
+            40766,
+        ),
+    ],
+    ids=[
+        "a sync that failed, then a recovery cut short",
+        "damage under an entry in memory",
+        "a cut behind a damaged index item",
+    ],
+)
+def test_disks_that_were_once_misjudged_are_judged_well(setup: Setup, seed: int) -> None:
+    assert setup.run(seed).violations == []
+
+
 def test_queue_work_brings_about_what_it_is_for() -> None:
     """Over some seeds: every outcome of a settle, repeated ids, deaths, redrives, trims."""
     worlds = list(islice(queue_worlds(FOUND_WITHIN), 12))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 from collections.abc import Callable
+from itertools import count
 
 from goqueue.wire.types import GroupId, Index, TopicId
 from log.config import StorageConfig
@@ -29,6 +32,38 @@ SMALL = StorageConfig(
     watermark_percent=0,
     reserve_bytes=0,
 )
+
+
+class Died(Exception):
+    """The process is killed in the middle of this operation."""
+
+
+def dying(operations: int) -> Callable[[str, str], OSError | None]:
+    """A fault: the process dies after so many operations."""
+    left = iter(range(operations))
+
+    def fault(operation: str, path: str) -> None:
+        if next(left, None) is None:
+            raise Died(f"{operation} {path}")
+
+    return fault
+
+
+def refused(
+    operation: str, part: str = "", *, after: int = 0, lasts: bool = False
+) -> Callable[[str, str], OSError | None]:
+    """A fault: after so many operations of this name on paths that hold `part`, one fails."""
+    seen = count()
+
+    def fault(name: str, path: str) -> OSError | None:
+        if name != operation or part not in path:
+            return None
+        number = next(seen)
+        if number < after or (number > after and not lasts):
+            return None
+        return OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    return fault
 
 
 def numbers(seed: int = 1) -> Callable[[], int]:

@@ -6,6 +6,8 @@ process. A failed sync loses what it should have saved while reads still show it
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import errno
 import functools
 import os
@@ -25,8 +27,10 @@ from tests.unit.log.stores import (
     GROUP,
     OTHER,
     SMALL,
+    Died,
     append,
     checkpoint,
+    dying,
     entry,
     everything,
     flush,
@@ -39,6 +43,8 @@ CONFIG = replace(SMALL, wal_file_bytes=900, segment_bytes=300, reserve_bytes=100
 ROOMY = 1 << 30
 WAITS_MAX = 3
 NEVER = 1 << 60
+STEPS = 50
+"""Operations of a recovery, about: it dies after one of them."""
 
 
 class Ended(Exception):
@@ -159,6 +165,12 @@ class Faulty(Workload):
         super_acked = super().acked
         self.quietly(super_acked)
 
+    def fault_is_over(self) -> None:
+        """The process is gone, and the disk is sound again."""
+        self.disk.process_died()
+        self.disk.fault, self.disk.capacity = None, ROOMY
+        self.disk.trace.clear()
+
     def quietly(self, work: Callable[[], object]) -> None:
         self.is_quiet = True
         try:
@@ -202,13 +214,27 @@ def run(work: Faulty) -> None:
     work.flush()
 
 
+def judge_a_death_in_recovery(work: Faulty, step: int, what: object) -> None:
+    """The next process dies while it recovers, after so many operations, and then the power goes:
+    the one after that finds all that was acked."""
+    disk = copy.deepcopy(work.disk)
+    disk.fault = dying(step)
+    with contextlib.suppress(Died):
+        open_store(disk, CONFIG, seed=76)
+    disk.fault = None
+    for keep in (0.0, 0.5):
+        after = disk.crash(random.Random(step), keep=keep)
+        work.check(open_store(after, CONFIG, seed=80), NEVER, (what, step, keep, "died, power cut"))
+
+
 def judge(work: Faulty, what: object) -> None:
-    """The next process finds all that was acked; so does one after a power cut, before or after."""
+    """The next process finds all that was acked; so does one after a power cut, before or after,
+    or after a recovery that was cut short."""
     disk = work.disk
-    disk.fault, disk.capacity = None, ROOMY
+    work.fault_is_over()
+    judge_a_death_in_recovery(work, random.Random(work.at).randrange(STEPS), what)
     cut = disk.crash(random.Random(3), keep=0.0)
     work.check(open_store(cut, CONFIG, seed=77), NEVER, (what, "power cut"))
-    disk.process_died()
     store = open_store(disk, CONFIG, seed=78)
     work.check(store, NEVER, (what, "restart"))
     later = disk.crash(random.Random(4), keep=0.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import struct
 import subprocess
 import sys
@@ -15,8 +16,9 @@ import pytest
 from crc32c import crc32c
 
 from goqueue.wire.types import Index, Term
-from log.disk import OsDisk
+from log.disk import OsDisk, SyncFailed
 from log.errors import (
+    Damaged,
     DirectoryLocked,
     EntryDamaged,
     NewerFormat,
@@ -25,6 +27,8 @@ from log.errors import (
     WalDamaged,
 )
 from log.memory_disk import MemoryDisk
+from log.segment import TERMS_SUFFIX
+from log.store import Store
 from tests.unit.log.stores import (
     GROUP,
     ROOT,
@@ -37,6 +41,7 @@ from tests.unit.log.stores import (
     frames,
     group_of,
     open_store,
+    refused,
     seal,
 )
 
@@ -386,3 +391,119 @@ def test_damaged_entry_is_repaired_from_any_replica_that_has_the_same_one() -> N
     reopened = open_store(disk.clone(), seed=4).group(GROUP)
     assert not reopened.quarantined
     assert everything(reopened) == [entry(n) for n in range(1, 11)]
+
+
+def test_a_repair_whose_sync_failed_makes_nothing_whole() -> None:
+    """What it wrote is read back from memory, which proves nothing of the medium."""
+    disk, path = damaged_log()
+    content = disk.content(path)
+    content[bytes(content).find(b"4.1:")] ^= 1
+    disk = disk.clone()
+    store = open_store(disk, seed=3)
+    log = store.group(GROUP)
+    with pytest.raises(EntryDamaged):
+        log.entry(Index(4))
+
+    disk.fault = refused("fdatasync", ".segment")
+    with pytest.raises(SyncFailed):
+        log.repair(entry(4))
+    with pytest.raises(Damaged):
+        log.check_repaired()
+
+    assert log.repair(entry(4))
+    assert not log.quarantined
+    flush(store)
+    after = open_store(disk.crash(random.Random(1), keep=0.0), seed=4).group(GROUP)
+    assert not after.quarantined
+    assert everything(after) == [entry(n) for n in range(1, 11)]
+
+
+@pytest.mark.parametrize("suffix", [".segment", TERMS_SUFFIX])
+def test_a_sync_that_failed_in_a_repair_is_no_checkpoints(suffix: str) -> None:
+    """It may have been to save entries that were just spilled: whoever asks first is told, and the
+    next sync of the file succeeds."""
+    disk = MemoryDisk()
+    config = replace(SMALL, segment_bytes=1 << 20)
+    store = open_store(disk, config)
+    log = group_of(store)
+    append(log, 5)
+    flush(store)
+    checkpoint(store)
+    append(log, 3)
+    flush(store)
+    disk.fault = refused("fdatasync", suffix)
+    with pytest.raises(SyncFailed):
+        if suffix == TERMS_SUFFIX:
+            log.disk_segments.chain[0].rewrite(suffix, {})
+        else:
+            log.disk_segments.repair([entry(2)])
+
+    job = store.take_checkpoint()
+    assert job is not None
+    with pytest.raises(SyncFailed) as caught:
+        job.run()
+    store.complete_checkpoint(job, caught.value)
+
+    assert store.failed is caught.value
+    after = open_store(disk.crash(random.Random(1), keep=0.0), config, seed=2).group(GROUP)
+    assert everything(after) == [entry(n) for n in range(1, 9)]
+
+
+def cut_at_damage(*places: tuple[str, int]) -> tuple[MemoryDisk, Store]:
+    """Entries 6 to 10 were replaced by others, in a segment whose index items (`terms`) or frames
+    are damaged at these entries."""
+    disk = MemoryDisk()
+    store = open_store(disk, replace(SMALL, segment_bytes=1 << 20))
+    log = group_of(store)
+    append(log, 10)
+    flush(store)
+    checkpoint(store)
+    base = log.disk_segments.chain[0].path("")
+    for suffix, index in places:
+        content = disk.content(base + suffix)
+        body = bytes(content).find(f"{index}.1:".encode())
+        content[48 + 16 * (index - 1) + 3 if suffix == TERMS_SUFFIX else body] ^= 0x80
+
+    log.truncate_from(Index(6))
+    append(log, 3, term=2)
+    flush(store)
+    return disk, store
+
+
+REPLACED = [*(entry(n) for n in range(1, 6)), *(entry(n, 2) for n in (6, 7, 8))]
+
+
+def test_entries_are_cut_off_behind_a_damaged_index_item() -> None:
+    """It says where the last entry that stays ends; its frame does, too."""
+    disk, store = cut_at_damage((TERMS_SUFFIX, 5))
+
+    assert store.failed is None
+    assert everything(store.group(GROUP)) == REPLACED
+    disk.process_died()
+    again = open_store(disk, seed=2).group(GROUP)
+    assert everything(again) == REPLACED
+    assert not again.quarantined
+
+
+def test_entries_are_cut_off_behind_a_damaged_entry() -> None:
+    _disk, store = cut_at_damage((".segment", 5))
+    log = store.group(GROUP)
+
+    assert store.failed is None
+    assert log.entries(Index(6)) == REPLACED[5:]
+    with pytest.raises(EntryDamaged):
+        log.entry(Index(5))
+    assert log.repair(entry(5))
+    assert everything(log) == REPLACED
+
+
+def test_where_nobody_can_say_where_to_cut_the_next_process_does() -> None:
+    disk, store = cut_at_damage((".segment", 4), (TERMS_SUFFIX, 5), (".segment", 6))
+    assert isinstance(store.failed, OSError)
+    disk.process_died()
+
+    log = open_store(disk, seed=2).group(GROUP)
+
+    assert everything(log) == REPLACED[:3]
+    assert log.damaged == (4, 8)
+    assert log.suspect

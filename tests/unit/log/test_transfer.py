@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from goqueue.wire.types import Index, Term
+from log.disk import SyncFailed
 from log.errors import Damaged, EntryDamaged, EntryMissing
 from log.export import Export
 from log.group import GroupLog
@@ -21,14 +22,17 @@ from tests.unit.log.stores import (
     GROUP,
     OTHER,
     ROOT,
+    Died,
     append,
     checkpoint,
+    dying,
     entry,
     everything,
     flush,
     frames,
     group_of,
     open_store,
+    refused,
 )
 
 DIRECTORY = f"{ROOT}/groups/{GROUP}"
@@ -324,6 +328,27 @@ def test_power_may_go_again_while_an_install_is_finished_at_the_next_start(keep:
             run.check(open_store(again.crash(rng, keep=keep), seed=4), operations)
 
 
+@pytest.mark.parametrize("keep", [0.0, 0.5])
+def test_power_may_go_while_an_install_is_finished_that_nobody_had_synced(keep: float) -> None:
+    """Its record was written when the process was killed: files are not moved by that alone."""
+    run = Installing(trimmed=0, old=12)
+    trace = list(run.disk.trace)
+    rng = random.Random(5)
+    deaths = 0
+
+    for operations in range(run.staged + 1, run.decided):
+        for step in range(200):
+            dead = MemoryDisk.replay(trace[:operations])
+            dead.fault = dying(step)
+            try:
+                open_store(dead, seed=3)
+                break
+            except Died:
+                deaths += 1
+                run.check(open_store(dead.crash(rng, keep=keep), seed=4), operations)
+    assert deaths > 50
+
+
 def test_a_process_killed_between_any_two_steps_of_an_install_finds_the_old_or_the_new() -> None:
     run = Installing(trimmed=40, old=12)
     run.go_on()
@@ -566,6 +591,36 @@ def test_a_copy_goes_on_where_it_was_interrupted_and_nothing_torn_is_kept() -> N
         reopened.group(GROUP).install(install)
         flush(reopened)
         assert_copied(origin, reopened.group(GROUP))
+
+
+def test_a_copied_file_whose_sync_failed_is_not_taken_for_copied() -> None:
+    """What is read of it may be in memory alone, and another sync would prove nothing."""
+    for number in range(100):
+        origin, disk = source(), MemoryDisk()
+        target = old_log(disk)
+        log = target.group(GROUP)
+        manifest = (export := origin.group(GROUP).export(Index(90))).open()
+        staging = staging_of(disk, log)
+        staging.open(manifest)
+        disk.fault = refused("fdatasync", ".incoming", after=number)
+        try:
+            copy(export, staging, manifest)
+        except SyncFailed:
+            disk.fault = None
+        else:
+            assert number > 5
+            return
+
+        again = staging_of(disk, log, 99)
+        again.open(manifest)
+        install = copy(export, again, manifest)
+        assert install is not None
+        log.install(install)
+        flush(target)
+        checkpoint(target)
+        after = open_store(disk.crash(random.Random(number), keep=0.0), seed=2)
+        assert_copied(origin, after.group(GROUP))
+    raise AssertionError("it always fails")
 
 
 def test_whole_segments_of_an_interrupted_copy_are_not_copied_again_also_from_another_node() -> (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -234,6 +235,33 @@ async def test_an_entry_that_can_not_be_read_where_it_was_put_stays_damaged_unti
     sector.gone = True
     await first.healer.heal()
     assert (first.everything(), first.healed) == (whole, [GROUP])
+
+
+async def test_a_place_that_takes_no_entry_stays_damaged_and_holds_up_no_other_group() -> None:
+    first, second = nodes(2)
+    other = GroupId(TopicId(1, 2), 0)
+    for node in (first, second):
+        node.store.create_group(other).append([entry(n) for n in range(1, 4)])
+        flush(node.store)
+    whole = first.everything()
+    first.spoil(7)
+    first.store.group(other).quarantine(2, 2, "was not readable for a moment")
+    [segment] = first.log.disk_segments.chain
+    first.disk.fdatasync(first.disk.open(segment.path(), write=True))
+
+    def refuse(operation: str, path: str) -> OSError | None:
+        is_it = operation == "fdatasync" and path == segment.path()
+        return OSError(errno.EIO, os.strerror(errno.EIO)) if is_it else None
+
+    first.disk.fault = refuse
+    for _ in range(3):
+        await first.healer.heal()
+
+    assert (first.hopeless, first.healed) == ([GROUP], [other])
+    assert first.log.quarantined
+    first.disk.fault = None
+    await first.healer.heal()
+    assert (first.everything(), first.healed) == (whole, [other, GROUP])
 
 
 async def test_a_sector_behind_the_entry_whose_reading_met_it_is_written_anew(

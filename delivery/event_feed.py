@@ -17,7 +17,7 @@ from functools import partial
 from heapq import heappop
 
 from delivery.bitmaps import BitMap64, remove_below
-from delivery.chronicle import NOT_GRANTED, Chronicle, GroupPast, Position
+from delivery.chronicle import CHANGES_MAX, NOT_GRANTED, Chronicle, GroupPast, Position
 from delivery.config import GroupConfig, QueueConfig
 from delivery.event_group import EventGroup
 from delivery.event_messages import LAST, EventMessages
@@ -128,6 +128,8 @@ class EventFeed(EventMessages):
             if past is None:
                 assert isinstance(config, QueueConfig), "the partition's"
                 self._config = config
+                self._retentions.append((self._now_ms, config.retention_ms))
+                del self._retentions[1:-CHANGES_MAX]
             elif config is None:
                 self.groups.pop(past.id, None)
                 self._configs.pop(past.id, None)

@@ -63,7 +63,10 @@ class EventMessages(Judge):
         self._carriers: list[tuple[int, BitMap64]] = []
         """Entries that carry messages on, and which."""
         self._late: dict[int, int] = {}
-        """When messages that were delayed, and are carried, are too old for new groups."""
+        """When messages that were delayed, and are carried, are too old for new groups; 0 where
+        that is at once, or they are not due."""
+        self._retentions = [(0, self._config.retention_ms)]
+        """(log time, how long the partition kept a message from then on)."""
 
     @abstractmethod
     def _catch_up(self, at: Position) -> None:
@@ -85,7 +88,8 @@ class EventMessages(Judge):
                 if first <= index <= record.index:
                     row = offset, number, time_ms, type_, what, None
                     self._told.setdefault(index, []).append(row)
-            if not record.exact or len(record.indexes) != len(record.events):
+            is_whole = record.exact and len(record.indexes) == len(record.events)
+            if not is_whole or record.index + 1 < first:  # what lies between has gone
                 self._inexact.add(offset)
             record.events, record.indexes = [], []
             at = max(record.index, self.index)
@@ -178,11 +182,12 @@ class EventMessages(Judge):
         for carried in decode_carried(entry.body):
             offsets.update(carried.offsets)
             batch = RecordBatch.parse(carried.batch)
-            if batch.header.flags & HAS_DELIVER_AT and self._config.retention_ms >= 0:
+            if batch.header.flags & HAS_DELIVER_AT:
                 for offset, cell in zip(carried.offsets, batch.deliver_at(), strict=True):
                     due_ms = resolve_ms(cell, carried.time_ms) or 0
-                    if due_ms > carried.time_ms:
-                        self._late[offset] = due_ms + self._config.retention_ms
+                    if due_ms > carried.time_ms and offset not in self._late:
+                        is_due = offset not in self._delayed
+                        self._late[offset] = self._late_until(due_ms) if is_due else 0
         self._carriers.append((entry.index, offsets))
 
     def _bring_in(self, stories: Iterable[tuple[int, int, StoryRecord]]) -> None:
@@ -204,7 +209,7 @@ class EventMessages(Judge):
                     offsets.add(offset)
             if record.fate == "delayed":
                 self._due.add(record.due_ms, offset)
-            if record.late_until_ms:
+            if record.due_ms:
                 self._late[offset] = record.late_until_ms
             if record.expires_ms and record.fate in ("", "delayed"):
                 self._expires.add(record.expires_ms, offset)
@@ -216,6 +221,11 @@ class EventMessages(Judge):
                 else:
                     group.put(offset, story)
         self._carriers += sorted(carriers.items())
+
+    def _late_until(self, due_ms: int) -> int:
+        """Of a message that fell due then: as the partition was set when it did."""
+        retention_ms = next(ms for since, ms in reversed(self._retentions) if since < due_ms)
+        return due_ms + retention_ms if retention_ms >= 0 else 0
 
     def _keep(self, entry: Entry) -> None:
         """What compaction keeps of messages that nothing is known of any more: they stand as if
@@ -263,9 +273,13 @@ class EventMessages(Judge):
 
     def _pass(self, now_ms: int) -> None:
         """Time brings what is due, and ends what has expired."""
-        if self._due and (due := _offsets(self._due.pop(now_ms)) & self._delayed):
+        runs = self._due.pop(now_ms) if self._due else ()
+        if due := _offsets(runs) & self._delayed:
             self._delayed -= due
             self._outcome.add_many(due, TIME, now_ms, "DUE", {})
+            for due_ms, offset, _ in runs if self._late else ():
+                if offset in self._late and offset in due:
+                    self._late[offset] = self._late_until(due_ms)
         if self._expires:
             self._expire_messages(_offsets(self._expires.pop(now_ms)), now_ms)
 

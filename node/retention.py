@@ -134,10 +134,7 @@ class Retention:
 
     async def carry(self, index: Index, offset: Offset, also: Iterable[int] = ()) -> bool:
         """Whether all that must be kept, and these messages, stand at or after the index now."""
-        queue = self._state.queue
-        needed = sorted({*queue.needed_below(offset), *also})
-        early = self._early(index)
-        left = [Offset(o) for o in needed if (at := queue.carried.get(o, 0)) < index or at in early]
+        left = self.left(index, offset, also)
         for _ in range(CARRIED_A_ROUND):
             if not left:
                 return True
@@ -151,6 +148,16 @@ class Retention:
             del left[:count]
             await asyncio.sleep(0)
         return not left
+
+    def left(self, index: Index, offset: Offset, also: Iterable[int] = ()) -> list[Offset]:
+        """What is to be carried before the log begins at this entry, in order: what must be kept,
+        and these messages, where they stand before it; and all that stays carried, needed or not,
+        whose story would be cut."""
+        queue = self._state.queue
+        carried, early = queue.carried, self._early(index)
+        left = {o for o in {*queue.needed_below(offset), *also} if carried.get(o, 0) < index}
+        left.update(o for o, at in carried.items() if at in early)
+        return [Offset(o) for o in sorted(left)]
 
     def _early(self, index: Index) -> set[int]:
         """Carriers from this entry on whose stories end before it: what came between would go."""

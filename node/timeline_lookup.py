@@ -55,6 +55,8 @@ async def look_up(host: PartitionHost, offset: Offset) -> Timeline:
     deadline_s = asyncio.get_running_loop().time() + INDEX_S
     while True:
         start, applied = host.log.first_index, host.applied_index
+        chronicle = host.state.queue.chronicle
+        known_from = chronicle.start_index
         try:
             projection = await begin(host, offset)
             await tell(host, projection, applied, deadline_s)
@@ -62,7 +64,9 @@ async def look_up(host: PartitionHost, offset: Offset) -> Timeline:
             if host.log.first_index == start:
                 raise
             continue  # what was read has gone meanwhile: the message too, or it is carried
-        return projection.timeline(_holders(host, projection))
+        found = projection.timeline(_holders(host, projection))
+        if found.exact or chronicle.start_index == known_from:
+            return found  # else the log's start went past what was told, as above
 
 
 async def begin(host: PartitionHost, offset: Offset) -> Projection:
@@ -113,14 +117,16 @@ async def tell(
 
 async def stories_of(host: PartitionHost, offsets: Sequence[Offset]) -> bytes:
     """Of messages that are to outlive the log: as of what is applied when it begins. One that can't
-    be told now goes without. Of a delayed message that is not due all stands in the message."""
+    be told now goes without. Of a delayed message that is not due, and was never carried nor a
+    group's, all stands in the message."""
     queue, applied = host.state.queue, host.applied_index
     deadline_s = asyncio.get_running_loop().time() + STORIES_INDEX_S
     stories: dict[int, StoryRecord] = {}
     for offset in offsets:
         try:
             projection = await begin(host, offset)
-            if offset in queue.hidden and not queue.groups:
+            is_carried, groups = projection.is_carried, queue.chronicle.groups
+            if offset in queue.hidden and not (is_carried or groups):
                 await _tell_frames(host, projection, applied)
             else:
                 await tell(host, projection, applied, deadline_s)

@@ -243,6 +243,10 @@ def test_disks_that_were_once_misjudged_are_judged_well(setup: Setup, seed: int)
     assert setup.run(seed).violations == []
 
 
+def test_a_message_that_expires_after_it_was_carried_keeps_its_whole_timeline() -> None:
+    assert Setup(only=(0, 3)).run(4803).violations == []
+
+
 def test_queue_work_brings_about_what_it_is_for() -> None:
     """Over some seeds: every outcome of a settle, repeated ids, deaths, redrives, trims."""
     worlds = list(islice(queue_worlds(FOUND_WITHIN), 12))

@@ -54,13 +54,7 @@ class Upkeep:
 
     def _carry_and_trim(self, index: Index, offset: Offset) -> None:
         """Trim once all that must be kept stands at or after the index."""
-        queue = self._replica.state.queue
-        early = self._retention._early(index)
-        left = [
-            Offset(o)
-            for o in queue.needed_below(offset)
-            if (at := queue.carried.get(o, 0)) < index or at in early
-        ]
+        left = self._retention.left(index, offset)
         if not left:
             self._propose(EntryKind.TRIM, encode_trim(index, offset), lambda: None)
             return

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
+from delivery.ops import DropGroup, encode_ops
+from delivery.records import encode_trim
 from goqueue.wire.batch import Record
-from goqueue.wire.types import Offset
+from goqueue.wire.types import Index, Offset
 from log.entry import EntryKind
 from log.errors import EntryDamaged
 from log.memory_disk import MemoryDisk
@@ -17,6 +19,7 @@ from node import retention
 from node.assembly import NodeAssembly
 from node.http.queue_broker import DeadFilter
 from node.partition import PartitionHost
+from node.partition_mentions import Mentioned
 from tests.unit.node.test_node import config, eventually, running
 from tests.unit.node.test_queue_node import publish, receive, settle
 
@@ -201,3 +204,98 @@ async def test_damage_that_retention_meets_is_told_and_leaves_other_partitions_t
 
 def unreadable(_now_ms: int) -> None:
     raise EntryDamaged("t", 1, 1, "a bit has flipped")
+
+
+@pytest.fixture
+async def untrimmed() -> AsyncIterator[NodeAssembly]:
+    """A node whose topic is trimmed by hand."""
+    async with running(MemoryDisk()) as started:
+        await started.broker.create_topic("t", {"partitions": 1, "retention_ms": -1})
+        yield started
+
+
+async def trim(host: PartitionHost, index: int, offset: int) -> None:
+    """As its retention does."""
+    found = Index(index), Offset(offset)
+    assert await host.retention.carry(*found)
+    assert await host.retention._propose(EntryKind.TRIM, encode_trim(*found))
+    assert (host.state.log_start_index, host.state.log_start_offset) == found
+
+
+async def test_what_is_carried_and_needed_no_more_keeps_its_whole_story(
+    untrimmed: NodeAssembly, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, node = led(untrimmed), untrimmed
+    await receive(node)
+    await publish(node, "gone", Record(b"later", deliver_at_ms=200), "gone too")
+    await settle(node, await receive(node))
+    stories = host.retention._stories
+    assert stories is not None
+
+    async def told_early(offsets: Sequence[Offset]) -> bytes:
+        told = await stories(offsets)
+        found = await receive(node, wait_s=5)
+        await settle(node, found, "nack", delay_ms=0)
+        await settle(node, await receive(node, wait_s=5))
+        return told
+
+    monkeypatch.setattr(host.retention, "_stories", told_early)
+    await trim(host, host.applied_index + 1, 3)
+    monkeypatch.undo()
+    carrier = host.state.queue.carried[1]
+    assert host.state.queue.needed_below(3) == []
+
+    await trim(host, carrier, 3)
+
+    trace = await node.broker.message_trace("t", 0, Offset(1))
+    assert [event.type for event in trace.events] == [
+        *("PUBLISHED", "DELAYED", "REPLICATED", "DUE", "DELIVERED", "NACKED"),
+        *("DELIVERED", "ACKNOWLEDGED", "KEPT"),
+    ]
+    assert trace.exact
+
+
+@pytest.mark.parametrize("has_group", [False, True], ids=["no group", "a group that is dropped"])
+async def test_a_delayed_message_takes_its_whole_story_along_again_and_again(
+    untrimmed: NodeAssembly, has_group: bool
+) -> None:
+    host, node = led(untrimmed), untrimmed
+    await publish(node, "gone", Record(b"later", deliver_at_ms=60_000), "gone too")
+    told = ["PUBLISHED", "DELAYED", "REPLICATED"]
+    if has_group:
+        await receive(node)
+        await node.broker.seek("g", "t", 0, offset=3, time_ms=None)
+        (group,) = host.state.queue.groups
+        assert await host.retention._propose(EntryKind.QUEUE, encode_ops([DropGroup(group)]))
+        told.append("SKIPPED")
+    told.append("KEPT")
+
+    found = []
+    for offset in (3, 4, 5):
+        await trim(host, host.applied_index + 1, offset)
+        found.append(await node.broker.message_trace("t", 0, Offset(1)))
+        await publish(node, "more")
+
+    assert [[event.type for event in trace.events] for trace in found] == [told] * 3
+    assert found[0].events == found[1].events == found[2].events
+
+
+async def test_a_look_up_that_a_trim_overtakes_is_of_what_is_carried(
+    untrimmed: NodeAssembly, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, node = led(untrimmed), untrimmed
+    await publish(node, "gone", Record(b"later", deliver_at_ms=60_000), "gone too")
+    await publish(node, "gone too")
+    find = host.mentions.find
+
+    async def overtaken(offset: Offset, since: Index, deadline_s: float) -> Mentioned:
+        found = await find(offset, since, deadline_s)
+        monkeypatch.undo()
+        await trim(host, host.applied_index + 1, 4)
+        return found
+
+    monkeypatch.setattr(host.mentions, "find", overtaken)
+    trace = await node.broker.message_trace("t", 0, Offset(1))
+
+    assert [event.type for event in trace.events][-1] == "KEPT"
+    assert trace.exact

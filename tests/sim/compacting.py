@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 WORK_S = (0.0005, 0.03)
 """How long one step of reading the log takes."""
+HEALED_WORK_S = (0.0005, 0.002)
+"""Once no more faults strike: segments are so small here that a step may be one entry."""
 
 
 class Compacting:
@@ -29,7 +31,7 @@ class Compacting:
         self._replica = replica
         self._rng = world.rng("compacting")
         self._running = False
-        self._coroutines = Coroutines(replica.process.time, lambda: self._rng.uniform(*WORK_S))
+        self._coroutines = Coroutines(replica.process.time, self._work_s)
         shared: dict[str, Any] = {
             "log": replica.log,
             "state": replica.state,
@@ -57,6 +59,10 @@ class Compacting:
         work = self._compactor.run(force=self._rng.random() < 0.7)
         self._coroutines.start(work, self._ended)
         return True
+
+    def _work_s(self) -> float:
+        healed = self._replica.process.world.is_quiet
+        return self._rng.uniform(*(HEALED_WORK_S if healed else WORK_S))
 
     def _ended(self, found: Findings) -> None:
         self._running = False

@@ -9,8 +9,18 @@ import msgspec
 from coordinator.errors import CommandUnreadable
 from coordinator.key_commands import KeyCommand, KeyResult
 from coordinator.member_commands import MemberCommand, MemberResult
-from coordinator.placement_commands import PlacementCommand, PlacementResult
-from coordinator.queue_commands import QueueCommand, QueueResult
+from coordinator.placement_commands import (
+    PlacementCommand,
+    PlacementResult,
+    SetReplicationFactor,
+)
+from coordinator.queue_commands import (
+    PauseSchedule,
+    PutGroup,
+    PutSchedule,
+    QueueCommand,
+    QueueResult,
+)
 from goqueue.wire.unreadable import UNREADABLE
 
 
@@ -78,6 +88,18 @@ Command = (
     | PlacementCommand
     | KeyCommand
 )
+
+
+def may_repeat(command: Command) -> bool:
+    """Whether a command whose outcome was lost may be sent again, unasked. One that overwrites may
+    not: it would take back what another one has written in between."""
+    match command:
+        case PutGroup():
+            return command.ensure
+        case AlterTopic() | PutSchedule() | PauseSchedule() | SetReplicationFactor():
+            return False
+        case _:
+            return True
 
 
 class BrokerRegistered(msgspec.Struct, frozen=True, tag="broker_registered"):

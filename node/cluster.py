@@ -16,6 +16,7 @@ from coordinator.commands import (
     decode_result,
     encode_command,
     encode_result,
+    may_repeat,
 )
 from coordinator.errors import CommandUnreadable
 from coordinator.formation import wiped_text
@@ -258,7 +259,8 @@ class ClusterHost:
         """Replicate a command; its result, once this node has applied it.
 
         Raises what applying it raised; with `outcome` `unknown` where an earlier attempt of the
-        same call may have been applied.
+        same call may have been applied; OutcomeUnknown where it may have been, and another attempt
+        could undo what others have done since.
         """
         self.check_outcast()
         if self._forwarder is None or self.wiped:
@@ -271,6 +273,7 @@ class ClusterHost:
             payload=lambda _left_s: encoded,
             decode=_decode_answer,
             deadline_s=deadline_s,
+            has_identity=may_repeat(command),
         )
         index, result = answer
         await self.until_applied(index, APPLY_WAIT_S)

@@ -252,6 +252,10 @@ def test_search_agrees_with_trying_every_order() -> None:
         ]
         expected = brute_force(operations)
         assert (contradiction(operations, ABSENT, after) is None) == expected, f"seed {seed}"
+        for one in made:
+            if one.action == "describe" and one.outcome == "ok" and one.shown is None:
+                one.shown = 99
+        assert check(events(made)).is_clean == expected, f"seed {seed}"
         verdicts[expected] += 1
     assert min(verdicts) >= 40
 
@@ -263,3 +267,45 @@ def test_two_thousand_calls_are_judged_in_seconds() -> None:
     assert check(events(made)).is_clean
 
     assert time.perf_counter() - began < 20
+
+
+@pytest.mark.parametrize("plant", [None, shows_what_nobody_wrote, shows_what_was_before])
+def test_many_calls_of_unknown_end_are_judged_in_seconds(
+    plant: Callable[[list[Call]], bool] | None,
+) -> None:
+    """As in a run whose clients ask nodes that are dead: nothing may be tried in every order."""
+    began, found = time.perf_counter(), 0
+    for seed in range(4):
+        made = calls(seed, count=800, clients=6, lost=0.2)
+        if plant is not None and not plant(made):
+            continue
+        verdict = check(events(made))
+        assert verdict.unknown > 50
+        found += not verdict.is_clean
+
+    assert found == {None: 0, shows_what_nobody_wrote: 4}.get(plant, found)
+    assert time.perf_counter() - began < 20
+
+
+def test_a_call_that_was_never_sent_is_none() -> None:
+    made = calls(3, lost=0)
+    never = Call(10_000, "c9", "delete", made[0].topic, 0.5, 0.6, 0.7, "unsent")
+
+    verdict = check(events([*made, never]))
+
+    assert verdict.is_clean
+    assert (verdict.calls, verdict.unknown) == (len(made), 0)
+
+
+def test_a_change_that_is_written_twice_is_found() -> None:
+    """A node that lost the answer sent an alteration again, and took back what another client had
+    written in between."""
+    again = [
+        Call(1, "a", "create", "t", 0, 0, 1, "ok"),
+        Call(2, "b", "alter", "t", 2, 0, 9, "ok"),
+        Call(3, "c", "describe", "t", 3, 0, 4, "ok", 2),
+        Call(4, "c", "alter", "t", 5, 0, 6, "ok"),
+        Call(5, "c", "describe", "t", 10, 0, 11, "ok", 2),
+    ]
+
+    assert check(events(again)).rules() == {"M1"}

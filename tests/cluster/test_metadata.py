@@ -45,6 +45,9 @@ class TopicClient(threading.Thread):
             self._history.add("call", op=op, client=self.name, action=action, topic=topic, value=op)
         try:
             answer = self._ask(node, action, topic, op)
+        except ConnectionRefusedError:
+            outcome, value = "unsent", None
+            self.stopped.wait(0.05)
         except (OSError, http.client.HTTPException):
             outcome, value = "unknown", None
             self.stopped.wait(0.05)

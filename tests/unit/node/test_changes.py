@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
-from coordinator.commands import AllocateProducer, Command, CreateTopic, encode_command
+from coordinator.commands import (
+    AllocateProducer,
+    AlterTopic,
+    Command,
+    CreateTopic,
+    DeleteTopic,
+    encode_command,
+)
 from coordinator.member_commands import ExpireMembers, HandOver, JoinGroup, LeaveGroup, LetGo
-from coordinator.queue_commands import DeleteGroup, PauseSchedule
+from coordinator.placement_commands import SetReplicationFactor
+from coordinator.queue_commands import DeleteGroup, PauseSchedule, PutGroup
 from coordinator.state import ClusterState
+from goqueue.wire.errors import OutcomeUnknown
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, Incarnation, NodeId, Term, Voter
 from log.entry import EntryKind, make_entry
 from node.changes import Changes
@@ -100,3 +109,41 @@ def test_members_come_and_go_without_a_look_at_what_runs_here() -> None:
         assert ours.is_set()
 
     assert looks == [2, 0]
+
+
+class Lost:
+    """A leader whose answer is lost; who asks says whether it may be asked again."""
+
+    def __init__(self) -> None:
+        self.may_repeat: list[bool] = []
+
+    async def call(self, *_: Any, has_identity: bool, **__: Any) -> object:
+        self.may_repeat.append(has_identity)
+        raise OutcomeUnknown
+
+
+@pytest.mark.parametrize(
+    ("command", "may_repeat"),
+    [
+        (AlterTopic("t", {"retention_ms": 1}), False),
+        (SetReplicationFactor("t", "", 3), False),
+        (PutGroup("g", {"max_attempts": 1}), False),
+        (PutGroup("g", ensure=True), True),
+        (PauseSchedule("s", 1), False),
+        (CreateTopic("t"), True),
+        (DeleteTopic("t", "1-2"), True),
+    ],
+    ids=repr,
+)
+async def test_a_command_that_overwrites_is_not_sent_again_where_its_outcome_was_lost(
+    command: Command, may_repeat: bool
+) -> None:
+    """It would take back what another client has written in between."""
+    lost = Lost()
+    cluster = ClusterHost(Voter(NodeId("n1"), Incarnation(1)), on_change=lambda: None)
+    cluster.use(cast(Forwarder, lost), NoPeers())
+
+    with pytest.raises(OutcomeUnknown):
+        await cluster.command(command, 1)
+
+    assert lost.may_repeat == [may_repeat]

@@ -20,7 +20,8 @@ from delivery.config import GroupConfig, QueueConfig
 
 NOTHING, NOT_GRANTED, HALTED = range(3)
 """What a note says: the operation changed nothing; these messages of it were not delivered; the
-failures of these messages halted the group, which they would have died of."""
+failures of these messages, which they would have died of, halted the group, or came when the
+message had expired."""
 
 NOTED_MAX = 50_000
 """Notes, and messages in them. Beyond it the oldest go: see `Chronicle.noted_from`."""
@@ -102,7 +103,8 @@ class Chronicle:
         self._note(NOT_GRANTED, offsets)
 
     def halted(self, offset: int) -> None:
-        """The message's failure halts its group, or finds it halted."""
+        """The message's failure halts its group, or finds it halted; it would, if the message had
+        not expired."""
         self._note(HALTED, (offset,))
 
     def configured(self, config: QueueConfig) -> None:

@@ -152,7 +152,7 @@ class EventFeed(EventMessages):
         self._pass(now_ms)
         keep_ms = self._config.dead_retention_ms
         if keep_ms >= 0:
-            for group in self.groups.values():
+            for _id, group in sorted(self.groups.items()):
                 self._bury(group, now_ms - keep_ms)
 
     def _bury(self, group: EventGroup, before_ms: int) -> None:

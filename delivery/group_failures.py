@@ -34,9 +34,7 @@ class GroupFailures(GroupStanding):
     ) -> tuple[str, int]:
         """One more failed attempt: (what becomes of the message, when it may come again)."""
         if offset in self._stored.withdrawn:
-            self.tally.withdrawn += 1
-            self._finish(offset)
-            return "expired", 0
+            return self._end_withdrawn(offset), 0
         failed = self.failures.add(offset, now_ms, reason)
         if 0 < self.config.max_attempts <= failed:
             return self._kill(offset, reason, now_ms), 0
@@ -66,14 +64,22 @@ class GroupFailures(GroupStanding):
             self._make_ready(offset, now_ms)
 
     def _kill(self, offset: int, reason: str, now_ms: int) -> str:
-        """The message has failed for good: dead, unless its key is parked or the group halts."""
+        """The message has failed for good: dead, unless its key is parked or the group halts. For
+        one that has expired, and comes no more, neither does."""
+        is_over = offset in self._stored.withdrawn
         hashed = self._stored.keys.of(offset)
         if self.order is not None and self.config.on_poison == "park" and hashed:
+            if is_over:
+                return self._end_withdrawn(offset)
             self.order.park(hashed, b"")
             self.failures.forgive(offset)
             return "parked"
-        if self._halts():
+        halts = self._halts()
+        if halts:
             self._stored.chronicle.halted(offset)
+            if is_over:
+                return self._end_withdrawn(offset)
+            self.halted = halts
             self._make_ready(offset, now_ms)
             return "halted"
         failure = self.failures.take(offset)
@@ -87,19 +93,26 @@ class GroupFailures(GroupStanding):
         self._finish(offset, redrives=False)
         return "dead"
 
+    def _end_withdrawn(self, offset: int) -> str:
+        """It expired in flight, and is not delivered again."""
+        self.tally.withdrawn += 1
+        self._finish(offset)
+        return "expired"
+
     def _redrives(self, offset: int) -> int:
         redriven = self.redrives.get(offset)
         return 0 if redriven is None else redriven.count
 
-    def _halts(self) -> bool:
+    def _halts(self) -> str:
+        """Why the group halts with one more death, or has halted; empty where it does not."""
         config, outcomes = self.config, self.outcomes
         if len(self.dead) >= config.dead_max:
-            self.halted = HALTED_BY_DEAD
-        elif config.halt_percent and len(outcomes) == config.halt_window:
+            return HALTED_BY_DEAD
+        if config.halt_percent and len(outcomes) == config.halt_window:
             deaths = sum(outcomes) - outcomes[0] + 1
             if deaths * 100 > config.halt_percent * config.halt_window:
-                self.halted = HALTED_BY_FAILURES
-        return bool(self.halted)
+                return HALTED_BY_FAILURES
+        return self.halted
 
     def _forget_dead(self, offset: int) -> bool:
         letter = self.dead.pop(offset, None)

@@ -309,14 +309,19 @@ class GroupMessages:
     def _make_ready(self, offset: int, since_ms: int) -> None:
         """First in its lane, unless its key is parked."""
         if not self._is_parked(offset):
-            self.since[offset] = since_ms
+            self._ready_again(offset, since_ms)
             self.ready.add(self._stored.lane_of(offset), offset)
 
     def _behind(self, offset: int, since_ms: int) -> None:
         if not self._is_parked(offset):
-            self.since[offset] = since_ms
+            self._ready_again(offset, since_ms)
             end = self._stored.next_offset
             self.ready.add_behind(self._stored.lane_of(offset), offset, end)
+
+    def _ready_again(self, offset: int, since_ms: int) -> None:
+        if offset in self.timed:
+            self.first.setdefault(offset, self.ready_since(offset))
+        self.since[offset] = since_ms
 
     def _is_parked(self, offset: int) -> bool:
         return self.order is not None and self._stored.keys.of(offset) in self.order.parked

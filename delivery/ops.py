@@ -269,8 +269,8 @@ class Granted(msgspec.Struct, array_like=True, frozen=True, tag=1):
 class Settle(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """What became of one receipt: a code, and for OK what came of it.
 
-    `outcome` is acked, requeued, dead, parked, halted, extended or released. `attempts` is how
-    often the message has been delivered; `visible_at_ms` when it may be delivered again, or an
+    `outcome` is acked, requeued, dead, parked, halted, expired, extended or released. `attempts` is
+    how often the message has been delivered; `visible_at_ms` when it may be delivered again, or an
     extended lease ends.
     """
 

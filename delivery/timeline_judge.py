@@ -184,15 +184,20 @@ class Judge(ABC):
         self._tell(group, "RELEASED", by)
 
     def _kill(self, group: GroupStory, reason: str) -> None:
-        """It has failed for good: dead, unless its key is parked or the group halts."""
+        """It has failed for good: dead, unless its key is parked or the group halts; what has
+        expired is over there."""
         config = self._settings_of(group)
         group.reason = reason
         what = _with_reason({"attempts": group.failed}, reason)
-        if config.ordering == "key" and config.on_poison == "park" and self.has_key:
+        parks = config.ordering == "key" and config.on_poison == "park" and self.has_key
+        halts = self._chronicle.excepts(*self._at, HALTED, self.offset)
+        if (parks or halts) and self.fate in ("cancelled", "expired"):
+            group.settle("over")
+        elif parks:
             group.end_lease("coming")
             group.failed = 0
             self._tell(group, "PARKED", what)
-        elif self._chronicle.excepts(*self._at, HALTED, self.offset):
+        elif halts:
             group.end_lease("coming")
             self._tell(group, "HALTED", what)
         else:

@@ -219,7 +219,7 @@ class Story(Judge):
         keep_ms = self._config.dead_retention_ms
         if keep_ms < 0:
             return
-        for group in self.groups.values():
+        for _id, group in sorted(self.groups.items()):
             if group.place == "dead" and keep_ms < now_ms - group.died_ms:
                 group.settle()
                 self._tell(group, "PURGED", {"reason": "dead_retention"})

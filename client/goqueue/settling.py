@@ -55,9 +55,9 @@ class Settle(msgspec.Struct, frozen=True):
 class Settled(msgspec.Struct, frozen=True):
     """What became of one receipt.
 
-    `state` is acked, requeued, dead, parked, halted, extended or released. `visible_at_ms` is when
-    the message may be delivered again, or an extended lease ends. All of the partition below
-    `committed_offset` is settled; `in_flight` of its messages are leased.
+    `state` is acked, requeued, dead, parked, halted, expired, extended or released. `visible_at_ms`
+    is when the message may be delivered again, or an extended lease ends. All of the partition
+    below `committed_offset` is settled; `in_flight` of its messages are leased.
     """
 
     receipt: str

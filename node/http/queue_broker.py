@@ -84,8 +84,8 @@ class SettleRequest:
 class SettleView:
     """What became of one receipt.
 
-    `outcome` is acked, requeued, dead, parked, halted, extended or released; `floor` the group's
-    committed offset in the partition after it, `advanced` whether this request moved it.
+    `outcome` is acked, requeued, dead, parked, halted, expired, extended or released; `floor` the
+    group's committed offset in the partition after it, `advanced` whether this request moved it.
     """
 
     group: str

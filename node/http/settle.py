@@ -78,7 +78,7 @@ class _LooseSomeBody(SettleOptions):
 
 class SettleResult(Struct):
     """One receipt's end. `state` is what became of the message: acked, requeued, dead, parked,
-    halted, extended or released; in its place an error has what every error holds."""
+    halted, expired, extended or released; in its place an error has what every error holds."""
 
     receipt: str
     success: bool

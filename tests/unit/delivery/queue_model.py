@@ -305,7 +305,12 @@ class GroupModel:
 
     def kill(self, offset: int, reason: str) -> str:
         key = self.key_of(offset)
-        if key is not None and self.config.on_poison == "park":
+        parks = key is not None and self.config.on_poison == "park"
+        if self.queue.messages[offset].fate and (parks or self.halts()):
+            self.settle(offset)
+            self.follow()
+            return "expired"
+        if key is not None and parks:
             self.failed[offset].count = 0
             if key not in self.parked:
                 self.poisoned.add(key)
@@ -313,6 +318,7 @@ class GroupModel:
             self.make_ready(offset, 0)
             return "parked"
         if self.halts():
+            self.halted = self.halts()
             self.make_ready(offset, self.queue.now_ms)
             return "halted"
         failed = self.failed[offset]
@@ -325,15 +331,15 @@ class GroupModel:
         self.follow()
         return "dead"
 
-    def halts(self) -> bool:
+    def halts(self) -> str:
         config, last = self.config, self.outcomes
         if len(self.dead) >= config.dead_max:
-            self.halted = "dead"
-        elif config.halt_percent and len(last) == config.halt_window:
+            return "dead"
+        if config.halt_percent and len(last) == config.halt_window:
             deaths = [*last[1:], True].count(True)
             if deaths / config.halt_window > config.halt_percent / 100:
-                self.halted = "failures"
-        return bool(self.halted)
+                return "failures"
+        return self.halted
 
     def outcome(self, *, death: bool) -> None:
         self.outcomes = [*self.outcomes, death][-self.config.halt_window :]

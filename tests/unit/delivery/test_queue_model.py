@@ -173,25 +173,23 @@ class QueueMachine(RuleBasedStateMachine):
             self.judge_of_group(op, result, self.model.groups[op.group])
 
     def judge_repeated(self, op: Any, result: Any, known: Any) -> None:
-        """The same as the first time, unless what was granted is somebody else's by now."""
+        """The same as the last time, unless what was granted is somebody else's by now."""
         group = self.model.groups.get(getattr(op, "group", 0))
         if isinstance(op, Delivered) and isinstance(known, Granted) and group is not None:
             overtaken = known.delivery < group.owner.since
             if overtaken or not group.lets(op.member, op.generation):
-                self.judge_of_group(op, result, group, repeated=True)
+                self.judge_of_group(op, result, group)
                 return
         assert result == known
 
-    def judge_of_group(
-        self, op: Any, result: Any, group: GroupModel, *, repeated: bool = False
-    ) -> None:
+    def judge_of_group(self, op: Any, result: Any, group: GroupModel) -> None:
         claimed = isinstance(op, Delivered | Committed | Sought)
         if claimed and not group.lets(op.member, op.generation):
             owner = group.owner
             assert result == StaleResult(op.group, owner.member, owner.generation)
             return
         request = getattr(op, "request", 0)
-        if request and not repeated and not (isinstance(result, Granted) and not result.grants):
+        if request and not (isinstance(result, Granted) and not result.grants):
             self.requests[request] = (self.now_ms, result)
         if isinstance(op, Own):
             owner = group.own(op.member, op.generation, self.index, fence=op.fence)

@@ -7,7 +7,16 @@ import time
 import pytest
 
 from delivery.config import GroupConfig
-from delivery.ops import NACK, Committed, OpenGroup, Own, Sought, SoughtResult
+from delivery.ops import (
+    NACK,
+    Committed,
+    OpenGroup,
+    Own,
+    Parked,
+    Sought,
+    SoughtResult,
+    Unparked,
+)
 from tests.unit.delivery.desk import Desk, all_of
 
 RELEASED = 1_000_000
@@ -66,6 +75,20 @@ def test_the_oldest_counts_from_its_storing_however_often_it_failed(desk: Desk) 
     desk.now_ms += 1000
 
     assert desk.group().oldest_ms(desk.now_ms) == 7000
+    desk.ack(desk.receive())
+    assert desk.group().oldest_ms(desk.now_ms) == 0
+
+
+def test_a_delayed_message_counts_from_when_it_was_due_while_its_key_was_parked() -> None:
+    desk = Desk()
+    desk.open(1, ordering="key")
+    desk.do(Parked(1, b"k"))
+    desk.publish(1, keys=[b"k"], deliver_at_ms=[1000])
+    desk.wait(5000)
+
+    desk.do(Unparked(1, b"k"))
+
+    assert desk.group().oldest_ms(desk.now_ms) == 4000
     desk.ack(desk.receive())
     assert desk.group().oldest_ms(desk.now_ms) == 0
 

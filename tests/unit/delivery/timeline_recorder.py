@@ -109,7 +109,7 @@ class Recorder:
                 self._add(offset, now_ms, "DUE")
         for offset in set(queue.withdrawn) - withdrawn:
             self._add(offset, now_ms, "EXPIRED")
-        for id, group in queue.groups.items():
+        for id, group in sorted(queue.groups.items()):
             for offset in dead[id] - set(group.dead):
                 self._add(offset, now_ms, "PURGED", group=group.name, reason="dead_retention")
 

@@ -129,6 +129,28 @@ def test_a_failed_message_that_has_expired_is_not_retried() -> None:
     assert not partition.group().dead
 
 
+@pytest.mark.parametrize(
+    "config",
+    [GroupConfig(dead_max=0), GroupConfig(ordering="key", on_poison="park")],
+    ids=["a group that halts", "a key that is parked"],
+)
+def test_a_rejected_message_that_has_expired_is_not_delivered_again(config: GroupConfig) -> None:
+    partition = Partition()
+    partition.open(config=config)
+    partition.publish(1, keys=[b"k"], ttl_ms=1000)
+    partition.publish(1, keys=[b"k"])
+    held = partition.receive(1)
+    partition.pass_ms(1000)
+
+    (settled,) = partition.settle(ops.REJECT, *held)
+
+    assert settled.outcome == "expired"
+    assert (partition.group().floor, partition.group().halted) == (1, "")
+    partition.do(ops.Resumed(1))
+    partition.do(ops.Unparked(1, b"k"))
+    assert offsets(partition.receive()) == [1]
+
+
 # -- delays
 
 

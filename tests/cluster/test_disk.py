@@ -266,6 +266,7 @@ def test_short_writes_are_completed_a_full_log_waits_and_a_slow_disk_disturbs_no
     shim = shims[bad.id]
     assert bad.process is not None
     pid = bad.process.pid
+    eventually("it knows that all have room again", lambda: attempt(bad, "early") is None)
 
     short = shim.shorten(match=f"{bad.data}/", times=20)
     with Publisher(others, "short") as first:

@@ -85,8 +85,6 @@ class _Look:
 class Layout:
     """The brokers, and the replicas of all partitions. `keep` is told of topics that it changes."""
 
-    dropped_type = Dropped
-
     def __init__(
         self,
         keep: Callable[[Topic], object],
@@ -111,7 +109,7 @@ class Layout:
         self._known = dict(record.configurations)
         self.epoch = record.epoch
         """Counts how often replicas were no longer desired. What is decided carries it."""
-        self._dropped = self.dropped_type(record.dropped)
+        self._dropped = Dropped(record.dropped)
         self._looks: dict[GroupId, _Look] = {}
 
     def dump(self) -> LayoutRecord:

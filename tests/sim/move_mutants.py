@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from coordinator.brokers import Broker, Brokers
 from coordinator.cluster_steps import cluster_members
@@ -87,7 +87,9 @@ class ForgetsTheDropped(Dropped):
 class AwaitsNothing(Layout):
     """A broker is drained once it holds nothing, whatever is on its way to it."""
 
-    dropped_type = ForgetsTheDropped
+    def _move(self, wanted: Mapping[GroupId, Sequence[str]], time_ms: int) -> None:
+        self._dropped.__class__ = ForgetsTheDropped
+        super()._move(wanted, time_ms)
 
 
 class ForgetsTheGone(Brokers):

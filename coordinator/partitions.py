@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from coordinator.topics import TopicConfig, config_warnings
@@ -88,6 +88,12 @@ class Topic:
     """Log time of the creating command: the creation time of its first Raft groups, too."""
     raised: tuple[tuple[int, int], ...] = ()
     """(partitions before, log time) of each time that their number was raised."""
+
+    def has(self, settings: Mapping[str, object]) -> bool:
+        """Whether these are its settings; None stands for any."""
+        return all(
+            value is None or getattr(self.config, name) == value for name, value in settings.items()
+        )
 
     @property
     def warnings(self) -> list[str]:

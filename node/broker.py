@@ -165,19 +165,12 @@ class NodeBroker(
             if error.outcome == "none":  # else this very call may have created it, earlier
                 raise
             await self._cluster.refresh()
-            if not self._is_as_asked(name, wanted):
+            found = self._cluster.state.topics.get(name)
+            if found is None or not found.has(wanted):
                 raise
         created = self._cluster.state.topics.get(name)
         await self._until_led(name)
         return await self._view(created) if created is not None else await self.topic(name)
-
-    def _is_as_asked(self, name: str, settings: Mapping[str, object]) -> bool:
-        """Whether there is a topic of this name, as far as known here, with these settings."""
-        topic = self._cluster.state.topics.get(name)
-        return topic is not None and all(
-            value is None or getattr(topic.config, setting) == value
-            for setting, value in settings.items()
-        )
 
     def _has(self, name: str) -> bool:
         """As far as this node knows: others may have deleted it since."""

@@ -30,7 +30,6 @@ from goqueue.wire.errors import (
     TopicExists,
     Unavailable,
     UnknownPartition,
-    UnknownTopic,
 )
 from goqueue.wire.ids import INTERNAL_PREFIX, validate_topic_name
 from goqueue.wire.types import GroupId, NodeId, Offset
@@ -189,12 +188,8 @@ class NodeBroker(
 
     async def delete_topic(self, name: str) -> None:
         topic = await self._current(name)
-        try:
-            command = DeleteTopic(name, str(topic.id))
-            await self._cluster.command(command, COMMAND_DEADLINE_S)
-        except UnknownTopic as error:
-            if error.outcome == "none":
-                raise
+        command = DeleteTopic(name, str(topic.id))
+        await self._cluster.command(command, COMMAND_DEADLINE_S)
 
     def list_topics(self) -> list[str]:
         self._cluster.check_outcast()

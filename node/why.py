@@ -87,7 +87,11 @@ def _groups(host: PartitionHost, state: ClusterState) -> list[GroupRef]:
 
 def _unreadable(verdict: Verdict, until_ms: int, *, mended: bool) -> None:
     """Whatever else holds, it can't be delivered before it can be read here; when it is mended,
-    nobody knows."""
+    nobody knows. One that is set aside is tried again at the end of the backoff, whose time is the
+    log's, and may be later than was asked for."""
+    if until_ms:
+        tried_ms = (reason.until_ms for reason in verdict.reasons if reason.code == "backoff")
+        until_ms = max([until_ms, *tried_ms])
     verdict.reasons.insert(0, Reason("unreadable", until_ms, {"mended": True} if mended else {}))
     verdict.deliverable = False
     if not mended:

@@ -44,6 +44,14 @@ class Setup:
         """One seed, from its beginning to its end."""
         return self.world(seed).run()
 
+    def sound(self) -> Setup:
+        """The same without a planted bug."""
+        return replace(self, mutant="")
+
+    def shows_the_bug(self, verdict: Verdict) -> bool:
+        """Whether the planted bug was found: without it this seed violates nothing."""
+        return bool(verdict.violations) and not self.sound().run(verdict.seed).violations
+
     def having(self, plan: list[Fault], whole: list[Fault]) -> Setup:
         """The same with a part of a plan."""
         return replace(self, only=tuple(at for at, fault in enumerate(whole) if fault in plan))

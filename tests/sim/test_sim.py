@@ -15,6 +15,7 @@ import pytest
 
 from tests.check.queuecheck import check
 from tests.sim.faults import FAULTS, NEMESES, chosen
+from tests.sim.hunt import hunt
 from tests.sim.mutants import MUTANTS
 from tests.sim.queue_work import LIMITS
 from tests.sim.setup import Setup
@@ -54,7 +55,7 @@ def member_worlds(seeds: int) -> Iterator[World]:
 def is_found(mutant: str) -> bool:
     setup, first = Setup.hunting(mutant), FOUND_FROM.get(mutant, 0)
     seeds = [*range(first, FOUND_WITHIN), *range(first)]
-    return any(setup.run(seed).violations for seed in seeds)
+    return any(setup.shows_the_bug(setup.run(seed)) for seed in seeds)
 
 
 def test_the_same_seed_gives_the_same_trace() -> None:
@@ -356,6 +357,25 @@ def test_a_planted_bug_of_compaction_is_found(mutant: str) -> None:
 )
 def test_a_planted_bug_of_members_is_found(mutant: str) -> None:
     assert is_found(mutant)
+
+
+def test_a_seed_that_violates_without_the_bug_is_not_counted_as_having_found_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def judged(setup: Setup, seed: int) -> Verdict:
+        is_bad = seed == 3 or (seed == 5 and setup.mutant)
+        return replace(clean, seed=seed, violations=["1.0 s: one value: n1"] if is_bad else [])
+
+    clean = World(29, kind="core").run()
+    monkeypatch.setattr(Setup, "run", judged)
+
+    assert hunt(["ack-before-fsync"], range(2, 9), 1) == 0
+    assert hunt(["ack-before-fsync"], range(2, 5), 1) == 1
+
+    told = capsys.readouterr().out
+    assert "seed 3 violates without the bug, too: python -m tests.sim --seeds 3:4" in told
+    assert "|     4 |" in told  # seed 5 is the fourth
+    assert "not found: ack-before-fsync" in told
 
 
 def test_a_plan_shrinks_to_the_faults_that_matter() -> None:

@@ -150,9 +150,11 @@ class MessageReader:
         self._carried = carried
         self._carried_rows = carried_rows
 
-    def rows(self, offsets: Iterable[Offset], max_bytes: int) -> list[MessageRow | None]:
-        """Each message in turn, None for one that can't be read; the first one at least, and then
-        as many as fit."""
+    def rows(
+        self, offsets: Iterable[Offset], max_bytes: int, *, least: int = 1
+    ) -> list[MessageRow | None]:
+        """Each message in turn, None for one that can't be read; the first `least` of them, and
+        then as many as fit."""
         reading = _Reading(self._group, self._reader, self._cache)
         carried = self._carried()
         found: list[MessageRow | None] = []
@@ -160,8 +162,8 @@ class MessageReader:
         for offset in offsets:
             index = carried.get(offset)
             row = reading.row(offset) if index is None else self._rows_of(index).get(offset)
-            taken += MESSAGE_BYTES + (0 if row is None else _size(row))
-            if found and taken > max_bytes:
+            taken += row_bytes(row)
+            if len(found) >= least and taken > max_bytes:
                 break
             found.append(row)
         return found
@@ -221,8 +223,11 @@ class _Reading:
         return None
 
 
-def _size(row: MessageRow) -> int:
-    size = len(row.value) + (0 if row.key is None else len(row.key))
+def row_bytes(row: MessageRow | None) -> int:
+    """What a message takes in an answer."""
+    if row is None:
+        return MESSAGE_BYTES
+    size = MESSAGE_BYTES + len(row.value) + (0 if row.key is None else len(row.key))
     if row.headers:
         size += sum(len(name) + len(value) for name, value in row.headers)
     return size

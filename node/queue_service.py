@@ -13,6 +13,7 @@ from delivery.ops import RELEASE, Granted, Result, Settled
 from goqueue.wire.errors import GoQueueError, NotLeader, StaleGeneration
 from goqueue.wire.types import GroupId, NodeId, Offset
 from node import queue_rpc, rpc
+from node.message_reader import row_bytes
 from node.partition import PartitionHost
 from node.peer_link import PeerLink
 from node.queue_rpc import (
@@ -46,6 +47,11 @@ class _Taking:
     grants: list[tuple[PartitionHost, Granted]] = field(
         default_factory=list[tuple[PartitionHost, Granted]]
     )
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether there is a message in the answer."""
+        return self.left < self.request.limit
 
 
 class QueueService:
@@ -131,10 +137,10 @@ class QueueService:
     # taking
 
     async def _round(self, taking: _Taking, partitions: deque[tuple[bytes, int]]) -> None:
-        """Ask as many partitions at once as seem to have what is left to take."""
+        """Ask as many partitions at once as seem to have what is left to take, and room for."""
         wanted: list[tuple[PartitionHost, bytes, Want]] = []
-        left = taking.left
-        while partitions and left > 0:
+        left, room = taking.left, taking.bytes_left
+        while partitions and left > 0 and min(room, taking.bytes_left) > 0:
             packed, request_id = partitions.popleft()
             host = self._led(packed)
             if host is None:
@@ -148,7 +154,7 @@ class QueueService:
                 self._granted(taking, host, packed, _standing(host, taking.request.group, known))
                 left = min(left, taking.left)
                 continue
-            share = self._share(taking, host, packed, left)
+            share = self._share(taking, host, packed, left, room)
             if share:
                 want = Want(
                     taking.request.group.id,
@@ -161,6 +167,7 @@ class QueueService:
                 )
                 wanted.append((host, packed, want))
                 left -= share
+                room -= share * _average_bytes(host)
         if len(wanted) == 1:
             await self._receive(taking, *wanted[0])
         elif wanted:
@@ -209,8 +216,11 @@ class QueueService:
                 answer.taken.append(taken)
         return answer
 
-    def _share(self, taking: _Taking, host: PartitionHost, packed: bytes, left: int) -> int:
-        """How many messages to ask of a partition: 0 where it has nothing to give."""
+    def _share(
+        self, taking: _Taking, host: PartitionHost, packed: bytes, left: int, room: int
+    ) -> int:
+        """How many messages to ask of a partition: 0 where it has nothing to give, or likely too
+        much for what is left of the answer."""
         answer, ref = taking.answer, taking.request.group
         group = host.state.queue.groups.get(ref.id)
         if group is None or group.version < ref.version:
@@ -228,7 +238,10 @@ class QueueService:
                 ready = group.ready_count()
             ready = ready or len(group.select(left, host.log_time_ms(), request.lowest_lane))
             if ready or host.queue.is_due:
-                return min(left, ready or left, _fitting(host, taking.bytes_left))
+                fitting = room // _average_bytes(host)
+                if fitting or room == request.max_bytes:
+                    return min(left, ready or left, max(1, fitting))
+                return 0
             answer.empty.append(packed)
         return 0
 
@@ -257,20 +270,22 @@ class QueueService:
             leader = error.data.get("leader") if isinstance(error, NotLeader) else None
             taking.answer.moved.append((packed, leader if isinstance(leader, str) else None))
             return
-        left = taking.bytes_left
-        if self._granted(taking, host, packed, granted):
+        if messages := self._granted(taking, host, packed, granted):
             took_s = asyncio.get_running_loop().time() - began_s
-            host.figures.taken(taking.request.group.name, left - taking.bytes_left, took_s)
+            size = sum(len(row.value) for row in messages)
+            host.figures.taken(taking.request.group.name, size, took_s)
 
     def _granted(
         self, taking: _Taking, host: PartitionHost, packed: bytes, result: Result
     ) -> list[MessageRow]:
-        """Read what was leased; what does not fit into the answer is given back."""
+        """Read what was leased; what does not fit into the answer is given back, all of it where
+        other partitions have filled the answer."""
         if not isinstance(result, Granted) or not result.grants:
             taking.answer.empty.append(packed)
             return []
         grants, group = result.grants, taking.request.group.id
-        rows = host.messages.rows([Offset(grant.offset) for grant in grants], taking.bytes_left)
+        offsets, least = [Offset(grant.offset) for grant in grants], int(not taking.is_begun)
+        rows = host.messages.rows(offsets, taking.bytes_left, least=least)
         host.queue.give_back(group, result, len(rows))
         lost = [grant.offset for grant, row in zip(grants, rows, strict=False) if row is None]
         if lost:
@@ -288,7 +303,7 @@ class QueueService:
         messages = [row for _grant, row in kept]
         taking.grants.append((host, result))
         taking.left -= len(kept)
-        taking.bytes_left -= sum(len(row.value) for row in messages)
+        taking.bytes_left -= sum(map(row_bytes, messages))
         taking.answer.taken.append(
             Taken(packed, result.delivery, result.deadline_ms, [g for g, _ in kept], messages)
         )
@@ -340,9 +355,9 @@ def _standing(host: PartitionHost, ref: GroupRef, granted: Granted) -> Granted:
     return Granted(granted.delivery, granted.deadline_ms, left)
 
 
-def _fitting(host: PartitionHost, bytes_max: int) -> int:
-    """How many messages of a partition fit into these bytes, going by their average size."""
+def _average_bytes(host: PartitionHost) -> int:
+    """What a message takes in a partition's log, which holds more than messages: as much as one
+    may at most."""
     stored = host.end_offset - host.state.log_start_offset
-    if stored <= 0:
-        return 1
-    return max(1, bytes_max * stored // max(1, host.log.size_bytes))
+    bound = host.config.max_message_bytes
+    return max(1, min(bound, host.log.size_bytes // stored)) if stored > 0 else bound

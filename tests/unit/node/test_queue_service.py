@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import pytest
 from msgspec import structs
 
-from delivery.ops import RELEASE, Own, Settled
-from goqueue.wire.batch import Record
+from delivery.ops import RELEASE, Committed, Own, Settled
+from goqueue.wire.batch import Record, encode_batch
 from goqueue.wire.errors import NotLeader
 from goqueue.wire.types import GroupId, NodeId
 from log.memory_disk import MemoryDisk
@@ -22,7 +22,7 @@ from node.peer_link import NoPeers
 from node.queue_groups import group_ref
 from node.queue_rpc import GroupRef, TakeAnswer, TakeRequest, WaitRequest
 from node.queue_service import QueueService
-from tests.unit.node.test_node import running
+from tests.unit.node.test_node import eventually, running
 from tests.unit.node.test_queue_node import publish, receive
 
 PEER = NodeId("peer")
@@ -136,6 +136,28 @@ async def test_a_recalled_request_that_is_on_its_way_is_to_be_asked_for_again(
     assert offsets(await scene.service.take(scene.request(0))) == [0, 1]
 
 
+async def test_partitions_share_the_bytes_of_an_answer_however_many_are_asked(
+    scene: Scene,
+) -> None:
+    """The link takes no answer of any size: one that is too large is lost, time and again."""
+    for host in scene.hosts:
+        await host.queue.opened(scene.ref)
+    large = encode_batch([Record(b"x" * 60_000)])
+    first = scene.hosts[0].end_offset
+    for host in scene.hosts:
+        await scene.node.broker.append("t", host.id.partition, large, deadline_s=5)
+    await scene.hosts[0].queue.submit([Committed(scene.ref.id, first)])
+
+    answer = await scene.service.take(scene.request(100, max_bytes=100_000))
+    again = await scene.service.take(scene.request(100, max_bytes=100_000))
+    await eventually(lambda: scene.in_flight() == 1)
+    other = await scene.service.take(scene.request(100, id=50, max_bytes=100_000))
+
+    assert offsets(answer) == offsets(again) == [first]
+    assert [taken.partition for taken in other.taken] == [scene.hosts[1].id.pack()]
+    assert offsets(other) == [0]
+
+
 async def test_a_leader_that_was_replaced_refuses_no_claim_newer_than_the_owner_it_knows(
     scene: Scene,
 ) -> None:
@@ -178,7 +200,7 @@ async def test_a_damaged_message_is_set_aside_and_its_neighbours_are_delivered(
     monkeypatch.setattr(
         messages,
         "rows",
-        lambda wanted, size: [None if r and r.offset == 1 else r for r in read(wanted, size)],
+        lambda *wanted, **how: [None if r and r.offset == 1 else r for r in read(*wanted, **how)],
     )
 
     damaged = scene.hosts[0].id.pack()

@@ -18,7 +18,10 @@ from raft.link.frames import (
     messages,
 )
 from raft.link.handshake import Acceptor, Dialer, HandshakeError, Identity, refusal
+from raft.link.room import Room
 from raft.link.traffic import Traffic
+
+STUCK = "it does not read what it is sent"
 
 
 class Owner(Protocol):
@@ -73,8 +76,12 @@ class Connection(asyncio.Protocol):
         self._reassembly = Reassembly(limits.message_bytes_max)
         self._paused = False
         self._flush_scheduled = False
+        self.room = Room(limits.write_high_bytes)
+        """Of requests and answers; what else is put is bounded by who puts it."""
         self.traffic = Traffic()
         """Counted on; the owner gives it the peer's."""
+        self._written_bytes = self._taken_bytes = 0
+        self._taken_at = self.opened_at
 
     @property
     def is_inbound(self) -> bool:
@@ -102,6 +109,14 @@ class Connection(asyncio.Protocol):
             return self._outbox.byte_count
         return self._outbox.byte_count + self._transport.get_write_buffer_size()
 
+    def takes_nothing_s(self, now: float) -> float:
+        """For how long what waits for the peer did not become less, as the calls of this saw it."""
+        backlog_bytes = self.backlog_bytes
+        taken_bytes = self._written_bytes + self._outbox.byte_count - backlog_bytes
+        if not backlog_bytes or taken_bytes > self._taken_bytes:
+            self._taken_bytes, self._taken_at = taken_bytes, now
+        return now - self._taken_at
+
     def extra(self, name: str) -> object:
         """A fact about the transport, as asyncio names it."""
         return self._transport.get_extra_info(name) if self._transport else None
@@ -113,7 +128,7 @@ class Connection(asyncio.Protocol):
         self.traffic.sent_frames += 1
         self._outbox.put(kind, parts)
         if self.backlog_bytes > self._limits.backlog_bytes_max:
-            self.cut("it does not read what it is sent")
+            self.cut(STUCK)
             return False
         self._schedule_flush()
         return True
@@ -160,6 +175,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=self._limits.write_high_bytes)
+        self.room.open(lambda: self.backlog_bytes)
         if self.reason:
             self._transport.abort()
             return
@@ -199,6 +215,7 @@ class Connection(asyncio.Protocol):
         if not self.closed.done():
             self.closed.set_result(None)
         self._outbox = Outbox()
+        self.room.close()
         self._owner.lost(self)
 
     def _shake_hands(self, data: bytes) -> None:
@@ -253,6 +270,7 @@ class Connection(asyncio.Protocol):
         self._flush_scheduled = False
         while self._outbox and not self._paused and not self.reason and self._write_some():
             pass
+        self.room.look()
 
     def _write_some(self) -> bool:
         """False when the socket is gone and only `connection_lost` is still to come."""
@@ -268,5 +286,6 @@ class Connection(asyncio.Protocol):
             lines += self._sealer.seal(body)
             size += len(body)
         self.traffic.sent_bytes += size
+        self._written_bytes += sum(map(len, lines))
         self._transport.writelines(lines)
         return True

@@ -22,7 +22,7 @@ import structlog
 from goqueue.wire.types import GROUP_ID_BYTES, GroupId, Incarnation, NodeId
 from raft.link.admission import Standing, Verdict, check_listen, judge_inbound
 from raft.link.config import DEFAULT_LIMITS, LinkLimits
-from raft.link.connection import Connection
+from raft.link.connection import STUCK, Connection
 from raft.link.frames import FrameError, Kind
 from raft.link.handshake import NONCE_BYTES, Acceptor, Dialer, Identity
 from raft.link.listener import Listener
@@ -231,8 +231,10 @@ class PeerMesh:
         peer.link = connection
         connection.traffic = self.traffic.setdefault(peer.node, connection.traffic)
         peer.unlinked.clear()
-        peer.caller = Caller(peer.node, connection.put, self._limits)
-        peer.responder = Responder(peer.node, connection.put, self._handlers, self._limits)
+        peer.caller = Caller(peer.node, connection.put, connection.room, self._limits)
+        peer.responder = Responder(
+            peer.node, connection.put, connection.room, self._handlers, self._limits
+        )
         connection.put_urgent(Kind.STATUS, self._status())
 
     def received(self, connection: Connection, kind: int, payload: memoryview) -> None:
@@ -350,6 +352,8 @@ class PeerMesh:
             peer.link.traffic.heartbeats_missed += silent_s > 2 * self._limits.status_interval_s
             if silent_s > self._limits.silence_s:
                 peer.link.cut(f"silent for {self._limits.silence_s:.1f} s")
+            elif peer.link.takes_nothing_s(now) > self._limits.silence_s:
+                peer.link.cut(STUCK)
 
     def _status(self) -> bytes:
         status = _encode_status(self._hello())

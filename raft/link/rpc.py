@@ -29,6 +29,7 @@ from goqueue.wire.types import NodeId
 from goqueue.wire.unreadable import UNREADABLE
 from raft.link.config import LinkLimits
 from raft.link.frames import FrameError, Kind
+from raft.link.room import Room
 
 Handler = Callable[[NodeId, bytes], Awaitable[bytes]]
 Put = Callable[[Kind, list[bytes | memoryview]], bool]
@@ -63,23 +64,33 @@ class RemoteError(Exception):
 class Caller:
     """Requests in flight to one peer, bounded in number; each ends exactly once."""
 
-    def __init__(self, node: NodeId, put: Put, limits: LinkLimits) -> None:
+    def __init__(self, node: NodeId, put: Put, room: Room, limits: LinkLimits) -> None:
         self._node = node
         self._put = put
+        self._room = room
         self._limits = limits
+        self._entering = 0
         self._last_id = 0
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
 
     async def request(self, method: str, payload: bytes, timeout_s: float) -> bytes:
-        """The answer. Raises LinkDown, Timeout, RemoteError, or Busy before anything is sent."""
+        """The answer. Raises LinkDown, Timeout, RemoteError, or Busy before anything is sent.
+
+        A large request waits until the connection has room for it, within its time.
+        """
         name = method.encode()
         size = _REQUEST.size + len(name) + len(payload)
         if len(name) > self._limits.method_bytes_max or size > self._limits.message_bytes_max:
             raise ValueError(f"request {method} of {size} bytes exceeds the link's limits")
-        if len(self._waiting) >= self._limits.requests_in_flight_max:
-            raise Busy(f"{len(self._waiting)} requests to {self._node} are in flight")
+        in_flight = len(self._waiting) + self._entering
+        if in_flight >= self._limits.requests_in_flight_max:
+            raise Busy(f"{in_flight} requests to {self._node} are in flight")
         timeout_s = max(0.0, min(timeout_s, self._limits.request_timeout_max_s))
         loop = asyncio.get_running_loop()
+        if not self._room.is_free(size):
+            end = loop.time() + timeout_s
+            await self._enter(size, method, timeout_s)
+            timeout_s = max(0.0, end - loop.time())
         number = self._take_id()
         head = _REQUEST.pack(number, round(timeout_s * 1000), len(name))
         if not self._put(Kind.REQUEST, [head, name, payload]):
@@ -92,6 +103,17 @@ class Caller:
         finally:
             timer.cancel()
             self._waiting.pop(number, None)
+
+    async def _enter(self, size: int, method: str, timeout_s: float) -> None:
+        self._entering += 1
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._room.enter(size)
+        except TimeoutError:
+            text = f"{method} could not be sent to {self._node} in time: the link is full"
+            raise Timeout(text, outcome="none") from None
+        finally:
+            self._entering -= 1
 
     def answered(self, payload: memoryview) -> None:
         """An ANSWER arrived; one that nobody waits for any more is dropped."""
@@ -139,10 +161,18 @@ class Responder:
     """Requests of one peer being served, bounded in number; cancelled when the link is lost."""
 
     def __init__(
-        self, node: NodeId, put: Put, handlers: Mapping[str, Handler], limits: LinkLimits
+        self,
+        node: NodeId,
+        put: Put,
+        room: Room,
+        handlers: Mapping[str, Handler],
+        limits: LinkLimits,
     ) -> None:
         self._node = node
         self._put = put
+        self._room = room
+        self._answers_bytes = 0
+        """Of answers that wait for room."""
         self._handlers = handlers
         self._limits = limits
         self._running: set[asyncio.Task[None]] = set()
@@ -159,7 +189,10 @@ class Responder:
         handler = self._handlers.get(method)
         if handler is None:
             self._fail(number, NotFound(f"no method {method!r}", method=method))
-        elif len(self._running) >= self._limits.requests_in_flight_max:
+        elif (
+            len(self._running) >= self._limits.requests_in_flight_max
+            or self._answers_bytes > self._limits.backlog_bytes_max
+        ):
             self._fail(number, Busy())
         else:
             timeout_s = min(timeout_ms / 1000, self._limits.request_timeout_max_s)
@@ -181,6 +214,8 @@ class Responder:
         try:
             async with asyncio.timeout(timeout_s):
                 answer = await handler(self._node, payload)
+                if len(answer) + _ID.size <= self._limits.message_bytes_max:
+                    await self._enter(len(answer))
         except GoQueueError as error:
             self._fail(number, error)
         except TimeoutError:
@@ -193,6 +228,15 @@ class Responder:
                 self._fail(number, ServerError(f"the answer to {method} is too large"))
             else:
                 self._put(Kind.ANSWER, [_ID.pack(number), answer])
+
+    async def _enter(self, size: int) -> None:
+        if self._room.is_free(size):
+            return
+        self._answers_bytes += size
+        try:
+            await self._room.enter(size)
+        finally:
+            self._answers_bytes -= size
 
     def _fail(self, number: int, error: GoQueueError) -> None:
         body = b'{"code":"internal"}'

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from goqueue.wire.errors import NotLeader, Timeout
+from goqueue.wire.errors import NotLeader, Timeout, Unavailable
 from goqueue.wire.types import GroupId, NodeId, Offset
+from log.errors import Damaged, EntryDamaged
 from node import rpc
 from node.holding import offset_at_hand, time_at_hand
 from node.http.broker import AppendResult, Slice, StoredBatch
@@ -54,6 +57,10 @@ class PartitionService:
         """Read as leader, waiting for an append where nothing is there yet."""
         host = self._host(GroupId.unpack(request.group))
         self._require_leader(host)
+        with _mended_soon(host):
+            return await self._read_or_wait(host, request)
+
+    async def _read_or_wait(self, host: PartitionHost, request: rpc.ReadRequest) -> Slice:
         found = await self.read_here(host, request)
         if found.batches or request.wait_ms <= 0 or found.next_offset < found.end_offset:
             return found
@@ -93,8 +100,9 @@ class PartitionService:
         """First offset at or after the time, as leader; the end where there is none."""
         host = self._host(group)
         await self._confirm(host)
-        await time_at_hand(host.log, time_ms)
-        found = host.reader.offset_at(time_ms)
+        with _mended_soon(host):
+            await time_at_hand(host.log, time_ms)
+            found = host.reader.offset_at(time_ms)
         return host.end_offset if found is None else found
 
     async def ends(self, groups: list[GroupId], *, linear: bool) -> list[rpc.PartitionEnds]:
@@ -113,7 +121,8 @@ class PartitionService:
         """The message's timeline, as leader. Raises `NotFound`."""
         host = self._host(group)
         await self._confirm(host)
-        return await trace_message(host, offset)
+        with _mended_soon(host):
+            return await trace_message(host, offset)
 
     def leading(self, group: GroupId) -> PartitionHost:
         """The partition's replica here, which leads as far as it knows. Raises `NotLeader`."""
@@ -196,3 +205,15 @@ class PartitionService:
             host.is_leader,
             host.archived(),
         )
+
+
+@contextmanager
+def _mended_soon(host: PartitionHost) -> Iterator[None]:
+    """What is damaged here only is asked for again: it is mended from the others, or one of them
+    leads. Raises `Unavailable`; of the only replica the damage itself."""
+    try:
+        yield
+    except (Damaged, EntryDamaged) as error:
+        if len(host.voters) < 2:
+            raise
+        raise Unavailable(f"damaged at the leader, until it is mended: {error.message}") from error

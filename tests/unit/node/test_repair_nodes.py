@@ -255,6 +255,20 @@ async def test_a_running_node_finds_and_repairs_damage_to_any_file() -> None:
             assert await messages(nodes, VICTIM) == await messages(nodes, "n1"), what
 
 
+async def test_a_read_that_meets_damage_at_the_leader_is_answered_as_if_there_were_none() -> None:
+    async with small_nodes() as nodes:
+        count = await messages(nodes, "n1")
+        for seed in range(3):
+            leader = nodes.leader_of()
+            path = nodes.path(leader, "sealed.segment")
+            assert path is not None
+            flip(nodes.disks[leader], path, random.Random(seed))
+
+            assert await messages(nodes, leader) == count
+            assert await nodes.broker(leader).offset_at("t", 0, 0) == 0
+            await eventually(lambda: all(nodes.is_whole(name) for name in NAMES), REPAIRED_S)
+
+
 async def test_a_node_that_starts_on_damage_to_any_file_is_whole_again_by_itself() -> None:
     async with small_nodes() as nodes:
         for file, damage, seed in cases():

@@ -58,7 +58,7 @@ async def status(session: Session) -> None:
             session.output.line("Nothing moves.")
         for text in _waiting(found):
             session.output.line(f"waiting: {text}", style="yellow")
-        for problem in found["problems"]:
+        for problem in _lacking(found) + found["problems"]:
             session.output.line(f"✗ {problem}", style="red")
 
     session.output.detail(found, show)
@@ -268,6 +268,16 @@ def _waiting(found: Json) -> list[str]:
     for one in found["reassignments"]:
         told += one["waiting"]
     return list(dict.fromkeys(told))
+
+
+def _lacking(found: Json) -> list[str]:
+    """Partitions that are not whole: nothing has to move for that, as while a wiped broker copies
+    again what it had."""
+    told = (
+        (int(found["under_replicated_partitions"]), "under-replicated"),
+        (int(found["leaderless_partitions"]), "without leader"),
+    )
+    return [f"{count_text(count, 'partition')} {what}" for count, what in told if count]
 
 
 def register(app: typer.Typer) -> None:

@@ -58,6 +58,7 @@ HINTS = {
     "already_due": "`goqueue-cli delayed get ID` says what became of it",
     "disk_full": "free space on the nodes, or lower a topic's retention",
     "unknown_broker": "`goqueue-cli cluster status` shows the brokers",
+    "broker_gone": "what this node knows of the cluster is old: ask another one, with -s/--server",
     "too_few_brokers": "add a broker (`cluster add`), or lower the topics' replication factor",
     "broker_not_empty": "`goqueue-cli cluster drain NAME --wait` empties it",
     "unknown_reassignment": "`goqueue-cli cluster moves --all` shows them",

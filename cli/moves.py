@@ -31,7 +31,11 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would mo
 Wait = Annotated[bool, typer.Option("--wait", "-w", help="Stay until it is done.")]
 Throttle = Annotated[
     str | None,
-    typer.Option(metavar="RATE", help="Copy at most so much a second to each new replica: 50MB."),
+    typer.Option(
+        metavar="RATE",
+        help="Copy at most so much a second to each new replica: 50MB. Logs of less than 64 MiB"
+        " are sent at once.",
+    ),
 ]
 
 PLAN_COLUMNS = (
@@ -140,6 +144,8 @@ async def moves(
             found = await (follow_moves(session, id) if wait else session.get(_path(id)))
             if session.output.is_table or not wait:
                 _show_one(session, found)
+            if wait:
+                _check_arrived(found)
             return
         found = await session.get(REASSIGNMENT, running=None if every else "true")
     session.output.rows(
@@ -213,9 +219,9 @@ async def _begun(session: Session, answer: Json, *, wait: bool) -> None:
         session.output.success(f"Moved {moving}", answer)
     elif wait:
         ended = await follow_moves(session, id)
-        verb = "Moved" if ended["state"] == "done" else "Cancelled the move of"
+        _check_arrived(ended)
         if session.output.is_table:
-            session.output.success(f"{verb} {moving}", ended)
+            session.output.success(f"Moved {moving}", ended)
     else:
         session.output.success(f"Moving {moving}", answer)
         if session.output.is_table:
@@ -225,6 +231,18 @@ async def _begun(session: Session, answer: Json, *, wait: bool) -> None:
             )
     if total >= PARTITIONS_MAX:
         note("That is as much as moves at once: run it again when it is done.")
+
+
+def _check_arrived(ended: Json) -> None:
+    """Raises CliError where something else was decided while it was waited for."""
+    overtaken = any(one["state"] == "overtaken" for one in ended["partitions"])
+    if ended["state"] == "done" and not overtaken:
+        return
+    what = "was overtaken by later plans" if ended["state"] == "done" else "was called off"
+    raise CliError(
+        f"reassignment {ended['id']} {what}: {_counts(ended)}",
+        hint=f"`goqueue-cli cluster moves {ended['id']}` shows them; `cluster status` what moves",
+    )
 
 
 def _show_one(session: Session, row: Json) -> None:

@@ -235,7 +235,7 @@ async def alter(
     text = ", ".join(f"{key}={_shown(value)}" for key, value in changes.items())
     async with session:
         if dry_run:
-            await session.get(join("topics", name))
+            await _check_changes(session, name, replication_factor)
             session.output.success(
                 f"Would alter topic {name}: {text}", {"name": name, "dry_run": True, **changes}
             )
@@ -283,6 +283,12 @@ compaction.register(app)
 
 
 topic_archive.register(app)
+
+
+async def _check_changes(session: Session, name: str, factor: int | None) -> None:
+    await session.get(join("topics", name))
+    if factor is not None:
+        await topic_scaling.check_factor(session, factor)
 
 
 async def _describe_all(session: Session, names: list[str]) -> list[Row]:

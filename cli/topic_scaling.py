@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cli.errors import note
+from cli.errors import HINTS, CliError, note
 from cli.following import Look, follow
 from cli.options import command
 from cli.output import Column, Row, bytes_text, count_text
@@ -55,6 +55,7 @@ async def partitions(
             return
         before = len(listed["partitions"])
         if dry_run and count > before:
+            check_count(count, before)
             added = count_text(count - before, "partition")
             record = {"topic_name": name, "old_partition_count": before, "dry_run": True}
             session.output.success(f"Would add {added} to {name}, which has {before}", record)
@@ -81,6 +82,25 @@ async def follow_scaling(session: Session, name: str) -> None:
 
     goes_on = f"It goes on. `goqueue-cli topic partitions {name}` shows how far it is."
     await follow(session, f"Replicas of {name}", look, goes_on)
+
+
+async def check_factor(session: Session, factor: int) -> None:
+    """What the cluster would say of so many copies, which a dry run does not ask it for. Raises
+    CliError."""
+    brokers = (await session.get("/v1/admin/brokers"))["brokers"]
+    takers = sum(one["state"] == "active" for one in brokers)
+    if factor > takers:
+        raise CliError(
+            f"replication factor {factor} with {takers} brokers", hint=HINTS["too_few_brokers"]
+        )
+
+
+def check_count(count: int, before: int) -> None:
+    """What the cluster would say of so many partitions. Raises CliError."""
+    from coordinator.topics import PARTITIONS_MAX  # only a dry run waits for the import
+
+    if count > PARTITIONS_MAX:
+        raise CliError(f"count: {count} is out of range, which is {before} to {PARTITIONS_MAX}")
 
 
 def _added(session: Session, answer: Json) -> None:

@@ -307,7 +307,9 @@ class NodeStatus:
         return len(stopped) + sum(host.log.quarantined for host in self._replicas.all())
 
     def _problems(self, nodes: tuple[NodeView, ...]) -> list[str]:
-        found = [f"{view.node} is {view.status}" for view in nodes if view.status != "alive"]
+        outcast = self._cluster.outcast  # nobody tells this node of the cluster any more
+        found = [] if outcast is None else [outcast.message]
+        found += [f"{view.node} is {view.status}" for view in nodes if view.status != "alive"]
         if not self._cluster.has_quorum:
             found.append(f"the {_name(CLUSTER_GROUP)} has no quorum as seen from {self._node}")
         if self.fault is not None:

@@ -75,6 +75,19 @@ def test_status_shows_what_moves_and_what_it_waits_for(three: Shell) -> None:
     assert lines[8:] == [f"waiting: orders:{n}: node-2 is catching up" for n in (1, 2, 3)]
 
 
+def test_status_tells_what_is_not_whole_though_nothing_moves(
+    three: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = dataclasses.replace(three.broker.cluster_view(), under_replicated=30, leaderless=1)
+    monkeypatch.setattr(three.broker, "cluster_view", lambda: view)
+
+    assert three.ok("cluster", "status", *TABLE).splitlines()[-3:] == [
+        "Nothing moves.",
+        "✗ 30 partitions under-replicated",
+        "✗ 1 partition without leader",
+    ]
+
+
 def test_status_for_programs_is_the_servers_answer(three: Shell) -> None:
     found = json.loads(three.ok("cluster", "status"))
 
@@ -322,6 +335,36 @@ def test_a_reassignment_is_watched_again(three: Shell) -> None:
     assert three.run("cluster", "moves", "--wait").exit_code == 2
 
 
+def test_who_waited_for_a_move_that_was_called_off_is_not_told_that_it_is_done(
+    three: Shell,
+) -> None:
+    id = json.loads(three.ok("cluster", "rebalance"))["id"]
+    three.broker.cluster.move(1)
+    three.ok("cluster", "cancel", id)
+
+    for format in ("table", "json"):
+        result = three.run("cluster", "moves", id, "--wait", "-o", format)
+
+        assert result.exit_code == 1
+        assert result.stderr.splitlines()[0] == (
+            f"Error: reassignment {id} was called off: 1 arrived, 1 returned"
+        )
+
+
+def test_who_waited_for_a_move_that_a_later_plan_took_over_is_told_so(three: Shell) -> None:
+    first = plan("orders", (0, "node-1", "node-2")).encode()
+    id = json.loads(three.ok("cluster", "reassign", "-f", "-", stdin=first))["id"]
+    later = plan("orders", (0, "", "node-3")).replace('"from": [""], ', "").encode()
+    three.ok("cluster", "reassign", "-f", "-", stdin=later)
+
+    result = three.run("cluster", "moves", id, "--wait", *TABLE)
+
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[0] == (
+        f"Error: reassignment {id} was overtaken by later plans: 1 overtaken"
+    )
+
+
 def test_a_limit_says_that_more_is_left(three: Shell) -> None:
     out = three.ok("cluster", "rebalance", "--dry-run", "-n", "1", *TABLE)
 
@@ -438,6 +481,19 @@ def test_partitions_are_added(three: Shell) -> None:
         "Error: count: 3 is fewer than the 6 there are; none can be taken away (invalid_config)\n"
     )
     assert three.run("topic", "partitions", "nothing").exit_code == 3
+
+
+def test_a_dry_run_refuses_what_the_cluster_would_refuse(three: Shell) -> None:
+    for words in (
+        ("topic", "partitions", "orders", "--count", "1025"),
+        ("topic", "alter", "orders", "--replication-factor", "4"),
+    ):
+        tried, done = three.run(*words, "--dry-run"), three.run(*words)
+
+        assert (tried.exit_code, done.exit_code) == (1, 1)
+        told = tried.stderr.splitlines()[0]
+        assert done.stderr.splitlines()[0].rpartition(" (")[0] == told
+    assert three.ok("topic", "alter", "orders", "--replication-factor", "3", "--dry-run", *TABLE)
 
 
 def test_a_replication_factor_is_altered_and_followed(three: Shell) -> None:

@@ -137,6 +137,7 @@ async def test_a_removed_node_is_told_and_serves_no_more_nor_after_a_restart(
     assert await refusal(lambda: gone.topic("t")) == "broker_gone"
     assert await refusal(lambda: gone.create_topic("u", {})) == "broker_gone"
     assert await refusal(gone.list_topics) == "broker_gone"
+    assert "n4 was removed from the cluster" in gone.cluster_view().problems[0]
     assert "n4" not in cluster(nodes, "n1").nodes
 
     await nodes.stop("n4")

@@ -19,6 +19,7 @@ from node.http.app import HttpFront
 from node.http.guard import Guard, is_loopback
 from node.http.limits import HttpLimits
 from node.metrics import Metrics
+from node.open_files import allowed, within
 from node.otel import OtelExport
 from node.service import Service
 from node.version import VERSION
@@ -141,7 +142,7 @@ def front_of(
         host=http.host,
         port=http.port,
         ssl_context=doors.certificates.contexts[0] if doors.certificates else None,
-        limits=limits,
+        limits=within(limits, allowed()),
         metrics=metrics,
         console=http.console,
         spans=spans,

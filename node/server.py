@@ -23,6 +23,7 @@ from node.config import NodeConfig
 from node.kubernetes.api import ClientMissing, check_client
 from node.kubernetes.pod import stands_among_others
 from node.logs import configure_logging
+from node.open_files import raise_limit
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -47,6 +48,7 @@ def main_node(config: NodeConfig) -> int:
     0 after an orderly stop, 74 when the disk failed while serving, 3 when it could not start.
     """
     configure_logging(config.logging, config.node_id)
+    raise_limit()
     if os.getpid() == 1:  # of a container: what others leave behind is reaped by the kernel
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     if config.warnings:

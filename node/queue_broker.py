@@ -48,6 +48,7 @@ from node.http.queue_broker import (
     SettleRequest,
     SettleView,
 )
+from node.message_reader import row_bytes
 from node.queue_calls import QueueCalls
 from node.queue_groups import GroupsBroker, claim_in, group_ref, group_view
 from node.queue_host import stale_generation
@@ -62,6 +63,8 @@ from node.topic_finder import TopicFinder
 
 EARLIEST, END = -1, -2
 """Offsets to seek to by name."""
+PEEKED_AT_ONCE = 16
+"""Partitions: as many more are asked while there is less than was asked for, and than fits."""
 FAR_END = (1 << 62) - 1
 """Beyond every offset: the partition's end where it applies."""
 
@@ -184,19 +187,29 @@ class QueueBrokerNode(ABC):
     ) -> list[QueuedMessage]:
         found = await self._partitions(topics, partitions)
         ref = group_ref(await self._queue.groups.find(group))
-        answers = await asyncio.gather(
-            *(
-                self._queue.calls.peek(PeekRequest(id.pack(), ref, limit, self._queue.answer_bytes))
-                for id, _topic in found
+        bound = self._queue.answer_bytes
+        share = bound // max(1, min(len(found), PEEKED_AT_ONCE))
+        columns: list[list[QueuedMessage]] = []
+        count = size = 0
+        for at in range(0, len(found), PEEKED_AT_ONCE):
+            asked = found[at : at + PEEKED_AT_ONCE]
+            answers = await asyncio.gather(
+                *(
+                    self._queue.calls.peek(PeekRequest(id.pack(), ref, limit, share))
+                    for id, _topic in asked
+                )
             )
-        )
-        columns = [
-            [
-                queued(topic.name, id.partition, row, attempt=attempt)
-                for attempt, row in zip(answer.attempts, answer.messages, strict=True)
-            ]
-            for (id, topic), answer in zip(found, answers, strict=True)
-        ]
+            for (id, topic), answer in zip(asked, answers, strict=True):
+                columns.append(
+                    [
+                        queued(topic.name, id.partition, row, attempt=attempt)
+                        for attempt, row in zip(answer.attempts, answer.messages, strict=True)
+                    ]
+                )
+                count += len(answer.messages)
+                size += sum(map(row_bytes, answer.messages))
+            if count >= limit or size >= bound:
+                break
         rows = chain.from_iterable(zip_longest(*columns))
         return [message for message in rows if message is not None][:limit]
 

@@ -6,7 +6,7 @@ Every look is no older than the question: leadership is confirmed first.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 
 from delivery.failures import DeadLetter
 from delivery.group import GroupState
@@ -33,8 +33,8 @@ from node.queue_rpc import (
     PeekRequest,
 )
 
-ROWS_A_STEP = 256
-"""Messages read before the loop is given back."""
+ROWS_A_STEP, STEP_BYTES = 256, 1 << 20
+"""Messages read, and held in memory, before the loop is given back; one at least."""
 OFFSETS_MAX = 100_000
 """Offsets in one answer: as many as a group may have dead letters in a partition."""
 VIEWS_MAX = 10_000
@@ -90,22 +90,16 @@ class QueueViews:
         reads = request.whole or request.key is not None or bool(request.headers)
         rows: list[DeadRow] = []
         following, left = -1, request.max_bytes
-        for at in range(0, len(candidates), ROWS_A_STEP):
-            offsets = candidates[at : at + ROWS_A_STEP]
-            messages = _rows(host, offsets) if reads else [None] * len(offsets)
-            for offset, message in zip(offsets, messages, strict=True):
-                letter = group.dead.get(offset)
-                if letter is None or not _matches(message, request):
-                    continue
-                size = len(message.value) if request.whole and message is not None else 0
-                if len(rows) >= limit or (rows and size > left):
-                    following = offset
-                    break
-                left -= size
-                rows.append(_dead_row(offset, letter, message if request.whole else None))
-            if following >= 0:
+        async for offset, message in _messages(host, candidates, reads=reads):
+            letter = group.dead.get(offset)
+            if letter is None or not _matches(message, request):
+                continue
+            size = len(message.value) if request.whole and message is not None else 0
+            if len(rows) >= limit or (rows and size > left):
+                following = offset
                 break
-            await asyncio.sleep(0)
+            left -= size
+            rows.append(_dead_row(offset, letter, message if request.whole else None))
         return DeadAnswer(rows, following, len(group.dead), dict(group.dead_by_reason))
 
     async def delayed(self, request: DelayedRequest) -> DelayedAnswer:
@@ -116,10 +110,10 @@ class QueueViews:
         if request.offset >= 0:
             return DelayedAnswer([_find(host, Offset(request.offset))], len(queue.hidden))
         pending = queue.pending_delays(min(request.limit, VIEWS_MAX), 0)
-        offsets = [offset for _due_ms, offset in pending]
+        due_ms = {offset: at_ms for at_ms, offset in pending}
         views = [
-            _delayed_view(host, offset, due_ms, row)
-            for (due_ms, offset), row in zip(pending, _rows(host, offsets), strict=True)
+            _delayed_view(host, offset, due_ms[offset], row)
+            async for offset, row in _messages(host, list(due_ms))
         ]
         return DelayedAnswer(views, len(queue.hidden))
 
@@ -224,9 +218,21 @@ def _parked(host: PartitionHost, group: GroupState) -> list[tuple[bytes, int]]:
     return found
 
 
-def _rows(host: PartitionHost, offsets: list[int]) -> list[MessageRow | None]:
-    """One row for each offset, however large."""
-    return host.messages.rows([Offset(offset) for offset in offsets], 1 << 62)
+async def _messages(
+    host: PartitionHost, offsets: list[int], *, reads: bool = True
+) -> AsyncIterator[tuple[int, MessageRow | None]]:
+    """Each offset with its message, few of which are held at a time; None for one that can't be
+    read, or where none is."""
+    at = 0
+    while at < len(offsets):
+        step = offsets[at : at + ROWS_A_STEP]
+        rows: list[MessageRow | None] = [None] * len(step)
+        if reads:
+            rows = host.messages.rows(map(Offset, step), STEP_BYTES)
+        for pair in zip(step, rows, strict=False):
+            yield pair
+        at += len(rows)
+        await asyncio.sleep(0)
 
 
 def _candidates(group: GroupState, request: DeadRequest) -> list[int]:

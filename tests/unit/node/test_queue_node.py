@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
@@ -27,8 +28,10 @@ from goqueue.wire.errors import (
 )
 from goqueue.wire.types import Offset
 from log.memory_disk import MemoryDisk
+from node import queue_views
 from node.assembly import NodeAssembly
 from node.http.queue_broker import Claim, DeadFilter, QueuedMessage, SettleRequest, SettleView
+from node.queue_broker import PEEKED_AT_ONCE
 from tests.unit.node.test_node import eventually, running
 
 
@@ -204,6 +207,50 @@ async def test_a_rejected_message_is_read_counted_and_purged_as_dead(node: NodeA
     assert await node.broker.purge("g", "t", named, dry_run=True) == 1
     assert await node.broker.purge("g", "t", named, dry_run=False) == 1
     assert await node.broker.dead_groups("t") == {"g": {"poison": 1}}
+
+
+async def test_a_peek_holds_no_more_than_an_answer_may_of_however_many_partitions(
+    node: NodeAssembly,
+) -> None:
+    await node.broker.create_topic("wide", {"partitions": 3 * PEEKED_AT_ONCE})
+    one = encode_batch([Record(b"x" * 2000)])
+    for number in range(3 * PEEKED_AT_ONCE):
+        await node.broker.append("wide", number, one, deadline_s=5)
+    await node.broker._queue.groups.ensure_group("g")
+    all_of_it = await node.broker.peek("g", ("wide",), limit=100, partitions=None)
+
+    node.broker._queue = replace(node.broker._queue, answer_bytes=10_000)
+    found = await node.broker.peek("g", ("wide",), limit=100, partitions=None)
+
+    assert len(all_of_it) == 3 * PEEKED_AT_ONCE
+    assert len(found) == PEEKED_AT_ONCE
+
+
+async def test_messages_that_are_listed_are_held_a_few_at_a_time(
+    node: NodeAssembly, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of large ones are more than a node has memory for."""
+    later = node.broker._replicas.led()[0].log_time_ms() + 3_600_000
+    await publish(node, *(Record(b"x" * 1000, b"k", deliver_at_ms=later + n) for n in range(20)))
+    await publish(node, *(Record(b"y" * 1000, b"k") for _ in range(20)))
+    await settle(node, await receive(node, limit=20), "reject")
+    held: list[int] = []
+    host = node.broker._replicas.led()[0]
+    read = host.messages.rows
+
+    def counted(*wanted: object, **how: object) -> object:
+        rows = read(*wanted, **how)  # type: ignore[arg-type]
+        held.append(sum(len(row.value) for row in rows if row is not None))
+        return rows
+
+    monkeypatch.setattr(host.messages, "rows", counted)
+    monkeypatch.setattr(queue_views, "STEP_BYTES", 5000)
+    views, count = await node.broker.delayed("t", limit=20, skip=0)
+    page = await node.broker.dead_letters("g", "t", DeadFilter(key=b"k"), after=None, limit=20)
+
+    assert ([view.offset for view in views], count) == (list(range(20)), 20)
+    assert [letter.message.offset for letter in page.messages] == list(range(20, 40))
+    assert max(held) <= 5000
 
 
 async def test_a_delayed_message_is_listed_found_and_delivered_in_time(node: NodeAssembly) -> None:

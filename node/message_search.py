@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 
 from delivery.bitmaps import BitMap64, span
 from delivery.columns import stored_batch, stored_header
@@ -32,6 +33,7 @@ from log.errors import LogError
 from node import rpc, search_rpc
 from node.holding import entry_holding, time_at_hand
 from node.http.body import off_loop
+from node.message_reader import row_bytes
 from node.partition import PartitionHost
 from node.partition_reader import stored_batches
 from node.partition_service import PartitionService
@@ -45,8 +47,24 @@ CANDIDATES_MAX = 5000
 STRETCHES_A_STEP = 16
 """Stretches of keys searched before the loop is given back: half a millisecond or so."""
 WINDOW = 4096
-ROW_BYTES = 300
-"""What a message takes in an answer beside its value."""
+ROW_BYTES = 100
+"""What a found message takes in an answer beside the message."""
+
+
+@dataclass(slots=True)
+class Room:
+    """Bytes that the partitions of one answer share; its first message is in it, however large."""
+
+    left: int
+    is_begun: bool = False
+
+    def takes(self, size: int) -> bool:
+        """Whether there was room for a message of this size, which has it now."""
+        if self.is_begun and size > self.left:
+            return False
+        self.left -= size
+        self.is_begun = True
+        return True
 
 
 class MessageSearch:
@@ -61,11 +79,12 @@ class MessageSearch:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + request.deadline_ms / 1000
         bytes_max = max(1, request.max_bytes // max(1, len(request.partitions)))
+        room = Room(2 * request.max_bytes)  # each may exceed its share by a message
 
         async def one(number: int, packed: bytes, below: int) -> PartitionFound | None:
             try:
                 host = await self._partitions.confirmed(GroupId.unpack(packed))
-                search = _Search(host, request, below, bytes_max, deadline_s)
+                search = _Search(host, request, below, bytes_max, deadline_s, room)
                 return await search.run(request.only[number] if request.only else None)
             except LogError as error:
                 return PartitionFound(packed, [], -1, [f"can't be read now: {error}"])
@@ -145,12 +164,14 @@ class _Search:
         below: int,
         bytes_max: int,
         deadline_s: float,
+        room: Room,
     ) -> None:
         self._host = host
         self._request = request
         self._below = min(below, host.end_offset)
         self._bytes_left = bytes_max
         self._deadline_s = deadline_s
+        self._room = room
         self._missing: list[str] = []
         self._rows: list[FoundRow] = []
         self._reader = RowReader(host)
@@ -175,8 +196,8 @@ class _Search:
                     return self._page(offset + 1)
                 looked_at += 1
                 row = await self._reader.row(Offset(offset))
-                if row is not None and self._matches(row):
-                    await self._take(row)
+                if row is not None and self._matches(row) and not await self._take(row):
+                    return self._page(offset + 1)
                 await asyncio.sleep(0)
         return self._page(self._left)
 
@@ -279,19 +300,23 @@ class _Search:
             return False
         return request.to_ms is None or row.time_ms < request.to_ms
 
-    async def _take(self, row: MessageRow) -> None:
+    async def _take(self, row: MessageRow) -> bool:
+        """False where the answer has no room for it."""
         host, queue = self._host, self._host.state.queue
         group: GroupState | None = queue.groups.get(self._request.group)
         status = status_of(queue, row.offset, group)
         if self._request.status is not None and status != self._request.status:
-            return
+            return True
+        size = ROW_BYTES + row_bytes(row)
+        if not self._room.takes(size):
+            return False
         events = None
         if self._request.with_events:
             try:
                 events = (await trace_message(host, Offset(row.offset))).events
             except GoQueueError as error:  # switched off, or the message has gone meanwhile
                 self._missing = list(dict.fromkeys([*self._missing, f"events: {error.message}"]))
-        self._bytes_left -= ROW_BYTES + len(row.value)
+        self._bytes_left -= size
         self._rows.append(
             FoundRow(
                 row,
@@ -301,6 +326,7 @@ class _Search:
                 events,
             )
         )
+        return True
 
 
 async def _these(offsets: list[int]) -> AsyncIterator[Sequence[int]]:

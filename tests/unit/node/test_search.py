@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 import pytest
 
 from delivery.bitmaps import span
-from goqueue.wire.batch import Record
+from goqueue.wire.batch import Record, encode_batch
 from goqueue.wire.errors import UnknownGroup, UnknownPartition, UnknownTopic
 from log.memory_disk import MemoryDisk
+from node import search_broker
 from node.assembly import NodeAssembly
 from node.http.search_broker import SearchFilter, SearchPage
 from node.message_search import WINDOW, _Search
@@ -62,6 +63,27 @@ async def test_messages_are_found_by_what_they_carry_newest_first(node: NodeAsse
     assert await offsets(node, headers=[("source", b"web")], key=b"k2") == [1]
     assert await offsets(node, headers=[("source", b"other")]) == []
     assert await offsets(node) == [4, 3, 2, 1, 0]
+
+
+async def test_partitions_share_the_bytes_of_a_page_and_the_next_pages_have_the_rest(
+    node: NodeAssembly, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The link takes no answer of any size: one that is too large is as none."""
+    monkeypatch.setattr(search_broker, "ANSWER_BYTES", 2500)
+    await node.broker.create_topic("wide", {"partitions": 8})
+    for number in range(8):
+        large = encode_batch([Record(b"x" * 2000, b"k")])
+        await node.broker.append("wide", number, large, deadline_s=5)
+    found: list[list[int]] = []
+    below: Mapping[tuple[str, int], int] | None = None
+    while below is None or below:
+        which = SearchFilter(key=b"k")
+        page = await node.broker.search(["wide"], which, below=below, limit=100)
+        found.append([one.message.partition for one in page.found])
+        below = page.following
+
+    assert [len(one) for one in found] == [2] * 4
+    assert sorted(number for one in found for number in one) == list(range(8))
 
 
 async def test_a_found_message_is_whole_and_says_its_state_for_each_group(

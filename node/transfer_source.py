@@ -84,6 +84,8 @@ class TransferSource:
         self._prepare = prepare
         self._pace = pace
         self._sessions: dict[int, _Session] = {}
+        self._opening = 0
+        """Copies that are about to be served."""
         self._task: asyncio.Task[None] | None = None
         link.handle(transfer_rpc.OPEN, self._open)
         link.handle(transfer_rpc.READ, self._read)
@@ -136,8 +138,19 @@ class TransferSource:
         request = rpc.decode_request(payload, transfer_rpc.TransferRequest)
         group = GroupId.unpack(request.group)
         self.sweep()
-        if len(self.serving()) >= SESSIONS_MAX or len(self._sessions) >= LINGERING_MAX:
+        opening = self._opening
+        if len(self.serving()) + opening >= SESSIONS_MAX or (
+            len(self._sessions) + opening >= LINGERING_MAX
+        ):
             raise Busy("enough copies are being served")
+        self._opening += 1
+        try:
+            return await self._begin(peer, group)
+        finally:
+            self._opening -= 1
+
+    async def _begin(self, peer: NodeId, group: GroupId) -> bytes:
+        """Who comes while this waits counts it already."""
         if self._prepare is not None:
             await self._prepare(group)
         export = self._export(group)

@@ -614,6 +614,19 @@ async def test_only_so_many_copies_are_served_and_only_to_who_asked() -> None:
     assert await ask[transfer_rpc.OPEN](N3, request)
 
 
+async def test_those_who_ask_at_once_are_not_served_beyond_the_bound() -> None:
+    """Each copy reads the disk, and holds the beginning of a log."""
+    world = World()
+    request = rpc.encode(transfer_rpc.TransferRequest(GROUP.pack()))
+    opened = world.n1.link.handlers[transfer_rpc.OPEN]
+
+    asked = (opened(N3, request) for _ in range(3 * SESSIONS_MAX))
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+
+    assert sum(isinstance(answer, Busy) for answer in answers) == 2 * SESSIONS_MAX
+    assert len(world.n1.source.serving()) == SESSIONS_MAX
+
+
 async def test_what_does_not_run_here_is_not_served() -> None:
     world = World()
     world.n1.committed = None

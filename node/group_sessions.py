@@ -40,7 +40,7 @@ nobody listened."""
 COMMAND_DEADLINE_S = 5.0
 PARTITIONS_AT_ONCE_MAX = 256
 """Owner entries and questions on their way; the link to a peer takes four times as many requests
-of all kinds."""
+of each kind."""
 
 _log = structlog.get_logger("groups")
 

@@ -30,8 +30,10 @@ class LinkLimits:
     redial_first_s: float = 0.02
     redial_max_s: float = 1.0
     dial_timeout_s: float = 3.0
-    requests_in_flight_max: int = 1024
+    requests_in_flight_max: int = 2048
     """Per peer and direction; one more is answered `busy`."""
+    requests_of_a_kind_max: int = 1024
+    """Of them, by one method: clients that wait in reads leave the others their places."""
     request_timeout_max_s: float = 120.0
     """What a caller asks for is cut to this."""
     method_bytes_max: int = 64

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -69,7 +70,8 @@ class Caller:
         self._put = put
         self._room = room
         self._limits = limits
-        self._entering = 0
+        self._kinds = Counter[str]()
+        """Requests in flight, or waiting for room, by their methods."""
         self._last_id = 0
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
 
@@ -82,9 +84,19 @@ class Caller:
         size = _REQUEST.size + len(name) + len(payload)
         if len(name) > self._limits.method_bytes_max or size > self._limits.message_bytes_max:
             raise ValueError(f"request {method} of {size} bytes exceeds the link's limits")
-        in_flight = len(self._waiting) + self._entering
+        in_flight, of_kind = self._kinds.total(), self._kinds[method]
+        if of_kind >= self._limits.requests_of_a_kind_max:
+            raise Busy(f"{of_kind} requests to {self._node} to {method} are in flight")
         if in_flight >= self._limits.requests_in_flight_max:
             raise Busy(f"{in_flight} requests to {self._node} are in flight")
+        self._kinds[method] += 1
+        try:
+            return await self._request(method, name, payload, timeout_s)
+        finally:
+            self._kinds[method] -= 1
+
+    async def _request(self, method: str, name: bytes, payload: bytes, timeout_s: float) -> bytes:
+        size = _REQUEST.size + len(name) + len(payload)
         timeout_s = max(0.0, min(timeout_s, self._limits.request_timeout_max_s))
         loop = asyncio.get_running_loop()
         if not self._room.is_free(size):
@@ -105,15 +117,12 @@ class Caller:
             self._waiting.pop(number, None)
 
     async def _enter(self, size: int, method: str, timeout_s: float) -> None:
-        self._entering += 1
         try:
             async with asyncio.timeout(timeout_s):
                 await self._room.enter(size)
         except TimeoutError:
             text = f"{method} could not be sent to {self._node} in time: the link is full"
             raise Timeout(text, outcome="none") from None
-        finally:
-            self._entering -= 1
 
     def answered(self, payload: memoryview) -> None:
         """An ANSWER arrived; one that nobody waits for any more is dropped."""

@@ -173,6 +173,28 @@ async def test_more_than_the_limit_in_flight_is_refused_unsent(cluster: Cluster)
     await asyncio.gather(*waiting, return_exceptions=True)
 
 
+async def test_requests_of_one_kind_leave_places_to_the_others(cluster: Cluster) -> None:
+    limits = dataclasses.replace(QUICK, requests_of_a_kind_max=3)
+    a, b = await cluster.started("a", "b", limits=limits)
+    b.mesh.handle("forever", forever)
+    b.mesh.handle("echo", echo)
+    waiting = [asyncio.create_task(a.mesh.request(B, "forever", b"", 5)) for _ in range(3)]
+    await asyncio.sleep(0)
+
+    with pytest.raises(Busy):
+        await a.mesh.request(B, "forever", b"", 5)
+    assert await a.mesh.request(B, "echo", b"x", 5) == b"x"
+
+    waiting.pop().cancel()
+    await asyncio.sleep(0.01)
+    waiting.append(asyncio.create_task(a.mesh.request(B, "forever", b"", 5)))
+    await asyncio.sleep(0.01)
+    assert not waiting[-1].done()
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+
 async def test_server_bounds_what_a_peer_has_running(cluster: Cluster) -> None:
     few = dataclasses.replace(QUICK, requests_in_flight_max=2)
     cluster.reserve("a", "b")

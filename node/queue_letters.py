@@ -18,6 +18,7 @@ from node.http.queue_broker import (
     DelayedView,
     QueuedMessage,
 )
+from node.message_reader import row_bytes
 from node.queue_calls import QueueCalls
 from node.queue_groups import GroupsBroker
 from node.queue_rpc import DeadRequest, DeadRow, DelayedRequest, queued
@@ -76,7 +77,7 @@ class DeadLetters:
             )
             answer = await self._calls.dead(request)
             messages += [_dead_message(topic, number, group, row) for row in answer.rows]
-            left -= sum(len(row.message.value) for row in answer.rows if row.message is not None)
+            left -= sum(row_bytes(row.message) for row in answer.rows)
             if answer.following >= 0:
                 following = (number, answer.following)
                 break

@@ -15,6 +15,7 @@ from goqueue.wire.errors import GoQueueError, NotFound
 from goqueue.wire.types import GroupId, NodeId, Offset
 from node import queue_rpc, rpc
 from node.http.queue_broker import DelayedView, GroupPartitionView, PartitionQueueStats
+from node.message_reader import row_bytes
 from node.partition import PartitionHost
 from node.partition_service import PartitionService
 from node.peer_link import PeerLink
@@ -94,7 +95,7 @@ class QueueViews:
             letter = group.dead.get(offset)
             if letter is None or not _matches(message, request):
                 continue
-            size = len(message.value) if request.whole and message is not None else 0
+            size = row_bytes(message) if request.whole else 0
             if len(rows) >= limit or (rows and size > left):
                 following = offset
                 break

@@ -226,6 +226,22 @@ async def test_a_peek_holds_no_more_than_an_answer_may_of_however_many_partition
     assert len(found) == PEEKED_AT_ONCE
 
 
+async def test_a_page_of_dead_letters_counts_headers_and_keys_against_its_bytes(
+    node: NodeAssembly,
+) -> None:
+    """All that is sent counts: an answer that is too large for the link is none."""
+    header = ("h", b"x" * 1000)
+    await publish(node, *(Record(b"", b"k" * 1000, (header,)) for _ in range(20)))
+    await settle(node, await receive(node, limit=20), "reject")
+    letters = node.broker._queue.letters
+    letters._answer_bytes = 5000
+
+    page = await letters.dead_letters("g", "t", DeadFilter(), after=None, limit=20)
+
+    assert [letter.message.offset for letter in page.messages] == [0, 1]
+    assert page.following == (0, 2)
+
+
 async def test_messages_that_are_listed_are_held_a_few_at_a_time(
     node: NodeAssembly, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cli.errors import EXIT_ERROR
+from cli.errors import EXIT_ERROR, EXIT_UNAVAILABLE
 from cli.following import Look, follow
 from cli.options import command
 from cli.output import Column, bytes_text
@@ -40,7 +40,8 @@ async def scrub(
     """Have every node read again all that it stores, repair what is damaged, and compare replicas.
 
     Nodes do that by themselves once a storage.scrubInterval. With --wait or --status, exit code 1
-    says that something is still damaged, or differs between replicas.
+    says that something is still damaged, or differs between replicas; 4 that a node does not
+    answer.
     """
     async with session:
         found = await session.get(SCRUB) if status else await session.request("POST", SCRUB)
@@ -49,6 +50,8 @@ async def scrub(
     session.output.detail(found, lambda: _show(session, found))
     if (wait or status) and found["state"] == "damaged":
         raise typer.Exit(EXIT_ERROR)
+    if (wait or status) and any(node["state"] == "unknown" for node in found["nodes"]):
+        raise typer.Exit(EXIT_UNAVAILABLE)
 
 
 _GOES_ON = "It goes on; `goqueue-cli cluster scrub --status` tells how far it is."
@@ -73,6 +76,9 @@ async def _look(session: Session) -> Look:
 def _show(session: Session, found: Json) -> None:
     session.output.table(COLUMNS, found["nodes"])
     for node in found["nodes"]:
+        if node["state"] == "unknown":
+            text = f"✗ {node['id']} does not answer: what it stores is not read"
+            session.output.line(text, style="red")
         for group in node["damaged"]:
             session.output.line(f"✗ {node['id']}: {group} waits for repair", style="red")
         for text in node["diverged"]:

@@ -115,7 +115,7 @@ class NodeBroker(
         search: SearchParts,
         progress: Callable[[], Awaitable[Progress]] = no_progress,
     ) -> None:
-        ScrubBrokerNode.__init__(self, NodeId(config.node_id), scrub, link)
+        ScrubBrokerNode.__init__(self, NodeId(config.node_id), scrub, link, lambda: cluster.nodes)
         CompactionBrokerNode.__init__(self, finder, service, forwarder, link)
         ArchiveBrokerNode.__init__(self, finder, service, forwarder, link)
         EventBrokerNode.__init__(self, finder, service, forwarder, link)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Collection
 
 import msgspec
 
@@ -20,10 +21,18 @@ _views = msgspec.msgpack.Decoder(ScrubView)
 
 
 class ScrubBrokerNode:
-    """Implements `node.http.scrub_broker.ScrubBroker`. Loop thread only."""
+    """Implements `node.http.scrub_broker.ScrubBroker`, for the nodes that `scrubbed` names. Loop
+    thread only."""
 
-    def __init__(self, me: NodeId, scrub: Scrub, link: PeerLink) -> None:
+    def __init__(
+        self,
+        me: NodeId,
+        scrub: Scrub,
+        link: PeerLink,
+        scrubbed: Callable[[], Collection[NodeId]],
+    ) -> None:
         self._me = me
+        self._scrubbed = scrubbed
         self._scrub = scrub
         self._link = link
         link.handle(SCRUB, self._serve_scrub)
@@ -31,7 +40,9 @@ class ScrubBrokerNode:
     async def scrub(self, *, begin: bool) -> dict[str, ScrubView | None]:
         nodes = sorted(self._link.connected())
         views = await asyncio.gather(*(self._ask_scrub(node, begin=begin) for node in nodes))
-        return {self._me: self._here(begin=begin), **dict(zip(nodes, views, strict=True))}
+        told: dict[str, ScrubView | None] = dict.fromkeys(self._scrubbed())
+        told.update(zip(nodes, views, strict=True))
+        return {**told, self._me: self._here(begin=begin)}
 
     def _here(self, *, begin: bool) -> ScrubView:
         if begin:

@@ -43,3 +43,18 @@ def test_what_differs_between_replicas_is_told_and_exits_1(
     assert ended.exit_code == 1
     assert "✗ node-1: entries 1 to 9 of t-0 differ" in ended.stdout
     assert [line.split()[1] for line in ended.stdout.splitlines()[1:3]] == ["idle", "unknown"]
+
+
+@pytest.mark.parametrize("how", ["--wait", "--status"])
+def test_a_node_that_does_not_answer_is_told_and_exits_4(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    async def scrub(*, begin: bool) -> dict[str, ScrubView | None]:
+        return {"node-1": ScrubView(running=False, rounds=1), "node-2": None}
+
+    monkeypatch.setattr(shell.broker, "scrub", scrub)
+
+    ended = shell.run("cluster", "scrub", how, "-o", "table")
+
+    assert ended.exit_code == 4
+    assert ended.stdout.splitlines()[-1] == ("✗ node-2 does not answer: what it stores is not read")

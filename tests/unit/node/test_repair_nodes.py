@@ -5,6 +5,7 @@ and the node is whole again by itself. A sample of it; `GOQUEUE_DAMAGE=all` trie
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 from collections.abc import AsyncIterator, Callable
@@ -267,6 +268,18 @@ async def test_a_read_that_meets_damage_at_the_leader_is_answered_as_if_there_we
             assert await messages(nodes, leader) == count
             assert await nodes.broker(leader).offset_at("t", 0, 0) == 0
             await eventually(lambda: all(nodes.is_whole(name) for name in NAMES), REPAIRED_S)
+
+
+async def test_a_node_that_is_down_is_told_as_not_scrubbed() -> None:
+    async with small_nodes() as nodes:
+        await nodes.stop("n3")
+
+        broker = nodes.broker("n1")
+        async with asyncio.timeout(10):
+            while (views := await broker.scrub(begin=False)).get("n3") is not None:
+                pass  # the link is not known to be down yet
+
+        assert [views[name] is not None for name in NAMES] == [True, True, False]
 
 
 async def test_a_node_that_starts_on_damage_to_any_file_is_whole_again_by_itself() -> None:

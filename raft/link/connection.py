@@ -109,10 +109,15 @@ class Connection(asyncio.Protocol):
             return self._outbox.byte_count
         return self._outbox.byte_count + self._transport.get_write_buffer_size()
 
+    @property
+    def _end_bytes(self) -> int:
+        """Where what is put ends, counted from the connection's beginning."""
+        return self._written_bytes + self._outbox.byte_count
+
     def takes_nothing_s(self, now: float) -> float:
         """For how long what waits for the peer did not become less, as the calls of this saw it."""
         backlog_bytes = self.backlog_bytes
-        taken_bytes = self._written_bytes + self._outbox.byte_count - backlog_bytes
+        taken_bytes = self._end_bytes - backlog_bytes
         if not backlog_bytes or taken_bytes > self._taken_bytes:
             self._taken_bytes, self._taken_at = taken_bytes, now
         return now - self._taken_at
@@ -130,6 +135,8 @@ class Connection(asyncio.Protocol):
         if self.backlog_bytes > self._limits.backlog_bytes_max:
             self.cut(STUCK)
             return False
+        if kind in (Kind.REQUEST, Kind.ANSWER):
+            self.room.put(self._end_bytes, sum(map(len, parts)))
         self._schedule_flush()
         return True
 
@@ -175,7 +182,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=self._limits.write_high_bytes)
-        self.room.open(lambda: self.backlog_bytes)
+        self.room.open(lambda: self._end_bytes - self.backlog_bytes)
         if self.reason:
             self._transport.abort()
             return

@@ -126,14 +126,31 @@ async def test_peer_that_speaks_and_reads_nothing_is_cut(cluster: Cluster) -> No
     insider.writer.close()
 
 
+async def test_replication_that_waits_keeps_no_request_out(cluster: Cluster) -> None:
+    a, _b, relay = await frozen(cluster)
+    while a.mesh.backlog_bytes(B) < 2 * MIB:
+        assert a.mesh.send(B, GROUP, [BODY])
+        await asyncio.sleep(0.02)
+    replication = a.mesh.backlog_bytes(B)
+
+    asked = asyncio.create_task(a.mesh.request(B, "size", bytes(100 * KIB), 5))
+    await asyncio.sleep(0.02)
+
+    assert a.mesh.backlog_bytes(B) >= replication + 100 * KIB
+    relay.flowing.set()
+    assert await asked == str(100 * KIB).encode()
+    relay.stop()
+
+
 @pytest.mark.parametrize("leaves", [0, 1])
 async def test_who_leaves_the_queue_lets_the_others_in(leaves: int) -> None:
-    room, backlog = Room(100), [500]
-    room.open(lambda: backlog[0])
+    room, taken = Room(100), [0]
+    room.open(lambda: taken[0])
+    room.put(MIB, MIB)
     waiting = [asyncio.create_task(room.enter(MIB)) for _ in range(3)]
     await asyncio.sleep(0)
 
-    backlog[0] = 0
+    taken[0] = MIB
     room.look()
     waiting[leaves].cancel()
     await asyncio.wait(waiting, timeout=5)

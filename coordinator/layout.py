@@ -267,16 +267,11 @@ class Layout:
         return self._told(broker.node)
 
     def check_drain(self, broker: Broker) -> None:
-        """Raises TooFewBrokers where the others could not hold all replicas of a partition."""
+        """Raises TooFewBrokers where the others could not hold all replicas of a partition: also of
+        one that has none here yet, and whose replica on another that is drained needs the room."""
         others = self.takers - 1
-        factor = max(
-            (
-                topic.config.replication_factor
-                for topic in self._topics.values()
-                if any(broker.node in placement.nodes for placement in topic.partitions)
-            ),
-            default=0,
-        )
+        factors = (topic.config.replication_factor for topic in self._topics.values())
+        factor = max(factors, default=0)
         if factor > others:
             raise TooFewBrokers(
                 f"{others} brokers would be left for {factor} replicas of a partition",

@@ -175,12 +175,14 @@ MOVES_WITH_LOSS = "kill-at-change,split-at-change,wipe,power-majority,kill,parti
         (63, MOVES_WITH_LOSS, (0, 2, 4, 5, 9)),
         (315, "", (0, 1, 4, 6, 8, 9, 10)),
         (2543, "", ()),
+        (41633, "", ()),
     ],
     ids=[
         "a dead broker that stays",
         "founders that were drained and wiped",
         "a stray",
         "a late step for a broker that is removed",
+        "drains that leave no room for each other",
     ],
 )
 def test_moves_that_once_went_wrong_end_well(

@@ -215,6 +215,25 @@ def test_a_drain_that_leaves_too_few_brokers_is_refused() -> None:
     cluster.refuses(DrainBroker("n9"), UnknownBroker)
 
 
+def test_a_broker_that_another_drain_needs_is_not_drained_though_it_has_no_replica_yet() -> None:
+    cluster = Cluster(4)
+    cluster.do(CreateTopic("orders", {"partitions": 1}, avoid=["n3"]))
+    assert cluster.do(DrainBroker("n0")) == BrokerResult("n0", "draining", 1)
+
+    cluster.refuses(DrainBroker("n3"), TooFewBrokers)
+
+    cluster.do(UndrainBroker("n0"))
+    assert cluster.do(DrainBroker("n3")) == BrokerResult("n3", "drained", 0)
+
+
+def test_a_broker_that_a_raised_factor_needs_is_not_drained_though_it_has_no_replica_yet() -> None:
+    cluster = Cluster(4)
+    cluster.do(CreateTopic("orders", {"partitions": 1}, avoid=["n3"]))
+    cluster.do(SetReplicationFactor("orders", "", 4))
+
+    cluster.refuses(DrainBroker("n3"), TooFewBrokers)
+
+
 def test_a_drain_that_is_asked_for_again_goes_on_at_the_new_rate() -> None:
     cluster = Cluster(4)
     cluster.do(CreateTopic("orders", {"partitions": 1}, avoid=["n3"]))

@@ -163,12 +163,14 @@ class Applying(Configured):
         while unapplied:
             entry = unapplied.popleft()
             result: object = None
-            if entry.kind not in _OWN_KINDS:
-                try:
+            try:
+                if entry.kind not in _OWN_KINDS:
                     result = self._state.apply(entry)
-                except Exception as error:  # noqa: BLE001 - whatever it is, this replica stops
-                    self._apply_failed(entry.index, error)
-                    return False
+                elif entry.kind == EntryKind.VOTERS:
+                    self._find_configuration(entry)
+            except Exception as error:  # noqa: BLE001 - whatever it is, this replica stops
+                self._apply_failed(entry.index, error)
+                return False
             self._SyncObj__raftLastApplied = entry.index
             if entry.kind == EntryKind.VOTERS:
                 self._configuration_applied(entry.index)

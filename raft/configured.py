@@ -112,6 +112,16 @@ class Configured(Engine):
         if self.configuration.index != before:
             self._come_into_force()
 
+    def _find_configuration(self, entry: Entry) -> None:
+        """This one is going to be applied. Damage may have hidden it as the log was read, and was
+        mended since: it must be known then, or the next snapshot would keep an older one for good.
+        Raises msgspec.DecodeError, Unsafe.
+        """
+        if all(known.index != entry.index for known in self._configurations):
+            found = [*self._configurations, self._read(entry)]
+            self._configurations = sorted(found, key=lambda one: one.index)
+            self._come_into_force()
+
     def _configuration_applied(self, index: int) -> None:
         """All configurations up to this entry are committed: the ones before it are history."""
         self._forget_before(index)

@@ -176,6 +176,7 @@ MOVES_WITH_LOSS = "kill-at-change,split-at-change,wipe,power-majority,kill,parti
         (315, "", (0, 1, 4, 6, 8, 9, 10)),
         (2543, "", ()),
         (41633, "", ()),
+        (48440, "", (0, 1, 3, 4, 5, 6, 7, 8, 10, 11)),
     ],
     ids=[
         "a dead broker that stays",
@@ -183,6 +184,7 @@ MOVES_WITH_LOSS = "kill-at-change,split-at-change,wipe,power-majority,kill,parti
         "a stray",
         "a late step for a broker that is removed",
         "drains that leave no room for each other",
+        "voters that damage hid",
     ],
 )
 def test_moves_that_once_went_wrong_end_well(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
-from goqueue.wire.types import NodeId
+from goqueue.wire.types import Index, NodeId
+from log.entry import Entry
+from log.errors import EntryDamaged
 from raft import frames
 from raft.config import RaftConfig
 from raft.configuration import AddLearner, Confirm, Promote, Remove, unpack_snapshot
@@ -184,6 +186,50 @@ def test_slow_learner_of_an_idle_group_has_caught_up_once_it_holds_everything() 
 
     assert cluster.group(leader).caught_up(NodeId("d"))
     cluster.change(Promote(NodeId("d")))
+
+
+def test_replica_applies_the_configurations_that_damage_hid_from_it_as_it_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster(3, spares=1)
+    cluster.propose(b"w")
+    cluster.settle()
+    damaged = cluster.group("a").applied_index + 1
+    grow(cluster, "d")
+    cluster.propose(b"x")
+    cluster.settle()
+    name = cluster.followers()[0]
+    told = cluster.group(cluster.elect()).configuration
+    log, host = cluster.nodes[name].store.group(GROUP), cluster.nodes[name].host
+    assert host is not None
+    host.stop_group(GROUP)
+    read = log.entries
+
+    def entries(first: Index, **bounds: int) -> Sequence[Entry]:
+        found = [entry for entry in read(first, **bounds) if entry.index < damaged]
+        if not found:
+            raise EntryDamaged(str(GROUP), first, log.last_index, "a bit flipped")
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            type(log), "entries", lambda _log, first, **bounds: entries(first, **bounds)
+        )
+        cluster.start_group(name)
+        assert cluster.voting(name) == "abc"
+    noted: list[int] = []
+    cluster.group(name).on_voters = lambda one: noted.append(one.index)
+    cluster.settle()
+
+    assert cluster.group(name).configuration == told
+    assert cluster.voting(name) == "abcd"
+    assert len(noted) == len({*noted}) == 3
+    work = cluster.group(name).take_snapshot()
+    assert work is not None
+    work.run()
+    kept = log.latest_snapshot()
+    assert kept is not None
+    assert unpack_snapshot(kept[1])[0] == told
 
 
 # -- one at a time

@@ -115,7 +115,8 @@ class Disk(Protocol):
         ...
 
     def lock(self, path: str, holder: str) -> int:
-        """An exclusive lock, told to others as `holder`. Raises DirectoryLocked naming theirs."""
+        """An exclusive lock, told to others as `holder` where there is room for that. Raises
+        DirectoryLocked naming theirs."""
         ...
 
     def unlock(self, lock: int) -> None: ...
@@ -249,8 +250,13 @@ class OsDisk:
                 raise
             directory = os.path.dirname(path)
             raise DirectoryLocked(directory, other or "another process") from None
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, holder.encode(), 0)
+        try:
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, holder.encode(), 0)
+        except OSError as error:
+            if not is_full(error):  # else it is locked all the same, and room is made later
+                os.close(handle)
+                raise
         return handle
 
     def unlock(self, lock: int) -> None:

@@ -7,6 +7,7 @@ that the next attempt reads.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 from collections.abc import Callable, Sequence
@@ -33,6 +34,8 @@ LOCK = "LOCK"
 WAL = "wal"
 WAL_DAMAGED = "wal.damaged"
 GROUPS = "groups"
+
+_NOT_OURS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EINVAL, errno.ENOTSUP}
 
 _log = logging.getLogger(__name__)
 
@@ -76,10 +79,28 @@ class Opening:
         return f"{root}/{GROUPS}/{group}"
 
     def lock(self) -> int:
-        """Creates the directory where needed, and locks it. Raises DirectoryLocked."""
+        """Creates the directory where needed, and locks it. Raises DirectoryLocked, OSError."""
+        if not self._disk.list_directory(self._wal):
+            self._sync_above()
         self._disk.make_directories(self._root)
         holder = f"pid {os.getpid()}, node {self._config.node or 'unnamed'}"
         return self._disk.lock(f"{self._root}/{LOCK}", holder)
+
+    def _sync_above(self) -> None:
+        """Directories that are there already are synced into those above, up to the file system's
+        root: whoever made them may have died before, and a power cut would take all with them.
+
+        Those that this user may not read, or that can't be synced, are nothing of ours.
+        """
+        path = os.path.abspath(self._root)
+        while (parent := os.path.dirname(path)) != path:
+            if self._disk.exists(path):
+                try:
+                    self._disk.sync_directory(parent)
+                except OSError as error:
+                    if error.errno not in _NOT_OURS:
+                        raise
+            path = parent
 
     def recover(self, *, read_only: bool, accept_damage: bool, set_aside: bool) -> Opened:
         """Raises WalDamaged, NewerFormat, OSError; a full disk only without a reserve."""

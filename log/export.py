@@ -38,7 +38,8 @@ class Export:
     def open(self) -> Manifest:
         """Looks up what there is to copy; again, the same.
 
-        Raises EntryMissing where too little is in segments yet, Damaged, OSError.
+        Raises EntryMissing where too little is in segments yet, OSError, Damaged: also where no
+        snapshot that the log continues can be read.
         """
         if self._manifest is None:
             self._manifest = manifest = self._look()
@@ -71,15 +72,18 @@ class Export:
     # -- private
 
     def _look(self) -> Manifest:
+        unread: list[Damaged] = []
         found = newest_snapshot(
             self._disk,
             self._segments.directory,
             self.group,
             self._created_lsn,
             (self._first - 1, self._last),
-            _ignore,
+            unread.append,
         )
         index, state = found or (0, b"")
+        if found is None and self._first > 1 and unread:
+            raise unread[0]  # else an older one serves as well; it is told when it is needed here
         if self._last < self._first or (found is None and self._first > 1):
             raise EntryMissing(str(self.group), self._last, self._first, self._last)
         if index:
@@ -116,7 +120,3 @@ class Export:
         if not found or found[-1].last_index != self._last:
             raise EntryMissing(str(self.group), self._last, self._first, self._last)
         return found
-
-
-def _ignore(_error: Damaged) -> None:
-    """An older snapshot serves as well; the damaged one is told when it is needed here."""

@@ -240,6 +240,7 @@ class _Groups:
             bound_bytes_s=lambda group: self.cluster.state.layout.throttle_bytes_s(group),
             room_bytes=lambda: base.space.room_bytes,
             prepare=self.upkeep.snapshot,
+            renew=lambda group: self.repair.renew_snapshot(group),
         )
 
     def _healer(self, base: _Base) -> Healer:

@@ -53,6 +53,7 @@ class Copies:
         bound_bytes_s: Callable[[GroupId], int] = lambda _group: 0,
         room_bytes: Callable[[], int] = lambda: 1 << 62,
         prepare: Callable[[GroupId], Awaitable[object]] | None = None,
+        renew: Callable[[GroupId], Awaitable[bool]] | None = None,
     ) -> None:
         """`bytes_per_s` bounds all copies made here together, `bound_bytes_s` each group's; it
         bounds what others copy from here, too, and is lowered while syncs here take longer."""
@@ -70,6 +71,7 @@ class Copies:
             now_s=time.monotonic,
             random_u64=lambda: rng.getrandbits(64),
             prepare=prepare,
+            renew=renew,
             pace=pace,
         )
         self.transfers = Transfers(

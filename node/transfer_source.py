@@ -17,8 +17,9 @@ import structlog
 
 from goqueue.wire.errors import Busy, GoQueueError, NotFound
 from goqueue.wire.types import GroupId, Index, NodeId
+from log.errors import Damaged
 from log.export import Export
-from log.manifest import FileKind
+from log.manifest import FileKind, Manifest
 from log.store import Store
 from node import rpc, transfer_rpc
 from node.copy_pace import CopyPace
@@ -57,7 +58,8 @@ class TransferSource:
     """A service. `committed` tells the newest entry of a group that is known here to be committed,
     None where no replica of it runs; `behind` the peers that a leader here can't help. File work
     is done by `workers`, which must be one thread. `prepare` may store a newer state of the group,
-    so that whoever copies it has little to apply."""
+    so that whoever copies it has little to apply; `renew` stores the state again where that on the
+    disk can't be read, and tells whether it could."""
 
     def __init__(
         self,
@@ -71,6 +73,7 @@ class TransferSource:
         now_s: Callable[[], float],
         random_u64: Callable[[], int],
         prepare: Callable[[GroupId], Awaitable[object]] | None = None,
+        renew: Callable[[GroupId], Awaitable[bool]] | None = None,
         pace: CopyPace | None = None,
     ) -> None:
         self._store = store
@@ -82,6 +85,7 @@ class TransferSource:
         self._now_s = now_s
         self._random_u64 = random_u64
         self._prepare = prepare
+        self._renew = renew
         self._pace = pace
         self._sessions: dict[int, _Session] = {}
         self._opening = 0
@@ -153,12 +157,14 @@ class TransferSource:
         """Who comes while this waits counts it already."""
         if self._prepare is not None:
             await self._prepare(group)
-        export = self._export(group)
         try:
-            manifest = await self._off_loop(export.open)
-        except BaseException:
-            self._release(export)
-            raise
+            export, manifest = await self._look(group)
+        except Damaged as error:
+            # Without a state that can be read nobody can copy the group, before a scrub finds that.
+            if self._renew is None or not await self._renew(group):
+                raise
+            _log.warning("state_stored_again", group=str(group), problem=str(error))
+            export, manifest = await self._look(group)
         number = self._random_u64() or 1
         self._sessions[number] = _Session(export, peer, self._now_s(), manifest.size_bytes)
         _log.info("copy_served", group=str(group), to=peer, bytes=manifest.size_bytes)
@@ -205,6 +211,14 @@ class TransferSource:
             await self._link.request(node, transfer_rpc.OFFER, payload, OFFER_TIMEOUT_S)
         except (GoQueueError, RemoteError) as error:
             _log.debug("copy_not_offered", group=str(group), to=node, problem=str(error))
+
+    async def _look(self, group: GroupId) -> tuple[Export, Manifest]:
+        export = self._export(group)
+        try:
+            return export, await self._off_loop(export.open)
+        except BaseException:
+            self._release(export)
+            raise
 
     def _export(self, group: GroupId) -> Export:
         committed = self._committed(group)

@@ -78,7 +78,10 @@ class Copying:
         try:
             export = log.export(replica.raft.commit_index)
             manifest = export.open()
-        except LogError:
+        except LogError as error:
+            work = replica.raft.take_snapshot(again=True) if isinstance(error, Damaged) else None
+            if work is not None:
+                self.process.storage.keep(work.run, lambda: None)
             reply(None)
             return
         self._sessions += 1

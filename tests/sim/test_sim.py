@@ -177,6 +177,7 @@ MOVES_WITH_LOSS = "kill-at-change,split-at-change,wipe,power-majority,kill,parti
         (2543, "", ()),
         (41633, "", ()),
         (48440, "", (0, 1, 3, 4, 5, 6, 7, 8, 10, 11)),
+        (61810, "", (0, 1, 2, 3, 4, 6, 7, 8, 9)),
     ],
     ids=[
         "a dead broker that stays",
@@ -185,6 +186,7 @@ MOVES_WITH_LOSS = "kill-at-change,split-at-change,wipe,power-majority,kill,parti
         "a late step for a broker that is removed",
         "drains that leave no room for each other",
         "voters that damage hid",
+        "a state to be copied that damage hid",
     ],
 )
 def test_moves_that_once_went_wrong_end_well(

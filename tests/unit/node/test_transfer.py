@@ -159,6 +159,8 @@ class Node:
         self.committed: Index | None = Index(1 << 40)
         self.behind: list[tuple[GroupId, NodeId]] = []
         self.held: list[str] = []
+        self.renewed_at: Index | None = None
+        """The entry whose state can be stored again."""
         numbers = random.Random(name)
         link, workers = cast(PeerLink, self.link), Inline()
         self.source = TransferSource(
@@ -170,6 +172,7 @@ class Node:
             workers=workers,
             now_s=clock.now_s,
             random_u64=lambda: numbers.getrandbits(64),
+            renew=self._renew,
         )
         throttle = Throttle(rate, clock.now_s, clock.sleep)
         self.transfers = Transfers(
@@ -212,6 +215,12 @@ class Node:
     def hashes(self) -> dict[int, str]:
         infos = self.log.segments()
         return {info.first_index: self.log.segment_hash(info.first_index) for info in infos}
+
+    async def _renew(self, _group: GroupId) -> bool:
+        index = self.renewed_at
+        if index is not None:
+            self.log.save_snapshot(index, STATE + bytes([index])).run()
+        return index is not None
 
     def _sources(self, _group: GroupId) -> Sequence[NodeId]:
         return sorted(self.link.others)
@@ -395,6 +404,25 @@ async def test_a_node_that_trims_meanwhile_keeps_what_is_being_copied() -> None:
     world.n1.source.sweep()
     world.n1.trim(world.n1.log.last_index)
     assert world.n1.log.first_index > first
+
+
+@pytest.mark.parametrize("is_running", [True, False], ids=["from memory", "from nowhere"])
+async def test_a_state_that_can_not_be_read_is_stored_again_for_who_copies_it(
+    is_running: bool,
+) -> None:
+    world = World()
+    world.n1.link.others.clear()
+    world.n3.link.others.pop(N2)
+    for path in world.n1.disk.paths():
+        if path.endswith(".snapshot"):
+            world.n1.disk.content(path)[-1] ^= 1
+    world.n1.renewed_at = Index(40) if is_running else None
+
+    await world.copied()
+
+    assert bool(world.n3.log.last_index) == is_running
+    if is_running:
+        world.assert_equal()
 
 
 async def test_a_copy_of_damaged_bytes_is_found_out_and_made_from_another_node() -> None:

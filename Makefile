@@ -62,9 +62,9 @@ test-shown: test-console test-deploy
 test-unit: setup-dev
 	$(BIN)/python -m pytest tests/unit tests/check tests/chaos tests/fuzz tests/kubernetes -q -n 3 --dist worksteal
 
-## test-sim      700 seeds of the cluster simulation, and its mutants
+## test-sim      2,000 seeds of the cluster simulation, and its mutants
 test-sim: setup-dev
-	$(BIN)/python -m tests.sim --seeds 0:700
+	$(BIN)/python -m tests.sim --seeds 0:2000
 	$(BIN)/python -m pytest tests/sim -q -n 2
 
 ## fuzz          FUZZ (10) minutes of fuzzing: formats, raw HTTP, the OpenAPI document

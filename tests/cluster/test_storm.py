@@ -1,4 +1,4 @@
-"""Less than a minute of `make chaos`: every fault that this machine can make, on real nodes under
+"""Two minutes of `make chaos`: every fault that this machine can make, on real nodes under
 load, checked over one history. Without root it is the part that needs none."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 from tests.chaos.cluster import ROOT
 from tests.chaos.storm.run import Storm
 
-MINUTES = 0.6
+MINUTES = 2.0
 KINDS = "kill,transfer,pause,partition,oneway,loss,delay,power,flip,full,eio,clock,partition+kill"
 
 
@@ -37,7 +37,7 @@ async def test_nothing_is_lost_in_a_storm(
     )
     storm = Storm(options, tmp_path, random.Random(1))
 
-    async with asyncio.timeout(240):
+    async with asyncio.timeout(360):
         await storm.run()
 
     score = storm.score
@@ -46,9 +46,9 @@ async def test_nothing_is_lost_in_a_storm(
             print(f"\nskipped {name}: {why}", end="")
     assert score.violations == score.findings == []
     assert score.lost == score.twice == score.two_values == 0
-    assert score.acked > 500 and score.settles["acked"] > 50
+    assert score.acked > 2000 and score.settles["acked"] > 50
     shown = sum(row.shown for row in score.rows.values())
-    assert shown >= 2
+    assert shown >= 8
     assert shown >= 0.7 * sum(row.asked for row in score.rows.values())
 
 
@@ -67,7 +67,7 @@ async def test_a_run_on_two_clusters_that_is_told_to_end_judges_what_there_was(
     assert run.stdout is not None
     said: list[str] = []
 
-    async with asyncio.timeout(240):
+    async with asyncio.timeout(360):
         while not {"1", "2"} <= {line[0] for line in said if "healthy after" in line}:
             said.append((await run.stdout.readline()).decode())
         run.terminate()

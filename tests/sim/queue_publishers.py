@@ -156,10 +156,13 @@ class QueueAdmin:
         offset = self._rng.choice(delayed)
         number = work.history.cancel(0, offset)
 
-        def ended(answer: object | None, _in_doubt: bool) -> None:
+        def ended(answer: object | None, in_doubt: bool) -> None:
             outcome = "unknown"
             if isinstance(answer, Done) and isinstance(answer.result, ops.CodesResult):
-                outcome = "cancelled" if answer.result.codes == [ops.OK] else "refused"
+                if answer.result.codes == [ops.OK]:
+                    outcome = "cancelled"
+                elif not in_doubt:  # else an earlier try may have cancelled it
+                    outcome = "refused"
                 if outcome == "cancelled" and offset not in work.log.cancelled:
                     work.world.checks.violated(f"Q3: {offset} was said to be cancelled")
             work.history.cancelled(number, outcome)

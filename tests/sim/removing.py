@@ -72,6 +72,8 @@ class Removing:
         world, rng = self._world, self._rng
         if world.is_over or self.leaver is None or self.is_gone(self.leaver):
             return
+        if world.is_quiet and self._is_one_of_two():
+            self._stay()
         broker = world.newest_state().brokers.get(self.leaver)
         command: Command | None = None
         if broker is not None and broker.state == ACTIVE:
@@ -85,8 +87,14 @@ class Removing:
             world.ask_cluster(command, lambda _result: None)
         world.loop.call_later(rng.uniform(*ASK_S), self._ask)
 
+    def _is_one_of_two(self) -> bool:
+        """Whether it is dead, and a group has one other voter only: a majority needs both."""
+        rafts = [raft for process in self._world.members_here() for raft in process.rafts()]
+        voters = [[voter.node for voter in raft.configuration.voters] for raft in rafts]
+        return self.is_dead and any(len(two) == 2 and self.leaver in two for two in voters)
+
     def _stay(self) -> None:
-        """No more faults. Who died and could not be drained, as too few are left, comes back."""
+        """No more faults. Who died and can't be drained, as too few are left, comes back."""
         if self.is_dead and self.leaver is not None:
             self.is_dead = False
             self._world.machines.find(self.leaver)

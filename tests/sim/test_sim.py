@@ -178,6 +178,7 @@ MOVES_WITH_LOSS = "kill-at-change,split-at-change,wipe,power-majority,kill,parti
         (41633, "", ()),
         (48440, "", (0, 1, 3, 4, 5, 6, 7, 8, 10, 11)),
         (61810, "", (0, 1, 2, 3, 4, 6, 7, 8, 9)),
+        (94903, "", (0, 2, 3)),
     ],
     ids=[
         "a dead broker that stays",
@@ -187,6 +188,7 @@ MOVES_WITH_LOSS = "kill-at-change,split-at-change,wipe,power-majority,kill,parti
         "drains that leave no room for each other",
         "voters that damage hid",
         "a state to be copied that damage hid",
+        "one of two voters that stays dead",
     ],
 )
 def test_moves_that_once_went_wrong_end_well(

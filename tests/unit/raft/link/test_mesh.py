@@ -11,7 +11,7 @@ import pytest
 
 from goqueue.wire.types import NodeId
 from raft.link import InsecureListen, LinkLimits
-from tests.unit.raft.link.conftest import GROUP, QUICK, Cluster, eventually
+from tests.unit.raft.link.conftest import GROUP, QUICK, Cluster, Node, eventually
 
 A, B, C = NodeId("a"), NodeId("b"), NodeId("c")
 
@@ -275,14 +275,20 @@ class Frozen:
             task.cancel()
 
 
-async def test_silent_peer_is_cut_and_the_backlog_is_honest(cluster: Cluster) -> None:
+async def relayed(cluster: Cluster, limits: LinkLimits = QUICK) -> tuple[Node, Node, Frozen]:
+    """Two nodes whose link goes through a relay."""
     cluster.reserve("a", "b")
     relay = Frozen(cluster.addresses[B])
-    b = cluster.node("b", peers={A: ("127.0.0.1", 1)})
-    a = cluster.node("a", peers={B: await relay.start()})
+    b = cluster.node("b", peers={A: ("127.0.0.1", 1)}, limits=limits)
+    a = cluster.node("a", peers={B: await relay.start()}, limits=limits)
     await b.mesh.start()
     await a.mesh.start()
     await eventually(lambda: a.is_up(b) and b.is_up(a))
+    return a, b, relay
+
+
+async def test_silent_peer_is_cut_and_the_backlog_is_honest(cluster: Cluster) -> None:
+    a, b, relay = await relayed(cluster)
 
     relay.flowing.clear()
     for _ in range(32):
@@ -297,14 +303,8 @@ async def test_silent_peer_is_cut_and_the_backlog_is_honest(cluster: Cluster) ->
 
 
 async def test_peer_that_does_not_read_is_cut_at_the_backlog_limit(cluster: Cluster) -> None:
-    cluster.reserve("a", "b")
     limits = dataclasses.replace(QUICK, backlog_bytes_max=10_000_000, silence_s=60)
-    relay = Frozen(cluster.addresses[B])
-    b = cluster.node("b", peers={A: ("127.0.0.1", 1)}, limits=limits)
-    a = cluster.node("a", peers={B: await relay.start()}, limits=limits)
-    await b.mesh.start()
-    await a.mesh.start()
-    await eventually(lambda: a.is_up(b) and b.is_up(a))
+    a, _b, relay = await relayed(cluster, limits)
     relay.flowing.clear()
 
     taken = 0
@@ -319,13 +319,7 @@ async def test_peer_that_does_not_read_is_cut_at_the_backlog_limit(cluster: Clus
 
 
 async def test_after_a_silent_cut_the_next_dial_is_taken(cluster: Cluster) -> None:
-    cluster.reserve("a", "b")
-    relay = Frozen(cluster.addresses[B])
-    b = cluster.node("b", peers={A: ("127.0.0.1", 1)})
-    a = cluster.node("a", peers={B: await relay.start()})
-    await b.mesh.start()
-    await a.mesh.start()
-    await eventually(lambda: a.is_up(b) and b.is_up(a))
+    a, b, relay = await relayed(cluster)
 
     relay.flowing.clear()
     await eventually(lambda: ("down", B) in a.events)

@@ -14,9 +14,9 @@ from raft.link import LinkDown
 from raft.link.config import KIB, MIB
 from raft.link.frames import Kind
 from raft.link.room import Room
-from tests.unit.raft.link.conftest import GROUP, QUICK, Cluster, Node, eventually
+from tests.unit.raft.link.conftest import GROUP, QUICK, Cluster, Node
 from tests.unit.raft.link.test_hostile import EVE, Insider
-from tests.unit.raft.link.test_mesh import Frozen
+from tests.unit.raft.link.test_mesh import Frozen, relayed
 
 A, B = NodeId("a"), NodeId("b")
 LITTLE = dataclasses.replace(QUICK, backlog_bytes_max=4 * MIB, write_high_bytes=256 * KIB)
@@ -32,15 +32,8 @@ async def body(_node: NodeId, _payload: bytes) -> bytes:
 
 
 async def frozen(cluster: Cluster) -> tuple[Node, Node, Frozen]:
-    """Two nodes whose link goes through a relay, and bears being silent for long."""
-    cluster.reserve("a", "b")
-    limits = dataclasses.replace(LITTLE, silence_s=60)
-    relay = Frozen(cluster.addresses[B])
-    b = cluster.node("b", peers={A: ("127.0.0.1", 1)}, limits=limits)
-    a = cluster.node("a", peers={B: await relay.start()}, limits=limits)
-    await b.mesh.start()
-    await a.mesh.start()
-    await eventually(lambda: a.is_up(b) and b.is_up(a))
+    """Two nodes whose link stands still, and bears being silent for long."""
+    a, b, relay = await relayed(cluster, dataclasses.replace(LITTLE, silence_s=60))
     b.mesh.handle("size", size_of)
     relay.flowing.clear()
     return a, b, relay

@@ -16,7 +16,8 @@ HINTS_MAX = 10_000
 
 class Topology:
     """Answers from local groups where there are any, else from what leaders said last. A replica
-    that does not vote, as it was just added or is removed, is not asked.
+    that does not vote, as it was just added or is removed, is not asked; one here is believed only
+    while it hears the leader that it names, since nothing makes it look for another one.
 
     Implements `node.forwarding.Leadership`.
     """
@@ -48,13 +49,14 @@ class Topology:
                 return _ready(cluster, self._node)
             return None
         host = self._find(group)
-        known = None if host is None else _ready(host.group, self._node)
-        if known is not None or (host is not None and not host.group.is_learner):
-            return known
+        if host is not None and not host.group.is_learner:
+            return _ready(host.group, self._node)
+        if host is not None and host.group.leader is not None and host.group.hears_leader:
+            return host.group.leader
         hint, voters = self._hints.get(group), self.replicas(group)
         if hint is not None and hint in voters and self._is_present(hint):
             return hint
-        present = [node for node in voters if self._is_present(node)]
+        present = [node for node in voters if node != self._node and self._is_present(node)]
         return present[self._turns.get(group, 0) % len(present)] if present else None
 
     def learn(self, group: GroupId, leader: NodeId | None) -> None:

@@ -128,16 +128,23 @@ def room_again(disks: Disks) -> Iterator[None]:
 
 
 def fill(node: Node) -> Path:
-    """Takes every byte that is left of the node's disk; the file to delete afterwards."""
+    """Takes every byte that is left of the node's disk; the file to delete afterwards.
+
+    The node may give some back meanwhile: what it had of a file that doesn't fit, its reserve.
+    """
     ballast = node.data / "ballast"
     with ballast.open("wb", buffering=0) as file:
-        for size in (1 << 20, 4096, 1):
-            try:
-                while True:
-                    file.write(b"\0" * size)
-            except OSError as error:
-                assert error.errno == errno.ENOSPC
-    assert os.statvfs(node.data).f_bavail == 0
+
+        def is_filled() -> bool:
+            for size in (1 << 20, 4096, 1):
+                try:
+                    while True:
+                        file.write(b"\0" * size)
+                except OSError as error:
+                    assert error.errno == errno.ENOSPC
+            return os.statvfs(node.data).f_bavail == 0
+
+        eventually("filled", is_filled)
     return ballast
 
 

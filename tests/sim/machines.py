@@ -156,9 +156,12 @@ class Machines:
         self._world.net.process_started(node)
 
     def wipe(self, node: NodeId, down_s: float) -> None:
-        """Kill a node, and bring it back with an empty disk; only one in a run. It is let in again
-        where replicas come and go."""
+        """Kill a node, and bring it back with an empty disk; only one in a run, and none that a
+        majority can't do without. It is let in again where replicas come and go."""
         if self._victim not in (None, node) or self._machines[node].is_wiped:
+            return
+        moves = self._world.moves
+        if moves is not None and moves.removing.is_one_of_two(node):
             return
         self.kill(node, power=True, down_s=down_s)
         machine = self._machines[node]

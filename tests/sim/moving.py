@@ -111,9 +111,12 @@ class Moving:
         rpc.call(self._process, self._leader_of(step.group), serve, ended, STEP_S)
 
     def _leader_of(self, group: GroupId) -> NodeId:
-        """Who leads, as far as this node knows, now and then; else who does, or may."""
+        """Who leads, as far as this node knows, now and then; else who does, or may. A replica that
+        has no vote is believed as `node.topology.Topology` believes it."""
         world, replica = self._process.world, self._process.replicas.get(group)
         known = None if replica is None else replica.raft.leader
+        if replica is not None and replica.raft.is_learner and not replica.raft.hears_leader:
+            known = None
         if known is not None and world.rng("moving").random() < 0.5:
             return known
         holders = [voter.node for voter in self._cluster.state.layout.holders(group)]

@@ -55,6 +55,14 @@ class Removing:
         known = [voter for voter in self._registered if voter.node == node]
         return bool(known) and known[-1] in self.removed
 
+    def is_one_of_two(self, node: NodeId) -> bool:
+        """Whether a group has one other voter only, by what a running replica knows: a majority
+        needs both."""
+        rafts = [raft for process in self._world.members_here() for raft in process.rafts()]
+        known = [one for raft in rafts for one in (raft.configuration, raft.configuration_before)]
+        voters = [[voter.node for voter in one.voters] for one in known]
+        return any(len(two) <= 2 and node in two for two in voters)
+
     def _leave(self) -> None:
         world, rng = self._world, self._rng
         state = world.newest_state()
@@ -72,7 +80,7 @@ class Removing:
         world, rng = self._world, self._rng
         if world.is_over or self.leaver is None or self.is_gone(self.leaver):
             return
-        if world.is_quiet and self._is_one_of_two():
+        if world.is_quiet and self.is_dead and self.is_one_of_two(self.leaver):
             self._stay()
         broker = world.newest_state().brokers.get(self.leaver)
         command: Command | None = None
@@ -86,12 +94,6 @@ class Removing:
         if command is not None:
             world.ask_cluster(command, lambda _result: None)
         world.loop.call_later(rng.uniform(*ASK_S), self._ask)
-
-    def _is_one_of_two(self) -> bool:
-        """Whether it is dead, and a group has one other voter only: a majority needs both."""
-        rafts = [raft for process in self._world.members_here() for raft in process.rafts()]
-        voters = [[voter.node for voter in raft.configuration.voters] for raft in rafts]
-        return self.is_dead and any(len(two) == 2 and self.leaver in two for two in voters)
 
     def _stay(self) -> None:
         """No more faults. Who died and can't be drained, as too few are left, comes back."""

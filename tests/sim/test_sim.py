@@ -179,6 +179,8 @@ MOVES_WITH_LOSS = "kill-at-change,split-at-change,wipe,power-majority,kill,parti
         (48440, "", (0, 1, 3, 4, 5, 6, 7, 8, 10, 11)),
         (61810, "", (0, 1, 2, 3, 4, 6, 7, 8, 9)),
         (94903, "", (0, 2, 3)),
+        (831, MOVES_WITH_LOSS, (1, 7)),
+        (2530, MOVES_WITH_LOSS, (0, 1, 2, 3, 4, 5, 7, 9)),
     ],
     ids=[
         "a dead broker that stays",
@@ -189,6 +191,8 @@ MOVES_WITH_LOSS = "kill-at-change,split-at-change,wipe,power-majority,kill,parti
         "voters that damage hid",
         "a state to be copied that damage hid",
         "one of two voters that stays dead",
+        "one of two voters whose disk is wiped",
+        "a replica without a vote that names a leader of long ago",
     ],
 )
 def test_moves_that_once_went_wrong_end_well(

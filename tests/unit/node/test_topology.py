@@ -2,23 +2,44 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from typing import cast
+
 import pytest
 
 from coordinator.commands import CreateTopic, RegisterBroker
 from coordinator.placement_commands import Reassign, ReplicasChanged, Reported, Row
 from coordinator.state import ClusterState
 from goqueue.wire.types import GroupId, Incarnation, Index, NodeId, Voter
+from node.partition import PartitionHost
 from node.topology import Topology
+from raft.configuration import Configuration
 
 ME, A, B, C = map(NodeId, ("me", "a", "b", "c"))
 
 
+@dataclass
+class Group:
+    """As much of a replica as is asked about who leads."""
+
+    leader: NodeId | None
+    hears_leader: bool
+    is_learner: bool = True
+    configuration: Configuration = field(default_factory=Configuration)
+
+
+@dataclass
+class Host:
+    group: Group = field(default_factory=lambda: Group(B, hears_leader=True))
+
+
 class World:
-    """A topic of one partition, whose three replicas are elsewhere."""
+    """A topic of one partition, whose three replicas are elsewhere; one is to come here."""
 
     def __init__(self) -> None:
         self.state = ClusterState(9)
         self.away: set[NodeId] = set()
+        self.host: Host | None = None
         for at, node in enumerate((A, B, C, ME), 2):
             self.state.apply(Index(at), 0, RegisterBroker(node, 7, "a:1", "http://a", "", "1", {}))
         config = {"partitions": 1, "replication_factor": 3}
@@ -29,7 +50,7 @@ class World:
             state=lambda: self.state,
             cluster_voters=lambda: (),
             cluster_group=lambda: None,
-            find=lambda _group: None,
+            find=lambda _group: cast("PartitionHost | None", self.host),
             is_present=lambda node: node not in self.away,
         )
 
@@ -69,6 +90,24 @@ def test_where_who_was_asked_knows_nothing_all_others_are_asked_in_turn(world: W
         world.topology.learn(world.group, None)
         asked.append(world.leader())
     assert set(asked) == {A, B, C}
+
+
+def test_a_replica_without_a_vote_is_believed_only_while_it_hears_who_it_names(
+    world: World,
+) -> None:
+    """It is not told of another leader before it is one of that leader's replicas."""
+    world.host = Host()
+    assert world.leader() == B
+
+    world.host.group.hears_leader = False
+    world.away.add(B)
+    asked: set[NodeId | None] = set()
+    for _ in range(3):
+        asked.add(world.leader())
+        world.topology.learn(world.group, None)
+    assert asked == {A, C}
+    world.topology.learn(world.group, C)
+    assert world.leader() == C
 
 
 def test_only_voters_count_for_what_can_be_reached(world: World) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from coordinator.state import Topic
 from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import GroupId, NodeId
 from node import rpc
+from node.leaders import ask_leaders
 from node.partition_service import PartitionService
 from node.peer_link import PeerLink
 from node.topology import Topology
@@ -17,7 +17,6 @@ from raft.link import RemoteError
 ASK_TIMEOUT_S = 2.0
 ROUNDS = 3
 """Leaders are asked again, where they moved, this often."""
-PAUSE_S = 0.1
 
 
 class EndsCollector:
@@ -39,14 +38,7 @@ class EndsCollector:
         """By partition. With `linear`, as of a moment after the call, and partitions that can't
         say are missing; else as well as is known, which may be a moment old."""
         wanted = {GroupId(topic.id, number) for number in range(len(topic.partitions))}
-        found: dict[GroupId, rpc.PartitionEnds] = {}
-        for attempt in range(ROUNDS if linear else 1):
-            if attempt:
-                await asyncio.sleep(PAUSE_S)
-            for ends in await self._round(sorted(wanted - set(found)), linear=linear):
-                found[GroupId.unpack(ends.group)] = ends
-            if len(found) == len(wanted):
-                break
+        found = await self._round(wanted, linear=linear, rounds=ROUNDS if linear else 1)
         if not linear:
             for ends in await self._service.ends(sorted(wanted - set(found)), linear=False):
                 found[GroupId.unpack(ends.group)] = ends
@@ -54,19 +46,25 @@ class EndsCollector:
 
     async def sizes(self, groups: Sequence[GroupId]) -> dict[GroupId, int]:
         """Bytes of one replica of each partition, of any topics, where its leader tells."""
-        found = await self._round(groups, linear=False)
-        return {GroupId.unpack(ends.group): ends.size_bytes for ends in found}
+        found = await self._round(groups, linear=False, rounds=1)
+        return {group: ends.size_bytes for group, ends in found.items()}
 
-    async def _round(self, groups: Sequence[GroupId], *, linear: bool) -> list[rpc.PartitionEnds]:
-        by_leader: dict[NodeId, list[GroupId]] = {}
-        for group in groups:
-            leader = self._topology.leader(group)
-            if leader is not None:
-                by_leader.setdefault(leader, []).append(group)
-        answers = await asyncio.gather(
-            *(self._ask(node, asked, linear) for node, asked in by_leader.items())
-        )
-        return [ends for answer in answers for ends in answer if ends.is_leader or not linear]
+    async def _round(
+        self, groups: Iterable[GroupId], *, linear: bool, rounds: int
+    ) -> dict[GroupId, rpc.PartitionEnds]:
+        """What leaders tell; where none does, and without `linear`, what others tell."""
+        led: dict[GroupId, rpc.PartitionEnds] = {}
+        others: dict[GroupId, rpc.PartitionEnds] = {}
+
+        async def ask(node: NodeId, asked: list[GroupId]) -> Iterable[GroupId]:
+            told = {GroupId.unpack(e.group): e for e in await self._ask(node, asked, linear)}
+            leads = {group: ends for group, ends in told.items() if ends.is_leader}
+            led.update(leads)
+            others.update(told)
+            return leads
+
+        await ask_leaders(self._topology, groups, ask, rounds)
+        return led if linear else {**others, **led}
 
     async def _ask(
         self, node: NodeId, groups: list[GroupId], linear: bool

@@ -49,7 +49,7 @@ class Leadership(Protocol):
         """The leader as this node last heard; may be wrong."""
         ...
 
-    def learn(self, group: GroupId, leader: NodeId | None) -> None:
+    def learn(self, group: GroupId, leader: NodeId | None, asked: NodeId) -> None:
         """Who was asked does not lead, and said who does, if it knows."""
         ...
 
@@ -138,7 +138,7 @@ class Forwarder:
                     hint = _hint(error, target) if hops < HINTS_MAX else None
                     hops += 1
                     if hint is not None or _knows_none(error, target, self._node):
-                        self._leadership.learn(group, hint)
+                        self._leadership.learn(group, hint, target)
             self._metrics.http.retried.inc()
             left = end - loop.time()
             self._give_up(group, reason, in_doubt, left, loop.time() - started - patience)

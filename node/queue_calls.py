@@ -16,6 +16,7 @@ from goqueue.wire.errors import GoQueueError, Timeout
 from goqueue.wire.types import GroupId, NodeId
 from node import queue_rpc, rpc
 from node.forwarding import Forwarder
+from node.leaders import Ask, ask_leaders
 from node.peer_link import PeerLink
 from node.queue_rpc import (
     DeadAnswer,
@@ -36,7 +37,6 @@ from raft.link import RemoteError
 DEADLINE_S = 15.0
 ASK_TIMEOUT_S = 2.0
 FIGURES_ROUNDS = 2
-PAUSE_S = 0.1
 
 R = TypeVar("R")
 A = TypeVar("A")
@@ -135,25 +135,12 @@ class QueueCalls:
     async def each_leader(
         self,
         partitions: Iterable[GroupId],
-        ask: Callable[[NodeId, list[GroupId]], Awaitable[Iterable[GroupId]]],
+        ask: Ask,
         rounds: int,
     ) -> set[GroupId]:
         """Ask each leader once for all its partitions, and again for those that are not answered;
         what is left of them. `ask` returns those that were."""
-        wanted = set(partitions)
-        for attempt in range(rounds):
-            if attempt:
-                await asyncio.sleep(PAUSE_S)
-            by_leader: dict[NodeId, list[GroupId]] = {}
-            for group in sorted(wanted):
-                leader = self._topology.leader(group)
-                if leader is not None:
-                    by_leader.setdefault(leader, []).append(group)
-            for answered in await asyncio.gather(*map(ask, by_leader, by_leader.values())):
-                wanted.difference_update(answered)
-            if not wanted:
-                break
-        return wanted
+        return await ask_leaders(self._topology, partitions, ask, rounds)
 
     async def ask_node(
         self,

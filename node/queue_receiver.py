@@ -239,7 +239,7 @@ class QueueReceiver:
             found.unanswered.update(groups)
             poll.doubtful.update(groups)
             return 0
-        self._note(poll, found, answer)
+        self._note(poll, found, answer, node)
         return sum(len(taken.grants) for taken in answer.taken)
 
     def _request_id(self, poll: Poll, group: GroupId) -> int:
@@ -248,7 +248,7 @@ class QueueReceiver:
             known = poll.requests[group] = self._rng.getrandbits(63) or 1
         return known
 
-    def _note(self, poll: Poll, found: _Round, answer: TakeAnswer) -> None:
+    def _note(self, poll: Poll, found: _Round, answer: TakeAnswer, asked: NodeId) -> None:
         found.taken += [taken for taken in answer.taken if taken.grants]
         found.count += sum(len(taken.grants) for taken in answer.taken)
         found.size += sum(len(row.value) for taken in answer.taken for row in taken.messages)
@@ -262,7 +262,7 @@ class QueueReceiver:
             group = GroupId.unpack(packed)
             found.unanswered.add(group)
             poll.doubtful.add(group)
-            self._topology.learn(group, None if leader is None else NodeId(leader))
+            self._topology.learn(group, None if leader is None else NodeId(leader), asked)
 
     async def _ask(self, poll: Poll, node: NodeId, request: TakeRequest) -> TakeAnswer:
         """A caller that leaves does not end it: what is granted to it then is given back."""
@@ -327,7 +327,7 @@ class QueueReceiver:
         self.release(poll.group.id, answer.taken)
         for packed, leader in answer.moved:
             known = None if leader is None else NodeId(leader)
-            self._topology.learn(GroupId.unpack(packed), known)
+            self._topology.learn(GroupId.unpack(packed), known, node)
         return not answer.moved
 
     def release(self, group: int, taken: Sequence[Taken]) -> None:
@@ -379,7 +379,7 @@ class QueueReceiver:
             return asked
         for packed, leader in answer.moved:
             known = None if leader is None else NodeId(leader)
-            self._topology.learn(GroupId.unpack(packed), known)
+            self._topology.learn(GroupId.unpack(packed), known, node)
         if answer.moved and not answer.ready:
             await self._topology.changed(GroupId.unpack(answer.moved[0][0]), pause)
         told = [*answer.ready, *(packed for packed, _leader in answer.moved)]

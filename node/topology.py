@@ -16,8 +16,9 @@ HINTS_MAX = 10_000
 
 class Topology:
     """Answers from local groups where there are any, else from what leaders said last. A replica
-    that does not vote, as it was just added or is removed, is not asked; one here is believed only
-    while it hears the leader that it names, since nothing makes it look for another one.
+    that does not vote, as it was just added or is removed, is not asked. One here that has no vote,
+    or none that the cluster knows of, is believed only while it hears the leader that it names:
+    nothing makes the one look for another, and nobody may tell the other of any.
 
     Implements `node.forwarding.Leadership`.
     """
@@ -40,7 +41,7 @@ class Topology:
         self._is_present = is_present
         self._hints: dict[GroupId, NodeId] = {}
         self._turns: dict[GroupId, int] = {}
-        """How often nobody knew, of such partitions."""
+        """Which of their voters is asked next where nobody has said who leads."""
 
     def leader(self, group: GroupId) -> NodeId | None:
         if group == CLUSTER_GROUP:
@@ -48,32 +49,32 @@ class Topology:
             if cluster is not None:
                 return _ready(cluster, self._node)
             return None
-        host = self._find(group)
-        if host is not None and not host.group.is_learner:
-            return _ready(host.group, self._node)
-        if host is not None and host.group.leader is not None and host.group.hears_leader:
-            return host.group.leader
-        hint, voters = self._hints.get(group), self.replicas(group)
-        if hint is not None and hint in voters and self._is_present(hint):
+        own = self._own(group)
+        if own is not None:
+            return _ready(own.group, self._node)
+        hint, others = self._hints.get(group), self._others(group)
+        if hint in others:
             return hint
-        present = [node for node in voters if node != self._node and self._is_present(node)]
-        return present[self._turns.get(group, 0) % len(present)] if present else None
+        return others[self._turns.get(group, 0) % len(others)] if others else None
 
-    def learn(self, group: GroupId, leader: NodeId | None) -> None:
-        """Who was asked said who leads; remembered for partitions that have no voting replica here.
-        Where it does not know, as its replica has moved away, say, another voter is asked next."""
-        host = self._find(group)
-        if host is not None and not host.group.is_learner:
+    def learn(self, group: GroupId, leader: NodeId | None, asked: NodeId) -> None:
+        """Who was asked said who leads, maybe itself; remembered for partitions that have no
+        replica here which knows. Where it does not know, as its replica has moved away, say, or
+        names one that is not there, the voter after it is asked next."""
+        if group == CLUSTER_GROUP or self._own(group) is not None:
             return
-        if leader is None:
-            self._hints.pop(group, None)
+        next_ = self.leader(group)
+        if leader is not None and self._is_present(leader):
+            if len(self._hints) >= HINTS_MAX:
+                self._hints.clear()
+            self._hints[group] = leader
+        elif self._hints.get(group) == asked:
+            del self._hints[group]
+        if leader != asked == next_:  # else it is not asked next anyway
+            others = self._others(group)
             if len(self._turns) >= HINTS_MAX:
                 self._turns.clear()
-            self._turns[group] = self._turns.get(group, 0) + 1
-            return
-        if len(self._hints) >= HINTS_MAX:
-            self._hints.clear()
-        self._hints[group] = leader
+            self._turns[group] = others.index(asked) + 1
 
     def replicas(self, group: GroupId) -> tuple[NodeId, ...]:
         if group == CLUSTER_GROUP:
@@ -81,10 +82,10 @@ class Topology:
         layout = self._state().layout
         if layout.placement(group) is None:
             return ()
-        known, host = layout.configuration(group), self._find(group)
+        known, own = layout.configuration(group), self._own(group)
         voters = () if known is None else known.voters
-        if host is not None and known is not None:
-            newer = host.group.configuration
+        if own is not None and known is not None:
+            newer = own.group.configuration
             voters = newer.voters if newer.index > known.index else voters
         return tuple(voter.node for voter in voters)
 
@@ -97,6 +98,23 @@ class Topology:
             await host.wait_for_leadership(timeout_s)
         else:
             await asyncio.sleep(max(0.0, timeout_s))
+
+    def _others(self, group: GroupId) -> list[NodeId]:
+        """Voters elsewhere that are there."""
+        voters = self.replicas(group)
+        return [node for node in voters if node != self._node and self._is_present(node)]
+
+    def _own(self, group: GroupId) -> PartitionHost | None:
+        """This node's replica, where it knows who leads, or will: it hears a leader, or has a vote
+        that the cluster knows of. An entry that never committed may have given it one, or keep it
+        from seeing that it has none any more: then it names nobody, for good."""
+        host = self._find(group)
+        if host is None or host.group.hears_leader:
+            return host
+        known = self._state().layout.configuration(group)
+        if host.group.is_learner or known is None:
+            return None
+        return host if any(voter.node == self._node for voter in known.voters) else None
 
 
 def _ready(group: RaftGroup, node: NodeId) -> NodeId | None:

@@ -40,7 +40,7 @@ class Known:
     def leader(self, group: GroupId) -> NodeId | None:
         return self.leaders[0] if self.leaders else None
 
-    def learn(self, group: GroupId, leader: NodeId | None) -> None:
+    def learn(self, group: GroupId, leader: NodeId | None, asked: NodeId) -> None:
         self.learned += [] if leader is None else [leader]
 
     def replicas(self, group: GroupId) -> tuple[NodeId, ...]:

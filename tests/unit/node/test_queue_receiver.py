@@ -131,7 +131,7 @@ class World:
     def leader(self, group: GroupId) -> NodeId | None:
         return self.believed.get(group)
 
-    def learn(self, group: GroupId, leader: NodeId | None) -> None:
+    def learn(self, group: GroupId, leader: NodeId | None, asked: NodeId) -> None:
         if leader is not None:
             self.believed[group] = leader
 

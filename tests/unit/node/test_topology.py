@@ -10,7 +10,7 @@ import pytest
 from coordinator.commands import CreateTopic, RegisterBroker
 from coordinator.placement_commands import Reassign, ReplicasChanged, Reported, Row
 from coordinator.state import ClusterState
-from goqueue.wire.types import GroupId, Incarnation, Index, NodeId, Voter
+from goqueue.wire.types import CLUSTER_GROUP, GroupId, Incarnation, Index, NodeId, Voter
 from node.partition import PartitionHost
 from node.topology import Topology
 from raft.configuration import Configuration
@@ -57,6 +57,12 @@ class World:
     def leader(self) -> NodeId | None:
         return self.topology.leader(self.group)
 
+    def knows_none(self) -> None:
+        """Who is asked next does not lead, and does not know who does."""
+        asked = self.leader()
+        assert asked is not None
+        self.topology.learn(self.group, None, asked)
+
     def moved(self, *nodes: NodeId) -> None:
         """These vote now."""
         index = self.group.topic.index
@@ -71,7 +77,7 @@ def world() -> World:
 
 
 def test_a_known_leader_is_asked_while_it_is_there_and_votes(world: World) -> None:
-    world.topology.learn(world.group, B)
+    world.topology.learn(world.group, B, A)
     assert world.leader() == B
 
     world.away.add(B)
@@ -84,11 +90,11 @@ def test_a_known_leader_is_asked_while_it_is_there_and_votes(world: World) -> No
 
 
 def test_where_who_was_asked_knows_nothing_all_others_are_asked_in_turn(world: World) -> None:
-    world.topology.learn(world.group, B)
+    world.topology.learn(world.group, B, A)
     asked: list[NodeId | None] = []
     for _ in range(3):
-        world.topology.learn(world.group, None)
         asked.append(world.leader())
+        world.knows_none()
     assert set(asked) == {A, B, C}
 
 
@@ -104,10 +110,63 @@ def test_a_replica_without_a_vote_is_believed_only_while_it_hears_who_it_names(
     asked: set[NodeId | None] = set()
     for _ in range(3):
         asked.add(world.leader())
-        world.topology.learn(world.group, None)
+        world.knows_none()
     assert asked == {A, C}
-    world.topology.learn(world.group, C)
+    world.topology.learn(world.group, C, A)
     assert world.leader() == C
+
+
+def test_who_names_one_that_is_not_there_is_not_asked_for_ever(world: World) -> None:
+    """As a replica that was removed, or can't campaign, and names a leader of long ago."""
+    first = world.leader()
+    assert first == A
+    world.away.add(B)
+
+    world.topology.learn(world.group, B, A)
+
+    assert world.leader() == C
+
+
+def test_who_names_one_that_has_no_vote_is_not_asked_for_ever(world: World) -> None:
+    world.topology.learn(world.group, ME, A)
+    assert world.leader() == B
+
+
+def test_several_that_asked_at_once_move_on_by_one(world: World) -> None:
+    for _ in range(3):
+        world.topology.learn(world.group, None, A)
+    assert world.leader() == B
+
+
+def test_a_replica_whose_vote_the_cluster_does_not_know_of_is_believed_only_while_it_hears(
+    world: World,
+) -> None:
+    """It holds a configuration that never committed, and so does not see that it was removed: no
+    leader tells it anything, and it names none for good."""
+    voters = tuple(Voter(node, Incarnation(7)) for node in (A, B, ME))
+    mine = Configuration(voters, index=Index(150))
+    world.moved(B, C)
+    world.host = Host(Group(None, hears_leader=False, is_learner=False, configuration=mine))
+
+    assert world.leader() == B
+    world.topology.learn(world.group, C, B)
+    assert world.leader() == C
+    assert world.topology.replicas(world.group) == (B, C)
+
+    world.host.group = Group(A, hears_leader=True, is_learner=False, configuration=mine)
+    assert world.leader() == A
+    assert world.topology.replicas(world.group) == (A, B, ME)
+
+
+def test_a_voter_that_knows_no_leader_waits_for_one(world: World) -> None:
+    world.moved(A, B, ME)
+    world.host = Host(Group(None, hears_leader=False, is_learner=False))
+    assert world.leader() is None
+
+
+def test_who_leads_the_cluster_group_is_its_replica_s_to_say(world: World) -> None:
+    world.topology.learn(CLUSTER_GROUP, B, ME)
+    assert world.topology.leader(CLUSTER_GROUP) is None
 
 
 def test_only_voters_count_for_what_can_be_reached(world: World) -> None:

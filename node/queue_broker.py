@@ -285,12 +285,20 @@ class QueueBrokerNode(ABC):
     async def resume(self, group: str, topic: str | None) -> int:
         ref = group_ref(await self._queue.groups.find(group))
         topics = self._finder.all() if topic is None else [await self._finder.find(topic)]
-        stats = (await self._queue.calls.figures(topics)).partitions
+        figures = await self._queue.calls.figures(topics)
+        told = {GroupId.unpack(packed) for packed, _dead in figures.dead}
         ids = {found.name: found.id for found in topics}
         halted = [
             GroupId(ids[one.topic], one.partition)
-            for one in stats
+            for one in figures.partitions
             if one.topic in ids and group in one.groups and one.groups[group].halted
+        ]
+        # Where no leader tells now, it may be halted: it is resumed, or whoever asks is told.
+        halted += [
+            id
+            for found in topics
+            for number in range(len(found.partitions))
+            if (id := GroupId(found.id, number)) not in told
         ]
         answers = await asyncio.gather(
             *(self._queue.calls.ops(id, [Resumed(ref.id)]) for id in halted)

@@ -32,6 +32,7 @@ from node import queue_views
 from node.assembly import NodeAssembly
 from node.http.queue_broker import Claim, DeadFilter, QueuedMessage, SettleRequest, SettleView
 from node.queue_broker import PEEKED_AT_ONCE
+from node.queue_rpc import FiguresAnswer
 from tests.unit.node.test_node import eventually, running
 
 
@@ -373,6 +374,24 @@ async def test_a_full_or_halted_group_says_so(node: NodeAssembly) -> None:
     with pytest.raises(GroupHalted):
         await receive(node, "h")
     assert await node.broker.resume("h", None) == 1
+    assert len(await receive(node, "h")) == 1
+
+
+async def test_a_group_is_resumed_also_where_the_leader_told_nothing_of_it(
+    node: NodeAssembly, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await node.broker.put_group("h", {"halt_percent": 1, "halt_window": 1})
+    await publish(node, "a", "b")
+    await settle(node, await receive(node, "h"), "reject")
+    with pytest.raises(GroupHalted):
+        await receive(node, "h")
+
+    async def nothing(*_args: object) -> FiguresAnswer:
+        return FiguresAnswer([], [])
+
+    with monkeypatch.context() as silent:
+        silent.setattr(queue_views.QueueViews, "figures", nothing)
+        assert await node.broker.resume("h", None) == 1
     assert len(await receive(node, "h")) == 1
 
 

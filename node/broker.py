@@ -342,7 +342,7 @@ class NodeBroker(
                 patience_s=READ_PATIENCE_S,
             )
         except (NoQuorum, Timeout):
-            if host is None:
+            if host is None or host.group.is_learner or not _is_current(host):
                 raise
             return host.end_offset
 
@@ -373,7 +373,7 @@ class NodeBroker(
             )
         except (NoQuorum, Timeout):
             host = self._replicas.find(group)
-            if host is None:
+            if host is None or offset >= host.end_offset:  # it may be there all the same
                 raise
             answer = await trace_message(host, offset)  # as much as this replica has applied
         return trace_from_answer(topic, partition, offset, answer)

@@ -16,6 +16,7 @@ from goqueue.wire.errors import (
     BadRequest,
     DiskFull,
     GoQueueError,
+    NoQuorum,
     NotFound,
     PayloadTooLarge,
     ProducerFenced,
@@ -31,6 +32,8 @@ from log.store import Store
 from node.assembly import NodeAssembly, assemble
 from node.config import NodeConfig
 from node.config_file import load_config
+from node.forwarding import Forwarder
+from raft.group import RaftGroup
 
 SMALL = {
     "broker.listeners.http": "127.0.0.1:0",
@@ -38,6 +41,9 @@ SMALL = {
     "storage.reservePercent": 0,
     "storage.snapshotInterval": "100ms",
 }
+
+
+FAR_MS = 1 << 50
 
 
 def config(**more: object) -> NodeConfig:
@@ -329,6 +335,30 @@ async def test_the_next_entry_says_how_long_the_one_before_took_to_be_committed(
     assert second.index == first.index + 1
     assert second.lag_ms is not None
     assert second.lag_ms < 60_000
+
+
+async def test_without_a_leader_nothing_is_told_of_what_is_not_here_yet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may be stored all the same: a replica that was just added holds nothing."""
+
+    async def nobody(*_args: object, **_named: object) -> None:
+        raise NoQuorum
+
+    async with running(MemoryDisk()) as node:
+        broker = node.broker
+        await broker.create_topic("t", {"partitions": 1})
+        await append(node, "a")
+        monkeypatch.setattr(Forwarder, "call", nobody)
+
+        assert (await broker.message_trace("t", 0, Offset(0))).events
+        with pytest.raises(NoQuorum):
+            await broker.message_trace("t", 0, Offset(1))
+        assert await broker.offset_at("t", 0, FAR_MS) == 1
+        with monkeypatch.context() as added:
+            added.setattr(RaftGroup, "is_learner", True)
+            with pytest.raises(NoQuorum):
+                await broker.offset_at("t", 0, FAR_MS)
 
 
 async def test_views_tell_what_there_is() -> None:

@@ -67,9 +67,11 @@ class QueueCalls:
         ops: Sequence[Op],
         opens: GroupRef | None = None,
         deadline_s: float = DEADLINE_S,
+        patience_s: float | None = None,
     ) -> OpsAnswer:
         """Put operations into a partition's log. They are sent again where an answer was lost: so
-        each carries a request id, or comes to the same when it happens twice."""
+        each carries a request id, or comes to the same when it happens twice. `patience_s` as in
+        `Forwarder.call`."""
         request = OpsRequest(partition.pack(), list(map(self._named, ops)), opens)
 
         async def here(left_s: float) -> OpsAnswer:
@@ -83,6 +85,7 @@ class QueueCalls:
             payload=lambda _left_s: payload,
             decode=lambda answer: queue_rpc.decode_answer(answer, OpsAnswer),
             deadline_s=deadline_s,
+            patience_s=patience_s,
         )
 
     def _named(self, op: Op) -> Op:

@@ -53,7 +53,10 @@ REMOTE_WAITS_MAX = 512
 """Long polls of one peer at once; beyond them a receive looks by itself, from time to time."""
 LOOK_S = 0.25
 PLENTY_MAX = 10_000
-RECOVER_ROUNDS = 20
+RECOVER_S = 30.0
+RECOVER_PAUSE_MAX_S = 2.0
+"""For how long, and how often at least, it is tried to give back what nobody was told of: nodes
+that restart are back by then. Leases that end before need not be given back."""
 
 
 @dataclass(slots=True)
@@ -298,12 +301,14 @@ class QueueReceiver:
     async def _recover(self, poll: Poll, partitions: Iterable[GroupId]) -> None:
         """Recall what was granted in answers that were lost, and give it back: nobody waits for it
         any more. Nothing else is taken for it: others would be given what comes after."""
-        left = sorted(partitions)
-        for _ in range(RECOVER_ROUNDS):
-            if not left:
-                return
-            await asyncio.sleep(PAUSE_MAX_S)
+        left, now = sorted(partitions), asyncio.get_running_loop().time
+        end, pause = now() + min(RECOVER_S, poll.visibility_ms / 1000), PAUSE_MAX_S
+        while left:
+            await asyncio.sleep(pause)
             left = [group for group in left if not await self._recovered(poll, group)]
+            if now() >= end:
+                return
+            pause = min(2 * pause, RECOVER_PAUSE_MAX_S)
 
     async def _recovered(self, poll: Poll, group: GroupId) -> bool:
         node = self._topology.leader(group)
@@ -336,7 +341,9 @@ class QueueReceiver:
             offsets = [grant.offset for grant in one.grants]
             if offsets:
                 op = Settled(group, RELEASE, [(one.delivery, offsets)])
-                self._errands.send(self._calls.ops(GroupId.unpack(one.partition), [op]))
+                partition = GroupId.unpack(one.partition)
+                again = self._calls.ops(partition, [op], deadline_s=RECOVER_S, patience_s=RECOVER_S)
+                self._errands.send(again)
 
     # waiting
 

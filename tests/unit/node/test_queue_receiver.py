@@ -155,7 +155,10 @@ class World:
             return rpc.encode(await leader.take(rpc.decode_request(payload, TakeRequest)))
         return rpc.encode(await leader.wait(rpc.decode_request(payload, WaitRequest)))
 
-    async def ops(self, group: GroupId, ops: list[Op]) -> None:
+    async def ops(
+        self, group: GroupId, ops: list[Op], *, deadline_s: float, patience_s: float
+    ) -> None:
+        assert deadline_s == patience_s == queue_receiver.RECOVER_S, "as the others, it waits"
         self.submitted += [(group, op) for op in ops]
 
     def receive(self, limit: int = 10, wait_s: float = 0.0) -> asyncio.Task[list[Taken]]:
@@ -312,6 +315,40 @@ async def test_what_a_leader_granted_before_it_died_is_given_back_at_the_next(
 
     await eventually(lambda: world.submitted)
     assert world.submitted == [(P[1], Settled(REF.id, RELEASE, [(5, [0, 1])]))]
+
+
+async def test_what_was_granted_is_given_back_also_after_a_long_while_without_a_leader(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_receiver, "PAUSE_MAX_S", 0.001)
+    monkeypatch.setattr(queue_receiver, "RECOVER_PAUSE_MAX_S", 0.005)
+    world.leaders[ME].ready = {P[0]: 1}
+    world.leaders[B].ready = {P[1]: 2}
+    world.leaders[B].loses_answers = 1
+    await world.receive()
+
+    asked: list[GroupId] = []
+    believed = world.believed
+    monkeypatch.setattr(world, "leader", asked.append)
+    await eventually(lambda: len(asked) > 25)
+    assert world.submitted == []
+    monkeypatch.setattr(world, "leader", believed.get)
+
+    await eventually(lambda: world.submitted)
+    assert world.submitted == [(P[1], Settled(REF.id, RELEASE, [(5, [0, 1])]))]
+
+
+async def test_what_need_not_be_given_back_any_more_is_not_asked_for(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_receiver, "PAUSE_MAX_S", 0.001)
+    world.leaders[ME].ready = {P[0]: 1}
+    world.leaders[B].loses_answers = 1
+    poll = Poll(REF, list(P), "m", 10, 20, 1 << 20)
+    await world.receiver.receive(poll, 0.0)
+
+    world.believed.clear()
+    await eventually(lambda: not world.errands._tasks)
 
 
 async def test_a_partition_that_moved_is_found_at_its_new_leader(world: World) -> None:

@@ -42,6 +42,9 @@ class Strays:
         self._state = state
         self._ask = ask
         self._met: set[GroupId] = set()
+        self._looks = 0
+        self._asked: dict[GroupId, int] = {}
+        """In which look they were asked about last."""
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -57,11 +60,19 @@ class Strays:
         """Retire the strays that take part no more, by what their leaders tell."""
         strays = self._replicas.strays(self._state())
         met, self._met = self._met, set(strays)
-        for group in [group for group in strays if group in met][:ASKED_MAX]:
+        # Those that were not asked for longest first: some may have no leader for good.
+        known = sorted((group for group in strays if group in met), key=self._turn)
+        self._asked = {group: look for group, look in self._asked.items() if group in self._met}
+        self._looks += 1
+        for group in known[:ASKED_MAX]:
+            self._asked[group] = self._looks
             try:
                 await self._look_at(group)
             except GoQueueError as error:
                 _log.debug("stray_not_judged", group=str(group), problem=error.message)
+
+    def _turn(self, group: GroupId) -> int:
+        return self._asked.get(group, 0)
 
     async def _look_at(self, group: GroupId) -> None:
         """What arrives while the leader is asked may be newer than its answer."""

@@ -14,7 +14,7 @@ from coordinator.steps import Seen
 from goqueue.wire.errors import Unavailable
 from goqueue.wire.types import GroupId, Incarnation, Index, NodeId, TopicId, Voter
 from node.replicas import Replicas
-from node.strays import Strays
+from node.strays import ASKED_MAX, Strays
 
 ME = Voter(NodeId("n3"), Incarnation(7))
 OTHERS = tuple(Voter(NodeId(name), Incarnation(7)) for name in ("n0", "n1", "n2"))
@@ -103,3 +103,23 @@ async def test_what_has_changed_while_it_asked_makes_the_answer_worthless(news: 
         await node.strays_of.look()
 
     assert (node.asked, node.retired) == (1, [])
+
+
+async def test_those_whose_leaders_do_not_answer_keep_no_others_from_being_asked_about() -> None:
+    node = Node(Unavailable("nobody leads"))
+    groups = [GroupId(GROUP.topic, number) for number in range(ASKED_MAX + 1)]
+    node.left = groups[:]
+    asked: list[GroupId] = []
+
+    async def ask(group: GroupId) -> Seen:
+        asked.append(group)
+        if group == groups[-1]:
+            return LEFT
+        raise Unavailable("nobody leads")
+
+    node.strays_of = Strays(ME, cast(Replicas, node), ClusterState, ask)
+    for _ in range(3):
+        await node.strays_of.look()
+
+    assert node.retired == [groups[-1]]
+    assert max(map(asked.count, groups)) <= 2

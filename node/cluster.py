@@ -328,11 +328,13 @@ class ClusterHost:
         except GoQueueError:
             return False
         end_s = asyncio.get_running_loop().time() + REFRESH_S
-        while self.group is not None and self.group.applied_index < index:
+        while self.group is not None:  # else its log is being replaced
+            if self.group.applied_index >= index:
+                return True
             if asyncio.get_running_loop().time() > end_s:
-                return False
+                break
             await asyncio.sleep(REFRESH_POLL_S)
-        return True
+        return False
 
     async def _read_index(self) -> int:
         group = self.group

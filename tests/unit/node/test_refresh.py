@@ -81,3 +81,13 @@ async def test_without_a_leader_it_does_not_claim_to_be_current() -> None:
 async def test_a_node_outside_any_cluster_knows_nothing_for_sure() -> None:
     cluster = ClusterHost(Voter(NodeId("n1"), Incarnation(1)), on_change=lambda: None)
     assert await cluster.refresh() is False
+
+
+async def test_a_node_whose_cluster_log_is_being_replaced_does_not_claim_to_be_current() -> None:
+    asked = Asked()
+    cluster = host(asked)
+    asking = asyncio.ensure_future(cluster.refresh())
+    await turns()
+    cluster.detach("the cluster group's log is being replaced by a copy")
+    asked.questions[0].set_result(11)
+    assert await asking is False

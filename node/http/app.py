@@ -27,6 +27,7 @@ from node.http.gate import Gate
 from node.http.guard import METHODS, Guard
 from node.http.key_broker import KeyBroker
 from node.http.limits import ByteBudget, HttpLimits
+from node.http.listener import Listener
 from node.http.principal import Principal, refused_by
 from node.http.router import Router, path_of
 from node.http.routes import ROUTES
@@ -35,8 +36,6 @@ from node.http.spans import RequestSpans
 
 log = logging.getLogger(__name__)
 
-BACKLOG = 1024
-TLS_HANDSHAKE_S = 10.0
 UNMATCHED = "unmatched"
 
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
@@ -78,7 +77,7 @@ class HttpFront:
         self._router = Router(ROUTES)
         self._console = Console(self._shared, self._gate) if console else None
         self._server: FrontServer | None = None
-        self._listener: asyncio.Server | None = None
+        self._listener: Listener | None = None
         self._sweeper: asyncio.Task[None] | None = None
         self.requests_in_flight = 0
         self._request_prefix = os.urandom(6).hex()
@@ -87,13 +86,14 @@ class HttpFront:
     @property
     def port(self) -> int:
         """The port that is listened on, also where 0 was asked for."""
-        if self._listener is not None and self._listener.sockets:
-            self._port = int(self._listener.sockets[0].getsockname()[1])
+        if self._listener is not None:
+            self._port = self._listener.port or self._port
         return self._port
 
     @property
     def connections(self) -> int:
-        return 0 if self._server is None else len(self._server.connections)
+        """Those whose TLS is not done are some of them."""
+        return 0 if self._server is None else self._server.open_count
 
     @property
     def bytes_in_flight(self) -> int:
@@ -103,15 +103,8 @@ class HttpFront:
         """Listens when it returns; raises OSError where the address is not to be had."""
         loop = asyncio.get_running_loop()
         self._server = FrontServer(self._counted, self._limits, loop)
-        self._listener = await loop.create_server(
-            self._server,
-            self._host,
-            self._port,
-            ssl=self._ssl_context,
-            backlog=BACKLOG,
-            reuse_address=True,
-            ssl_handshake_timeout=TLS_HANDSHAKE_S if self._ssl_context else None,
-        )
+        self._listener = Listener(self._server, self._ssl_context, self._limits)
+        await self._listener.start(self._host, self._port)
         self._sweeper = asyncio.create_task(self._server.sweep_forever(), name="http-sweeper")
 
     def begin_stop(self) -> None:
@@ -122,7 +115,7 @@ class HttpFront:
         """Stop listening, let requests in progress finish within `drain_s`, close connections."""
         self.begin_stop()
         if self._listener is not None:
-            self._listener.close()
+            await self._listener.stop()
         if self._sweeper is not None:
             self._sweeper.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -26,6 +26,8 @@ class HttpLimits:
     connections_max: int = 8192
     connections_per_address_max: int = 4096
     """High, because an ingress is one address."""
+    tls_handshake_s: float = 10.0
+    """From accept to the end of the TLS handshake."""
     header_field_bytes_max: int = 8190
     headers_max: int = 100
     header_deadline_s: float = 8.0

@@ -16,6 +16,7 @@ from aiohttp.web import BaseRequest, RequestHandler, Server, StreamResponse
 
 from goqueue.wire.errors import BadRequest, GoQueueError, ServerError, Unavailable
 from node.http.errors import RequestTimeout, encode_error, error_answer
+from node.http.handshakes import Handshakes
 from node.http.limits import HttpLimits
 
 SWEEP_S = 0.5
@@ -123,13 +124,25 @@ class FrontServer(Server):
         self.loop = loop
         self._limits = limits
         self._per_address: Counter[str] = Counter()
+        self.handshakes = Handshakes()
+        """Of those that are no connections yet; in no other count."""
 
     def __call__(self) -> Connection:
         return Connection(self, self._limits)
 
+    @property
+    def open_count(self) -> int:
+        """Connections from accept on, also those whose TLS is not done."""
+        return len(self._connections) + len(self.handshakes)
+
+    def count_from(self, address: str) -> int:
+        """As `open_count`, from one address."""
+        return self._per_address[address] + self.handshakes.count_from(address)
+
     def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
         assert isinstance(handler, Connection)
+        self.handshakes.end(handler)
         peer = transport.get_extra_info("peername")
         handler.address = str(peer[0]) if isinstance(peer, tuple) else ""
         self._per_address[handler.address] += 1

@@ -11,6 +11,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+import uvloop
 from yarl import URL
 
 from goqueue.wire.batch import encode_columns
@@ -75,6 +76,15 @@ class Client:
             return int(head.split()[1]), await reader.readexactly(length)
         finally:
             writer.close()
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Where sockets are accepted one by one, also the loop that nodes run on."""
+    usual = {"asyncio": asyncio.new_event_loop}
+    uv = {"uvloop": uvloop.new_event_loop}
+    return usual | uv if item.path.stem == "test_handshakes" else usual
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ class ArchiveBrokerNode:
         topic_id: str | None,
         anew: bool,
     ) -> dict[int, PartitionArchive]:
-        found = await self._found_topics.find(topic)
+        found = await self._found_topics.find(topic, max(positions, default=-1) + 1)
         if topic_id is not None and topic_id != str(found.id):
             raise UnknownTopic(f"{topic} of the id {topic_id[:80]}")
         for partition in positions:

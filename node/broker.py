@@ -428,7 +428,7 @@ class NodeBroker(
         return await self._topic(name)
 
     async def _group(self, topic: str, partition: int) -> GroupId:
-        found = await self._topic(topic)
+        found = await self._finder.find(topic, partition + 1)
         if not 0 <= partition < len(found.partitions):
             raise UnknownPartition(topic, partition)
         return GroupId(found.id, partition)

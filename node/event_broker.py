@@ -44,7 +44,7 @@ class EventBrokerNode:
     async def events(
         self, topic: str, partition: int, wanted: EventsWanted
     ) -> tuple[str, EventsView]:
-        found = await self._event_topics.find(topic)
+        found = await self._event_topics.find(topic, partition + 1)
         if not 0 <= partition < len(found.partitions):
             raise UnknownPartition(topic, partition)
         group = GroupId(found.id, partition)

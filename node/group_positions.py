@@ -92,7 +92,7 @@ class GroupPositions:
         """See `MemberBroker.reset`. All leaders are asked before any position is set. An error
         that came too late for that tells in `reset` where partitions went, and in `failed` which
         did not, and why."""
-        found = await self._finder.find(topic)
+        found = await self._finder.find(topic, max(partitions or (), default=-1) + 1)
         numbers = _numbers(found, partitions)
         known = await self._groups.find(group)
         if claim.generation == UNCLAIMED:

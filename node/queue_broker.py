@@ -228,7 +228,7 @@ class QueueBrokerNode(ABC):
     async def commit(
         self, group: str, topic: str, offsets: Mapping[int, int], claim: Claim = NOBODY
     ) -> dict[int, int]:
-        found = await self._finder.find(topic)
+        found = await self._finder.find(topic, max(offsets, default=-1) + 1)
         for number in offsets:
             if not 0 <= number < len(found.partitions):
                 raise UnknownPartition(topic, number)
@@ -258,7 +258,7 @@ class QueueBrokerNode(ABC):
         time_ms: int | None,
         claim: Claim = NOBODY,
     ) -> dict[int, int]:
-        found = await self._finder.find(topic)
+        found = await self._finder.find(topic, 0 if partition is None else partition + 1)
         if partition is not None and not 0 <= partition < len(found.partitions):
             raise UnknownPartition(topic, partition)
         numbers = range(len(found.partitions)) if partition is None else (partition,)
@@ -417,7 +417,7 @@ class QueueBrokerNode(ABC):
         `UnknownPartition`."""
         columns: list[list[tuple[GroupId, Topic]]] = []
         for name in topics:
-            topic = await self._finder.find(name)
+            topic = await self._finder.find(name, max(partitions or (), default=-1) + 1)
             count = len(topic.partitions)
             for number in partitions or ():
                 if not 0 <= number < count:
@@ -431,7 +431,7 @@ class QueueBrokerNode(ABC):
         """These very partitions. Raises `UnknownTopic`, `UnknownPartition`."""
         found: dict[GroupId, Topic] = {}
         for name, number in places:
-            topic = await self._finder.find(name)
+            topic = await self._finder.find(name, number + 1)
             if not 0 <= number < len(topic.partitions):
                 raise UnknownPartition(name, number)
             found[GroupId(topic.id, number)] = topic

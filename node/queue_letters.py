@@ -138,7 +138,7 @@ class DelayedMessages:
         return views[skip : skip + limit], sum(answer.count for answer in answers)
 
     async def find_delayed(self, topic: str, partition: int | None, offset: int) -> DelayedView:
-        found = await self._finder.find(topic)
+        found = await self._finder.find(topic, 0 if partition is None else partition + 1)
         numbers: Sequence[int] = range(len(found.partitions))
         if partition is not None:
             if partition not in numbers:
@@ -155,7 +155,7 @@ class DelayedMessages:
         raise min(faults, key=lambda fault: isinstance(fault, NotFound))
 
     async def cancel_delayed(self, topic: str, partition: int, offset: int) -> DelayedView:
-        found = await self._finder.find(topic)
+        found = await self._finder.find(topic, partition + 1)
         if not 0 <= partition < len(found.partitions):
             raise UnknownPartition(topic, partition)
         group = GroupId(found.id, partition)

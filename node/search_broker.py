@@ -168,7 +168,8 @@ class SearchBrokerNode:
         """Partitions to ask, each with the offset below which to look."""
         topics: list[Topic] = self._search_finder.all()
         if names is not None:
-            topics = [await self._search_finder.find(name) for name in names]
+            count = 0 if which.partition is None else which.partition + 1
+            topics = [await self._search_finder.find(name, count) for name in names]
         places: dict[GroupId, tuple[Place, int]] = {}
         for topic in topics:
             count = len(topic.partitions)

@@ -51,7 +51,7 @@ class Whys:
         self, topic: str, partition: int, offset: Offset, group: str | None
     ) -> WhyView:
         parts = self._parts
-        found = await parts.finder.find(topic)
+        found = await parts.finder.find(topic, partition + 1)
         if not 0 <= partition < len(found.partitions):
             raise UnknownPartition(topic, partition)
         id = GroupId(found.id, partition)

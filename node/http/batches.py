@@ -81,7 +81,7 @@ async def _publish(call: Call, partition: int) -> web.Response:
         raise BadRequest("Idempotency-Key is of one message in JSON: batches hold message ids")
     async with call.body() as body:
         batches = await _checked(body)
-        if partition >= await call.partition_count(topic):
+        if partition >= await call.partition_count(topic, partition + 1):
             raise UnknownPartition(topic, partition)
         _check_sizes(batches, call.broker.max_message_bytes(topic))
         outcomes = await asyncio.gather(

@@ -11,7 +11,7 @@ from urllib.parse import unquote_plus
 import msgspec
 from aiohttp import web
 
-from goqueue.wire.errors import BadName, BadRequest, UnknownPartition, UnknownTopic
+from goqueue.wire.errors import BadName, BadRequest, Unavailable, UnknownPartition, UnknownTopic
 from goqueue.wire.ids import OFFSET_MAX, PARTITIONS_MAX, is_name, validate_topic_name
 from node.http import json
 from node.http.body import HeldBody
@@ -138,20 +138,31 @@ class Call:
             raise BadRequest(f"bad {name} {text[:40]!r}: want a number from 0")
         return int(text)
 
-    async def partition_count(self, topic: str) -> int:
-        """The topic's partitions; the topic is created first where that is allowed."""
+    async def partition_count(self, topic: str, at_least: int = 0) -> int:
+        """The topic's partitions; the topic is created first where that is allowed. Fewer than
+        `at_least` only where it has no more for certain."""
         try:
-            return self.broker.partition_count(topic)
+            count = self.broker.partition_count(topic)
         except UnknownTopic:
             await self.broker.ensure_topic(topic)
-            return self.broker.partition_count(topic)
+            count = self.broker.partition_count(topic)
+        return count if count >= at_least else await self._counted_anew(topic, at_least)
 
-    async def readable_partition_count(self, topic: str) -> int:
-        """The topic's partitions, of one that another node has just created too; creates none."""
+    async def readable_partition_count(self, topic: str, at_least: int = 0) -> int:
+        """The topic's partitions, of one that another node has just created too; creates none. As
+        for `at_least`, see `partition_count`."""
         try:
-            return self.broker.partition_count(topic)
+            count = self.broker.partition_count(topic)
         except UnknownTopic:
             return len((await self.broker.topic(topic)).partitions)
+        return count if count >= at_least else await self._counted_anew(topic, at_least)
+
+    async def _counted_anew(self, topic: str, at_least: int) -> int:
+        """Another node may just have added some. Raises `Unavailable` where nobody can say."""
+        view = await self.broker.topic(topic)
+        if len(view.partitions) < at_least and not view.is_current:
+            raise Unavailable(f"partition {at_least - 1} of {topic} is not known here", topic=topic)
+        return len(view.partitions)
 
     def query_int(self, name: str, default: int, low: int, high: int) -> int:
         """A whole number; above `high` it is cut to it, below `low` it is refused."""

@@ -67,7 +67,8 @@ async def _publish(call: Call, *, base64_values: bool) -> web.Response:
         rows = await off_loop(size, decode_rows, body, base64_values, messages_max)
         _identify(call, rows)
         stamp(rows, of_request(call.request.headers))
-        count = await call.partition_count(topic)
+        named = [number for number in rows.partitions or () if number is not None]
+        count = await call.partition_count(topic, max(named, default=-1) + 1)
         bound = call.broker.max_message_bytes(topic)
         turn = call.shared.next_turn() % count
         check_keys(rows, compacted=call.broker.is_compacted(topic))

@@ -264,7 +264,7 @@ async def _start(call: Call, topic: str, partition: int, window: _Window) -> Off
 
 
 async def _end(call: Call, topic: str, partition: int) -> Offset:
-    if partition >= await call.readable_partition_count(topic):
+    if partition >= await call.readable_partition_count(topic, partition + 1):
         raise UnknownPartition(topic, partition)
     ends = await call.broker.end_offsets(topic)
     if partition not in ends:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 
 import pytest
@@ -49,6 +50,30 @@ async def test_keyless_messages_of_a_request_stay_together_and_requests_take_tur
         used.append(results[0]["partition"])
 
     assert sorted(used) == [0, 0, 1, 1, 2, 2]
+
+
+@pytest.mark.parametrize(("is_current", "status"), [(True, 200), (False, 503)])
+async def test_a_partition_that_another_node_has_just_added_is_looked_for(
+    client, orders, broker, monkeypatch, is_current, status
+):
+    """In the broker's cached state there is one; in what it catches up with, if it does, three."""
+    topic = broker.topic
+
+    async def view(name):
+        found = await topic(name)
+        known = found.partitions if is_current else found.partitions[:1]
+        return dataclasses.replace(found, partitions=known, is_current=is_current)
+
+    monkeypatch.setattr(broker, "partition_count", lambda _topic: 1)
+    monkeypatch.setattr(broker, "topic", view)
+
+    published = await client.post(MESSAGES, {"messages": [{"value": "v", "partition": 2}]})
+
+    assert published.status == status
+    if is_current:
+        assert len(await records(broker, 2)) == 1
+    else:
+        assert published.json["outcome"] == "none"
 
 
 async def test_an_explicit_partition_wins_over_the_key(client, orders, broker):

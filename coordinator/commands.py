@@ -10,9 +10,11 @@ from coordinator.errors import CommandUnreadable
 from coordinator.key_commands import KeyCommand, KeyResult
 from coordinator.member_commands import MemberCommand, MemberResult
 from coordinator.placement_commands import (
+    DrainBroker,
     PlacementCommand,
     PlacementResult,
     SetReplicationFactor,
+    UndrainBroker,
 )
 from coordinator.queue_commands import (
     PauseSchedule,
@@ -97,6 +99,8 @@ def may_repeat(command: Command) -> bool:
         case PutGroup():
             return command.ensure
         case AlterTopic() | PutSchedule() | PauseSchedule() | SetReplicationFactor():
+            return False
+        case DrainBroker() | UndrainBroker():
             return False
         case _:
             return True

@@ -15,7 +15,7 @@ from coordinator.commands import (
     encode_command,
 )
 from coordinator.member_commands import ExpireMembers, HandOver, JoinGroup, LeaveGroup, LetGo
-from coordinator.placement_commands import SetReplicationFactor
+from coordinator.placement_commands import DrainBroker, SetReplicationFactor, UndrainBroker
 from coordinator.queue_commands import DeleteGroup, PauseSchedule, PutGroup
 from coordinator.state import ClusterState
 from goqueue.wire.errors import OutcomeUnknown
@@ -130,6 +130,8 @@ class Lost:
         (PutGroup("g", {"max_attempts": 1}), False),
         (PutGroup("g", ensure=True), True),
         (PauseSchedule("s", 1), False),
+        (DrainBroker("n1"), False),
+        (UndrainBroker("n1"), False),
         (CreateTopic("t"), True),
         (DeleteTopic("t", "1-2"), True),
     ],

@@ -8,6 +8,9 @@ once          a producer's sequence, or a request id, is stored once
 acked         what was acked is applied at the offset told, and is there in the end
 refused       what was refused for certain is not stored, and never will be
 reads         answer what was stored; an end read under a read index is not older than asked
+copies        hold all that they say, whole, and nothing but what committed
+steps         change the replicas that they were decided for, and take no voter away where most of
+              those that stay are not in sync, nor one that is before as many others are as wanted
 alive         after the last fault: a leader, new acks, and equal replicas
 """
 
@@ -17,9 +20,11 @@ import zlib
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+from coordinator.steps import REMOVE, Seen, Step
 from delivery.records import decode_records
 from goqueue.wire.types import GroupId, Index, NodeId, Offset, Term
 from log.entry import Entry, EntryKind
+from log.errors import LogError
 from log.group import GroupLog
 from node.http.broker import Slice
 from tests.sim.loop import Loop
@@ -192,6 +197,34 @@ class Checks:
             at = Offset(stored.base_offset + known[1])
         if found.batches and found.next_offset != at:
             self.violated(f"reads: {told}, goes on at {found.next_offset}, not {at}")
+
+    def copied(self, node: NodeId, log: GroupLog, last: Index) -> None:
+        """A replica was replaced by a copy, which says that it goes up to an entry."""
+        entries, at = self._ledgers[log.id].entries, log.first_index
+        try:
+            while at <= last:
+                for entry in log.entries(at, max_bytes=1 << 20):
+                    known = entries.get(entry.index)
+                    if known not in (None, (entry.term, entry.crc)):
+                        self.violated(f"copies: {node} has copied another {log.id}/{entry.index}")
+                    at = Index(entry.index + 1)
+        except LogError as error:
+            self.violated(f"copies: {node} has copied {log.id} without {at}: {error}")
+
+    def stepped(self, node: NodeId, step: Step, seen: Seen) -> None:
+        """A leader, whose replicas are so, has begun to change them."""
+        voters, index = seen.configuration.voters, seen.configuration.index
+        stay = [voter for voter in voters if voter != step.voter]
+        in_sync = sum(voter.node in seen.in_sync for voter in stay)
+        wanted = step.factor if step.voter.node in seen.in_sync else 0
+        least = max(wanted, len(stay) // 2 + 1)
+        if step.kind == REMOVE and step.voter in voters and in_sync < least:
+            self.violated(
+                f"steps: {node} takes {step.voter.node} out of {step.group}: of the"
+                f" {len(stay)} that stay {in_sync} are in sync"
+            )
+        if step.index != index:
+            self.violated(f"steps: {node} takes that of entry {step.index} at {index}")
 
     def replica_failed(self, node: NodeId, group: GroupId, error: Exception) -> None:
         """A replica stopped itself; in a correct cluster none has a reason to."""

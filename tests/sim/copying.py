@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from goqueue.wire.types import GroupId, NodeId
+from goqueue.wire.types import GroupId, Index, NodeId
 from log.errors import Damaged, LogError
 from log.export import Export
 from log.group import GroupLog
@@ -127,6 +127,7 @@ class Copy:
         self._reused = False
         self._parts: Iterator[Part] = iter(())
         self._tries = 0
+        self._last = Index(0)
 
         def serve(process: Process, reply: rpc.Reply) -> None:
             assert process.copying is not None
@@ -224,6 +225,7 @@ class Copy:
                 self._staging.remove()
             self._ended()
             return
+        self._last = made.last_index
         process.world.copies += 1
         process.world.loop.note("copied", process.node, group.partition, self._source)
         self._wait_for_files()
@@ -232,6 +234,9 @@ class Copy:
         if self._log.spilled_index < self._manifest.last_index:
             self._process.time.call_later(PAUSE_S, self._wait_for_files)
         else:
+            world, node = self._process.world, self._process.node
+            if not world.machines.is_victim(node):
+                world.checks.copied(node, self._log, self._last)
             self._process.release(self._log.id)
             self._ended()
 

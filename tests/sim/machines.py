@@ -186,6 +186,10 @@ class Machines:
         self._machines[node].is_lost = False
         self._restart(node)
 
+    def is_victim(self, node: NodeId) -> bool:
+        """Whether its disk loses what it held."""
+        return node == self._victim
+
     def wiped(self) -> list[NodeId]:
         return [node for node, machine in self._machines.items() if machine.is_wiped]
 

@@ -12,8 +12,8 @@ from coordinator.electorate import Elector
 from coordinator.layout import Layout
 from coordinator.mover import Mover
 from coordinator.placement_commands import BrokerResult, RemoveBroker
-from coordinator.steps import Seen, Step, refusal
-from goqueue.wire.types import GroupId, Index, NodeId, Voter
+from coordinator.steps import Seen, Step
+from goqueue.wire.types import GroupId, NodeId, Voter
 from log.errors import Damaged
 from log.install import Install
 from log.manifest import Manifest, SegmentParts
@@ -26,10 +26,15 @@ def refuses_nothing(_step: Step, _seen: Seen) -> str | None:
     return None
 
 
-def any_replica_is_in_sync(step: Step, seen: Seen) -> str | None:
+def as_it_is(seen: Seen) -> Seen:
+    """No bug: a leader tells what it sees."""
+    return seen
+
+
+def everyone_in_sync(seen: Seen) -> Seen:
     """A leader believes that all its voters hold what is committed."""
     everyone = frozenset(voter.node for voter in seen.configuration.voters)
-    return refusal(step, dataclasses.replace(seen, in_sync=everyone))
+    return dataclasses.replace(seen, in_sync=everyone)
 
 
 class UncheckedStaging(Staging):
@@ -43,11 +48,26 @@ class UncheckedStaging(Staging):
 
 
 class StaleStaging(Staging):
-    """A copy is installed as if it reached one entry further than it does."""
+    """A copied state is taken for the one after the next entry, which is never applied then.
+
+    (A copy that names more entries than it has is refused by the log.)
+    """
+
+    def check_state(self, manifest: Manifest) -> None:
+        super().check_state(manifest)
+        named = self._misnamed(manifest)
+        if named.snapshot_index != manifest.snapshot_index:
+            self._disk.rename(self._path(manifest.state_part()), self._path(named.state_part()))
+            super().check_state(named)
 
     def finish(self, manifest: Manifest) -> Install:
-        made = super().finish(manifest)
-        return dataclasses.replace(made, last_index=Index(made.last_index + 1))
+        return super().finish(self._misnamed(manifest))
+
+    @staticmethod
+    def _misnamed(manifest: Manifest) -> Manifest:
+        index = manifest.snapshot_index
+        later = index + 1 if 0 < index < manifest.last_index else index
+        return dataclasses.replace(manifest, snapshot_index=later)
 
 
 class ForgetsMoves(Mover):

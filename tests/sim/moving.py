@@ -131,6 +131,9 @@ class Moving:
         return None if replica is None or not replica.raft.is_leader else self._seen(replica.raft)
 
     def _seen(self, raft: RaftGroup) -> Seen:
+        return self._process.world.mutant.sees(self._truth(raft))
+
+    def _truth(self, raft: RaftGroup) -> Seen:
         hasty = self._process.world.mutant.hasty
         known = raft.configuration if hasty else raft.configuration_before
         return Seen(
@@ -161,12 +164,12 @@ class Moving:
             reply(seen)
         else:
             raft = self._process.replicas[step.group].raft
-            self._do(raft, step, partial(self._answer, step.group, reply))
+            self._do(raft, step, self._truth(raft), partial(self._answer, step.group, reply))
 
     def _answer(self, group: GroupId, reply: rpc.Reply) -> None:
         reply(self.seen_of(group))
 
-    def _do(self, raft: RaftGroup, step: Step, ended: Callable[[], None]) -> None:
+    def _do(self, raft: RaftGroup, step: Step, truth: Seen, ended: Callable[[], None]) -> None:
         self._process.world.loop.note("step", step.kind, step.group.partition, step.voter.node)
         if step.kind == TRANSFER:
             raft.transfer_leadership(step.voter.node, lambda _ok: ended())
@@ -181,6 +184,7 @@ class Moving:
         except (GoQueueError, NotLeader):
             ended()
         else:
+            self._process.world.checks.stepped(self._process.node, step, truth)
             voters = raft.configuration_before.voters
             self._process.world.traps.changing(
                 self._process.node, step, [voter.node for voter in voters]
@@ -267,7 +271,7 @@ class Moving:
         if isinstance(step, Step) and self._process.world.mutant.refusal(step, seen) is None:
             self._changing = True
             self._process.time.call_later(STEP_S, self._changed)
-            self._do(raft, step, self._changed)
+            self._do(raft, step, seen, self._changed)
 
     def _changed(self) -> None:
         self._changing = False

@@ -61,8 +61,10 @@ class Mutant:
         [Brokers, Sequence[Voter], Callable[[NodeId], int]], dict[NodeId, Elector]
     ] = cluster_members
     """Everyone who belongs in the cluster group."""
+    sees: Callable[[Seen], Seen] = moves.as_it_is
+    """What partitions' leaders make of what they see."""
     refusal: Callable[[Step, Seen], str | None] = refusal
-    """What partitions' leaders make of steps."""
+    """What they make of steps."""
     staging: type[Staging] = Staging
     hasty: bool = False
     """Nobody waits for a change of replicas to commit."""
@@ -251,7 +253,13 @@ _ALL = (
         state=members.FormerGrantsRepeated,
         dispatcher=members.RefusesNobody,
     ),
-    Mutant("copy-unchecked", "log", kind="moving", staging=moves.UncheckedStaging),
+    Mutant(
+        "copy-unchecked",
+        "log",
+        kind="moving",
+        nemesis=("damage",),
+        staging=moves.UncheckedStaging,
+    ),
     Mutant("copy-misnamed", "log", kind="moving", staging=moves.StaleStaging),
     Mutant(
         "changes-at-once",
@@ -301,7 +309,7 @@ _ALL = (
         "coordinator",
         kind="moving",
         nemesis=MOVES,
-        refusal=moves.any_replica_is_in_sync,
+        sees=moves.everyone_in_sync,
     ),
     Mutant("nulls-go-at-once", "node", kind="compact", compactor=compaction.NullsGoAtOnce),
     Mutant(

@@ -2,6 +2,7 @@
 
 one value     an index, and so an offset, holds the same entry on every replica, for ever
 one leader    per group and term
+votes         of those only who have what they ever had on disk, and knew to be committed
 same state    at the same index, on every replica
 dense         offsets and log time rise without a gap or a step back
 once          a producer's sequence, or a request id, is stored once
@@ -49,6 +50,8 @@ class _Ledger:
     leaders: dict[int, NodeId] = field(default_factory=dict)
     votes: dict[tuple[int, NodeId], set[NodeId]] = field(default_factory=dict)
     """By term and candidate, the candidate's own included."""
+    reached: dict[NodeId, int] = field(default_factory=dict)
+    """The last entry that each node had on its disk, and knew to be committed."""
     states: dict[int, int] = field(default_factory=dict)
     acked: dict[Identity, int] = field(default_factory=dict)
     acked_end: int = 0
@@ -76,9 +79,12 @@ class Checks:
 
     # while it runs
 
-    def applied(self, node: NodeId, group: GroupId, entry: Entry) -> None:
-        """A replica is about to apply a committed entry."""
+    def applied(self, node: NodeId, log: GroupLog, entry: Entry) -> None:
+        """A replica is about to apply a committed entry of its log."""
+        group = log.id
         ledger = self._ledgers[group]
+        held = min(entry.index, log.durable_index)
+        ledger.reached[node] = max(ledger.reached.get(node, 0), held)
         told = (entry.term, entry.crc)
         known = ledger.entries.get(entry.index)
         if known is None:
@@ -117,9 +123,14 @@ class Checks:
                 self.violated(f"refused: {identity} is stored at {batch.base_offset}")
             ledger.end_offset = batch.base_offset + batch.count
 
-    def granted(self, group: GroupId, term: Term, node: NodeId, candidate: NodeId) -> None:
-        """A node votes; it may tell so, once that is durable."""
-        self._ledgers[group].votes.setdefault((term, candidate), {candidate}).add(node)
+    def granted(
+        self, group: GroupId, term: Term, node: NodeId, candidate: NodeId, last: Index
+    ) -> None:
+        """A node whose log ends there votes; it may tell so, once that is durable."""
+        ledger = self._ledgers[group]
+        ledger.votes.setdefault((term, candidate), {candidate}).add(node)
+        if last < ledger.reached.get(node, 0):
+            self.violated(f"votes: {node} had {group}/{ledger.reached[node]}, and has {last}")
 
     def led(self, group: GroupId, term: Term, node: NodeId, voters: int) -> None:
         """A node says that it leads."""

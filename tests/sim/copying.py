@@ -234,11 +234,16 @@ class Copy:
         if self._log.spilled_index < self._manifest.last_index:
             self._process.time.call_later(PAUSE_S, self._wait_for_files)
         else:
-            world, node = self._process.world, self._process.node
-            if not world.machines.is_victim(node):
-                world.checks.copied(node, self._log, self._last)
+            self._judge()
             self._process.release(self._log.id)
             self._ended()
+
+    def _judge(self) -> None:
+        """What was copied is there, unless it was removed meanwhile, or its disk fails it."""
+        process, log = self._process, self._log
+        is_here = log.id in process.store.groups() and process.store.group(log.id) is log
+        if is_here and not process.world.machines.is_victim(process.node):
+            process.world.checks.copied(process.node, log, self._last)
 
 
 def _nothing(_answer: object) -> None:

@@ -57,7 +57,8 @@ class ClusterReplica:
         self._alter(self.state)
 
     def apply(self, entry: Entry) -> object:
-        self._checks.applied(self._process.node, CLUSTER_GROUP, entry)
+        log = self._process.store.group(CLUSTER_GROUP)
+        self._checks.applied(self._process.node, log, entry)
         command = decode_command(entry.body)
         result = self.state.apply(entry.index, entry.time_ms, command)
         self._alter(self.state)

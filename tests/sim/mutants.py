@@ -292,7 +292,13 @@ _ALL = (
         nemesis=MOVES,
         group=groups.ConfigurationAwaitsCommit,
     ),
-    Mutant("joiner-trusted", "raft", kind="moving", nemesis=MOVES, group=groups.JoinersTrusted),
+    Mutant(
+        "joiner-trusted",
+        "raft",
+        kind="moving",
+        nemesis=(*MOVES, "damage"),
+        group=groups.JoinersTrusted,
+    ),
     Mutant(
         "wiped-votes-under-old-name",
         "raft",

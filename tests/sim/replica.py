@@ -78,7 +78,7 @@ class Replica:
     # Raft's StateMachine
 
     def apply(self, entry: Entry) -> object:
-        self._checks.applied(self._process.node, self.id, entry)
+        self._checks.applied(self._process.node, self.log, entry)
         self._process.world.traps.committed(self._process.node, self.id)
         result = self.state.apply(entry)
         if self.queue is not None:

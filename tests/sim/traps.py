@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinator.steps import Step
-from goqueue.wire.types import GroupId, NodeId, Term
+from goqueue.wire.types import GroupId, Index, NodeId, Term
 from tests.sim.figure8 import Figure8
 
 if TYPE_CHECKING:
@@ -71,8 +71,10 @@ class Traps:
         and let frames come again when they are connected."""
         self._votes = count
 
-    def granted(self, node: NodeId, group: GroupId, term: Term, candidate: NodeId) -> None:
-        self._world.checks.granted(group, term, node, candidate)
+    def granted(
+        self, node: NodeId, group: GroupId, term: Term, candidate: NodeId, last: Index
+    ) -> None:
+        self._world.checks.granted(group, term, node, candidate, last)
         if not self._votes:
             return
         self._votes -= 1

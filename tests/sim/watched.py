@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from goqueue.wire.types import GroupId, NodeId, Term
+from goqueue.wire.types import GroupId, Index, NodeId, Term
 from raft.group import RaftGroup
 from raft.peer import Peer
 
@@ -14,11 +14,14 @@ class Watcher(Protocol):
 
     def began_to_lead(self, node: NodeId, group: GroupId, term: Term, voters: int) -> None: ...
 
-    def granted(self, node: NodeId, group: GroupId, term: Term, candidate: NodeId) -> None: ...
+    def granted(
+        self, node: NodeId, group: GroupId, term: Term, candidate: NodeId, last: Index
+    ) -> None: ...
 
 
 def watched(base: type[RaftGroup], watcher: Watcher) -> type[RaftGroup]:
-    """`base`, telling of leaderships as they begin and of votes as they are granted."""
+    """`base`, telling of leaderships as they begin and of votes as they are granted, with the last
+    entry of the log of who grants them."""
 
     class Watched(base):  # type: ignore[valid-type,misc]
         def _begin_to_lead(self) -> None:
@@ -27,6 +30,6 @@ def watched(base: type[RaftGroup], watcher: Watcher) -> type[RaftGroup]:
 
         def grant(self, candidate: Peer) -> None:
             super().grant(candidate)
-            watcher.granted(self.node, self.id, self.term, candidate.node)
+            watcher.granted(self.node, self.id, self.term, candidate.node, self._log.last_index)
 
     return Watched

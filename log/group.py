@@ -215,7 +215,7 @@ class GroupLog:
     def lift_quarantine(self) -> None:
         """Declares the damage made good."""
         if self.damaged is not None:
-            self.damaged = None
+            self.damaged, self._cut_at_damage = None, False
             self._record_damage(0, 0)
 
     def repair(self, entry: Entry) -> bool:
@@ -453,10 +453,10 @@ class GroupLog:
         """Notes damage to entries that were acknowledged; durable with the next flush."""
         self._store.damaged_entries += 1
         _log.error("entries_damaged group=%s first=%d last=%d %s", self.id, first, last, reason)
-        before = self.damaged
-        if before is not None:
-            first, last = min(first, before[0]), max(last, before[1])
-        if before != (first, last):
+        known = self.damaged or (first, last)
+        self._cut_at_damage = self._cut_at_damage and first >= known[0]  # else this was not cut off
+        first, last = min(first, known[0]), max(last, known[1])
+        if self.damaged != (first, last):
             self.damaged = (Index(first), Index(last))
             self._record_damage(first, last)
         self._store.on_damaged(self.id)

@@ -227,6 +227,8 @@ class Segment:
         on, are the very entries that were there. Raises Damaged where nobody can say."""
         first = entries[0].index
         start = self._term(first)[0]
+        if first == self.last_index and not self._follows(first, start):
+            return 0
         position, number = start, 0
         for entry in entries[: self.last_index - first + 1]:
             at, crc, term = self._term(entry.index)
@@ -241,6 +243,16 @@ class Segment:
             if position > self.end:
                 self.end = position
         return number
+
+    def _follows(self, index: int, position: int) -> bool:
+        """Whether an entry that nothing comes after stands where the one before it ends: what tells
+        so may be damaged, too. Raises Damaged where nobody can say."""
+        if index == self.first_index:
+            return position == FILE_HEADER_BYTES
+        before = self._term(index - 1)[0]
+        for entry in self._frames(index - 1, before, _SCAN_BYTES):
+            return before + len(entry.frame) == position
+        raise Damaged(self.path(), before, f"entry {index - 1} is unreadable")
 
     def _put(self, start: int, frames: list[bytes]) -> None:
         """Writes frames over what is damaged, synced. Raises OSError."""

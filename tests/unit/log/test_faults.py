@@ -27,7 +27,7 @@ from log.errors import (
     WalDamaged,
 )
 from log.memory_disk import MemoryDisk
-from log.segment import TERMS_SUFFIX
+from log.segment import TERM, TERMS_SUFFIX
 from log.store import Store
 from tests.unit.log.stores import (
     GROUP,
@@ -391,6 +391,52 @@ def test_damaged_entry_is_repaired_from_any_replica_that_has_the_same_one() -> N
     reopened = open_store(disk.clone(), seed=4).group(GROUP)
     assert not reopened.quarantined
     assert everything(reopened) == [entry(n) for n in range(1, 11)]
+
+
+def test_a_last_entry_is_repaired_in_its_place_only_where_the_index_of_it_is_damaged_too() -> None:
+    """Else it would overwrite others, which were sound."""
+    disk, _path = damaged_log()
+    log = open_store(disk, seed=3).group(GROUP)
+    segment = log.disk_segments.chain[0]
+    last = segment.last_index
+    content, terms = disk.content(segment.path()), disk.content(segment.path(TERMS_SUFFIX))
+    content[bytes(content).find(f"{last}.1:".encode())] ^= 1
+    with pytest.raises(EntryDamaged):
+        log.entry(Index(last))
+    at = len(terms) - TERM.size
+    position = int.from_bytes(terms[at : at + 4], "little")
+    terms[at : at + 4] = (position - 8).to_bytes(4, "little")
+
+    assert not log.repair(entry(last))
+
+    assert [log.entry(Index(n)) for n in range(1, last)] == [entry(n) for n in range(1, last)]
+
+
+def test_damage_that_was_cut_off_and_came_again_makes_later_damage_no_better() -> None:
+    disk, _path = damaged_log()
+    store = open_store(disk, seed=3)
+    log = store.group(GROUP)
+    log.quarantine(9, 9, "a first time")
+    log.truncate_from(Index(9))
+    log.append([entry(9), entry(10)])
+    assert not log.quarantined
+
+    log.quarantine(4, 4, "a second time")
+    log.append([entry(11)])
+
+    assert log.damaged == (4, 4)
+
+
+def test_damage_before_what_was_cut_off_is_not_cut_off() -> None:
+    disk, _path = damaged_log()
+    log = open_store(disk, seed=3).group(GROUP)
+    log.quarantine(9, 9, "a first time")
+    log.truncate_from(Index(9))
+
+    log.quarantine(4, 4, "a second time")
+    log.append([entry(9), entry(10)])
+
+    assert log.damaged == (4, 9)
 
 
 def test_a_repair_whose_sync_failed_makes_nothing_whole() -> None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from coordinator.groups import Group
+from delivery.dispatcher import DUE_GRACE_MS
 from goqueue.wire.batch import Record, encode_batch
 from goqueue.wire.errors import (
     AlreadyDue,
@@ -317,23 +318,41 @@ async def test_a_cancelled_message_is_never_delivered(node: NodeAssembly) -> Non
 async def test_ten_thousand_messages_due_in_one_second_are_ready_in_time(
     node: NodeAssembly,
 ) -> None:
+    """Whoever asks is given all that was due when they asked before, as that answer noted it, and
+    never anything early; how late that is, `benchmarks.delays` measures."""
     await receive(node)
     for start in range(0, 1000, 100):
         records = [Record(b"x", deliver_at_ms=1500 + start + n // 10) for n in range(1000)]
         await publish(node, *records)
-    taken = 0
-    late_ms: list[int] = []
     host = node.broker._replicas.led()[0]
-    async with asyncio.timeout(20):
-        while taken < 10_000:
-            for message in await receive(node, limit=1000, wait_s=5):
-                assert message.deliver_at_ms is not None
-                late_ms.append(host.log_time_ms() - message.deliver_at_ms)
-                taken += 1
+    asked_ms: list[int] = [0]  # log time
+    given_ms: list[list[int]] = [[]]  # when due
+    async with asyncio.timeout(30):
+        while sum(map(len, given_ms)) < 10_000:
+            asked_ms.append(host.log_time_ms())
+            found = await receive(node, limit=1000, wait_s=5)
+            given_ms.append([m.deliver_at_ms for m in found if m.deliver_at_ms is not None])
+            assert max(given_ms[-1]) <= host.log_time_ms()
 
-    late_ms.sort()
-    assert late_ms[0] >= 0
-    assert late_ms[-100] <= 500, late_ms[-100]  # received, in a crowd of tests
+    left_ms = 1 << 60
+    for before_ms, due_ms in zip(reversed(asked_ms[:-1]), reversed(given_ms), strict=False):
+        if len(due_ms) < 1000:
+            assert left_ms > before_ms - DUE_GRACE_MS
+        left_ms = min([left_ms, *due_ms])
+
+
+async def test_a_long_poll_is_answered_as_soon_as_something_is_due(node: NodeAssembly) -> None:
+    await receive(node)
+    host = node.broker._replicas.led()[0]
+    late_ms: list[int] = []
+    for _ in range(11):
+        await publish(node, Record(b"x", deliver_at_ms=40))
+        (message,) = await receive(node, wait_s=5)
+        assert message.deliver_at_ms is not None
+        late_ms.append(host.log_time_ms() - message.deliver_at_ms)
+
+    assert min(late_ms) >= 0
+    assert sorted(late_ms)[5] <= 50, late_ms  # the median: a busy machine holds some
 
 
 async def test_commit_settles_all_below_and_seek_brings_it_again(node: NodeAssembly) -> None:

@@ -112,9 +112,9 @@ class SimDisk(MemoryDisk):
         after.is_wal_damaged, after.incarnation = self.is_wal_damaged, self.incarnation
         return after
 
-    def damage(self, rng: random.Random) -> str | None:
+    def damage(self, rng: random.Random, *, spares_wal: bool = False) -> str | None:
         """Flip a bit, or zero some bytes, of what a partition's segment or snapshot or the
-        write-ahead log holds synced; where, if anywhere."""
+        write-ahead log, if that is not spared, holds synced; where, if anywhere."""
         files = [path for path in self.paths() if path.endswith(DAMAGED_SUFFIXES)]
         paths = [path for path in files if f"/{CLUSTER_GROUP}/" not in path]
         if not paths:
@@ -127,6 +127,8 @@ class SimDisk(MemoryDisk):
             return None
         at = rng.randrange(HEADER_BYTES, len(file.live))
         if path.endswith(".wal"):
+            if spares_wal:
+                return None
             known = _known_synced(file.live, path)
             if not known:
                 return None

@@ -181,6 +181,7 @@ MOVES_WITH_LOSS = "kill-at-change,split-at-change,wipe,power-majority,kill,parti
         (94903, "", (0, 2, 3)),
         (831, MOVES_WITH_LOSS, (1, 7)),
         (2530, MOVES_WITH_LOSS, (0, 1, 2, 3, 4, 5, 7, 9)),
+        (1717, "damage", (11,)),
     ],
     ids=[
         "a dead broker that stays",
@@ -193,6 +194,7 @@ MOVES_WITH_LOSS = "kill-at-change,split-at-change,wipe,power-majority,kill,parti
         "one of two voters that stays dead",
         "one of two voters whose disk is wiped",
         "a replica without a vote that names a leader of long ago",
+        "one of two voters whose write-ahead log is damaged",
     ],
 )
 def test_moves_that_once_went_wrong_end_well(

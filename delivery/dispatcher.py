@@ -308,9 +308,11 @@ class Dispatcher(Generic[T]):
         if refusal is not None:
             self._refuse(proposal, queued, refusal)
             return
+        repeats = self._repeats(group, queued)
         chosen: set[int] = set()
         for lane in sorted({waiting.want.lowest_lane for waiting in queued}):
-            wants = [waiting for waiting in queued if waiting.want.lowest_lane == lane]
+            of_lane = [waiting for waiting in queued if waiting.want.lowest_lane == lane]
+            wants = [waiting for waiting in of_lane if waiting not in repeats]
             wanted = sum(waiting.want.limit for waiting in wants)
             limit = min(wanted, DELIVERED_MAX - len(chosen))
             offsets = group.select(limit + len(chosen), now_ms, lane)
@@ -318,6 +320,26 @@ class Dispatcher(Generic[T]):
                 offsets = [offset for offset in offsets if offset not in chosen][:limit]
             chosen.update(offsets)
             self._share_out(proposal, group, queued, wants, offsets)
+        flying = {waiting.want.request for waiting in self._flying}
+        for waiting, is_answered in repeats.items():
+            if is_answered or waiting.want.request in flying:
+                self._send(proposal, group, queued, waiting, [])
+
+    def _repeats(self, group: GroupState, queued: deque[_Waiting[T]]) -> dict[_Waiting[T], bool]:
+        """Receives that must choose nothing, as nobody would be granted it: what their request
+        was granted (True), or one that waits before them will be, is told to them again."""
+        found: dict[_Waiting[T], bool] = {}
+        asked: set[int] = set()
+        for waiting in queued:
+            request = waiting.want.request
+            known = self._state.queue.results.of(request)
+            if isinstance(known, Granted) and known.delivery >= group.owner.since:
+                found[waiting] = True
+            elif request in asked:
+                found[waiting] = False
+            elif request:
+                asked.add(request)
+        return found
 
     @staticmethod
     def _refuse_strangers(
@@ -343,25 +365,35 @@ class Dispatcher(Generic[T]):
         for waiting in wants:
             if at >= len(offsets):
                 return
-            queued.remove(waiting)
-            want = waiting.want
-            visibility_ms = want.visibility_ms
-            if visibility_ms is None:
-                visibility_ms = group.config.visibility_ms
-            share = offsets[at : at + want.limit]
+            share = offsets[at : at + waiting.want.limit]
             at += len(share)
-            op = Delivered(
-                group.id,
-                want.member,
-                visibility_ms,
-                share,
-                want.request,
-                want.generation,
-                want.lowest_lane,
-            )
-            proposal.sent.append(_Sent(op, waiting.ticket, waiting))
-            self._flying.append(waiting)
-            self._in_flight["delivered"] = self._in_flight.get("delivered", 0) + 1
+            self._send(proposal, group, queued, waiting, share)
+
+    def _send(
+        self,
+        proposal: Proposal[T],
+        group: GroupState,
+        queued: deque[_Waiting[T]],
+        waiting: _Waiting[T],
+        offsets: list[int],
+    ) -> None:
+        queued.remove(waiting)
+        want = waiting.want
+        visibility_ms = want.visibility_ms
+        if visibility_ms is None:
+            visibility_ms = group.config.visibility_ms
+        op = Delivered(
+            group.id,
+            want.member,
+            visibility_ms,
+            offsets,
+            want.request,
+            want.generation,
+            want.lowest_lane,
+        )
+        proposal.sent.append(_Sent(op, waiting.ticket, waiting))
+        self._flying.append(waiting)
+        self._in_flight["delivered"] = self._in_flight.get("delivered", 0) + 1
 
     @staticmethod
     def _refuse(proposal: Proposal[T], queued: deque[_Waiting[T]], refusal: GoQueueError) -> None:

@@ -63,7 +63,7 @@ class QueueLog:
         """Messages that some delivery named, and that were not granted to it."""
         self._begins = 0
         self._spoken_for: set[int] = set()
-        """Chosen in this entry for a request that had its answer already, or was refused."""
+        """Chosen in this entry for a request that was refused."""
         self._passed_before: dict[int, int] = {}
         """Grants of each group before this entry."""
 
@@ -132,8 +132,9 @@ class QueueLog:
             request = getattr(op, "request", 0)
             known = self._requests.get(request) if request else None
             if known is not None and not is_overtaken(self.groups, op, known):
-                if isinstance(op, ops.Delivered):
-                    self._spoken_for.update(op.offsets)
+                if isinstance(op, ops.Delivered) and op.offsets:
+                    told = f"{op.offsets} was chosen for a request that had its answer"
+                    self._broken("Q4", f"entry {index}: {told}")
                     self.in_vain.update(dict.fromkeys(op.offsets))
                 if result != known:
                     self._broken("Q1", f"entry {index}: a repeated request resulted in {result}")

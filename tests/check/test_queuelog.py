@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from delivery import ops
 from delivery.config import GroupConfig
@@ -75,6 +76,20 @@ def test_a_lane_is_skipped_where_nothing_has_waited(desk: Judged) -> None:
     desk.store(CRITICAL)
 
     assert desk.lease([new]) == [new]
+
+    assert [told[:2] for told in desk.broken] == ["Q4"]
+
+
+def test_what_is_chosen_for_a_request_that_had_its_answer_is_out_of_others_reach(
+    desk: Judged,
+) -> None:
+    first, second = desk.store(BACKGROUND), desk.store(BACKGROUND)
+    asked = ops.Delivered(1, "", VISIBILITY_MS, [first], 77)
+    desk.tell(asked)
+    desk.tell(structs.replace(asked, offsets=[]))
+    assert desk.broken == []
+
+    desk.tell(structs.replace(asked, offsets=[second]))
 
     assert [told[:2] for told in desk.broken] == ["Q4"]
 

@@ -218,10 +218,12 @@ class Walk:
         return self.desk.tell(op)[0]
 
     def repeat(self) -> None:
-        """A request comes again; a receive is given what is next by then."""
+        """A request comes again; a receive that has no answer is given what is next by then."""
         op = self.rng.choice(self.asked[-12:] or [ops.Tick()])
         if isinstance(op, ops.Delivered):
-            offsets = self.desk.group(op.group).select(5, self.desk.now_ms)
+            group, known = self.desk.group(op.group), self.desk.queue.results.of(op.request)
+            stands = isinstance(known, ops.Granted) and known.delivery >= group.owner.since
+            offsets = [] if stands else group.select(5, self.desk.now_ms)
             op = msgspec.structs.replace(op, offsets=offsets)
         self.tell(op)
 

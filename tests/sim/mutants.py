@@ -178,6 +178,7 @@ _ALL = (
     ),
     Mutant("ack-in-memory", "delivery", kind="queue", dispatcher=queues.AckInMemory),
     Mutant("empty-grant-remembered", "delivery", kind="queue", state=queues.EmptyGrantRemembered),
+    Mutant("repeats-choose", "delivery", kind="queue", dispatcher=queues.RepeatsChoose),
     Mutant("lane-skip", "delivery", kind="queue", state=queues.LaneSkip),
     Mutant("lanes-ignored", "delivery", kind="queue", state=queues.LanesIgnored),
     Mutant(

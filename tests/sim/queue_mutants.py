@@ -392,6 +392,13 @@ class PutsAnyVersion(Dispatcher[Ask]):
         self.submit(OpenGroup(id, name, version, config, offset), None)
 
 
+class RepeatsChoose(Dispatcher[Ask]):
+    """Messages are chosen for a receive that will be told what it was granted before."""
+
+    def _repeats(self, group: Any, queued: Any) -> dict[Any, bool]:
+        return {}
+
+
 class IdsForgottenAtFailover(Appender):
     """A new leader knows the message ids of its own time only."""
 

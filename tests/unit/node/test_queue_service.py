@@ -96,6 +96,21 @@ async def test_a_link_that_breaks_leaves_the_leases_for_the_request_that_comes_a
     assert scene.in_flight() == 2
 
 
+async def test_a_request_that_comes_again_is_told_of_a_grant_that_took_all_there_was(
+    scene: Scene,
+) -> None:
+    """Told of nothing, its messages would wait for their visibility timeout, and fail by it."""
+    taking = asyncio.ensure_future(scene.service.take(scene.request(10)))
+    first = scene.hosts[0]
+    while not first.queue._dispatcher or not first.queue._dispatcher._flying:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+
+    again = await scene.service.take(scene.request(10))
+
+    assert offsets(again) == offsets(await taking) != []
+    assert scene.in_flight() == len(offsets(again))
+
+
 async def test_a_recalled_request_tells_what_it_was_granted_and_is_granted_nothing_more(
     scene: Scene,
 ) -> None:

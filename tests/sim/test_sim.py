@@ -350,7 +350,9 @@ def test_timelines_are_looked_at_while_faults_strike_and_in_the_end() -> None:
 
     assert [world.run().violations for world in worlds] == [[]] * len(worlds)
 
-    assert all(world.timelines.looked_at > 10 for world in worlds)
+    looked_at = [world.timelines.looked_at for world in worlds]
+    assert min(looked_at) > 5
+    assert sum(looked_at) > 10 * len(worlds)
 
 
 @pytest.mark.parametrize(

@@ -342,11 +342,11 @@ class GroupLog:
         return self.snapshots.save(self.created_lsn, index, state)
 
     def latest_snapshot(self) -> tuple[Index, bytes] | None:
-        """The newest sound snapshot that the log continues, else an older one, else None.
-
+        """Where a state machine begins: the newest sound snapshot that the log continues, or None.
+        One of its predecessor may lie ahead of that: entries go only once it says `trim_to` anew.
         None where the log no longer begins at 1 means that the group needs a transfer: it is then
-        quarantined.
-        """
+        quarantined."""
+        self.trim_index = self.first_index
         within = self.first_index - 1, self.last_index
         found = self.snapshots.newest(self.created_lsn, within, self._snapshot_damaged)
         if found is not None:

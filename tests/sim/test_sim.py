@@ -183,6 +183,7 @@ MOVES_WITH_LOSS = "kill-at-change,split-at-change,wipe,power-majority,kill,parti
         (831, MOVES_WITH_LOSS, (1, 7)),
         (2530, MOVES_WITH_LOSS, (0, 1, 2, 3, 4, 5, 7, 9)),
         (1717, "damage", (11,)),
+        (2131, "damage,kill,power,wipe", (0, 1, 2, 3, 5, 8, 9, 10, 11)),
     ],
     ids=[
         "a dead broker that stays",
@@ -196,6 +197,7 @@ MOVES_WITH_LOSS = "kill-at-change,split-at-change,wipe,power-majority,kill,parti
         "one of two voters whose disk is wiped",
         "a replica without a vote that names a leader of long ago",
         "one of two voters whose write-ahead log is damaged",
+        "a snapshot that is stored after its replica began anew",
     ],
 )
 def test_moves_that_once_went_wrong_end_well(

@@ -424,6 +424,32 @@ def test_trim_deletes_segments_only_behind_the_snapshots() -> None:
     assert [e.index for e in everything(log)] == list(range(kept, 41))
 
 
+@pytest.mark.parametrize("snapshot", ["late", "damaged"])
+def test_what_a_state_machine_that_begins_anew_has_yet_to_apply_is_kept(snapshot: str) -> None:
+    """It begins behind a snapshot of its predecessor, which is stored only then, or damaged."""
+    disk = MemoryDisk()
+    store = open_store(disk)
+    log = group_of(store)
+    append(log, 40)
+    flush(store)
+    log.trim_to(Index(30))
+    job = log.save_snapshot(Index(35), b"state")
+    if snapshot == "damaged":
+        job.run()
+        disk.content(next(p for p in disk.paths() if p.endswith(".snapshot")))[-1] ^= 1
+
+    assert log.latest_snapshot() is None
+    if snapshot == "late":
+        job.run()
+    checkpoint(store)
+    checkpoint(store)
+    assert [e.index for e in everything(log)] == list(range(1, 41))
+
+    log.trim_to(Index(30))
+    checkpoint(store)
+    assert 1 < log.first_index <= 30
+
+
 def test_damaged_snapshot_falls_back_to_the_one_before() -> None:
     disk = MemoryDisk()
     store = open_store(disk)

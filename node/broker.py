@@ -25,11 +25,13 @@ from goqueue.wire.errors import (
     NoQuorum,
     NotLeader,
     OffsetOutOfRange,
+    OutcomeUnknown,
     OutOfOrder,
     Timeout,
     TopicExists,
     Unavailable,
     UnknownPartition,
+    UnknownTopic,
 )
 from goqueue.wire.ids import INTERNAL_PREFIX, validate_topic_name
 from goqueue.wire.types import GroupId, NodeId, Offset
@@ -169,7 +171,10 @@ class NodeBroker(
                 raise
         created = self._cluster.state.topics.get(name)
         await self._until_led(name)
-        return await self._view(created) if created is not None else await self.topic(name)
+        try:
+            return await self._view(created) if created is not None else await self.topic(name)
+        except UnknownTopic as error:
+            raise OutcomeUnknown(f"topic {name} was created, and is gone by now") from error
 
     def _has(self, name: str) -> bool:
         """As far as this node knows: others may have deleted it since."""

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 import delivery.timeline_frames
+from coordinator.commands import Command, DeleteTopic, Result
 from goqueue.wire.batch import Record, encode_batch
 from goqueue.wire.errors import (
     BadRequest,
@@ -18,6 +19,7 @@ from goqueue.wire.errors import (
     GoQueueError,
     NoQuorum,
     NotFound,
+    OutcomeUnknown,
     PayloadTooLarge,
     ProducerFenced,
     TopicExists,
@@ -185,6 +187,28 @@ async def test_two_calls_that_create_the_same_topic_on_publish_agree() -> None:
         await asyncio.gather(*(node.broker.ensure_topic("t") for _ in range(5)))
 
         assert node.broker.list_topics() == ["t"]
+
+
+async def test_a_topic_that_is_deleted_as_it_is_created_is_not_called_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was created: 404 would say that nothing has happened."""
+    async with running(MemoryDisk()) as node:
+        cluster = node.broker._cluster
+        command = cluster.command
+
+        async def and_deleted(asked: Command, deadline_s: float) -> Result:
+            result = await command(asked, deadline_s)
+            await command(DeleteTopic("t", ""), deadline_s)
+            return result
+
+        monkeypatch.setattr(cluster, "command", and_deleted)
+        monkeypatch.setattr("node.broker.LED_DEADLINE_S", 0.1)
+
+        with pytest.raises(OutcomeUnknown) as caught:
+            await node.broker.create_topic("t", {})
+
+        assert caught.value.outcome == "unknown"
 
 
 async def test_a_deleted_topics_files_go_and_its_successor_starts_empty() -> None:

@@ -214,6 +214,7 @@ class Membership:
         elif node not in self._admitted:
             self._strangers.discard(node)
             self._admitted.add(node)
+            self._admission.heard(node)
             told = self._cluster.hellos[node]
             self._raft.peer_connected(node, Incarnation(int(told["incarnation"])))
 

@@ -181,17 +181,36 @@ async def test_a_directory_whose_place_was_taken_is_kept_out_for_good(nodes: Thr
 async def test_a_node_that_is_there_is_not_replaced_by_another_of_its_name(
     nodes: ThreeNodes,
 ) -> None:
-    part = dict(nodes.running["n1"].services._parts)["cluster"]
+    await another_is_refused(nodes)
+
+
+async def test_a_node_that_was_let_in_just_now_is_not_replaced_either(nodes: ThreeNodes) -> None:
+    """One that told of itself before this node knew the cluster counted as not heard of until it
+    told of itself again."""
+    part = part_of(nodes, "n1")
+    part._part(NodeId("n3"))
+    part._admission._heard_s.clear()
+    part.cluster_changed()
+
+    await another_is_refused(nodes)
+
+
+def part_of(nodes: ThreeNodes, name: str) -> Membership:
+    part = dict(nodes.running[name].services._parts)["cluster"]
     assert isinstance(part, Membership)
-    known = cluster(nodes, "n1")
-    name = NodeId("n3")
+    return part
+
+
+async def another_is_refused(nodes: ThreeNodes) -> None:
+    """Another data directory asks n1 for n3's place, as its link would tell."""
+    known, name = cluster(nodes, "n1"), NodeId("n3")
     real = known.state.brokers[name].incarnation
     other = Incarnation(real ^ 1)
     asked = encode_command(RegisterBroker(name, other, "127.0.0.1:1", replaces=True))
 
-    known.hellos[name] = {**known.hellos[name], "incarnation": other}  # as its link would tell
+    known.hellos[name] = {**known.hellos[name], "incarnation": other}
     with pytest.raises(Unavailable, match="another node that calls itself n3 was here"):
-        await part._admission._serve(name, asked)
+        await part_of(nodes, "n1")._admission._serve(name, asked)
 
     assert known.state.brokers[name].incarnation == real
 

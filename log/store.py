@@ -157,11 +157,13 @@ class Store:
         """An existing group's log. Raises KeyError."""
         return self._groups[group]
 
-    def create_group(self, group: GroupId) -> GroupLog:
-        """A new, empty log; it exists after a crash once the next flush is durable.
+    def holds(self, log: GroupLog) -> bool:
+        """Whether its group was not removed meanwhile, nor made anew."""
+        return self._groups.get(log.id) is log
 
-        Raises ValueError where it exists.
-        """
+    def create_group(self, group: GroupId) -> GroupLog:
+        """A new, empty log; it exists after a crash once the next flush is durable. Raises
+        ValueError where it exists."""
         if group in self._groups:
             raise ValueError(f"group {group} exists")
         directory = Opening.group_directory(self.root, group)
@@ -335,10 +337,8 @@ class Store:
         self.dirty()
 
     def complete_spill(self, job: FlushJob) -> None:
-        """Lets go of RAM for what segments now hold. A failed spill fails the store.
-
-        A spill that met a full disk is tried again with the next one.
-        """
+        """Lets go of RAM for what segments now hold. A failed spill fails the store; one that met a
+        full disk is tried again with the next one."""
         if self._spiller.error is not None:
             self.failed = self.failed or self._spiller.error
             return

@@ -116,7 +116,7 @@ class Healer:
             return False
         index: Index | None = first
         while index is not None and index <= min(last, log.spilled_index):
-            if not self._is_still(log):
+            if not self._store.holds(log):
                 return False
             index = await self._after(log, index) or await self._mend(log, index, last)
         if index is None or last > log.last_index:
@@ -124,10 +124,6 @@ class Healer:
         if log.damaged == (first, last):
             log.lift_quarantine()
         return log.damaged is None
-
-    def _is_still(self, log: GroupLog) -> bool:
-        """Whether the group was not removed meanwhile, nor replaced."""
-        return log.id in self._store.groups() and self._store.group(log.id) is log
 
     async def _after(self, log: GroupLog, index: Index) -> Index | None:
         """The index after what can be read from here at once; None where this one can't be."""

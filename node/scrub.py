@@ -141,9 +141,6 @@ class Scrub:
                 _log.exception("scrub_interrupted")
             wait_s = self._interval_s or None
 
-    def _is_still(self, log: GroupLog) -> bool:
-        return log.id in self._store.groups() and self._store.group(log.id) is log
-
     async def _off_loop(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._workers, work)
 
@@ -171,16 +168,16 @@ class Scrub:
             check.close()
 
     async def _check_group(self, log: GroupLog) -> None:
-        if not self._is_still(log):
+        if not self._store.holds(log):
             return
         await self._check_snapshots(log)
         replica = self._comparison.replica(log.id)
         committed = 0 if replica is None else replica.commit_index
         hashes = RangeHashes(min(committed, log.spilled_index))
         for segment in log.disk_segments.chain:
-            if segment in log.disk_segments.chain and self._is_still(log):
+            if segment in log.disk_segments.chain and self._store.holds(log):
                 await self._check_segment(log, segment, hashes)
-        if log.damaged is None and self._is_still(log):
+        if log.damaged is None and self._store.holds(log):
             self._compared += await self._comparison.compare(log.id, hashes)
 
     async def _check_segment(self, log: GroupLog, segment: Segment, hashes: RangeHashes) -> None:
@@ -194,7 +191,7 @@ class Scrub:
         finally:
             check.close()
         is_same = segments.generation == generation and segment in segments.chain
-        if check.findings.any and is_same and self._is_still(log):
+        if check.findings.any and is_same and self._store.holds(log):
             await self._act(log, segment, check.findings)
 
     async def _act(self, log: GroupLog, segment: Segment, findings: Findings) -> None:

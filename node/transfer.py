@@ -200,7 +200,7 @@ class Transfers:
             ),
         )
         copied = await pull.run()
-        if copied is None or not self._is_still(group, log):
+        if copied is None or not self._store.holds(log):
             return
         self._full.discard(group)
         progress.stage = "installing"
@@ -235,10 +235,6 @@ class Transfers:
         """What was copied is of no use: the log has gone its own way."""
         remove = self._store.staging(group, 0).remove
         await asyncio.get_running_loop().run_in_executor(self._parts.workers, remove)
-
-    def _is_still(self, group: GroupId, log: GroupLog) -> bool:
-        """Whether the group was not removed meanwhile, nor made anew."""
-        return group in self._store.groups() and self._store.group(group) is log
 
     def _ordered(self, group: GroupId, first: NodeId | None) -> list[NodeId]:
         there = self._parts.link.connected()

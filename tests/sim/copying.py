@@ -136,7 +136,11 @@ class Copy:
         rpc.call(self._process, source, serve, self._opened, ANSWER_S)
 
     def _opened(self, answer: object) -> None:
-        if not (isinstance(answer, tuple) and self._is_here() and _lacks(self._log, answer[1])):
+        if not (
+            isinstance(answer, tuple)
+            and self._process.store.holds(self._log)
+            and _lacks(self._log, answer[1])
+        ):
             self._ended()
             return
         self._session, self._manifest = answer
@@ -208,7 +212,7 @@ class Copy:
     def _install(self) -> None:
         """Where the log is still the one that needs the copy: stop its replica, replace it."""
         process, group = self._process, self._log.id
-        if not self._is_here():
+        if not process.store.holds(self._log):
             self._ended()
             return
         made = self._staging.finish(self._manifest)
@@ -241,13 +245,8 @@ class Copy:
     def _judge(self) -> None:
         """What was copied is there, unless it was removed meanwhile, or its disk fails it."""
         process = self._process
-        if self._is_here() and not process.world.machines.is_victim(process.node):
+        if process.store.holds(self._log) and not process.world.machines.is_victim(process.node):
             process.world.checks.copied(process.node, self._log, self._last)
-
-    def _is_here(self) -> bool:
-        """Whether the group is, and has no other log by now."""
-        store, log = self._process.store, self._log
-        return log.id in store.groups() and store.group(log.id) is log
 
 
 def _nothing(_answer: object) -> None:

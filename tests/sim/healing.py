@@ -121,18 +121,13 @@ class Healing:
 
         def ended(answer: object) -> None:
             self._asking.discard(log.id)
-            if not isinstance(answer, bytes) or not self._is_here(log):
+            if not isinstance(answer, bytes) or not self._process.store.holds(log):
                 return
             run = _agreeing(log, index, list(decode_frames(answer)))
             if run:
                 self._put(log, run)
 
         rpc.call(self._process, self._peer(), serve, ended, ASK_S)
-
-    def _is_here(self, log: GroupLog) -> bool:
-        """Whether the group is, and has no other log by now."""
-        store = self._process.store
-        return log.id in store.groups() and store.group(log.id) is log
 
     def _copy(self, group: GroupId) -> None:
         if self._process.copying is not None:

@@ -76,7 +76,6 @@ async def test_full_collections_do_not_begin_by_themselves_until_it_stops() -> N
     await collector.start()
     during = gc.get_threshold()
     await collector.stop()
-    gc.unfreeze()
 
     assert during == THRESHOLDS
     assert gc.get_threshold() == before

@@ -225,7 +225,6 @@ async def test_a_look_up_never_has_the_loop_for_long(tmp_path: Path) -> None:
             least_s = min([await held_s(partition, offset) for _ in range(3)])
             assert least_s < 0.002, offset
     finally:
-        gc.unfreeze()
         partition.close()
 
 

@@ -333,7 +333,7 @@ class Dispatcher(Generic[T]):
         for waiting in queued:
             request = waiting.want.request
             known = self._state.queue.results.of(request)
-            if isinstance(known, Granted) and known.delivery >= group.owner.since:
+            if isinstance(known, Granted) and group.upholds(known):
                 found[waiting] = True
             elif request in asked:
                 found[waiting] = False

@@ -91,6 +91,10 @@ class GroupState(GroupFailures):
         else:
             self._release(offset, now_ms, delay_ms=0, to_back=False)
 
+    def upholds(self, granted: Granted) -> bool:
+        """Whether nobody else has owned the partition since, so that it is its owner's still."""
+        return granted.delivery >= self.owner.since
+
     def _stale(self) -> StaleResult:
         return StaleResult(self.id, self.owner.member, self.owner.generation)
 

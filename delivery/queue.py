@@ -315,8 +315,7 @@ class QueueState:
         group = self.groups.get(op.group) if isinstance(op, Delivered) else None
         if group is None or not isinstance(op, Delivered) or not isinstance(known, Granted):
             return False
-        since = group.owner.since
-        return known.delivery < since or not group.is_owned_by(op.member, op.generation)
+        return not group.upholds(known) or not group.is_owned_by(op.member, op.generation)
 
     def _configure(self, op: Configure, _index: int, _time_ms: int) -> Result:
         self.config = sound_queue(op.config)

@@ -222,7 +222,7 @@ class Walk:
         op = self.rng.choice(self.asked[-12:] or [ops.Tick()])
         if isinstance(op, ops.Delivered):
             group, known = self.desk.group(op.group), self.desk.queue.results.of(op.request)
-            stands = isinstance(known, ops.Granted) and known.delivery >= group.owner.since
+            stands = isinstance(known, ops.Granted) and group.upholds(known)
             offsets = [] if stands else group.select(5, self.desk.now_ms)
             op = msgspec.structs.replace(op, offsets=offsets)
         self.tell(op)

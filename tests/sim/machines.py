@@ -160,8 +160,7 @@ class Machines:
         majority can't do without. It is let in again where replicas come and go."""
         if self._victim not in (None, node) or self._machines[node].is_wiped:
             return
-        moves = self._world.moves
-        if moves is not None and moves.removing.is_one_of_two(node):
+        if self._is_one_of_two(node):
             return
         self.kill(node, power=True, down_s=down_s)
         machine = self._machines[node]
@@ -233,13 +232,16 @@ class Machines:
         node = self._victim or node
         if self._world.shape.relaxed or self._machines[node].is_wiped:
             return
-        moves = self._world.moves
-        is_needed = moves is not None and moves.removing.is_one_of_two(node)
-        path = self._machines[node].disk.damage(rng, spares_wal=is_needed)
+        path = self._machines[node].disk.damage(rng, spares_wal=self._is_one_of_two(node))
         if path is not None:
             self._victim = node
             self._world.loop.note("damage", node, path)
             self._world.damaged[path.rpartition(".")[2]] += 1
+
+    def _is_one_of_two(self, node: NodeId) -> bool:
+        """Whether a majority of some group can't do without it."""
+        moves = self._world.moves
+        return moves is not None and moves.removing.is_one_of_two(node)
 
     def step_clock(self, node: NodeId, step_ms: int) -> None:
         """Only a minority's clocks are wrong: a majority that agrees is believed."""

@@ -96,14 +96,20 @@ async def test_a_link_that_breaks_leaves_the_leases_for_the_request_that_comes_a
     assert scene.in_flight() == 2
 
 
+async def on_its_way(scene: Scene) -> PartitionHost:
+    """The first partition, once what a receive is to be granted there is proposed."""
+    first = scene.hosts[0]
+    while not first.queue._dispatcher or not first.queue._dispatcher._flying:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    return first
+
+
 async def test_a_request_that_comes_again_is_told_of_a_grant_that_took_all_there_was(
     scene: Scene,
 ) -> None:
     """Told of nothing, its messages would wait for their visibility timeout, and fail by it."""
     taking = asyncio.ensure_future(scene.service.take(scene.request(10)))
-    first = scene.hosts[0]
-    while not first.queue._dispatcher or not first.queue._dispatcher._flying:  # noqa: ASYNC110
-        await asyncio.sleep(0)
+    await on_its_way(scene)
 
     again = await scene.service.take(scene.request(10))
 
@@ -140,9 +146,7 @@ async def test_a_recalled_request_that_is_on_its_way_is_to_be_asked_for_again(
     scene: Scene,
 ) -> None:
     taking = asyncio.ensure_future(scene.service.take(scene.request(2)))
-    first = scene.hosts[0]
-    while not first.queue._dispatcher or not first.queue._dispatcher._flying:  # noqa: ASYNC110
-        await asyncio.sleep(0)
+    first = await on_its_way(scene)
 
     recalled = await scene.service.take(scene.request(0))
 

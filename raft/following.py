@@ -116,7 +116,7 @@ class Following(Applying):
 
     def _caught_up(self) -> None:
         """It is as good a voter as any from now on; saved with the entries, or not at all."""
-        logger.warning("group %s: %s has caught up after a power cut", self.id, self.node)
+        logger.warning("group %s: %s has what its leader has: trusted again", self.id, self.node)
         self._log.trust()
 
     def _agreement(self, index: int, term: int) -> int:

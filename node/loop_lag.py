@@ -11,13 +11,15 @@ from node.metrics import Metrics
 
 INTERVAL_S = 0.1
 WINDOW = 100  # samples that `worst` looks back on: ten seconds
+LATELY = 10  # samples that `lately_s` looks back on: a second
 WARN_S = 0.25
 
 _log = structlog.get_logger("node")
 
 
 class LoopLag:
-    """A service that measures; `worst_s` is the latest timer of the last ten seconds.
+    """A service that measures; `worst_s` is the latest timer of the last ten seconds, `lately_s`
+    that of the last one.
 
     `on_tick` is called at each measurement.
     """
@@ -33,6 +35,10 @@ class LoopLag:
     @property
     def worst_s(self) -> float:
         return max(self._samples, default=0.0)
+
+    @property
+    def lately_s(self) -> float:
+        return max(self._samples[-LATELY:], default=0.0)
 
     async def start(self) -> None:
         self._plan(asyncio.get_running_loop())

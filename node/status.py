@@ -213,8 +213,8 @@ class NodeStatus:
             "storage": _check(self.fault),
             "cluster": _check(self._cluster.not_ready()),
             "loop": _check(
-                f"the event loop was {self._lag.worst_s:.1f} s late"
-                if self._lag.worst_s > LAG_S_MAX
+                f"the event loop was {self._lag.lately_s:.1f} s late"
+                if self._lag.lately_s > LAG_S_MAX
                 else None
             ),
         }

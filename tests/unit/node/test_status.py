@@ -8,6 +8,8 @@ from typing import Any, cast
 import pytest
 
 from goqueue.wire.types import GroupId, Incarnation, NodeId, TopicId, Voter
+from node.loop_lag import LoopLag
+from node.metrics import Metrics
 from node.status import LAGGING, UNDER_REPLICATED, NodeStatus
 
 GROUP = GroupId(TopicId(1, 7), 0)
@@ -99,6 +101,28 @@ def test_a_node_is_behind_as_others_lead_and_tells_who_else_is() -> None:
 
 
 @pytest.mark.parametrize(
+    ("late_s", "is_ready"),
+    [
+        ([2.5], False),
+        ([2.5, *[0.0] * 9], False),
+        ([2.5, *[0.0] * 10], True),
+        ([1.9] * 3, True),
+    ],
+    ids=["stalled now", "within the last second", "on time for a second", "slow"],
+)
+def test_a_node_is_ready_a_second_after_its_event_loop_has_stalled(
+    late_s: list[float], is_ready: bool
+) -> None:
+    """It was not for ten, though it served: others had its share meanwhile, and stalled next."""
+    lag = LoopLag(Metrics())
+    lag._samples = late_s
+    found = node_status(lag=lag).readiness()
+
+    assert found.checks["loop"].status == ("pass" if is_ready else "fail")
+    assert found.ready is is_ready
+
+
+@pytest.mark.parametrize(
     ("enabled", "file", "keys", "is_ready"),
     [
         (True, "/admin-key", {}, False),
@@ -111,21 +135,28 @@ def test_a_node_that_lets_nobody_in_is_not_ready_until_the_first_admin_key_holds
     enabled: bool, file: str, keys: dict[str, str], is_ready: bool
 ) -> None:
     auth = SimpleNamespace(enabled=enabled, admin_key_file=file)
-    state = SimpleNamespace(keys=SimpleNamespace(by_id=keys))
-    parts: dict[str, Any] = {
-        "config": SimpleNamespace(node_id="n1", auth=auth),
-        "store": SimpleNamespace(failed=None, groups=list),
-        "cluster": SimpleNamespace(state=state, not_ready=lambda: None),
-        "replicas": None,
-        "topology": None,
-        "lag": SimpleNamespace(worst_s=0.0),
-        "space": None,
-        "disks": None,
-    }
-
-    found = NodeStatus(**cast(Any, parts)).readiness()
+    found = node_status(auth, keys).readiness()
 
     assert found.ready is is_ready
     assert [name for name, check in found.checks.items() if check.status == "fail"] == (
         [] if is_ready else ["keys"]
     )
+
+
+def node_status(
+    auth: object = SimpleNamespace(enabled=False), keys: object = None, lag: LoopLag | None = None
+) -> NodeStatus:
+    """A node's that lacks nothing else."""
+    parts: dict[str, Any] = {
+        "config": SimpleNamespace(node_id="n1", auth=auth),
+        "store": SimpleNamespace(failed=None, groups=list),
+        "cluster": SimpleNamespace(
+            state=SimpleNamespace(keys=SimpleNamespace(by_id=keys)), not_ready=lambda: None
+        ),
+        "replicas": None,
+        "topology": None,
+        "lag": lag or LoopLag(Metrics()),
+        "space": None,
+        "disks": None,
+    }
+    return NodeStatus(**cast(Any, parts))

@@ -7,7 +7,8 @@ import math
 import random
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,9 @@ from tests.check.history import Event, History
 from tests.check.logcheck import Verdict, check
 
 PARTITIONS = 3
+ENOUGH_S = 30.0
+APPENDS = 100
+"""With several failures of each fault."""
 
 
 class Broker(FakeBroker):
@@ -71,7 +75,8 @@ class Stage:
     http: Http
     history: History
 
-    async def publish(self, seconds: float, publishers: int = 4) -> list[Publisher]:
+    async def publish(self, is_enough: Callable[[], bool], publishers: int = 4) -> list[Publisher]:
+        """They go on until it is enough, however slow the machine is."""
         rng = random.Random(1)
         made = [
             Publisher(n, self.cluster, self.http, "chaos", PARTITIONS, self.history, rng)
@@ -80,7 +85,9 @@ class Stage:
         reader = Reader(self.cluster, self.http, "chaos", self.history, rng)
         working: list[Publisher | Reader] = [*made, reader]
         running = [asyncio.create_task(worker.run()) for worker in working]
-        await asyncio.sleep(seconds)
+        async with asyncio.timeout(ENOUGH_S):
+            while not is_enough():  # noqa: ASYNC110 - any condition: there is no event to wait for
+                await asyncio.sleep(0.05)
         for worker in working:
             worker.stop()
         await asyncio.gather(*running)
@@ -107,31 +114,39 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
 
 
 async def test_every_kind_of_publisher_reaches_every_partition(stage: Stage) -> None:
-    await stage.publish(1.0)
+    def has_reached_all() -> bool:
+        begun = [e for e in stage.history if e["type"] == "invoke"]
+        reached = {(e["publisher"], e["partition"]) for e in begun}
+        return len(reached) == len(KINDS) * PARTITIONS and len(begun) > 150
+
+    await stage.publish(has_reached_all)
 
     verdict = check(stage.history)
-
     assert list(verdict.lines()) == []
-    reached = {(e["publisher"], e["partition"]) for e in stage.history if e["type"] == "invoke"}
-    assert len(reached) == len(KINDS) * PARTITIONS
     assert verdict.acked == verdict.read > 100
 
 
 async def test_publishers_go_on_through_another_node(stage: Stage) -> None:
+    fell_s: list[float] = []
+
     async def fall() -> None:
         await asyncio.sleep(0.4)
         stage.cluster.nodes[0].is_running = False
         await stage.fronts[0].stop()
         del stage.cluster.nodes[0]
+        fell_s.append(time.monotonic())
+
+    def have_all_gone_on() -> bool:
+        acked = [e for e in stage.history if fell_s and e["type"] == "ok"]
+        since = {e["op"] for e in acked if e["sent"] > fell_s[0]}
+        begun = (e for e in stage.history if e["type"] == "invoke")
+        return len({e["publisher"] for e in begun if e["op"] in since}) == len(KINDS)
 
     falling = asyncio.create_task(fall())
-    made = await stage.publish(1.2)
+    await stage.publish(have_all_gone_on)
     await falling
 
     assert list(check(stage.history).lines()) == []
-    gone = min(e["time"] for e in stage.history) + 0.6
-    late = {e["publisher"] for e in stage.history if e["type"] == "invoke" and e["time"] > gone}
-    assert late == {publisher.name for publisher in made}
 
 
 @pytest.mark.parametrize("fault", ["refuse", "doubt stored", "doubt unstored"])
@@ -139,7 +154,7 @@ async def test_honest_failures_break_nothing_and_identity_survives_them(
     stage: Stage, fault: str
 ) -> None:
     stage.broker.fault = fault
-    made = await stage.publish(0.8)
+    made = await stage.publish(lambda: stage.broker.appends >= APPENDS)
 
     verdict = check(stage.history)
 
@@ -153,7 +168,7 @@ async def test_honest_failures_break_nothing_and_identity_survives_them(
 )
 async def test_lying_broker_is_caught(stage: Stage, fault: str, rule: str) -> None:
     stage.broker.fault = fault
-    await stage.publish(0.8)
+    await stage.publish(lambda: stage.broker.appends >= APPENDS)
 
     assert rule in check(stage.history).rules()
 

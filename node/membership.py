@@ -89,6 +89,8 @@ class Membership:
         self._table: dict[NodeId, Address] = {}
         self._leaderless_since_s: float | None = None
         self._starts_again = False
+        self._held = False
+        """Whether the cluster group's log is being replaced by a copy: nothing may run on it."""
         self._registrar: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -261,7 +263,7 @@ class Membership:
     def _consider(self) -> None:
         """Form, begin with those that founded, or see that this node must be let in."""
         cluster = self._cluster
-        if cluster.group is not None or not self._is_new:
+        if cluster.group is not None or self._held or not self._is_new:
             return
         plan = plan_formation(self._me_hello(), self._peer_hellos(), self._members)
         self._plan = plan
@@ -293,15 +295,14 @@ class Membership:
         self.cluster_changed()
 
     def hold(self) -> None:
-        """Stop the cluster group, before its log is replaced by a copy."""
-        if self._cluster.group is not None:
-            self._raft.stop_group(CLUSTER_GROUP)
-            self._cluster.detach("the cluster group's log is being replaced by a copy")
+        """Stop the cluster group, and don't start it before `release`: its log is replaced."""
+        self._held = True
+        self._stop_group()
 
     def release(self) -> None:
         """Start the cluster group again, from what its log holds now."""
-        if self._cluster.group is None and not self._is_new:
-            self._start_group((), self._stored_cluster(), bootstrap=False)
+        self._held = False
+        self._go_on()
 
     def healed(self) -> None:
         """The cluster group's log is whole again: a replica that stopped over it goes on from what
@@ -309,17 +310,26 @@ class Membership:
         group = self._cluster.group
         if group is not None and group.failed is not None:
             _log.info("cluster_group_starts_again", problem=str(group.failed))
-            self.hold()
+            self._stop_group()
             self._starts_again = True
-        if self._starts_again:
-            self.release()
+        if self._starts_again and not self._held:
+            self._go_on()
             self._starts_again = False
+
+    def _stop_group(self) -> None:
+        if self._cluster.group is not None:
+            self._raft.stop_group(CLUSTER_GROUP)
+            self._cluster.detach("the cluster group's log is being replaced by a copy")
+
+    def _go_on(self) -> None:
+        if self._cluster.group is None and not self._is_new:
+            self._start_group((), self._stored_cluster(), bootstrap=False)
 
     def _begin_anew(self) -> None:
         """Let in with a new incarnation: what the log held for the former one is of no use, and
         may be damaged."""
         cluster_id = self._cluster.state.cluster_id
-        self.hold()
+        self._stop_group()
         self._raft.retire_group(CLUSTER_GROUP)
         self._start_group((), cluster_id, bootstrap=False)
 
@@ -343,11 +353,15 @@ class Membership:
                 pause_s = await self._register()
             except GoQueueError as error:
                 pause_s = self._refused(error)
+            except Exception:  # noqa: BLE001 - the task's outermost loop
+                _log.exception("not_registered")
             await asyncio.sleep(pause_s)
 
     async def _register(self) -> float:
         """One attempt, if one is due; seconds until the next."""
         cluster, plan = self._cluster, self._plan
+        if self._held:
+            return REGISTER_PAUSE_S
         if cluster.group is None:
             if plan.step is Step.JOIN:
                 await self._ask_to_join(plan)
@@ -362,7 +376,8 @@ class Membership:
         cluster.wiped = is_other or cluster.group.refused
         if cluster.wiped or is_forsaken:
             await self._ask(self._registration(replaces=cluster.wiped))
-            if cluster.group.refused:
+            group = cluster.group  # None where a copy of its log came meanwhile
+            if group is not None and group.refused:
                 self._begin_anew()
             return ASK_PAUSE_S
         await cluster.command(self._registration(), REGISTER_DEADLINE_S)
@@ -370,7 +385,7 @@ class Membership:
 
     async def _ask_to_join(self, plan: Plan) -> None:
         await self._ask(self._registration(replaces=True))
-        if self._cluster.group is None:
+        if self._cluster.group is None and not self._held:
             _log.info("let_in", again=plan.wiped)
             self._start_group((), plan.cluster, bootstrap=False)
 

@@ -274,6 +274,66 @@ async def test_a_damaged_replica_of_the_cluster_group_is_copied_whole(nodes: Thr
     await nodes.broker("n3").create_topic("v", {"replication_factor": 2})
 
 
+async def test_a_node_that_joined_runs_nothing_on_a_log_that_is_being_replaced(
+    nodes: ThreeNodes,
+) -> None:
+    """It began by asking to be let in, and took the group it stopped for one it has not got yet."""
+    await come(nodes, "n4")
+    part, known = part_of(nodes, "n4"), cluster(nodes, "n4")
+    await eventually(lambda: part._store.group(CLUSTER_GROUP).last_index > 0)
+
+    part.hold()
+    await part._register()
+    assert known.group is None
+
+    part.release()
+    assert known.group is not None
+    await eventually(lambda: nodes.broker("n4").ready().ready, 20)
+
+
+async def test_a_node_asks_on_where_its_group_s_log_was_replaced_as_it_asked(
+    nodes: ThreeNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What keeps it registered ended, for good: it would not even say that it is elsewhere now."""
+    part, asked = part_of(nodes, "n3"), asyncio.Event()
+
+    async def ask(*_: object) -> None:
+        if not asked.is_set():
+            part.hold()
+            asked.set()
+
+    monkeypatch.setattr(part._admission, "ask", ask)
+    monkeypatch.setattr(part, "_is_forsaken", lambda: not asked.is_set())
+    await asyncio.wait_for(asked.wait(), 10)
+    await asyncio.sleep(0)
+    part.release()
+    part.in_zone("b")
+
+    await eventually(lambda: is_in_zone(nodes, "n3", "b"))
+
+
+async def test_a_node_asks_on_after_any_fault(
+    nodes: ThreeNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part, failed = part_of(nodes, "n3"), asyncio.Event()
+
+    def fail() -> None:
+        failed.set()
+        raise OSError("the disk, say")
+
+    with monkeypatch.context() as faults:
+        faults.setattr(part, "_look_at_state", fail)
+        await asyncio.wait_for(failed.wait(), 10)
+    part.in_zone("b")
+
+    await eventually(lambda: is_in_zone(nodes, "n3", "b"))
+
+
+def is_in_zone(nodes: ThreeNodes, name: str, zone: str) -> bool:
+    """Whether the cluster knows of it."""
+    return cluster(nodes, "n1").state.brokers[NodeId(name)].zone == zone
+
+
 async def test_nodes_that_set_all_aside_found_no_new_cluster_in_its_place(
     nodes: ThreeNodes,
 ) -> None:

@@ -319,7 +319,6 @@ class _Groups:
         if group == CLUSTER_GROUP:
             self._base.membership.healed()
         self.replicas.healed(group)
-        self._base.status.replica_healed(group)
         self.reconciler.changed()
 
 

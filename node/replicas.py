@@ -155,6 +155,10 @@ class Replicas:
             self._stop(group)
         return True
 
+    def is_held(self, group: GroupId) -> bool:
+        """Whether it waits for another log."""
+        return group in self._held
+
     def release(self, group: GroupId) -> None:
         """The replica may start again, with the next `reconcile`."""
         self._held.discard(group)

@@ -77,7 +77,8 @@ class NodeStatus:
         self._disks = disks
         self._started_s = time.monotonic()
         self._heard_ms: dict[NodeId, int] = {}
-        self._failed: dict[GroupId, str] = {}
+        self._failed: dict[GroupId, RaftGroup] = {}
+        """Replicas that have stopped themselves, some of which may be gone by now."""
         self.stopping = False
         self.diverged: Callable[[], Collection[str]] = tuple
         """What differs between replicas of groups led here."""
@@ -108,12 +109,8 @@ class NodeStatus:
 
     def replica_failed(self, group: RaftGroup, error: Exception) -> None:
         """A replica has stopped itself; the others of its group go on."""
-        self._failed[group.id] = str(error)
+        self._failed[group.id] = group
         _log.error("replica_stopped", group=str(group.id), problem=str(error))
-
-    def replica_healed(self, group: GroupId) -> None:
-        """What had stopped a replica is made good."""
-        self._failed.pop(group, None)
 
     @property
     def version(self) -> VersionView:
@@ -127,7 +124,7 @@ class NodeStatus:
         groups = self._store.groups()
         if CLUSTER_GROUP in groups and self._store.group(CLUSTER_GROUP).untrusted:
             return "the cluster group's replica here is not to be believed: a restart renews it"
-        stopped = self._failed.get(CLUSTER_GROUP)
+        stopped = self._stopped().get(CLUSTER_GROUP)
         return None if stopped is None else f"the cluster group's replica has stopped: {stopped}"
 
     # views
@@ -303,8 +300,20 @@ class NodeStatus:
     @property
     def damaged_replicas(self) -> int:
         """Replicas here that neither vote nor lead: stopped, not opened, or with damage."""
-        stopped = self._replicas.refused.keys() | self._failed.keys()
+        stopped = self._replicas.refused.keys() | self._stopped().keys()
         return len(stopped) + sum(host.log.quarantined for host in self._replicas.all())
+
+    def _stopped(self) -> dict[GroupId, str]:
+        """Replicas here that have stopped themselves, and why: until another one has taken their
+        place, or none is wanted any more."""
+        self._failed = {id: group for id, group in self._failed.items() if self._is_here(group)}
+        return {id: str(group.failed) for id, group in self._failed.items()}
+
+    def _is_here(self, group: RaftGroup) -> bool:
+        if group.id == CLUSTER_GROUP:
+            return self._cluster.group in (None, group)
+        host = self._replicas.find(group.id)
+        return self._replicas.is_held(group.id) if host is None else host.group is group
 
     def _problems(self, nodes: tuple[NodeView, ...]) -> list[str]:
         outcast = self._cluster.outcast  # nobody tells this node of the cluster any more
@@ -316,7 +325,7 @@ class NodeStatus:
             found.append(self.fault)
         found += [
             f"replica {group} on {self._node} has stopped: {why}"
-            for group, why in {**self._replicas.refused, **self._failed}.items()
+            for group, why in {**self._replicas.refused, **self._stopped()}.items()
         ]
         found += [
             f"replica {host.id} on {self._node} has damaged entries and neither votes nor leads"

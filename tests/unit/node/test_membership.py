@@ -274,6 +274,42 @@ async def test_a_damaged_replica_of_the_cluster_group_is_copied_whole(nodes: Thr
     await nodes.broker("n3").create_topic("v", {"replication_factor": 2})
 
 
+async def test_a_node_whose_stopped_replica_of_the_cluster_group_was_copied_is_ready_again(
+    nodes: ThreeNodes,
+) -> None:
+    """It told of the replica that had stopped, for good, and was never ready again."""
+    before = cluster(nodes, "n3").group
+    assert before is not None
+    log = before._log
+    assert isinstance(log, GroupLog)
+    await eventually(lambda: (log.latest_snapshot() or (0,))[0] > 2)
+    before.fail(RuntimeError("an entry that is to be applied is damaged"))
+    log.quarantine(3, UNKNOWN_END, "as damage would")
+    copies = dict(nodes.running["n3"].services._parts)["copies"]
+    assert isinstance(copies, Copies)
+
+    copies.transfers.want(CLUSTER_GROUP)
+
+    await eventually(lambda: cluster(nodes, "n3").group not in (None, before), 30)
+    await eventually(lambda: nodes.broker("n3").ready().ready, 20)
+
+
+async def test_a_stopped_replica_is_told_of_until_its_topic_is_deleted(nodes: ThreeNodes) -> None:
+    """It was told of for good: in the cluster's problems, and in what alerts are made of."""
+    status, broker = nodes.running["n3"].status, nodes.broker("n3")
+    await broker.create_topic("t", {"partitions": 1, "replication_factor": 3})
+    (host,) = broker._replicas.all()
+    host.group.fail(RuntimeError("an entry that is to be applied is damaged"))
+    assert status.damaged_replicas == 1
+    assert any("has stopped" in problem for problem in broker.cluster_view().problems)
+
+    await broker.delete_topic("t")
+
+    await eventually(lambda: not broker._replicas.all())
+    assert status.damaged_replicas == 0
+    assert not any("has stopped" in problem for problem in broker.cluster_view().problems)
+
+
 async def test_a_node_that_joined_runs_nothing_on_a_log_that_is_being_replaced(
     nodes: ThreeNodes,
 ) -> None:

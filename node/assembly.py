@@ -448,7 +448,7 @@ def _status(base: _Base, groups: _Groups, lag: LoopLag) -> NodeStatus:
         space=base.space,
         disks=base.disks,
     )
-    status.diverged = groups.repair.comparison.diverged.values
+    status.diverged = groups.repair.comparison.diverged
     return status
 
 

@@ -13,6 +13,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
+from weakref import WeakKeyDictionary
 
 import msgspec
 import structlog
@@ -65,11 +66,17 @@ class Comparison:
         self._metrics = metrics
         self._pay = pay
         self._on_diverged = on_diverged
-        self._known: dict[GroupId, tuple[GroupLog, int, dict[Range, bytes]]] = {}
-        self.diverged: dict[GroupId, str] = {}
-        """Groups led here of which replicas differ, and nobody can say which are right."""
+        self._known: WeakKeyDictionary[GroupLog, tuple[int, dict[Range, bytes]]]
+        self._known = WeakKeyDictionary()
+        self._diverged: dict[GroupId, str] = {}
         link.handle(HASHES, self._serve_hashes)
         link.handle(DIVERGED, self._told_diverged)
+
+    def diverged(self) -> list[str]:
+        """Of which groups here replicas differ, as was found when they were led here, and nobody
+        can say which are right."""
+        here = {replica.id for replica in self._raft.groups()} if self._diverged else ()
+        return [text for group, text in self._diverged.items() if group in here]
 
     def replica(self, group: GroupId) -> RaftGroup | None:
         """The running replica of a group, if there is one."""
@@ -79,10 +86,10 @@ class Comparison:
         """Notes what was found here; where this node leads, asks the others. Ranges compared."""
         found = hashes.found
         log = self._store.group(group)
-        self._known[group] = (log, log.disk_segments.generation, found)
+        self._known[log] = (log.disk_segments.generation, found)
         replica = self.replica(group)
         if replica is None or not replica.is_ready_leader:
-            self.diverged.pop(group, None)
+            self._diverged.pop(group, None)
             return 0
         differing: list[Range] = []
         compared = 0
@@ -94,7 +101,7 @@ class Comparison:
                 if any(other != found[range_] for other in others):
                     differing.append(range_)
         if not differing:
-            self.diverged.pop(group, None)
+            self._diverged.pop(group, None)
         for range_ in differing:
             await self._judge(replica, range_)
         return compared
@@ -133,7 +140,7 @@ class Comparison:
         text = f"entries {range_[0]} to {range_[1]} of {group} differ between replicas"
         self._metrics.storage.scrub_diverged.inc()
         if number <= len(replica.voters) // 2:
-            self.diverged[group] = f"{text}, and no majority agrees: {', '.join(sorted(hashes))}"
+            self._diverged[group] = f"{text}, and no majority agrees: {', '.join(sorted(hashes))}"
             _log.error("replicas_diverged", group=str(group), range=range_, nodes=sorted(hashes))
             return
         wrong = [node for node, found in hashes.items() if found not in (most, b"")]
@@ -160,7 +167,7 @@ class Comparison:
         too_long = any(last - first >= RANGE_ENTRIES_MAX for first, last in request.ranges)
         if too_long or len(request.ranges) > RANGES_A_REQUEST:
             raise BadRequest("too much is to be hashed at once")
-        known = {} if request.fresh else self._found(group, log)
+        known = {} if request.fresh else self._found(log)
         hashes: list[bytes] = []
         for first, last in request.ranges:
             usable = last <= committed and log.damaged is None
@@ -181,11 +188,9 @@ class Comparison:
             self._on_diverged(group, text)
         return b""
 
-    def _found(self, group: GroupId, log: GroupLog) -> dict[Range, bytes]:
-        known = self._known.get(group)
-        if known is None or known[0] is not log or known[1] != log.disk_segments.generation:
-            return {}
-        return known[2]
+    def _found(self, log: GroupLog) -> dict[Range, bytes]:
+        generation, found = self._known.get(log, (None, {}))
+        return found if generation == log.disk_segments.generation else {}
 
     def _log(self, group: GroupId) -> GroupLog:
         if group not in self._store.groups():

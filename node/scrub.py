@@ -103,7 +103,7 @@ class Scrub:
             mended_files=self._mended,
             ranges_compared=self._compared,
             found=list(self._found),
-            diverged=[*self._comparison.diverged.values()]
+            diverged=self._comparison.diverged()
             + [f"{log.id} is to be copied anew" for log in groups if log.untrusted],
             damaged=[str(log.id) for log in groups if log.damaged is not None],
         )

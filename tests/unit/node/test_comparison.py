@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any, cast
@@ -20,6 +21,13 @@ RANGE: Range = (1, 4)
 TRUE, FALSE = b"t" * 16, b"f" * 16
 
 
+class Log:
+    """A log as far as a comparison looks at it."""
+
+    id = GROUP
+    disk_segments = SimpleNamespace(generation=0)
+
+
 class Replicas:
     """The replicas of one group, led by `me`: the hash that each node has of one range."""
 
@@ -35,13 +43,14 @@ class Replicas:
             peers=peers,
             voters=[Voter(NodeId(name), Incarnation(1)) for name in voters],
         )
-        log = SimpleNamespace(id=GROUP, disk_segments=SimpleNamespace(generation=0))
+        self.running = [replica]
+        self.logs = {GROUP: Log()}
         monkeypatch.setattr("node.comparison.hash_range", lambda *_: (hashes["me"], 0))
         self.comparison = Comparison(
             NodeId("me"),
-            cast(Any, SimpleNamespace(group=lambda _group: log, groups=lambda: [GROUP])),
+            cast(Any, SimpleNamespace(group=self.logs.__getitem__, groups=lambda: self.logs)),
             cast(Any, SimpleNamespace(handle=lambda *_: None, request=self.request)),
-            cast(Any, SimpleNamespace(groups=lambda: [replica])),
+            cast(Any, SimpleNamespace(groups=lambda: self.running)),
             ThreadPoolExecutor(1),
             Metrics(),
             pay=self.pay,
@@ -82,7 +91,24 @@ async def test_two_voters_that_differ_are_not_decided_between_by_a_learner(
     await replicas.compare()
 
     assert replicas.told == {}
-    assert "no majority agrees" in replicas.comparison.diverged[GROUP]
+    [text] = replicas.comparison.diverged()
+    assert "no majority agrees" in text
+
+
+async def test_what_is_deleted_differs_no_more_and_its_log_is_let_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A deleted topic stayed among the cluster's problems, and each log that was ever scrubbed in
+    memory."""
+    replicas = Replicas(monkeypatch, {"bad": FALSE, "me": TRUE}, ["bad", "me"])
+    await replicas.compare()
+    log = weakref.ref(replicas.logs[GROUP])
+
+    replicas.running.clear()
+    replicas.logs.clear()
+
+    assert replicas.comparison.diverged() == []
+    assert log() is None
 
 
 async def test_a_learner_that_differs_from_all_voters_is_copied_anew(

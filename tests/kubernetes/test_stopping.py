@@ -21,6 +21,9 @@ from node.kubernetes.names import STOP_SOCKET
 from node.kubernetes.stopping import PodStop, StopTimes, Told
 from tests.kubernetes.conftest import eventually
 
+GRACE_S = 4.0
+"""Half of it is left for handing over: more than a slow machine stalls for."""
+
 
 class Node:
     """Pod 3, which holds 8 replicas and leads 2."""
@@ -117,7 +120,7 @@ async def stop(
     quick = {"PAUSE_S": 0.01, "ASK_PAUSE_S": 0.02, "SPREAD_S": 0.01, "MARGIN_S": 0.0}
     for name, value in quick.items():
         monkeypatch.setattr(stopping, name, value)
-    stop = PodStop(str(tmp_path), node, StopTimes(lambda: 1.0, 0.05))
+    stop = PodStop(str(tmp_path), node, StopTimes(lambda: GRACE_S, 0.05))
     await stop.start()
     yield stop
     await stop.stop()
@@ -239,6 +242,20 @@ async def test_a_node_that_was_not_told_to_end_after_all_is_ready_again(
     assert node.is_stopping
 
     await eventually(lambda: not node.is_stopping)
+
+
+async def test_a_stop_is_not_taken_back_in_the_middle_as_one_before_it_is_over(
+    stop: PodStop, node: Node, hook: Hook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Peers gave the node leaderships again, and clients came, just before it was killed."""
+    monkeypatch.setattr(stopping, "UNDONE_S", 0.1)
+    stop._times = StopTimes(lambda: 0.5, 0.0)
+    assert await hook.run()
+
+    stop._times = StopTimes(lambda: 5.0, 1.0)
+    assert await Hook(tmp_path).run()
+
+    assert node.is_stopping
 
 
 async def test_the_command_says_what_the_node_says_and_ends_as_it_did(

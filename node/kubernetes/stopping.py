@@ -132,6 +132,8 @@ class PodStop:
     async def _serve(self, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._stop is None or self._stop.done():
             self._lines = []
+            if self._undo is not None:  # of a stop before, which nobody followed up
+                self._undo.cancel()
             self._stop = asyncio.create_task(self._run(), name="pod-stop")
         told = 0
         try:

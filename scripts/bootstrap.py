@@ -6,11 +6,15 @@ With `--and-this` the packages of this checkout are installed too, editable.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from subprocess import DEVNULL
 
 MINIMUM = (3, 11)
+# what all lock files together take
+ROOM = 2_000_000_000
 
 
 def main(venv: Path, lock: Path, *, with_this: bool) -> int:
@@ -21,7 +25,7 @@ def main(venv: Path, lock: Path, *, with_this: bool) -> int:
             "make PYTHON=python3.11 …  (Debian: apt install python3; macOS: brew install python)",
         )
     python = venv / "bin" / "python"
-    if not python.exists() and create(venv) != 0:
+    if not has_pip(python) and create(venv) != 0:
         return fail(
             "The virtual environment could not be made: the venv module is missing or incomplete.",
             "Debian, Ubuntu: apt install python3-venv",
@@ -40,12 +44,25 @@ def main(venv: Path, lock: Path, *, with_this: bool) -> int:
     return 0
 
 
+def has_pip(python: Path) -> bool:
+    """Whether the environment is whole: a run that failed leaves one with only its python."""
+    return python.exists() and not subprocess.call(
+        [str(python), "-c", "import pip"], stderr=DEVNULL
+    )
+
+
 def create(venv: Path) -> int:
-    return subprocess.call([sys.executable, "-m", "venv", str(venv)])
+    return subprocess.call([sys.executable, "-m", "venv", "--clear", str(venv)])
 
 
 def fail(problem: str, remedy: str) -> int:
+    """Says what went wrong; pip and venv do not say it themselves when the disk is full."""
     print(f"{problem}\n  {remedy}", file=sys.stderr)
+    free = shutil.disk_usage(Path.cwd()).free
+    if free < ROOM:
+        print(
+            f"Only {free / 1e6:,.0f} MB are free on this disk, which may be why.", file=sys.stderr
+        )
     return 1
 
 

@@ -25,7 +25,7 @@ from goqueue.wire.stream import (
 from node.http.body import off_loop
 from node.http.broker import AppendResult, Slice
 from node.http.call import Call, answer
-from node.http.errors import error_answer, result_of
+from node.http.errors import parts_failed_answer, result_of
 from node.http.limits import MIB
 from node.http.results import RowResult
 from node.http.telling import telling
@@ -175,5 +175,5 @@ def _answer(
             raise outcome
         results.append(result)
     if len(failed) == len(results):
-        return error_answer(failed[0], {"results": results})
+        return parts_failed_answer(failed, {"results": results})
     return answer({"results": results})

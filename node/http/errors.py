@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import msgspec
@@ -49,6 +50,14 @@ def error_answer(error: GoQueueError, extra: dict[str, object] | None = None) ->
     if error.http_status in (408, 413):
         answer.force_close()
     return answer
+
+
+def parts_failed_answer(errors: Sequence[GoQueueError], extra: dict[str, object]) -> web.Response:
+    """The answer to a request none of whose parts succeeded: the first one's error. What is not
+    known of any part is not known of the request."""
+    if any(error.outcome == "unknown" for error in errors):
+        extra = {**extra, "outcome": "unknown"}
+    return error_answer(errors[0], extra)
 
 
 def encode_error(body: dict[str, object]) -> bytes:

@@ -12,7 +12,7 @@ from goqueue.wire.batch import resolve_ms
 from goqueue.wire.errors import GoQueueError
 from node.http.broker import AppendResult
 from node.http.call import answer, answer_bytes
-from node.http.errors import encode_error, error_answer, result_of
+from node.http.errors import encode_error, parts_failed_answer, result_of
 from node.http.fields import lane_name
 from node.http.messages import Rows
 from node.http.times import format_time
@@ -82,7 +82,7 @@ def publish_answer(topic: str, rows: Rows, groups: list[Group]) -> web.Response:
     if rows.single:
         return _answer_single(topic, rows, groups)
     if failed and len(failed) == len(groups) and not rows.errors:
-        return error_answer(failed[0], {"results": _results_of_failure(rows, groups)})
+        return parts_failed_answer(failed, {"results": _results_of_failure(rows, groups)})
     texts = _render(rows, groups)
     tail = ',"durability":"relaxed"' if _relaxed(groups) else ""
     return answer_bytes(f'{{"results":[{",".join(texts)}]{tail}}}'.encode())

@@ -18,7 +18,7 @@ from goqueue.wire.errors import BadReceipt, BadRequest, GoQueueError
 from node.http import json
 from node.http.call import Call, answer, either
 from node.http.claims import Generation, Member, claim_of
-from node.http.errors import error_answer
+from node.http.errors import parts_failed_answer
 from node.http.queue_broker import Claim, SettleRequest, SettleView
 from node.http.receive import visibility_ms
 from node.http.telling import telling
@@ -189,7 +189,8 @@ async def settle_all(
     results = list(map(_result, receipts, actions, outcomes))
     failures = [outcome for outcome in outcomes if isinstance(outcome, GoQueueError)]
     if len(failures) == len(outcomes) and all(error.http_status >= 500 for error in failures):
-        return error_answer(failures[0], {"results": msgspec.to_builtins(results), "settled": 0})
+        body = {"results": msgspec.to_builtins(results), "settled": 0}
+        return parts_failed_answer(failures, body)
     return answer(SettleAnswer(results, len(outcomes) - len(failures)))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from goqueue.wire.batch import BATCH_MEDIA_TYPE, RecordBatch, encode_columns
-from goqueue.wire.errors import NoQuorum
+from goqueue.wire.errors import Busy, NoQuorum, OutcomeUnknown
 
 PATH = "/topics/orders/partitions/1/messages"
 BATCH = {"Content-Type": BATCH_MEDIA_TYPE}
@@ -102,6 +102,22 @@ async def test_json_to_the_batch_route_is_415(client, orders):
     answer = await client.post(PATH, {"messages": []})
 
     assert answer.status == 415
+
+
+async def test_what_is_not_known_of_one_batch_is_not_known_of_the_request(
+    client, orders, broker, monkeypatch
+):
+    errors = iter([Busy(), OutcomeUnknown()])
+
+    async def failing(*_args, **_options):
+        raise next(errors)
+
+    monkeypatch.setattr(broker, "append", failing)
+
+    body = encode_columns([b"a"]) + encode_columns([b"b"])
+    answer = await client.post(PATH, data=body, headers=BATCH)
+
+    assert (answer.status, answer.json["outcome"]) == (429, "unknown")
 
 
 async def test_no_quorum_is_503_with_results(client, orders, broker):

@@ -275,6 +275,24 @@ async def test_no_quorum_is_503_with_retry_after_and_a_result_for_each_message(
     assert [result["code"] for result in answer.json["results"]] == ["no_quorum"] * 2
 
 
+async def test_what_is_not_known_of_one_partition_is_not_known_of_the_request(
+    client, orders, broker, monkeypatch
+):
+    """The first error says that nothing has happened: whoever believes it sends all of it again."""
+
+    async def failing(topic, partition, batch, **options):
+        raise NoQuorum() if partition == 0 else OutcomeUnknown()
+
+    monkeypatch.setattr(broker, "append", failing)
+    messages = [{"value": "a", "partition": 0}, {"value": "b", "partition": 1}]
+
+    answer = await client.post(MESSAGES, {"messages": messages})
+
+    assert (answer.status, answer.json["code"]) == (503, "no_quorum")
+    assert [result["outcome"] for result in answer.json["results"]] == ["none", "unknown"]
+    assert answer.json["outcome"] == "unknown"
+
+
 async def test_an_unknown_outcome_says_so(client, orders, broker):
     broker.append_error = OutcomeUnknown()
 

@@ -19,7 +19,7 @@ from coordinator.group_coordinator import Drain, GroupCoordinator, Naming
 from coordinator.member_commands import ExpireMembers, MemberCommand
 from coordinator.membership import Membership
 from coordinator.state import ClusterState
-from goqueue.wire.errors import GoQueueError, NotLeader, Timeout, Unavailable
+from goqueue.wire.errors import GoQueueError, NotLeader
 from goqueue.wire.types import Index, NodeId
 from node import group_rpc, rpc
 from node.changes import Changes
@@ -222,10 +222,11 @@ class GroupSessions:
         try:
             await self._cluster.command_here(command, COMMAND_DEADLINE_S)
             applied = True
-        except (Unavailable, Timeout) as error:
-            _log.debug("member_command_delayed", problem=error.message)
-        except GoQueueError:
-            applied = True  # the state has gone on, and there is nothing to do
+        except GoQueueError as error:
+            # Refused for good: the state has gone on, and there is nothing to do.
+            applied = not error.retriable and error.outcome == "none"
+            if not applied:
+                _log.debug("member_command_delayed", problem=error.message)
         finally:
             coordinator.answered(command, self._ended_ms(), applied=applied)
         if applied and isinstance(command, ExpireMembers):

@@ -14,7 +14,7 @@ from coordinator.member_commands import JoinGroup, LeaveGroup, LetGo
 from coordinator.membership import Membership
 from coordinator.queue_commands import PutGroup
 from coordinator.state import ClusterState
-from goqueue.wire.errors import GoQueueError, NotLeader, OutcomeUnknown, Unavailable
+from goqueue.wire.errors import DiskFull, GoQueueError, NotLeader, OutcomeUnknown, Unavailable
 from goqueue.wire.types import GroupId, Index
 from node import group_sessions
 from node.changes import Changes
@@ -30,7 +30,8 @@ SESSION_MS = 10_000
 class World:
     """A cluster group that commits at once, and partitions that obey owner entries.
 
-    `lose` says of each command whether its leader dies: before it is taken, or after. Partitions in
+    `lose` says of each command whether its leader dies: before it is taken, or after; or can't
+    write it. Partitions in
     `silent` do not answer, those in `broken` refuse.
     """
 
@@ -72,6 +73,8 @@ class World:
         lost = self.lose(command)
         if not self.leads or lost == "before":
             raise NotLeader()
+        if lost == "disk full":
+            raise DiskFull()
         self.proposed.append(command)
         result = self.do(command)
         if lost == "after":
@@ -257,7 +260,10 @@ async def test_a_command_whose_leader_dies_is_made_again_by_the_next_one(
     assert world.membership.state == "stable"
 
 
-async def test_an_expiry_that_is_not_known_to_have_happened_is_tried_again(world: World) -> None:
+@pytest.mark.parametrize("how", ["before", "disk full"])
+async def test_an_expiry_that_is_not_known_to_have_happened_is_tried_again(
+    world: World, how: str
+) -> None:
     sessions = sessions_of(world)
     world.join("a")
     await world.settle(sessions)
@@ -265,13 +271,14 @@ async def test_an_expiry_that_is_not_known_to_have_happened_is_tried_again(world
 
     def lose(command: Command) -> str:
         tried.append(world.cluster.now_ms)
-        return "before"
+        return how
 
     world.lose = lose
     await world.pass_s(sessions, 11)
     await world.settle(sessions)
     assert "a" in world.membership.members
     assert len(set(tried)) == len(tried) > 1, "it rests between two attempts"
+    assert 'session_timeouts_total{consumer_group="g"} 0.0' in shown(world)
 
     world.lose = lambda _command: ""
     await world.pass_s(sessions, 1)

@@ -32,6 +32,7 @@ from goqueue.wire.errors import (
     UnknownPartition,
 )
 from goqueue.wire.types import GroupId, Offset
+from node.all_of import all_of
 from node.http.queue_broker import (
     NOBODY,
     Claim,
@@ -280,7 +281,8 @@ class QueueBrokerNode(ABC):
         except StaleGeneration as error:
             if claim != NOBODY:
                 raise
-            raise GroupActive(group=group, generation=error.data.get("generation")) from None
+            generation = error.data.get("generation")
+            raise GroupActive(group=group, outcome=error.outcome, generation=generation) from None
 
     async def resume(self, group: str, topic: str | None) -> int:
         ref = group_ref(await self._queue.groups.find(group))
@@ -300,9 +302,7 @@ class QueueBrokerNode(ABC):
             for number in range(len(found.partitions))
             if (id := GroupId(found.id, number)) not in told
         ]
-        answers = await asyncio.gather(
-            *(self._queue.calls.ops(id, [Resumed(ref.id)]) for id in halted)
-        )
+        answers = await all_of(self._queue.calls.ops(id, [Resumed(ref.id)]) for id in halted)
         return sum(_count(answer.results[0]) for answer in answers)
 
     async def park(self, group: str, topic: str, key: bytes, *, release: bool) -> int:
@@ -312,11 +312,9 @@ class QueueBrokerNode(ABC):
         if not release and ref.config.ordering != "key":
             raise BadRequest("keys are parked in groups of ordering: key", group=group)
         op: Op = Unparked(ref.id, key) if release else Parked(ref.id, key)
-        answers = await asyncio.gather(
-            *(
-                self._queue.calls.ops(GroupId(found.id, number), [op], ref)
-                for number in range(len(found.partitions))
-            )
+        answers = await all_of(
+            self._queue.calls.ops(GroupId(found.id, number), [op], ref)
+            for number in range(len(found.partitions))
         )
         return sum(_count(answer.results[0]) for answer in answers)
 
@@ -439,11 +437,9 @@ class QueueBrokerNode(ABC):
 
     async def _change(self, topic: Topic, ref: GroupRef, ops: Mapping[int, Op]) -> dict[int, int]:
         """Put one operation into each partition's log; where the group stands after it."""
-        answers = await asyncio.gather(
-            *(
-                self._queue.calls.ops(GroupId(topic.id, number), [op], ref)
-                for number, op in ops.items()
-            )
+        answers = await all_of(
+            self._queue.calls.ops(GroupId(topic.id, number), [op], ref)
+            for number, op in ops.items()
         )
         stale: dict[int, StaleResult] = {}
         for number, answer in zip(ops, answers, strict=True):
@@ -454,6 +450,8 @@ class QueueBrokerNode(ABC):
         if stale:
             error = stale_generation(next(iter(stale.values())))
             error.data["partitions"] = [f"{topic.name}:{number}" for number in stale]
+            if len(stale) < len(ops):
+                error.outcome = "unknown"  # the others' was done
             raise error
         return {number: answer.floor for number, answer in zip(ops, answers, strict=True)}
 

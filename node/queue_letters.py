@@ -9,7 +9,7 @@ from typing import Any
 
 from coordinator.state import Topic
 from delivery.ops import OK, TOO_LATE, Cancelled, CodesResult, CountResult, Purged
-from goqueue.wire.errors import AlreadyDue, BadRequest, NotFound, UnknownPartition
+from goqueue.wire.errors import AlreadyDue, BadRequest, GoQueueError, NotFound, UnknownPartition
 from goqueue.wire.types import GroupId, Offset
 from node.http.queue_broker import (
     DeadFilter,
@@ -98,14 +98,19 @@ class DeadLetters:
         count = 0
         for number, offsets in wanted_partitions(found, which):
             partition = GroupId(found.id, number)
-            dead = await self.matching(partition, id, which, offsets)
-            if dry_run:
-                count += len(dead)
-                continue
-            for at in range(0, len(dead), PURGED_AT_ONCE):
-                op = Purged(id, dead[at : at + PURGED_AT_ONCE])
-                result = (await self._calls.ops(partition, [op])).results[0]
-                count += result.count if isinstance(result, CountResult) else 0
+            try:
+                dead = await self.matching(partition, id, which, offsets)
+                if dry_run:
+                    count += len(dead)
+                    continue
+                for at in range(0, len(dead), PURGED_AT_ONCE):
+                    op = Purged(id, dead[at : at + PURGED_AT_ONCE])
+                    result = (await self._calls.ops(partition, [op])).results[0]
+                    count += result.count if isinstance(result, CountResult) else 0
+            except GoQueueError as error:
+                if count and not dry_run:
+                    error.outcome = "unknown"  # what was purged before is gone
+                raise
         return count
 
     async def matching(

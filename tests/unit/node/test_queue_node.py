@@ -7,18 +7,22 @@ import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from coordinator.groups import Group
 from delivery.dispatcher import DUE_GRACE_MS
+from delivery.ops import Own
 from goqueue.wire.batch import Record, encode_batch
 from goqueue.wire.errors import (
     AlreadyDue,
     BadReceipt,
     DiskFull,
     GoQueueError,
+    GroupActive,
     GroupHalted,
+    NoQuorum,
     NotFound,
     NotInFlight,
     ReceiptExpired,
@@ -27,13 +31,14 @@ from goqueue.wire.errors import (
     UnknownPartition,
     UnknownTopic,
 )
-from goqueue.wire.types import Offset
+from goqueue.wire.types import GroupId, Offset
 from log.memory_disk import MemoryDisk
 from node import queue_views
 from node.assembly import NodeAssembly
 from node.http.queue_broker import Claim, DeadFilter, QueuedMessage, SettleRequest, SettleView
 from node.queue_broker import PEEKED_AT_ONCE
-from node.queue_rpc import FiguresAnswer
+from node.queue_groups import group_ref
+from node.queue_rpc import FiguresAnswer, OpsAnswer
 from tests.unit.node.test_node import eventually, running
 
 
@@ -366,6 +371,55 @@ async def test_commit_settles_all_below_and_seek_brings_it_again(node: NodeAssem
     assert [m.value for m in await receive(node)] == [b"a", b"b", b"c"]
     assert await node.broker.seek("g", "t", 0, offset=-2, time_ms=None) == {0: 3}
     assert await receive(node) == []
+
+
+async def test_what_was_done_in_some_partitions_is_not_told_as_not_done(
+    node: NodeAssembly, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One partition has no majority: the others have gone back, or lost their dead letters."""
+    await node.broker.create_topic("two", {"partitions": 2})
+    batch = encode_batch([Record(b"a")])
+    for number in (0, 1):
+        await node.broker.append("two", number, batch, deadline_s=5)
+    found = await receive(node, topics=["two"])
+    await node.broker.settle([SettleRequest(m.receipt, "reject") for m in found])
+    calls = node.broker._queue.calls
+    ops, broken = calls.ops, 1
+
+    async def failing(partition: GroupId, *args: Any, **named: Any) -> OpsAnswer:
+        if partition.partition == broken:
+            raise NoQuorum
+        return await ops(partition, *args, **named)
+
+    monkeypatch.setattr(calls, "ops", failing)
+
+    with pytest.raises(NoQuorum) as purged:
+        await node.broker.purge("g", "two", DeadFilter(), dry_run=False)
+    broken = 0
+    with pytest.raises(NoQuorum) as sought:
+        await node.broker.seek("g", "two", None, offset=0, time_ms=None)
+    with pytest.raises(NoQuorum) as alone:
+        await node.broker.seek("g", "two", 0, offset=0, time_ms=None)
+
+    assert (purged.value.outcome, sought.value.outcome) == ("unknown", "unknown")
+    assert alone.value.outcome == "none"
+
+
+async def test_a_seek_that_an_owner_refuses_tells_that_other_partitions_were_set(
+    node: NodeAssembly,
+) -> None:
+    await node.broker.create_topic("two", {"partitions": 2})
+    group = await node.broker._queue.groups.ensure_group("g")
+    topic = await node.broker._finder.find("two")
+    own = Own(group.id, "m", 1, False)
+    await node.broker._queue.calls.ops(GroupId(topic.id, 1), [own], group_ref(group))
+
+    with pytest.raises(GroupActive) as refused:
+        await node.broker.seek("g", "two", None, offset=0, time_ms=None)
+    with pytest.raises(GroupActive) as alone:
+        await node.broker.seek("g", "two", 1, offset=0, time_ms=None)
+
+    assert (refused.value.outcome, alone.value.outcome) == ("unknown", "none")
 
 
 async def test_a_group_that_starts_at_the_end_gets_what_is_published_after_its_first_receive(

@@ -9,6 +9,7 @@ from coordinator.errors import UnknownRedrive
 from coordinator.queue_commands import RedriveResult, StartRedrive, StopRedrive
 from coordinator.redrives import Redrive
 from delivery.ops import CountResult, Redriven
+from goqueue.wire.errors import GoQueueError, Unavailable
 from goqueue.wire.types import GroupId
 from node.cluster import ClusterHost
 from node.http.queue_broker import DeadFilter, RedriveView
@@ -61,7 +62,11 @@ class RedrivesBroker:
         )
         started = await self._cluster.command(command, COMMAND_DEADLINE_S)
         assert isinstance(started, RedriveResult), "what this command results in"
-        return redrive_view(await self._numbered(group, started.job))
+        try:
+            return redrive_view(await self._numbered(group, started.job))
+        except GoQueueError as error:
+            error.outcome = "unknown"  # it has begun, and this node lags
+            raise
 
     async def redrives(self, group: str) -> list[RedriveView]:
         """The group's jobs that run, and the last ones that ended; oldest first.
@@ -74,7 +79,8 @@ class RedrivesBroker:
         return [redrive_view(job) for job in jobs if job.group_id == found.id]
 
     async def stop_redrive(self, group: str, job: int) -> RedriveView:
-        """What has moved has moved; the rest stays dead. Raises UnknownRedrive."""
+        """What has moved has moved; the rest stays dead. Raises UnknownRedrive, or Unavailable
+        where nobody can say."""
         await self._numbered(group, job)
         await self._cluster.command(StopRedrive(job), COMMAND_DEADLINE_S)
         return redrive_view(await self._numbered(group, job))
@@ -82,10 +88,14 @@ class RedrivesBroker:
     # private
 
     async def _numbered(self, group: str, job: int) -> Redrive:
-        found = self._cluster.state.redrives.get(job)
+        """Raises UnknownRedrive, or Unavailable where nobody can say."""
+        found, is_current = self._cluster.state.redrives.get(job), True
         if found is None:
-            await self._cluster.refresh()
+            is_current = await self._cluster.refresh()
             found = self._cluster.state.redrives.get(job)
+        if found is None and not is_current:
+            problem = self._cluster.not_ready() or "the cluster group's leader does not answer"
+            raise Unavailable(f"redrive {job} is not known here: {problem}")
         if found is None or found.group != group:
             raise UnknownRedrive(job)
         return found

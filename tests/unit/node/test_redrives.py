@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.commands import Command, CreateTopic, DeleteTopic, Result
+from coordinator.errors import UnknownRedrive
+from coordinator.groups import Group
 from coordinator.queue_commands import DeadLetterFilter, PutGroup, StartRedrive, StopRedrive
 from coordinator.redrives import Redrive
 from coordinator.state import ClusterState
-from goqueue.wire.errors import BadRequest, GoQueueError, NotLeader, OutcomeUnknown
+from goqueue.wire.errors import BadRequest, GoQueueError, NotLeader, OutcomeUnknown, Unavailable
 from node import redrives
 from node.http.queue_broker import DeadFilter
+from node.queue_redrives import RedrivesBroker
 from node.redrives import CLOCKS_APART_MS, Cursor, DeadOffsets, RedriveRunner
 from tests.unit.coordinator.cluster import Cluster
 
@@ -359,3 +364,51 @@ async def test_a_runner_is_stopped_whatever_it_does() -> None:
 
     await runner.stop()
     await runner.stop()
+
+
+# what the front is told
+
+
+class Lagging:
+    """A node whose own state of the cluster group stands still, beside the group that goes on."""
+
+    def __init__(self, world: World) -> None:
+        self.command = world.command
+        self.state = Cluster().state
+        self.is_current = False
+
+    async def refresh(self) -> bool:
+        return self.is_current
+
+    def not_ready(self) -> str:
+        return ""
+
+
+class OneGroup:
+    """Knows the group."""
+
+    def __init__(self, world: World) -> None:
+        self._group = world.state.groups["pay"]
+
+    async def find(self, _name: str) -> Group:
+        return self._group
+
+
+async def test_a_node_that_lags_tells_of_no_job_that_it_does_not_exist() -> None:
+    """It was begun: who believes that it was not begins a second one, and can stop neither."""
+    world = World()
+    node: Any = Lagging(world)
+    groups: Any = OneGroup(world)
+    broker = RedrivesBroker(node, groups, world, random.Random(1))
+
+    which = DeadFilter(to_ms=0)
+    with pytest.raises(Unavailable) as begun:
+        await broker.redrive("pay", "orders", which, rate=0, dry_run=False, force=False)
+    (job,) = world.state.redrives
+    with pytest.raises(Unavailable) as asked:
+        await broker.stop_redrive("pay", job)
+    node.is_current = True
+    with pytest.raises(UnknownRedrive):
+        await broker.stop_redrive("pay", job)
+
+    assert (begun.value.outcome, asked.value.outcome) == ("unknown", "none")

@@ -308,10 +308,13 @@ class _Groups:
         self._healed(group)
 
     def sources(self, group: GroupId) -> list[NodeId]:
-        """Who votes in the group, as far as is known; its leader first."""
+        """Who votes in the group, as far as is known; its leader first. Where the cluster group
+        has nothing here to begin from, anybody may know it."""
         host = self.replicas.find(group)
         leader = None if host is None else host.group.leader
         others = {*self.topology.replicas(group), *([leader] if leader else [])}
+        if group == CLUSTER_GROUP and not others:
+            others = set(self._base.link.connected())
         others.discard(self._base.me.node)
         return sorted(others, key=lambda node: (node != leader, node))
 
@@ -403,7 +406,7 @@ def _broker(
         service=service,
         forwarder=groups.forwarder,
         ends=EndsCollector(node, groups.topology, service, base.link),
-        sync=TopicSync(node, replicas, base.flusher, base.link, voters=groups.topology.replicas),
+        sync=TopicSync(node, service, base.flusher, base.link, voters=groups.topology.replicas),
         status=base.status,
         rng=base.rng,
         finder=queue_base.finder,

@@ -124,6 +124,10 @@ class PartitionService:
         with _mended_soon(host):
             return await trace_message(host, offset)
 
+    def find(self, group: GroupId) -> PartitionHost | None:
+        """The partition's replica here."""
+        return self._replicas.find(group)
+
     def leading(self, group: GroupId) -> PartitionHost:
         """The partition's replica here, which leads as far as it knows. Raises `NotLeader`."""
         host = self._host(group)

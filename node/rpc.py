@@ -127,9 +127,11 @@ class TraceAnswer(msgspec.Struct, array_like=True, frozen=True):
 
 
 class SyncAnswer(msgspec.Struct, array_like=True, frozen=True):
-    """Index through which each group is synced, in the order asked; 0 where it isn't here."""
+    """Index through which each group is synced, in the order asked; 0 where it isn't here. `leads`
+    says of each whether it is led there, as of a moment after the question."""
 
     indexes: list[int]
+    leads: list[bool] = []
 
 
 R = TypeVar("R", bound=GroupRequest)

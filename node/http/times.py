@@ -76,8 +76,9 @@ def parse_time_ms(text: str, name: str) -> int:
 
 
 def format_time(time_ms: int) -> str:
-    """ISO 8601 in UTC with milliseconds, as `2025-01-15T10:30:00.000Z`."""
-    seconds, ms = divmod(time_ms, 1000)
+    """ISO 8601 in UTC with milliseconds, as `2025-01-15T10:30:00.000Z`. Producers may store any
+    number in a record batch: what lies beyond 1970 to 9999 is shown as the nearer of the two."""
+    seconds, ms = divmod(min(max(0, time_ms), TIME_MS_MAX), 1000)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{ms:03d}Z"
 
 

@@ -322,3 +322,18 @@ async def test_many_waits_at_once_are_all_served(front, put, take, eventually):
     found = await asyncio.wait_for(asyncio.gather(*waits), 10)
 
     assert sorted(message["offset"] for messages in found for message in messages) == [*range(50)]
+
+
+@pytest.mark.parametrize("expires_at_ms", [1_900_000_000_000_000, 2**62])
+async def test_a_message_that_ends_beyond_all_calendars_is_received_with_its_neighbours(
+    client, put, take, expires_at_ms
+):
+    """Its producer may have counted in microseconds."""
+    await put(b"a", b"b", expires_at_ms=[None, expires_at_ms])
+
+    first, second = await take()
+
+    assert (first["value"], second["value"]) == ("a", "b")
+    assert second["expires_at"] == "9999-12-31T23:59:59.999Z"
+    found = await client.get("/messages?topic=orders")
+    assert (found.status, len(found.json["messages"])) == (200, 2)

@@ -67,3 +67,15 @@ def test_uptimes_look_like_gos():
     assert [format_uptime(s) for s in (0.5, 61, 3600, 90061.25)] == [
         "0.5s", "1m1s", "1h0m0s", "25h1m1.25s",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("time_ms", "text"),
+    [
+        (TIME_MS_MAX + 1, "9999-12-31T23:59:59.999Z"),
+        (2**63 - 1, "9999-12-31T23:59:59.999Z"),
+        (-(2**63), "1970-01-01T00:00:00.000Z"),
+    ],
+)
+def test_what_no_calendar_holds_is_shown_as_the_last_or_first_moment(time_ms, text):
+    assert format_time(time_ms) == text

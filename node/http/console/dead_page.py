@@ -136,7 +136,8 @@ async def _letters(
 def filter_of(fields: dict[str, str]) -> DeadFilter:
     """Raises BadRequest."""
     number = fields["partition"]
-    if number and not (number.isascii() and number.isdigit() and int(number[:9]) <= PARTITIONS_MAX):
+    is_number = number.isascii() and number.isdigit() and len(number) <= 10
+    if number and not (is_number and int(number) <= PARTITIONS_MAX):
         raise BadRequest(f"partition: {number[:40]!r} is not a partition's number")
     return DeadFilter(
         reason=fields["reason"] or None,

@@ -303,6 +303,16 @@ async def test_strange_words_in_addresses_never_break_a_page(
                     assert one.status < 500, (path, name, one.body[-600:])
 
 
+@pytest.mark.parametrize("number", ["9" * 4500, "0" * 9 + "9" * 20, "4294967296"])
+async def test_a_number_without_end_is_no_partition(
+    client: Client, filled: str, number: str
+) -> None:
+    answer = await client.get(f"/ui/dead/work/orders?partition={number}")
+
+    assert answer.status == 200
+    assert "is not a partition" in Outline(answer.body).text
+
+
 async def test_no_table_is_without_a_caption_and_headers(client: Client, filled: str) -> None:
     for path in pages(filled):
         outline = Outline((await client.get(path)).body)

@@ -34,6 +34,7 @@ from goqueue.wire.errors import (
 )
 from goqueue.wire.types import CLUSTER_GROUP, Incarnation, Index, NodeId, Term, Voter
 from log.entry import Entry, EntryKind
+from log.group import GroupLog
 from node import rpc
 from node.changes import Changes
 from node.forwarding import Forwarder
@@ -43,6 +44,10 @@ from raft.group import RaftGroup
 
 APPLY_WAIT_S = 5.0
 """How long a command's answer waits until this node has applied it, too."""
+
+KEPT_ENTRIES = 50_000
+"""Of the newest commands, for replicas that were away for a while: who lacks older ones is copied
+whole. A command takes 100 to 300 bytes."""
 
 REFRESH_S = 1.0
 REFRESH_POLL_S = 0.005
@@ -73,6 +78,7 @@ class ClusterHost:
         self.leaderships = 0
         """How often this node has begun to lead the cluster group."""
         self.group: RaftGroup | None = None
+        self._log: GroupLog | None = None
         self.hellos: dict[NodeId, Mapping[str, Any]] = {}
         self.reason_not_formed = "the cluster is not formed: waiting for all configured nodes"
         self.wiped = False
@@ -88,14 +94,19 @@ class ClusterHost:
 
     # the group
 
-    def attach(self, group: RaftGroup) -> None:
-        """Take the group that was started with this state machine."""
-        self.group = group
+    def attach(self, group: RaftGroup, log: GroupLog) -> None:
+        """Take the group that was started with this state machine, and its log."""
+        self.group, self._log = group, log
 
     def detach(self, reason: str) -> None:
         """The group was stopped, and will begin anew from what its log then holds."""
-        self.group = None
+        self.group = self._log = None
         self.reason_not_formed = reason
+
+    def trim(self) -> None:
+        """Old commands may go, once the stored snapshots have passed them."""
+        if self._log is not None:
+            self._log.trim_to(Index(self.applied - KEPT_ENTRIES))
 
     def use(self, forwarder: Forwarder, link: PeerLink) -> None:
         """Send commands by this forwarder, and serve those of peers."""

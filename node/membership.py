@@ -97,10 +97,11 @@ class Membership:
         if CLUSTER_GROUP in self._store.groups() and self._store.group(CLUSTER_GROUP).untrusted:
             self._raft.retire_group(CLUSTER_GROUP)  # its leader sends all of it again
         await self._until_readable()
-        if not self._is_new:
-            self._start_group((), self._stored_cluster(), bootstrap=False)
-        else:
+        if self._is_new:
             self._consider()
+        else:
+            self._go_on()
+            self._starts_again = self._cluster.group is None
         self._registrar = asyncio.create_task(self._register_forever(), name="registrar")
 
     async def stop(self) -> None:
@@ -290,7 +291,7 @@ class Membership:
             bootstrap=bootstrap,
             preferred=min(known, default=None),
         )
-        self._cluster.attach(group)
+        self._cluster.attach(group, self._store.group(CLUSTER_GROUP))
         self._cluster.wiped = group.refused
         self.cluster_changed()
 
@@ -314,7 +315,7 @@ class Membership:
             self._starts_again = True
         if self._starts_again and not self._held:
             self._go_on()
-            self._starts_again = False
+            self._starts_again = self._cluster.group is None
 
     def _stop_group(self) -> None:
         if self._cluster.group is not None:
@@ -322,8 +323,14 @@ class Membership:
             self._cluster.detach("the cluster group's log is being replaced by a copy")
 
     def _go_on(self) -> None:
-        if self._cluster.group is None and not self._is_new:
+        """Start from what the log holds; where it has nothing to begin from, it will be copied."""
+        if self._cluster.group is not None or self._is_new:
+            return
+        try:
             self._start_group((), self._stored_cluster(), bootstrap=False)
+        except EntryDamaged as error:
+            _log.error("cluster_group_not_started", problem=str(error))
+            self._cluster.detach("the cluster group's log is damaged, and is to be copied")
 
     def _begin_anew(self) -> None:
         """Let in with a new incarnation: what the log held for the former one is of no use, and

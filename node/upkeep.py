@@ -185,6 +185,7 @@ class Upkeep:
         work = group.take_snapshot(again=again) if group is not None else None
         if work is not None:
             await self._store(CLUSTER_GROUP, work)
+        self._cluster.trim()
 
     def _has(self, id: GroupId) -> bool:
         return self._replicas.find(id) is not None

@@ -94,10 +94,10 @@ class Coordinating:
 
     def _look(self) -> None:
         self._planned = False
-        coordinator, raft = self._coordinator, self._cluster.raft
-        if coordinator is None or not raft.is_ready_leader:
+        coordinator = self._coordinator
+        if coordinator is None or not self._cluster.is_ready_leader:
             return
-        now_ms = raft.log_time_ms()
+        now_ms = self._cluster.now_ms()
         self._listen_anew_if_late(coordinator, now_ms)
         work = coordinator.collect(now_ms)
         for command in work.commands:
@@ -127,7 +127,7 @@ class Coordinating:
 
         def ended(result: object) -> None:
             applied = result is not None
-            coordinator.answered(command, self._cluster.raft.log_time_ms(), applied=applied)
+            coordinator.answered(command, self._cluster.now_ms(), applied=applied)
             self.look_soon()
 
         self.command_here(command, ended)
@@ -148,7 +148,7 @@ class Coordinating:
                 self._leads[naming.partition] = answer.leader
             else:
                 self._leads.pop(naming.partition, None)
-            coordinator.named(naming, owner, self._cluster.raft.log_time_ms())
+            coordinator.named(naming, owner, self._cluster.now_ms())
             self.look_soon()
 
         def serve(process: Process, reply: rpc.Reply) -> None:
@@ -162,7 +162,7 @@ class Coordinating:
             in_flight = answer if isinstance(answer, int) else None
             if in_flight is None:
                 self._leads.pop(drain.partition, None)
-            coordinator.drained(drain, in_flight, self._cluster.raft.log_time_ms())
+            coordinator.drained(drain, in_flight, self._cluster.now_ms())
             self.look_soon()
 
         def serve(process: Process, reply: rpc.Reply) -> None:
@@ -196,9 +196,13 @@ class Coordinating:
         def answered(outcome: Outcome, result: object, _index: Index) -> None:
             ended(result if outcome is Outcome.APPLIED else None)
 
+        raft = self._cluster.raft
+        if raft is None:
+            ended(None)
+            return
         try:
             body = encode_command(command)
-            self._cluster.raft.propose(EntryKind.COMMAND, body, callback=answered)
+            raft.propose(EntryKind.COMMAND, body, callback=answered)
         except NotLeader:
             ended(None)
 
@@ -243,10 +247,10 @@ class Coordinating:
 
     def heard(self, group: int, member: str) -> bool | None:
         """As leader: a sign of life; whether there is such a member. None of who does not lead."""
-        coordinator, raft = self._coordinator, self._cluster.raft
-        if coordinator is None or not raft.is_ready_leader:
+        coordinator = self._coordinator
+        if coordinator is None or not self._cluster.is_ready_leader:
             return None
-        known = coordinator.heard(group, member, raft.log_time_ms())
+        known = coordinator.heard(group, member, self._cluster.now_ms())
         if known:
             self._heard_s[group, member] = self._process.time.now()
         return known
@@ -275,6 +279,6 @@ class Coordinating:
         return Told(view, places)
 
     def _ask_leader(self, serve: rpc.Serve, ended: rpc.Reply) -> None:
-        leader = self._cluster.raft.leader
+        leader = self._cluster.leader
         if leader is not None:
             rpc.call(self._process, leader, serve, ended, RPC_S)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from goqueue.wire.types import GroupId, Index, NodeId
+from goqueue.wire.types import CLUSTER_GROUP, GroupId, Index, NodeId
 from log.errors import Damaged, LogError
 from log.export import Export
 from log.group import GroupLog
@@ -44,10 +44,10 @@ class Copying:
 
     def _offer(self) -> None:
         """Followers that need entries which the log no longer has are told to copy."""
-        for group, replica in self.process.replicas.items():
-            for peer in replica.raft.peers.values() if replica.raft.is_leader else ():
+        for raft in self.process.rafts():
+            for peer in raft.peers.values() if raft.is_leader else ():
                 if peer.behind and peer.connected:
-                    self._tell(peer.node, group)
+                    self._tell(peer.node, raft.id)
         self.process.time.call_later(OFFER_S, self._offer)
 
     def _tell(self, node: NodeId, group: GroupId) -> None:
@@ -70,16 +70,16 @@ class Copying:
 
     def open(self, group: GroupId, reply: rpc.Reply) -> None:
         """What there is to copy, and the session to read it in; None where nothing is."""
-        replica = self.process.replicas.get(group)
-        if replica is None:
+        raft = self.process.raft(group)
+        if raft is None:
             reply(None)
             return
-        log = replica.log
+        log = self.process.store.group(group)
         try:
-            export = log.export(replica.raft.commit_index)
+            export = log.export(raft.commit_index)
             manifest = export.open()
         except LogError as error:
-            work = replica.raft.take_snapshot(again=True) if isinstance(error, Damaged) else None
+            work = raft.take_snapshot(again=True) if isinstance(error, Damaged) else None
             if work is not None:
                 self.process.storage.keep(work.run, lambda: None)
             reply(None)
@@ -231,6 +231,7 @@ class Copy:
             return
         self._last = made.last_index
         process.world.copies += 1
+        process.world.cluster_copies += group == CLUSTER_GROUP
         process.world.loop.note("copied", process.node, group.partition, self._source)
         self._wait_for_files()
 

@@ -112,11 +112,14 @@ class SimDisk(MemoryDisk):
         after.is_wal_damaged, after.incarnation = self.is_wal_damaged, self.incarnation
         return after
 
-    def damage(self, rng: random.Random, *, spares_wal: bool = False) -> str | None:
+    def damage(
+        self, rng: random.Random, *, spares_wal: bool = False, of_cluster: bool = False
+    ) -> str | None:
         """Flip a bit, or zero some bytes, of what a partition's segment or snapshot or the
-        write-ahead log, if that is not spared, holds synced; where, if anywhere."""
+        write-ahead log, if that is not spared, or a file of the cluster group holds synced; where,
+        if anywhere."""
         files = [path for path in self.paths() if path.endswith(DAMAGED_SUFFIXES)]
-        paths = [path for path in files if f"/{CLUSTER_GROUP}/" not in path]
+        paths = [path for path in files if (f"/{CLUSTER_GROUP}/" in path) == of_cluster]
         if not paths:
             return None
         path = rng.choice(paths)

@@ -54,7 +54,7 @@ def chosen(nemesis: Collection[str]) -> list[str]:
     named: set[str] = set()
     for name in nemesis:
         named.update((name,) if name in FAULTS else NEMESES[name])
-    return [kind for kind in FAULTS if not named or kind in named]
+    return [kind for kind in FAULTS if (kind in named if named else kind not in BY_NAME_ONLY)]
 
 
 def strike(world: World, fault: Fault) -> None:
@@ -198,6 +198,15 @@ def _damage(world: World, rng: random.Random) -> None:
         _kill(world, rng)
 
 
+def _damage_cluster(world: World, rng: random.Random) -> None:
+    """The same, of the cluster group's files."""
+    node = _target(world, rng)
+    for _ in range(rng.randint(1, 3)):
+        world.machines.damage(node, rng, of_cluster=True)
+    if rng.random() < 0.5:
+        world.machines.kill(node, power=rng.random() < 0.3, down_s=rng.uniform(0.05, 1.5))
+
+
 def _slow_link(world: World, rng: random.Random) -> None:
     one, other = rng.sample(world.nodes, 2)
     world.net.slow(one, other, rng.choice((0.01, 0.06, 0.3)), rng.uniform(0.5, 3.0))
@@ -294,6 +303,7 @@ FAULTS: dict[str, tuple[Callable[[World, random.Random], None], int]] = {
     "disk-error": (_disk_error, 3),
     "disk-error-power": (_disk_error_and_power, 2),
     "damage": (_damage, 2),
+    "damage-cluster": (_damage_cluster, 2),
     "slow-link": (_slow_link, 5),
     "lossy-link": (_lossy_link, 4),
     "duplicates": (_duplicates, 4),
@@ -326,3 +336,6 @@ NEMESES: dict[str, tuple[str, ...]] = {
     ),
 }
 """Faults by what they hit; `targeted` ones wait for a decisive moment."""
+
+BY_NAME_ONLY = ("damage-cluster",)
+"""In no plan but where they are named."""

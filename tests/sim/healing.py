@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from goqueue.wire.types import GroupId, Index, NodeId
+from goqueue.wire.types import CLUSTER_GROUP, GroupId, Index, NodeId
 from log.entry import Entry, decode_frames
 from log.errors import Damaged, LogError
 from log.group import GroupLog
@@ -89,6 +89,7 @@ class Healing:
         if last <= log.last_index and log.damaged == (first, last):
             log.lift_quarantine()
             self._process.world.repairs += 1
+            self._process.world.cluster_repairs += log.id == CLUSTER_GROUP
             self._process.world.loop.note("healed", self._process.node, log.id.partition)
             self._process.healed(log.id)
 

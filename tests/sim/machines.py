@@ -226,13 +226,15 @@ class Machines:
         self._world.loop.note("disk fails", node, operation)
         self._machines[node].disk.fail_soon(operation, errno.EIO)
 
-    def damage(self, node: NodeId, rng: random.Random) -> None:
+    def damage(self, node: NodeId, rng: random.Random, *, of_cluster: bool = False) -> None:
         """Change bytes of files at rest, on one node only in a run. A damaged write-ahead log may
         cost a node all it has, so that of one whom a majority can't do without is spared."""
         node = self._victim or node
         if self._world.shape.relaxed or self._machines[node].is_wiped:
             return
-        path = self._machines[node].disk.damage(rng, spares_wal=self._is_one_of_two(node))
+        path = self._machines[node].disk.damage(
+            rng, spares_wal=self._is_one_of_two(node), of_cluster=of_cluster
+        )
         if path is not None:
             self._victim = node
             self._world.loop.note("damage", node, path)

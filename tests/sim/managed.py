@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 RETRY_S = 0.15
+KEPT_ENTRIES = 10
+"""Of the newest commands; a node keeps more."""
 FORGET_S = 0.05
 """Between two looks at whether a snapshot has passed what is deleted."""
 STATE_CHECKED_EVERY = 4
@@ -48,12 +50,18 @@ class ClusterReplica:
     """Implements Raft's StateMachine for the cluster group, as the node does."""
 
     def __init__(self, process: Process) -> None:
-        self.raft: RaftGroup
+        self.raft: RaftGroup | None = None
+        """None while its log is damaged or replaced, so that nothing can run on it."""
         self._process = process
         self._checks = process.world.checks
         self._planned = False
-        self.state = ClusterState(cluster_id(process.world.voters))
         self._alter = process.world.mutant.cluster
+        self.state: ClusterState
+        self.begin()
+
+    def begin(self) -> None:
+        """The group is about to be started, from what its log holds then."""
+        self.state = ClusterState(cluster_id(self._process.world.voters))
         self._alter(self.state)
 
     def apply(self, entry: Entry) -> object:
@@ -62,6 +70,8 @@ class ClusterReplica:
         command = decode_command(entry.body)
         result = self.state.apply(entry.index, entry.time_ms, command)
         self._alter(self.state)
+        if self._process.world.trims_cluster:
+            log.trim_to(Index(entry.index - KEPT_ENTRIES))
         members, moves = self._process.world.members, self._process.world.moves
         if members is not None:
             members.cluster_applied(entry, command, self.state)
@@ -90,6 +100,17 @@ class ClusterReplica:
         for part in (self._process.groups, self._process.moving):
             if part is not None:
                 part.follow()
+
+    @property
+    def is_ready_leader(self) -> bool:
+        return self.raft is not None and self.raft.is_ready_leader
+
+    @property
+    def leader(self) -> NodeId | None:
+        return None if self.raft is None else self.raft.leader
+
+    def now_ms(self) -> int:
+        return 0 if self.raft is None else self.raft.log_time_ms()
 
     def check_state(self) -> None:
         crc = zlib.crc32(self.state.snapshot())
@@ -181,9 +202,8 @@ class ClusterReplica:
             for group in doomed:
                 store.remove_group(group)
             return
-        work = self.raft.take_snapshot() or self.raft.take_snapshot(
-            again=True
-        )  # one may have failed
+        raft = self.raft  # one may have failed
+        work = raft and (raft.take_snapshot() or raft.take_snapshot(again=True))
         if work is not None:
             self._process.storage.keep(work.run, self.changed)
         else:
@@ -195,6 +215,9 @@ class ClusterReplica:
         def answered(outcome: Outcome, result: object, _index: Index) -> None:
             ended(result if outcome is Outcome.APPLIED else None)
 
+        if self.raft is None:
+            ended(None)
+            return
         try:
             self.raft.propose(EntryKind.COMMAND, encode_command(command), callback=answered)
         except NotLeader:

@@ -69,10 +69,10 @@ class Moving:
     # where the cluster group is led
 
     def _look(self) -> None:
-        mover, raft = self._mover, self._cluster.raft
-        if mover is None or not raft.is_ready_leader:
+        mover = self._mover
+        if mover is None or not self._cluster.is_ready_leader:
             return
-        work = mover.collect(raft.log_time_ms())
+        work = mover.collect(self._now_ms())
         for command in work.commands:
             self._propose(mover, command)
         for ask in work.asks:
@@ -81,7 +81,7 @@ class Moving:
             self._step(mover, step)
 
     def _now_ms(self) -> int:
-        return self._cluster.raft.log_time_ms()
+        return self._cluster.now_ms()
 
     def _propose(self, mover: Mover, command: PlacementCommand) -> None:
         def ended(result: object) -> None:
@@ -208,7 +208,7 @@ class Moving:
             process.moving.told(group, seen)
             reply(True)
 
-        leader = self._cluster.raft.leader
+        leader = self._cluster.leader
         if leader is not None:
             rpc.call(self._process, leader, serve, _nothing, ASK_S)
 
@@ -250,7 +250,7 @@ class Moving:
 
     def _look_at_members(self) -> None:
         raft, state = self._cluster.raft, self._cluster.state
-        if not raft.is_ready_leader or self._changing:
+        if raft is None or not raft.is_ready_leader or self._changing:
             return
         now_s = self._process.time.now()
         for broker in state.brokers.values():

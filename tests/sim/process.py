@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from coordinator.commands import Command
 from goqueue.wire.errors import NotLeader
-from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId, Voter
+from goqueue.wire.types import CLUSTER_GROUP, GroupId, Index, NodeId, Voter
 from log.errors import EntryDamaged
+from log.group import GroupLog
 from raft.group import RaftGroup
 from tests.sim.coordinating import Coordinating
 from tests.sim.copying import Copying
@@ -31,6 +32,7 @@ logging.getLogger("raft").setLevel(logging.CRITICAL)
 logging.getLogger("log").setLevel(logging.CRITICAL)
 
 ANSWER_S = 0.001
+HEALED_S, READABLE_S = 1.0, 0.1
 LEFT_S = 0.2
 """A process that left by itself is started again after this."""
 
@@ -44,6 +46,7 @@ class Process:
         self.machine = machine
         self.node = machine.node
         self.time = ProcessTime(world.loop)
+        self.began_s = self.time.now()
         self.replicas: dict[GroupId, Replica] = {}
         self.cluster: ClusterReplica | None = None
         self.groups: Coordinating | None = None
@@ -92,9 +95,9 @@ class Process:
                 self.groups = Coordinating(self, self.cluster)
             if self.world.moves is not None:
                 self._start_moving(self.cluster)
-            self.cluster.raft = self.host.start_group(
-                CLUSTER_GROUP, self.world.voters, self.cluster, bootstrap=True, created_ms=EPOCH_MS
-            )
+            if self.copying is not None and (self.moving or self.world.trims_cluster):
+                self.copying.start()
+            self.start_cluster()
             if not self.machine.is_wiped:
                 self.time.call_soon(Registrar(self).look)
         else:
@@ -109,7 +112,40 @@ class Process:
         copies = self.world.shape.copies
         self.host.copies_to_learners = lambda group: copies and group.id != CLUSTER_GROUP
         self.moving.start()
-        self.copying.start()
+
+    def start_cluster(self) -> None:
+        """As `node.membership` does: damaged entries are waited for, for a while; where there is
+        nothing to begin from, the log is to be copied."""
+        cluster, store = self.cluster, self.store
+        assert cluster is not None
+        if cluster.raft is not None or CLUSTER_GROUP in self.held:
+            return
+        founders, log = self.world.voters, None
+        if CLUSTER_GROUP in store.groups() and store.group(CLUSTER_GROUP).last_index > 0:
+            founders, log = (), store.group(CLUSTER_GROUP)
+        waits = self.healing is not None and self.time.now() < self.began_s + HEALED_S
+        if log is not None and waits and not is_readable(log):
+            self.time.call_later(READABLE_S, self.start_cluster)
+            return
+        cluster.begin()
+        try:
+            cluster.raft = self.host.start_group(
+                CLUSTER_GROUP,
+                founders,
+                cluster,
+                bootstrap=log is None,
+                created_ms=EPOCH_MS,
+            )
+        except EntryDamaged:
+            if self.healing is None:
+                raise
+
+    def _stop_cluster(self) -> None:
+        assert self.cluster is not None
+        if self.cluster.raft is not None:
+            self.host.stop_group(CLUSTER_GROUP)
+            self.cluster.raft = None
+            self.cluster.on_follower(None)
 
     def start_replica(
         self,
@@ -148,6 +184,8 @@ class Process:
     def hold(self, group: GroupId) -> None:
         """The group's log is going to be another one: nothing runs on it."""
         self.held.add(group)
+        if group == CLUSTER_GROUP:
+            self._stop_cluster()
         if group in self.replicas:
             self.stop_replica(group)
 
@@ -158,6 +196,12 @@ class Process:
 
     def healed(self, group: GroupId) -> None:
         """The group's log is whole: its replica starts anew, unless it leads by what it holds."""
+        if group == CLUSTER_GROUP:
+            assert self.cluster is not None
+            if self.cluster.raft is not None and self.cluster.raft.failed is not None:
+                self._stop_cluster()
+            self.start_cluster()
+            return
         replica = self.replicas.get(group)
         if replica is not None and not replica.raft.is_leader:
             self.stop_replica(group)
@@ -165,7 +209,9 @@ class Process:
             self._start_again(group)
 
     def _start_again(self, group: GroupId) -> None:
-        if self.cluster is not None:
+        if group == CLUSTER_GROUP:
+            self.start_cluster()
+        elif self.cluster is not None:
             self.cluster.changed()
         elif group not in self.replicas:
             self.start_replica(group, self.world.voters, EPOCH_MS, None)
@@ -178,7 +224,15 @@ class Process:
     def rafts(self) -> list[RaftGroup]:
         """Of its partitions, and of the cluster group."""
         rafts = [replica.raft for replica in self.replicas.values()]
-        return rafts if self.cluster is None else [*rafts, self.cluster.raft]
+        cluster = None if self.cluster is None else self.cluster.raft
+        return rafts if cluster is None else [*rafts, cluster]
+
+    def raft(self, group: GroupId) -> RaftGroup | None:
+        """The replica that runs here."""
+        if group == CLUSTER_GROUP:
+            return None if self.cluster is None else self.cluster.raft
+        replica = self.replicas.get(group)
+        return None if replica is None else replica.raft
 
     def end(self) -> None:
         """The process is killed: nothing more of it happens."""
@@ -284,6 +338,17 @@ class Process:
         work = group.take_snapshot()
         if work is not None:
             self.storage.keep(work.run, _nothing)
+
+
+def is_readable(log: GroupLog) -> bool:
+    """Whether all entries can be read; those that can't are known to be damaged from now on."""
+    at = log.first_index
+    try:
+        while at <= log.last_index:
+            at = Index(log.entries(at)[-1].index + 1)
+    except EntryDamaged:
+        return False
+    return True
 
 
 def _nothing() -> None:

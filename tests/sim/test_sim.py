@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.check.queuecheck import check
-from tests.sim.faults import FAULTS, NEMESES, chosen
+from tests.sim.faults import BY_NAME_ONLY, FAULTS, NEMESES, chosen
 from tests.sim.hunt import hunt
 from tests.sim.mutants import MUTANTS
 from tests.sim.queue_work import LIMITS
@@ -237,6 +237,20 @@ def test_damage_is_healed() -> None:
     assert {"segment", "terms", "offsets", "snapshot", "wal"} <= damaged.keys()
 
 
+def test_a_cluster_group_that_is_damaged_and_keeps_few_commands_is_whole_again() -> None:
+    """Who lacks commands that nobody has any more gets a copy, and so does who can read no
+    snapshot; single entries come back from peers."""
+    nemesis = ("damage-cluster", "kill", "power", "wipe")
+    worlds = [World(seed, kind="moving", nemesis=nemesis) for seed in range(24)]
+    for world in worlds:
+        assert world.run().violations == [], world.seed
+
+    assert sum(world.cluster_copies for world in worlds) > 10
+    assert sum(world.cluster_repairs for world in worlds) > 0
+    damaged = sum((world.damaged for world in worlds), Counter[str]())
+    assert {"segment", "terms", "snapshot"} <= damaged.keys()
+
+
 @pytest.mark.parametrize(
     ("setup", "seed"),
     [
@@ -435,6 +449,7 @@ def test_only_the_faults_that_are_named_strike() -> None:
     plan = World(1, nemesis=("network", "clock")).plan
 
     assert {fault.kind for fault in plan} <= {*NEMESES["network"], *NEMESES["clock"]}
-    assert chosen(()) == list(FAULTS)
+    assert chosen(()) == [kind for kind in FAULTS if kind not in BY_NAME_ONLY]
+    assert chosen(("damage-cluster",)) == ["damage-cluster"]
     with pytest.raises(KeyError):
         chosen(("bad luck",))

@@ -137,6 +137,8 @@ class World:
         """Replicas that nobody named, and that went by what a leader told."""
         self.repairs = 0
         """Of damaged logs, entry by entry."""
+        self.cluster_copies = self.cluster_repairs = 0
+        """Of these, those of the cluster group."""
         self.damaged: Counter[str] = Counter()
         """Files, by the ends of their names."""
         self.set_aside = 0
@@ -151,7 +153,13 @@ class World:
     @property
     def is_damaged(self) -> bool:
         """Whether what disks hold may be damaged, so that it must be healed."""
-        return any(fault.kind == "damage" for fault in self.plan)
+        return any(fault.kind in ("damage", "damage-cluster") for fault in self.plan)
+
+    @property
+    def trims_cluster(self) -> bool:
+        """Whether the cluster group keeps few of its commands, so that who was away needs a copy:
+        where its files are damaged, too."""
+        return any(fault.kind == "damage-cluster" for fault in self.plan)
 
     # the run
 
@@ -273,9 +281,11 @@ class World:
         if self.shape.managed:
             if not self.admin.idle:
                 return "the admin is not answered"
-            found = self._unsettled_group(
-                CLUSTER_GROUP, [process.cluster.raft for process in processes if process.cluster]
-            )
+            for process in processes:
+                if process.raft(CLUSTER_GROUP) is None:
+                    return f"the cluster group does not run on {process.node}"
+            rafts = [process.raft(CLUSTER_GROUP) for process in processes]
+            found = self._unsettled_group(CLUSTER_GROUP, [raft for raft in rafts if raft])
             if found:
                 return found
             self.topics_changed()
@@ -354,7 +364,7 @@ class World:
         leaders = [
             process
             for process in self.machines.running()
-            if process.cluster and process.cluster.raft.is_leader
+            if (raft := process.raft(CLUSTER_GROUP)) and raft.is_leader
         ]
         asked = rng.choice(leaders or self.machines.running() or [None])
         if asked is not None:

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from goqueue.wire.errors import NoQuorum
 from goqueue.wire.types import Incarnation, NodeId, Voter
+from log.group import GroupLog
 from node.cluster import ClusterHost
 from node.forwarding import Forwarder
 from node.peer_link import NoPeers
@@ -36,7 +37,7 @@ class Asked:
 def host(asked: Asked) -> ClusterHost:
     cluster = ClusterHost(Voter(NodeId("n1"), Incarnation(1)), on_change=lambda: None)
     cluster.use(cast(Forwarder, asked), NoPeers())
-    cluster.attach(cast(RaftGroup, Group()))
+    cluster.attach(cast(RaftGroup, Group()), cast(GroupLog, None))
     return cluster
 
 

@@ -204,8 +204,20 @@ class Voting(Transfers):
             self._tell(peer, frames.vote_reply(mine, term, answer))
             if granted and self._is_slow:
                 self._give_way(3)
+            if not heard and not granted:
+                self._stand_in()
         elif not heard and (flags & frames.EVERYONE or not self._log.suspect):
             self._vote(peer, term, last_index, last_term)
+
+    def _stand_in(self) -> None:
+        """A candidate that lacks entries of this log needs this vote. Who has one campaigns in
+        time; a learner does not, and yet the last leader may have told it alone. If it was being
+        promoted, too, nobody can win without it, and nobody else has such a log. So it campaigns:
+        by its own configuration, whose voters elect it without its vote, and then hands over.
+        """
+        is_learner = self._me in self.configuration.learners
+        if is_learner and not self._log.suspect and self._may_tell():
+            self._start_prevote(self._scheduler.now())
 
     def _newest(self) -> tuple[int, int]:
         return self._log.last_term, self._log.last_index

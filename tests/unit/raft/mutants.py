@@ -300,6 +300,13 @@ class OnlyOwnConfigurationVotes(RaftGroup):
         return self._may_campaign()
 
 
+class LearnersStandBy(RaftGroup):
+    """A learner never campaigns, though it may hold what nobody else does."""
+
+    def _stand_in(self) -> None:
+        pass
+
+
 class RemovedGiveUp(RaftGroup):
     """Who is being removed does not campaign, though nobody else may be able to win."""
 

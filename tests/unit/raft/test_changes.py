@@ -21,6 +21,7 @@ from tests.unit.raft.mutants import (
     ConfigurationAwaitsCommit,
     JoinersTrusted,
     LearnersCount,
+    LearnersStandBy,
     OnlyOwnConfigurationVotes,
     RemovalOutlivesTruncation,
     RemovedGiveUp,
@@ -351,6 +352,45 @@ def test_learner_votes_for_a_candidate_that_knows_of_its_promotion(
 
     assert cluster.leader() is not None
     assert cluster.voting("d") == "abcd"
+
+
+@fails_under(LearnersStandBy)
+def test_learner_with_the_newest_log_campaigns_where_it_is_asked_for_its_vote(
+    group_type: type[RaftGroup],
+) -> None:
+    """Else one voter that dies for good would stop the group for ever: its last entry reached the
+    learner alone, so that this may vote for nobody, and the others only with it."""
+    cluster = Cluster(3, spares=1, group_type=group_type)
+    first = cluster.elect()
+    cluster.change(AddLearner(cluster.join("d")))
+    cluster.settle()
+    cluster.net.filter = no_appends_from(first)
+    cluster.change(Promote(NodeId("d")))
+    cluster.settle(0.1)
+    cluster.kill(first)
+    cluster.net.filter = lambda sent: sent.target == "d" or sent.kind != FrameKind.APPEND
+    cluster.time.run(5, lambda: cluster.group("d").term > 1)
+    second = next(name for name in "abc" if name != first and cluster.group(name).is_leader)
+    (third,) = set("abc") - {first, second}
+    cluster.settle(0.1)
+    assert cluster.group("d").status()["last_index"] > cluster.group(third).status()["last_index"]
+    assert cluster.group("d").is_learner
+
+    cluster.wipe(second)
+    cluster.restart(first)
+    assert (cluster.voting(first), cluster.voting(third)) == ("abcd", "abc")
+    cluster.net.filter = None
+    cluster.settle(5)
+
+    leader = cluster.leader()
+    assert leader in (first, third)
+    assert {cluster.voting(name) for name in (first, third, "d")} == {"abc"}
+    cluster.propose(b"goes on")
+    cluster.settle()
+    assert cluster.bodies("d") == [b"goes on"]
+    cluster.change(Promote(NodeId("d")))
+    cluster.settle()
+    assert {cluster.voting(name) for name in (first, third, "d")} == {"abcd"}
 
 
 # -- removal

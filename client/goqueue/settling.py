@@ -39,10 +39,11 @@ class Settle(msgspec.Struct, frozen=True):
     visibility: Duration | None = None
 
     def to_body(self) -> dict[str, object]:
-        """As it travels. Raises BadRequest on what is no duration."""
+        """As it travels. Raises BadRequest on what is no duration. What no text can hold in a
+        reason, such as half a surrogate pair of an error about a file's name, is escaped."""
         body: dict[str, object] = {"receipt": self.receipt, "action": self.action}
         if self.reason:
-            body["reason"] = self.reason
+            body["reason"] = self.reason.encode(errors="backslashreplace").decode()
         if self.delay is not None:
             body["delay"] = duration_text(self.delay, "delay")
         if self.position is not None:

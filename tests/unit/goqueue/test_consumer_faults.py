@@ -392,3 +392,34 @@ async def test_unknown_members_join_again_and_again_as_long_as_they_are_told_so(
     await eventually(lambda: consumer.assignment == PLACES)
 
     assert len((await client.members("billing")).members) == 1
+
+
+async def test_a_handler_that_fails_on_what_is_no_text_fails_only_its_message(
+    client: AsyncClient,
+) -> None:
+    """An error about a file whose name is not UTF-8 has half a surrogate pair in its text."""
+    await publish(client, 1)
+    attempts: list[tuple[int, str]] = []
+    async with AsyncConsumer(client, "billing", "orders") as consumer:
+
+        def handle(message: Received) -> None:
+            attempts.append((message.attempt, message.last_reason))
+            if message.attempt == 1:
+                raise FileNotFoundError("caf\udce9.txt")
+            consumer.stop()
+
+        async with asyncio.timeout(5.0):
+            await consumer.run(handle)
+
+    assert attempts == [(1, ""), (2, "FileNotFoundError: caf\\udce9.txt")]
+
+
+async def test_a_reason_that_is_no_text_is_told_escaped(
+    client: AsyncClient, consumer: AsyncConsumer
+) -> None:
+    await publish(client, 1)
+    message = await consumer.next(5.0)
+    assert message is not None
+
+    async with asyncio.timeout(5.0):
+        assert (await message.nack("caf\udce9.txt")).state == "requeued"

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from goqueue.blocking_producer import BlockingProducer
 from goqueue.blocking_queue import BlockingQueue
 from goqueue.client import AsyncClient
-from goqueue.errors import Closed
+from goqueue.errors import Closed, GoQueueError
 from goqueue.events import MessageEvent, events_of
 from goqueue.http import DEFAULT_SERVER, RetryPolicy
 from goqueue.loop_thread import LoopThread
@@ -31,6 +33,7 @@ from goqueue.models import (
     Topic,
 )
 from goqueue.outgoing import Text
+from goqueue.producer import Producer
 from goqueue.secure import StrPath
 from goqueue.times import Duration, Time
 from goqueue.wire.events import EventsPage
@@ -72,6 +75,7 @@ class Client(BlockingQueue):
             compression_level=compression_level,
         )
         self._thread = LoopThread()
+        self._producers: WeakSet[Producer] = WeakSet()
 
     def __enter__(self) -> Client:
         return self
@@ -87,10 +91,17 @@ class Client(BlockingQueue):
     def close(self) -> None:
         """Close the connections and end the thread. Idempotent."""
         try:
-            self._thread.run(self._client.close())
+            self._thread.run(self._end())
         except Closed:
             return
         self._thread.stop()
+
+    async def _end(self) -> None:
+        """What producers have not sent yet fails now: on a loop that has stopped it never would."""
+        await self._client.close()
+        for producer in list(self._producers):
+            with suppress(GoQueueError):
+                await producer.close()
 
     # topics
 
@@ -177,7 +188,9 @@ class Client(BlockingQueue):
 
     def producer(self, **options: Any) -> BlockingProducer:
         """A producer over this client, with the options of `Producer`; use it as `with`."""
-        return BlockingProducer(self._thread, self._client.producer(**options))
+        producer = self._client.producer(**options)
+        self._producers.add(producer)
+        return BlockingProducer(self._thread, producer)
 
     # reading
 

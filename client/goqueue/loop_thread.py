@@ -20,13 +20,15 @@ class LoopThread:
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal's handler may come in between
         self._closed = False
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """The coroutine's result; interrupting the wait cancels it and waits for its end."""
-        loop, ended = self._started(work), threading.Event()
-        future = asyncio.run_coroutine_threadsafe(_telling(work, ended), loop)
+        ended = threading.Event()
+        with self._lock:  # what is begun before a stop is ended by it, and nothing is begun after
+            loop = self._started(work)
+            future = asyncio.run_coroutine_threadsafe(_telling(work, ended), loop)
         try:
             return future.result()
         except BaseException:
@@ -47,17 +49,16 @@ class LoopThread:
             loop.close()
 
     def _started(self, work: Coroutine[Any, Any, object]) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._closed:
-                work.close()
-                raise Closed("the client is closed")
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=self._loop.run_forever, name="goqueue-client", daemon=True
-                )
-                self._thread.start()
-            return self._loop
+        if self._closed:
+            work.close()
+            raise Closed("the client is closed")
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(
+                target=self._loop.run_forever, name="goqueue-client", daemon=True
+            )
+            self._thread.start()
+        return self._loop
 
 
 async def anext_or_none(items: AsyncGenerator[T, None]) -> T | None:

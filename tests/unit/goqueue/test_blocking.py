@@ -6,12 +6,15 @@ import asyncio
 import signal
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
-from goqueue import Client, OutgoingMessage, RetryPolicy
+from goqueue import Client, OutgoingMessage, RetryPolicy, loop_thread
 from goqueue.errors import BadRequest, Closed, TopicExists, UnknownTopic
+from goqueue.loop_thread import LoopThread
 from tests.unit.goqueue.server import FakeCluster, Fault
 
 QUICK = RetryPolicy(attempts_max=4, backoff_s=0.001, backoff_max_s=0.005)
@@ -155,6 +158,61 @@ def test_an_iteration_that_waits_may_be_interrupted(served: tuple[FakeCluster, s
 
         assert interrupted.value.__context__ is None
         assert client.topic("orders").partitions == 1
+
+
+def test_what_a_producer_had_not_sent_when_its_client_closed_has_failed(
+    served: tuple[FakeCluster, str],
+) -> None:
+    cluster, url = served
+    cluster.create("orders", 1)
+    with Client(url, retry=QUICK) as client:
+        accepted = client.producer(linger_ms=10_000).send("orders", "v")
+
+    with pytest.raises(Closed) as failed:
+        accepted.result(5.0)
+
+    assert failed.value.outcome == "none"
+
+
+def test_a_call_that_comes_as_another_thread_closes_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an order between the two, its work began on a loop that nobody would run again."""
+    thread = LoopThread()
+    thread.run(asyncio.sleep(0))
+    swept, begun = threading.Event(), threading.Event()
+    end_tasks, submit = loop_thread._end_tasks, asyncio.run_coroutine_threadsafe
+    closing = threading.Thread(target=thread.stop)
+
+    async def end_all() -> None:
+        await end_tasks()
+        swept.set()
+        await asyncio.to_thread(begun.wait, 5.0)
+
+    async def receive() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    def submitted(work: Any, loop: asyncio.AbstractEventLoop) -> Any:
+        if not closing.ident:
+            closing.start()
+            swept.wait(0.3)
+            future = submit(work, loop)
+            begun.wait(5.0)
+            return future
+        return submit(work, loop)
+
+    monkeypatch.setattr(loop_thread, "_end_tasks", end_all)
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", submitted)
+
+    def call() -> None:
+        with suppress(CancelledError):
+            thread.run(receive())
+
+    calling = threading.Thread(target=call, daemon=True)
+    calling.start()
+    calling.join(5.0)
+
+    assert not calling.is_alive()
+    closing.join()
 
 
 def test_a_client_that_was_never_used_closes() -> None:

@@ -69,7 +69,7 @@ from node.scrub_broker import ScrubBrokerNode
 from node.search_broker import SearchBrokerNode, SearchParts
 from node.status import NodeStatus
 from node.sync import TopicSync
-from node.topic_defaults import topic_defaults
+from node.topic_defaults import wanted_settings
 from node.topic_finder import TopicFinder
 from node.trace import trace_from_answer, trace_message
 from node.why_broker import WhyBrokerNode, Whys
@@ -157,8 +157,7 @@ class NodeBroker(
         validate_topic_name(name)
         if self._has(name) and await self._cluster.refresh() and self._has(name):
             raise TopicExists(name)
-        takers = self._cluster.state.layout.takers
-        wanted = {**topic_defaults(self._config, takers), **overrides}
+        wanted = await wanted_settings(self._config, self._cluster, overrides)
         try:
             command = CreateTopic(name, wanted, self._cluster.absent())
             await self._cluster.command(command, COMMAND_DEADLINE_S)

@@ -13,6 +13,8 @@ from goqueue.wire.errors import TopicExists
 from goqueue.wire.types import Index
 from node.broker import NodeBroker
 
+ASKED = {"replication_factor": 1, "retention_ms": 5}
+
 
 class InDoubt:
     """A cluster whose leader died over the answer; its next one says that the topic exists."""
@@ -51,13 +53,13 @@ async def test_a_topic_that_exists_is_taken_for_this_calls_only_if_it_is_as_aske
     async def view(*_: object) -> str:
         return "created"
 
-    monkeypatch.setattr("node.broker.topic_defaults", lambda *_: {"replication_factor": 1})
+    monkeypatch.setattr("node.topic_defaults.topic_defaults", lambda *_: {})
     monkeypatch.setattr(made, "_until_led", view)
     monkeypatch.setattr(made, "_view", view)
 
     if is_ours:
-        assert cast(str, await made.create_topic("t", {"retention_ms": 5})) == "created"
+        assert cast(str, await made.create_topic("t", ASKED)) == "created"
     else:
         with pytest.raises(TopicExists) as raised:
-            await made.create_topic("t", {"retention_ms": 5})
+            await made.create_topic("t", ASKED)
         assert raised.value.outcome == "unknown"

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, TypeVar
@@ -121,10 +121,11 @@ class Consumer:
         with ThreadPoolExecutor(concurrency, thread_name_prefix="goqueue-handler") as pool:
             workers = [pool.submit(self._handle_all, handler) for _ in range(concurrency)]
             try:
-                for worker in workers:
-                    worker.result()
+                wait(workers, return_when=FIRST_EXCEPTION)
             finally:
                 self.stop()
+            for worker in workers:
+                worker.result()
         if (failure := self._consumer.failure) is not None:
             raise failure
 

@@ -157,3 +157,35 @@ def test_it_may_outlive_its_client_and_be_closed_twice(url: str) -> None:
         consumer.start()
     consumer.close()
     consumer.close()
+
+
+@pytest.mark.parametrize("leaver", ["0", "1"])
+def test_a_handler_that_exits_ends_the_run_whichever_thread_it_is_in(
+    client: Client, url: str, leaver: str
+) -> None:
+    publish(client, 8)
+    exited = threading.Event()
+    raised: list[BaseException] = []
+
+    def handle(_: BlockingReceived) -> None:
+        if threading.current_thread().name.endswith(leaver):
+            exited.set()
+            raise SystemExit(3)
+        exited.wait(5.0)
+
+    with Consumer(url, "billing", "orders") as consumer:
+
+        def run() -> None:
+            try:
+                consumer.run(handle, concurrency=2)
+            except SystemExit as error:
+                raised.append(error)
+
+        running = threading.Thread(target=run)
+        running.start()
+        running.join(5.0)
+        has_ended = not running.is_alive()
+        consumer.stop()
+        running.join()
+
+    assert (has_ended, [str(error) for error in raised]) == (True, ["3"])

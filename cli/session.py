@@ -126,7 +126,7 @@ class Session:
                 method,
                 path,
                 params=params,
-                body=None if body is None else msgspec.json.encode(body),
+                body=None if body is None else _encoded(body),
                 headers=JSON_HEADERS,
                 repeatable=method == "GET",
                 wait_s=wait_s,
@@ -145,6 +145,15 @@ class Session:
         if self._client is None:
             raise RuntimeError("use `async with session`")
         return self._client
+
+
+def _encoded(body: object) -> bytes:
+    """Raises `CliError` for what was typed and is no text: bytes of another encoding."""
+    try:
+        return msgspec.json.encode(body)
+    except UnicodeEncodeError as error:
+        text = ascii(error.object)[:80]
+        raise CliError(f"{text} is not UTF-8", exit_code=EXIT_USAGE) from None
 
 
 def _seconds(text: str) -> float:

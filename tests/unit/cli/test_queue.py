@@ -336,3 +336,10 @@ def test_a_message_that_is_kept_back_is_not_called_dead(state: str) -> None:
     answer = {"topic": "t", "partition": 0, "offset": 1, "state": state}
 
     assert end_text(answer).startswith("t:0:1 is not dead: it comes again when its " + state)
+
+
+def test_a_reason_in_another_encoding_is_refused_as_it_was_typed(queue: Shell) -> None:
+    result = queue.run("nack", receipt(queue), "-r", "caf\udce9")
+
+    assert result.exit_code == 2
+    assert result.stderr == "Error: 'caf\\udce9' is not UTF-8\n"

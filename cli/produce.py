@@ -130,7 +130,7 @@ async def produce(
     tally = Tally()
     async with session:
         try:
-            tally.began_s = time.monotonic()
+            tally.began_s = tally.last_s = time.monotonic()
             if values:
                 messages = [replace(given, value=value) for value in values]
                 await publish_few(session.client, topic, messages, tally.add)

@@ -139,6 +139,17 @@ def test_options_that_make_no_sense_are_usage_errors(topic: Shell, words: list[s
     assert topic.run("produce", "t", *words).exit_code == 2
 
 
+def test_an_empty_file_publishes_nothing_in_no_time(topic: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "empty.jsonl"
+    file.write_bytes(b"")
+
+    record = json.loads(topic.ok("produce", "t", "--file", str(file)))
+
+    assert record == {"topic": "t", "count": 0, "seconds": 0.0, "rate": 0.0, "partitions": []}
+    out = topic.ok("produce", "t", "--file", str(file), "-o", "table")
+    assert out == "✓ Published 0 messages to t in 0.000 s (0 messages/s)\n"
+
+
 def test_a_missing_file_is_named(topic: Shell, tmp_path: Path) -> None:
     result = topic.run("produce", "t", "--file", str(tmp_path / "none.jsonl"))
 

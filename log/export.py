@@ -91,18 +91,29 @@ class Export:
             self._state = self._disk.open(snapshot_path(self._segments.directory, index))
         segments = self._copied(min(self._trim, index + 1))
         first = segments[0].first_index
-        base = self._base_term if first == self._first else self._segments.identity(first - 1)[0]
+        base = self._base_term if first == self._first else self._term_before(first)
         return Manifest(
             self.group,
             first,
             base,
             Index(self._last),
-            Term(self._segments.identity(self._last)[0]),
+            self._term_at(self._last),
             index,
             len(state),
             crc32c(state),
             tuple(segments),
         )
+
+    def _term_at(self, index: int) -> Term:
+        """By the entry itself: nothing would tell that the term index is damaged."""
+        return self._segments.read(index, index, 1, 1)[0].term
+
+    def _term_before(self, first: int) -> int:
+        """0 where that entry can't be read: the copy can do without it."""
+        try:
+            return self._term_at(first - 1)
+        except Damaged:
+            return 0
 
     def _copied(self, needed: int) -> list[SegmentParts]:
         """The segments that hold entries from `needed` on, up to the last."""

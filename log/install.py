@@ -141,14 +141,24 @@ def entries_beyond(log: GroupLog, install: Install) -> list[Entry]:
         return []
     if log.first_index > last:
         raise InstallRefused(f"group {log.id}: the log begins at {log.first_index}, after {last}")
-    known = log.identity(last)
-    if known is None:
-        raise InstallRefused(f"group {log.id}: whether its entry {last} is the same is not known")
-    if known[0] != install.last_term:
+    if _term_at(log, install) != install.last_term:
         return []
     if not log.quarantined:
         raise InstallRefused(f"group {log.id} holds entry {last} already")
     return _read_beyond(log, Index(last + 1))
+
+
+def _term_at(log: GroupLog, install: Install) -> Term | None:
+    """By the entry itself. Where that is damaged the term index tells, and may be damaged, too:
+    only if it agrees with the copy it is right."""
+    last = install.last_index
+    try:
+        return log.term_at(last)
+    except EntryDamaged:
+        known = log.identity(last)
+    if known is None or known[0] != install.last_term:
+        raise InstallRefused(f"group {log.id}: whether its entry {last} is the same is not known")
+    return known[0]
 
 
 def _read_beyond(log: GroupLog, index: Index) -> list[Entry]:

@@ -175,6 +175,7 @@ def test_a_wiped_node_takes_no_part_until_a_majority_has_let_it_in(start: Start)
     cluster = start()
     create(cluster[0], "orders")
     publish(cluster[0], "orders", number("kept", 10))
+    eventually("all applied here", lambda: len(values(cluster[0], "orders")) == 10)
     wiped = cluster[2]
     cluster[1].kill()
     wiped.kill()

@@ -110,7 +110,9 @@ class ClusterReplica:
         return None if self.raft is None else self.raft.leader
 
     def now_ms(self) -> int:
-        return 0 if self.raft is None else self.raft.log_time_ms()
+        """Of the group's clock; 0 where it does not lead, as a node has it."""
+        raft = self.raft
+        return raft.log_time_ms() if raft is not None and raft.is_ready_leader else 0
 
     def check_state(self) -> None:
         crc = zlib.crc32(self.state.snapshot())

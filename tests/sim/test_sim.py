@@ -167,6 +167,7 @@ def test_moves_bring_about_what_they_are_for() -> None:
 
 
 MOVES_WITH_LOSS = "kill-at-change,split-at-change,wipe,power-majority,kill,partition"
+DAMAGE_OF_ALL = "damage-cluster,kill,power,wipe,damage"
 
 
 @pytest.mark.parametrize(
@@ -184,6 +185,7 @@ MOVES_WITH_LOSS = "kill-at-change,split-at-change,wipe,power-majority,kill,parti
         (2530, MOVES_WITH_LOSS, (0, 1, 2, 3, 4, 5, 7, 9)),
         (1717, "damage", (11,)),
         (2131, "damage,kill,power,wipe", (0, 1, 2, 3, 5, 8, 9, 10, 11)),
+        (1485, DAMAGE_OF_ALL, (0, 2, 5, 6, 7, 9)),
     ],
     ids=[
         "a dead broker that stays",
@@ -198,6 +200,7 @@ MOVES_WITH_LOSS = "kill-at-change,split-at-change,wipe,power-majority,kill,parti
         "a replica without a vote that names a leader of long ago",
         "one of two voters whose write-ahead log is damaged",
         "a snapshot that is stored after its replica began anew",
+        "a copied replica whose term index is damaged",
     ],
 )
 def test_moves_that_once_went_wrong_end_well(

@@ -12,10 +12,12 @@ from goqueue.wire.types import Index, Term
 from log.disk import SyncFailed
 from log.errors import Damaged, EntryDamaged, EntryMissing
 from log.export import Export
+from log.file_header import FILE_HEADER_BYTES
 from log.group import GroupLog
 from log.install import UNKNOWN_END, Install, InstallRefused
 from log.manifest import FileKind, Manifest
 from log.memory_disk import MemoryDisk
+from log.segment import TERM_BYTES, TERMS_SUFFIX
 from log.staging import Staging
 from log.store import Store
 from tests.unit.log.stores import (
@@ -477,6 +479,62 @@ def test_what_was_acknowledged_beyond_the_copy_stays_in_a_damaged_log() -> None:
         assert frames(everything(store.group(GROUP)))[-4:] == frames(
             [entry(n, 3) for n in range(91, 95)]
         )
+
+
+def damage_term(store: Store, disk: MemoryDisk, index: int) -> None:
+    """Zeroes an entry's term in the term index."""
+    segments = store.group(GROUP).disk_segments.chain
+    segment = next(one for one in segments if one.first_index <= index <= one.last_index)
+    end = FILE_HEADER_BYTES + (index - segment.first_index + 1) * TERM_BYTES
+    disk.content(segment.path(TERMS_SUFFIX))[end - 8 : end] = bytes(8)
+
+
+@pytest.mark.parametrize("readable", [True, False], ids=["readable", "unreadable"])
+def test_what_was_acknowledged_beyond_the_copy_outlives_a_damaged_term_index(
+    readable: bool,
+) -> None:
+    """Else the copy's last entry were taken for another one, and those behind it for such as never
+    were committed: the replica would vote without what it has acknowledged."""
+    origin, disk = source(), MemoryDisk()
+    target = open_store(disk)
+    log = group_of(target)
+    append(log, 94, 3)
+    flush(target)
+    log.evict(0)
+    log.quarantine(Index(50), Index(51), "test")
+    install = pull(origin, target, disk)
+    damage_term(target, disk, 90)
+    if not readable:
+        path = next(p for p in disk.paths() if bytes(disk.content(p)).find(b"90.3:") >= 0)
+        content = disk.content(path)
+        content[bytes(content).find(b"90.3:")] ^= 1
+        with pytest.raises(InstallRefused, match="is not known"):
+            log.install(install)
+
+    if readable:
+        log.install(install)
+        flush(target)
+
+    assert log.last_index == 94
+    assert log.quarantined is not readable
+    assert log.entry(Index(94)) == entry(94, 3)
+
+
+def test_a_source_tells_the_terms_of_entries_not_what_a_damaged_index_has() -> None:
+    disk = MemoryDisk()
+    store = open_store(disk)
+    append(group_of(store), 90, 3)
+    flush(store)
+    group_of(store).save_snapshot(Index(60), STATE).run()
+    group_of(store).trim_to(Index(61))
+    group_of(store).evict(0)
+    manifest = group_of(store).export(Index(90)).open()
+    assert manifest.first_index > 1
+    damage_term(store, disk, 90)
+    damage_term(store, disk, manifest.first_index - 1)
+
+    assert group_of(store).export(Index(90)).open() == manifest
+    assert (manifest.base_term, manifest.last_term) == (3, 3)
 
 
 def test_a_log_cut_at_damage_stays_quarantined_until_all_it_acknowledged_is_back() -> None:

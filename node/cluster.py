@@ -38,6 +38,7 @@ from log.group import GroupLog
 from node import rpc
 from node.changes import Changes
 from node.forwarding import Forwarder
+from node.newest_state import NewestState
 from node.peer_link import PeerLink
 from raft.errors import Outcome
 from raft.group import RaftGroup
@@ -79,6 +80,7 @@ class ClusterHost:
         """How often this node has begun to lead the cluster group."""
         self.group: RaftGroup | None = None
         self._log: GroupLog | None = None
+        self._newest: NewestState | None = None
         self.hellos: dict[NodeId, Mapping[str, Any]] = {}
         self.reason_not_formed = "the cluster is not formed: waiting for all configured nodes"
         self.wiped = False
@@ -96,11 +98,11 @@ class ClusterHost:
 
     def attach(self, group: RaftGroup, log: GroupLog) -> None:
         """Take the group that was started with this state machine, and its log."""
-        self.group, self._log = group, log
+        self.group, self._log, self._newest = group, log, NewestState(group, log)
 
     def detach(self, reason: str) -> None:
         """The group was stopped, and will begin anew from what its log then holds."""
-        self.group = self._log = None
+        self.group = self._log = self._newest = None
         self.reason_not_formed = reason
 
     def trim(self) -> None:
@@ -118,6 +120,11 @@ class ClusterHost:
     def applied(self) -> Index:
         """The index of the newest command or snapshot in `state`."""
         return self.state.applied_index
+
+    @property
+    def is_newest(self) -> bool:
+        """Whether `state` is no older than any that this node has had before."""
+        return self._newest is not None and self._newest.is_reached
 
     @property
     def voters(self) -> dict[NodeId, Incarnation]:

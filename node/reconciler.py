@@ -10,6 +10,8 @@ from node.cluster import ClusterHost
 from node.replicas import Replicas
 
 RETRY_S = 1.0
+LOOK_S = 0.1
+"""Between two looks at whether partitions may be founded."""
 
 _log = structlog.get_logger("replicas")
 
@@ -42,7 +44,10 @@ class Reconciler:
             await self._wake.wait()
             self._wake.clear()
             try:
-                await self._replicas.reconcile(self._cluster.state)
+                cluster = self._cluster
+                await self._replicas.reconcile(cluster.state, may_found=cluster.is_newest)
+                if self._replicas.waiting:
+                    asyncio.get_running_loop().call_later(LOOK_S, self._wake.set)
             except Exception:  # noqa: BLE001 - the task's outermost loop
                 _log.exception("replicas_not_reconciled")
                 await asyncio.sleep(RETRY_S)

@@ -51,6 +51,8 @@ class Replicas:
         self._began = False
         self.refused: dict[GroupId, str] = {}
         """Replicas that can't be started from what their directories hold, and why."""
+        self.waiting: list[GroupId] = []
+        """Those to be founded once the cluster state is as new as it has been here."""
 
     @property
     def pending_bytes(self) -> int:
@@ -89,15 +91,17 @@ class Replicas:
         """Whether this node has not come back from its last start with all of them."""
         return not self._began or any(host.is_replaying for host in self._hosts.values())
 
-    async def reconcile(self, state: ClusterState) -> None:
+    async def reconcile(self, state: ClusterState, *, may_found: bool = True) -> None:
         """Make what runs here what the state says. A replica that can't be started is named in
-        `refused`, and stops no other."""
+        `refused`, and stops no other. Without `may_found`, where the state may be older than one
+        that was known here, none begins with nothing: those are `waiting`."""
         wanted = self._wanted(state)
         for group in [group for group in self._hosts if state.placement(group) is None]:
             self._stop(group)
         self._forget_deleted(state)
         left = self._left(state, wanted)
         self.refused = {g: why for g, why in self.refused.items() if g in wanted or g in left}
+        self.waiting = []
         started = 0
         for group in [*wanted, *left]:
             placement, topic = state.placement(group), state.topic_of(group.topic)
@@ -109,6 +113,9 @@ class Replicas:
             elif group not in self.refused and group not in self._held:
                 as_created = state.layout.is_as_created(group)
                 founds = placement.may_found(self._me, is_as_created=as_created)
+                if founds and not may_found and self._is_empty(group):
+                    self.waiting.append(group)
+                    continue
                 self._try_to_start(group, topic, placement, founds=founds)
                 started += 1
                 if started % STARTS_A_TURN == 0:
@@ -203,6 +210,9 @@ class Replicas:
         if host is None or host.log.quarantined:
             return False
         return truth.index >= host.group.configuration.index
+
+    def _is_empty(self, group: GroupId) -> bool:
+        return group not in self._store.groups() or self._store.group(group).last_index == 0
 
     def _try_to_start(
         self, group: GroupId, topic: Topic, placement: PartitionPlacement, *, founds: bool

@@ -26,6 +26,7 @@ from coordinator.state import ClusterState
 from goqueue.wire.errors import TopicExists, UnknownTopic
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, Index, NodeId, Term
 from log.entry import Entry, EntryKind
+from node.newest_state import NewestState
 from raft.errors import NotLeader, Outcome
 from raft.group import RaftGroup
 
@@ -38,6 +39,8 @@ KEPT_ENTRIES = 10
 """Of the newest commands; a node keeps more."""
 FORGET_S = 0.05
 """Between two looks at whether a snapshot has passed what is deleted."""
+FOUND_S = 0.05
+"""Between two looks at whether partitions may be founded."""
 STATE_CHECKED_EVERY = 4
 """Entries between two looks at the whole state: where it differs once, it does so from then on."""
 TOPICS = ("orders", "payments")
@@ -52,6 +55,7 @@ class ClusterReplica:
     def __init__(self, process: Process) -> None:
         self.raft: RaftGroup | None = None
         """None while its log is damaged or replaced, so that nothing can run on it."""
+        self.newest: NewestState | None = None
         self._process = process
         self._checks = process.world.checks
         self._planned = False
@@ -142,19 +146,29 @@ class ClusterReplica:
                 continue
             assert placement is not None
             assert topic is not None
+            founds = placement.may_found(
+                process.voter, is_as_created=state.layout.is_as_created(group)
+            )
+            if founds and not self._may_found(group):
+                process.time.call_later(FOUND_S, self.changed)
+                continue
             process.start_replica(
                 group,
                 placement.creators,
                 topic.founded_ms(group.partition),
                 placement.preferred,
-                founds=placement.may_found(
-                    process.voter, is_as_created=state.layout.is_as_created(group)
-                ),
+                founds=founds,
             )
         for group in left:
             if self._is_removed(group):
                 process.retire_replica(group)
         process.groups_changed()
+
+    def _may_found(self, group: GroupId) -> bool:
+        store = self._process.store
+        if group in store.groups() and store.group(group).last_index:
+            return True
+        return self.newest is not None and self.newest.is_reached
 
     def _left(self, wanted: list[GroupId]) -> list[GroupId]:
         """Replicas that hold something though the state as known now names none."""

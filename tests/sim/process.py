@@ -11,6 +11,7 @@ from goqueue.wire.errors import NotLeader
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, Index, NodeId, Voter
 from log.errors import EntryDamaged
 from log.group import GroupLog
+from node.newest_state import NewestState
 from raft.group import RaftGroup
 from tests.sim.coordinating import Coordinating
 from tests.sim.copying import Copying
@@ -136,6 +137,7 @@ class Process:
                 bootstrap=log is None,
                 created_ms=EPOCH_MS,
             )
+            cluster.newest = NewestState(cluster.raft, store.group(CLUSTER_GROUP))
         except EntryDamaged:
             if self.healing is None:
                 raise
@@ -144,7 +146,7 @@ class Process:
         assert self.cluster is not None
         if self.cluster.raft is not None:
             self.host.stop_group(CLUSTER_GROUP)
-            self.cluster.raft = None
+            self.cluster.raft = self.cluster.newest = None
             self.cluster.on_follower(None)
 
     def start_replica(

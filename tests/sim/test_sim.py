@@ -186,6 +186,7 @@ DAMAGE_OF_ALL = "damage-cluster,kill,power,wipe,damage"
         (1717, "damage", (11,)),
         (2131, "damage,kill,power,wipe", (0, 1, 2, 3, 5, 8, 9, 10, 11)),
         (1485, DAMAGE_OF_ALL, (0, 2, 5, 6, 7, 9)),
+        (1104, DAMAGE_OF_ALL, (0, 1, 2, 3, 4, 5, 6, 8, 9)),
     ],
     ids=[
         "a dead broker that stays",
@@ -201,6 +202,7 @@ DAMAGE_OF_ALL = "damage-cluster,kill,power,wipe,damage"
         "one of two voters whose write-ahead log is damaged",
         "a snapshot that is stored after its replica began anew",
         "a copied replica whose term index is damaged",
+        "a deleted topic that damage brings back",
     ],
 )
 def test_moves_that_once_went_wrong_end_well(

@@ -129,6 +129,23 @@ async def test_a_replica_that_cannot_be_started_keeps_no_other_from_starting() -
     assert node.replicas.refused == {}
 
 
+async def test_none_is_founded_while_the_state_may_be_older_than_it_was() -> None:
+    """It may tell of a topic whose deletion this node has seen, and removed its files for."""
+    node = Node()
+    held = node.group(1)
+    node.store.create_group(held).append(
+        [make_entry(index=1, term=1, time_ms=1, kind=EntryKind.NOOP)]
+    )
+
+    await node.replicas.reconcile(node.state, may_found=False)
+    assert node.raft.attempts == [held]
+    assert node.replicas.waiting == [node.group(0), node.group(2)]
+
+    await node.replicas.reconcile(node.state, may_found=True)
+    assert sorted(node.raft.attempts) == [node.group(n) for n in range(3)]
+    assert node.replicas.waiting == []
+
+
 async def test_a_failed_disk_starts_nothing_and_is_told() -> None:
     node = Node()
     node.raft.bad[node.group(1)] = StoreFailed("storage failed")

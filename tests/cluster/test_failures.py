@@ -46,7 +46,7 @@ def test_leaderships_are_spread_over_the_nodes(start: Start) -> None:
 
     def leaders() -> bool:
         answer = cluster[1].ask("GET", "/topics/spread/partitions")
-        led = [partition["leader"] for partition in answer.body["partitions"]]
+        led = [str(partition["leader"]) for partition in answer.body["partitions"]]
         return sorted(led) == ["node-1", "node-1", "node-2", "node-2", "node-3", "node-3"]
 
     eventually("two leaderships each", leaders)

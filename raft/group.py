@@ -62,6 +62,7 @@ class RaftGroup(Changes):
         self._untold = []
         self._unapplied = deque()
         self._votes = set()
+        self._refusals = set()
         self._suspects = set()
         self._reads = []
         self._rounds = deque()

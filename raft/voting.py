@@ -22,6 +22,8 @@ class Voting(Transfers):
     _suspects: set[Peer]
     """Those among `_prevotes` that vote only together with everyone."""
     _votes: set[Peer]
+    _refusals: set[Peer]
+    """Who has told that the vote of this term is another's, or that this log is too old for it."""
     _campaign_flags = 0
     _campaign_at = -NEVER
     _took_s = 0.0
@@ -134,6 +136,7 @@ class Voting(Transfers):
         self._SyncObj__setCurrentTerm(self._SyncObj__raftCurrentTerm + 1, self._self_peer.id)
         self._SyncObj__votesCount = 0
         self._votes = set()
+        self._refusals = set()
         self._campaign_flags = flags
         self._campaign_untold = True
         self._campaign_at = self._scheduler.now()
@@ -165,6 +168,18 @@ class Voting(Transfers):
     def _give_way(self, syncs: float) -> None:
         """Begins no election for as long as so many syncs take."""
         self._wait_until(self._scheduler.now() + syncs * self._took_s)
+
+    def _count_refusal(self, voter: Peer) -> None:
+        """Where a slow disk has this candidate wait for votes, and nobody is left who could bring
+        enough of them, it waits no longer than it would with a quick one."""
+        self._refusals.add(voter)
+        asked = {peer for peer in self._peers.values() if peer.voter and peer.connected}
+        everyone = bool(self._campaign_flags & frames.EVERYONE)
+        wanted = len(self._voters) if everyone else self._quorum
+        if self._is_slow and len(self._votes | (asked - self._refusals)) < wanted:
+            planned = self._SyncObj__raftElectionDeadline
+            self._retry_later(self._scheduler.now())
+            self._set_deadline(min(planned, self._SyncObj__raftElectionDeadline))
 
     def _count_vote(self, voter: Peer) -> None:
         """PySyncObj counts it, and leads from the majority on; each voter only once.
@@ -240,6 +255,8 @@ class Voting(Transfers):
         self._SyncObj__raftElectionDeadline = deadline
         if self._SyncObj__votedForNodeId == peer.id or deadline == NEVER:
             self._rest()
+        if self._SyncObj__votedForNodeId != peer.id:
+            self._tell(peer, frames.vote_reply(term, term, 0))
         self._announce()
 
     def grant(self, candidate: Peer) -> None:
@@ -252,7 +269,7 @@ class Voting(Transfers):
         mine = self._SyncObj__raftCurrentTerm
         if term > mine:
             self._newer_term(term)
-        elif not flags & frames.GRANTED or not peer.voter:
+        elif not peer.voter or (flags & frames.PRE and not flags & frames.GRANTED):
             return
         elif flags & frames.PRE:
             if self._prevotes is not None and asked == mine + 1:
@@ -261,7 +278,10 @@ class Voting(Transfers):
                     self._suspects.add(peer)
                 self._count_prevotes(self._prevotes)
         elif asked == term == mine and self._SyncObj__raftState == CANDIDATE:
-            self._count_vote(peer)
+            if flags & frames.GRANTED:
+                self._count_vote(peer)
+            else:
+                self._count_refusal(peer)
 
     # -- taking over
 

@@ -307,6 +307,15 @@ class LearnersStandBy(RaftGroup):
         pass
 
 
+class RefusalsUntold(RaftGroup):
+    """Who has given its vote away is silent to others who ask for it."""
+
+    def _tell(self, peer: Peer, frame: bytes) -> None:
+        if frame[0] == frames.FrameKind.VOTE_REPLY and not frame[1]:
+            return
+        super()._tell(peer, frame)
+
+
 class RemovedGiveUp(RaftGroup):
     """Who is being removed does not campaign, though nobody else may be able to win."""
 

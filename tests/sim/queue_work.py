@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 LIMITS = Limits(clock_s=2.5, late_s=60.0)
 """Clocks of a minority are wrong, and a step of a second is believed; lateness is judged here."""
+STEP_S = 1.0
 LATE_MS_MAX = 1000
 CALM_MS = 3000
 """So long after the last fault, a delayed message is delivered in time."""
@@ -61,6 +62,7 @@ class QueueWork:
         self.log.unordered.add(STREAM)
         self.rng = world.rng("queue")
         self._late_told = 0
+        self._behind_s = 0.0
         self._quiet_ms = 0
         self._changes_at = self.rng.uniform(0.5, 4.0)
         self._learned = {
@@ -204,9 +206,19 @@ class QueueWork:
                         redrives=letter.redrives,
                     )
         self.history.drained([spec.name for spec in SPECS[:3]])
-        verdict = check(self.history.events, LIMITS)
+        verdict = check(self.history.events, self.limits)
         for violation in verdict.violations:
             self._broken(violation.rule, violation.text)
+
+    def log_time_is(self, time_ms: int) -> None:
+        """Of the partition, as a leader begins. While one clock is wrong and another node is dead,
+        no majority knows the time, and log time stands where the last leader left it."""
+        self._behind_s = max(self._behind_s, self._clock() - (time_ms - EPOCH_MS) / 1000)
+
+    @property
+    def limits(self) -> Limits:
+        """What the run may be held to. The exact times are judged in the log (`ledger`)."""
+        return replace(LIMITS, clock_s=max(LIMITS.clock_s, self._behind_s + STEP_S))
 
     @property
     def deliveries(self) -> int:

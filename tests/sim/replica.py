@@ -112,6 +112,8 @@ class Replica:
         self._appender = self._last_appender
         if self.queue is not None:
             self.queue.lead()
+        if self._process.world.queue is not None:
+            self._process.world.queue.log_time_is(self.raft.log_time_ms())
 
     def _make_appender(self) -> Appender:
         if self._compaction is None:

@@ -17,7 +17,6 @@ from tests.check.queuecheck import check
 from tests.sim.faults import BY_NAME_ONLY, FAULTS, NEMESES, chosen
 from tests.sim.hunt import hunt
 from tests.sim.mutants import MUTANTS
-from tests.sim.queue_work import LIMITS
 from tests.sim.setup import Setup
 from tests.sim.shape import KINDS
 from tests.sim.shrink import shrink
@@ -294,7 +293,7 @@ def test_queue_work_brings_about_what_it_is_for() -> None:
     events: Counter[str] = Counter()
     for world in worlds:
         assert world.queue is not None
-        verdict = check(world.queue.history.events, LIMITS)
+        verdict = check(world.queue.history.events, world.queue.limits)
         outcomes.update(verdict.settles)
         outcomes["duplicate"] += verdict.duplicates
         outcomes["redelivered"] += verdict.redeliveries

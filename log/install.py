@@ -141,24 +141,31 @@ def entries_beyond(log: GroupLog, install: Install) -> list[Entry]:
         return []
     if log.first_index > last:
         raise InstallRefused(f"group {log.id}: the log begins at {log.first_index}, after {last}")
-    if _term_at(log, install) != install.last_term:
+    if not _continues(log, install):
         return []
     if not log.quarantined:
         raise InstallRefused(f"group {log.id} holds entry {last} already")
     return _read_beyond(log, Index(last + 1))
 
 
-def _term_at(log: GroupLog, install: Install) -> Term | None:
-    """By the entry itself. Where that is damaged the term index tells, and may be damaged, too:
-    only if it agrees with the copy it is right."""
+def _continues(log: GroupLog, install: Install) -> bool:
+    """Whether the log has the copy's last entry, which is committed, in its place.
+
+    By that entry, else by the next one: the leader of that one's term held the committed entry if
+    it is not older. Where neither can be read, the term index tells; it may be damaged, too, and
+    what goes then may have been acknowledged: such a log is suspect.
+    """
     last = install.last_index
-    try:
-        return log.term_at(last)
-    except EntryDamaged:
-        known = log.identity(last)
-    if known is None or known[0] != install.last_term:
-        raise InstallRefused(f"group {log.id}: whether its entry {last} is the same is not known")
-    return known[0]
+    for index in (last, last + 1):
+        if index <= log.last_index:
+            with suppress(EntryDamaged):
+                return (log.term_at(Index(index)) or 0) >= install.last_term
+    known = log.identity(last)
+    if known is not None and known[0] == install.last_term:
+        return True
+    if log.last_index > last:
+        log.doubt()
+    return False
 
 
 def _read_beyond(log: GroupLog, index: Index) -> list[Entry]:

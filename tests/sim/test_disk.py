@@ -52,7 +52,9 @@ def test_a_store_that_opens_what_it_had_does_not_say_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seed", "only"), [(8630, (0, 1, 2, 3))], ids=["died as it set its data aside"]
+    ("seed", "only"),
+    [(8630, (0, 1, 2, 3)), (5883, (0, 1, 2, 4, 5, 6, 10))],
+    ids=["died as it set its data aside", "an entry that never was committed"],
 )
 def test_damage_that_once_went_wrong_ends_well(seed: int, only: tuple[int, ...]) -> None:
     assert Setup(only=only).run(seed).violations == []

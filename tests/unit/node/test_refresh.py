@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any, cast
 
 from goqueue.wire.errors import NoQuorum
@@ -37,7 +38,8 @@ class Asked:
 def host(asked: Asked) -> ClusterHost:
     cluster = ClusterHost(Voter(NodeId("n1"), Incarnation(1)), on_change=lambda: None)
     cluster.use(cast(Forwarder, asked), NoPeers())
-    cluster.attach(cast(RaftGroup, Group()), cast(GroupLog, None))
+    log = SimpleNamespace(last_index=10, suspect=False, quarantined=False)
+    cluster.attach(cast(RaftGroup, Group()), cast(GroupLog, log))
     return cluster
 
 

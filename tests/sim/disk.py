@@ -11,10 +11,10 @@ import contextlib
 import os
 import random
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from goqueue.wire.types import CLUSTER_GROUP
+from goqueue.wire.types import CLUSTER_GROUP, GroupId
 from log.config import StorageConfig
 from log.disk import Bytes, SyncFailed, is_full
 from log.errors import WalDamaged
@@ -113,11 +113,15 @@ class SimDisk(MemoryDisk):
         return after
 
     def damage(
-        self, rng: random.Random, *, spares_wal: bool = False, of_cluster: bool = False
+        self,
+        rng: random.Random,
+        *,
+        spared: Collection[GroupId] = (),
+        of_cluster: bool = False,
     ) -> str | None:
         """Flip a bit, or zero some bytes, of what a partition's segment or snapshot or the
-        write-ahead log, if that is not spared, or a file of the cluster group holds synced; where,
-        if anywhere."""
+        write-ahead log, or a file of the cluster group holds synced; where, if anywhere. The
+        write-ahead log is of all groups: it is spared with any of them."""
         files = [path for path in self.paths() if path.endswith(DAMAGED_SUFFIXES)]
         paths = [path for path in files if (f"/{CLUSTER_GROUP}/" in path) == of_cluster]
         if not paths:
@@ -128,9 +132,11 @@ class SimDisk(MemoryDisk):
         file = self._files[number]
         if file.unsynced or len(file.live) <= HEADER_BYTES or len(file.live) != len(file.synced):
             return None
+        if any(f"/{group}/" in path for group in spared):
+            return None
         at = rng.randrange(HEADER_BYTES, len(file.live))
         if path.endswith(".wal"):
-            if spares_wal:
+            if spared:
                 return None
             known = _known_synced(file.live, path)
             if not known:

@@ -160,7 +160,7 @@ class Machines:
         majority can't do without. It is let in again where replicas come and go."""
         if self._victim not in (None, node) or self._machines[node].is_wiped:
             return
-        if self._is_one_of_two(node):
+        if self._groups_of_two(node):
             return
         self.kill(node, power=True, down_s=down_s)
         machine = self._machines[node]
@@ -227,23 +227,23 @@ class Machines:
         self._machines[node].disk.fail_soon(operation, errno.EIO)
 
     def damage(self, node: NodeId, rng: random.Random, *, of_cluster: bool = False) -> None:
-        """Change bytes of files at rest, on one node only in a run. A damaged write-ahead log may
-        cost a node all it has, so that of one whom a majority can't do without is spared."""
+        """Change bytes of files at rest, on one node only in a run. What that costs a node may be
+        the end of a log, or all it has: what a majority can't do without is spared."""
         node = self._victim or node
         if self._world.shape.relaxed or self._machines[node].is_wiped:
             return
         path = self._machines[node].disk.damage(
-            rng, spares_wal=self._is_one_of_two(node), of_cluster=of_cluster
+            rng, spared=self._groups_of_two(node), of_cluster=of_cluster
         )
         if path is not None:
             self._victim = node
             self._world.loop.note("damage", node, path)
             self._world.damaged[path.rpartition(".")[2]] += 1
 
-    def _is_one_of_two(self, node: NodeId) -> bool:
-        """Whether a majority of some group can't do without it."""
+    def _groups_of_two(self, node: NodeId) -> set[GroupId]:
+        """Those whose majority can't do without it."""
         moves = self._world.moves
-        return moves is not None and moves.removing.is_one_of_two(node)
+        return set() if moves is None else moves.removing.groups_of_two(node)
 
     def step_clock(self, node: NodeId, step_ms: int) -> None:
         """Only a minority's clocks are wrong: a majority that agrees is believed."""

@@ -56,12 +56,19 @@ class Removing:
         return bool(known) and known[-1] in self.removed
 
     def is_one_of_two(self, node: NodeId) -> bool:
-        """Whether a group has one other voter only, by what a running replica knows: a majority
-        needs both."""
+        """Whether a majority of some group needs it."""
+        return bool(self.groups_of_two(node))
+
+    def groups_of_two(self, node: NodeId) -> set[GroupId]:
+        """Those that have this voter and at most one other, by what a running replica knows: a
+        majority needs both."""
         rafts = [raft for process in self._world.members_here() for raft in process.rafts()]
-        known = [one for raft in rafts for one in (raft.configuration, raft.configuration_before)]
-        voters = [[voter.node for voter in one.voters] for one in known]
-        return any(len(two) <= 2 and node in two for two in voters)
+        known = [
+            (raft.id, [voter.node for voter in one.voters])
+            for raft in rafts
+            for one in (raft.configuration, raft.configuration_before)
+        ]
+        return {group for group, voters in known if len(voters) <= 2 and node in voters}
 
     def _leave(self) -> None:
         world, rng = self._world, self._rng

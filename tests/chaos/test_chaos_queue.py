@@ -146,6 +146,6 @@ async def test_a_slow_producer_that_is_told_to_stop_publishes_nothing_more() -> 
 
     producer.stop()
 
-    await asyncio.wait_for(running, 10)
+    await asyncio.wait_for(running, 30)
     assert history.events == []
     await http.close()

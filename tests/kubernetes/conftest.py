@@ -18,7 +18,7 @@ from tests.kubernetes.fake_api import NAMESPACE, FakeApi
 NAMES = PodNames("goqueue", "goqueue-headless", NAMESPACE, 7000)
 
 
-async def eventually(condition: Callable[[], object], deadline_s: float = 10.0) -> None:
+async def eventually(condition: Callable[[], object], deadline_s: float = 30.0) -> None:
     async with asyncio.timeout(deadline_s):
         while not condition():  # noqa: ASYNC110 - nothing tells when it holds
             await asyncio.sleep(0.01)

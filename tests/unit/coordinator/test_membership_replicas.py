@@ -6,7 +6,6 @@ import hashlib
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,10 +15,13 @@ from coordinator.commands import CreateTopic, DeleteTopic
 from coordinator.member_commands import JoinGroup
 from coordinator.subscriptions import Patterns
 from goqueue.wire.types import TopicId
+from tests.steps import steps
 from tests.unit.coordinator.cluster import Cluster
 from tests.unit.coordinator.consumer_group import NAME, ConsumerGroup
 
 ROOT = Path(__file__).parents[3]
+APPLY_STEPS_MAX = 3_000_000
+"""More than twice what is needed today, of what all other entries of the cluster group wait for."""
 
 
 def busy() -> ConsumerGroup:
@@ -110,31 +112,29 @@ def test_a_group_of_five_thousand_partitions_fits_into_a_snapshot() -> None:
     assert len(group.state.snapshot()) - empty < 220 * 5000
 
 
-def test_nothing_that_happens_to_five_thousand_partitions_takes_long_to_apply() -> None:
-    """All other entries of the cluster group wait for it; measured: a tenth of the bound."""
+def test_nothing_that_happens_to_five_thousand_partitions_takes_many_steps_to_apply() -> None:
+    """All other entries of the cluster group wait for it."""
     group = wide()
-    took_s: list[float] = []
+    taken: list[int] = []
 
-    def timed(act: Callable[[], object]) -> None:
-        before_s = time.process_time()
-        act()
-        took_s.append(time.process_time() - before_s)
+    def counted(act: Callable[[], object]) -> None:
+        taken.append(steps(act))
 
     for number in range(20):
-        timed(lambda: group.join(f"m{number}", patterns=["*"]))  # noqa: B023 - at once
-    timed(group.hand_over)
-    timed(lambda: group.join("late", patterns=["*"]))
-    timed(lambda: [group.let_go(member) for member in group.membership.members])
-    timed(group.hand_over)
-    timed(lambda: group.expire(*[f"m{number}" for number in range(10)]))
-    timed(group.hand_over)
-    timed(lambda: group.create("t-new", 1))
-    timed(lambda: [group.view(member) for member in group.membership.members])
+        counted(lambda: group.join(f"m{number}", patterns=["*"]))  # noqa: B023 - at once
+    counted(group.hand_over)
+    counted(lambda: group.join("late", patterns=["*"]))
+    counted(lambda: [group.let_go(member) for member in group.membership.members])
+    counted(group.hand_over)
+    counted(lambda: group.expire(*[f"m{number}" for number in range(10)]))
+    counted(group.hand_over)
+    counted(lambda: group.create("t-new", 1))
+    counted(lambda: [group.view(member) for member in group.membership.members])
 
     assert group.membership.holdings.moving.keys() == {
         partition for partition, held in group.membership.holdings.items() if held.topic == "t-new"
     }
-    assert max(took_s) < 1.0
+    assert max(taken) < APPLY_STEPS_MAX
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 
 import pytest
@@ -21,8 +20,11 @@ from coordinator.planner import (
     plan_rebalance,
 )
 from goqueue.wire.types import NodeId
+from tests.steps import steps
 
 BROKERS_MAX = 7
+PLANNED_STEPS_MAX = 3000
+"""Of each of many partitions; 1,326 today."""
 
 
 @st.composite
@@ -238,7 +240,7 @@ def test_a_broker_that_was_added_gets_its_share_and_nothing_else_moves() -> None
     assert set(leads(found).values()) == {3}
 
 
-def test_many_partitions_are_planned_soon() -> None:
+def test_many_partitions_are_planned_in_a_bounded_number_of_steps() -> None:
     nodes = [NodeId(f"n{at}") for at in range(6)]
     desired = {
         (topic, number): tuple(nodes[(topic + number + at) % 5] for at in range(3))
@@ -247,8 +249,8 @@ def test_many_partitions_are_planned_soon() -> None:
     }
     picture = Picture({node: Site(f"z{at % 3}") for at, node in enumerate(nodes)}, desired)
 
-    began_s = time.process_time()
-    rows = plan_rebalance(picture)
+    rows = []
+    taken = steps(lambda: rows.extend(plan_rebalance(picture)))
 
     assert rows
-    assert time.process_time() - began_s < 10
+    assert taken < len(desired) * PLANNED_STEPS_MAX

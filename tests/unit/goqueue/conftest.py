@@ -26,7 +26,7 @@ async def url(cluster: FakeCluster) -> AsyncIterator[str]:
 
 @pytest.fixture
 async def client(url: str) -> AsyncIterator[AsyncClient]:
-    async with AsyncClient(url, retry=QUICK, attempt_timeout_s=2.0) as client:
+    async with AsyncClient(url, retry=QUICK, attempt_timeout_s=20.0) as client:
         yield client
 
 

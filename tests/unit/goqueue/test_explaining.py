@@ -49,7 +49,7 @@ TOLD = {
 
 @pytest.fixture
 async def client(server: tuple[ScriptedServer, str]) -> AsyncIterator[AsyncClient]:
-    async with AsyncClient(server[1], retry=QUICK, attempt_timeout_s=2.0) as client:
+    async with AsyncClient(server[1], retry=QUICK, attempt_timeout_s=20.0) as client:
         yield client
 
 

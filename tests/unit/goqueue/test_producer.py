@@ -53,7 +53,7 @@ async def test_a_batch_closes_after_its_linger(client: AsyncClient, cluster: Fak
 
     async with client.producer(linger_ms=1) as producer:
         delivery = await producer.send("orders", "v")
-        assert (await asyncio.wait_for(delivery, 5)).offset == 0
+        assert (await asyncio.wait_for(delivery, 30)).offset == 0
 
 
 @pytest.mark.parametrize(
@@ -428,14 +428,14 @@ async def test_send_waits_while_the_buffer_is_full(
 
     sent: list[int] = []
     filling = asyncio.create_task(fill())
-    await asyncio.wait_for(cluster.asked.wait(), 5)
+    await asyncio.wait_for(cluster.asked.wait(), 30)
     for _ in range(200):
         await asyncio.sleep(0)
     assert len(sent) == 10
     assert producer.buffered_bytes == 10_000
 
     cluster.holding.set()
-    assert await asyncio.wait_for(filling, 10) == 100
+    assert await asyncio.wait_for(filling, 30) == 100
     await producer.close()
     assert producer.buffered_bytes == 0
     assert cluster.topics["orders"][0].next == 100

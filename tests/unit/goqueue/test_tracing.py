@@ -133,7 +133,7 @@ async def test_a_handler_runs_in_a_span_that_tells_its_failure(
             consumer.stop()
             raise ValueError("broken")
 
-        await asyncio.wait_for(consumer.run(handler), 10)
+        await asyncio.wait_for(consumer.run(handler), 30)
 
     (process,), (nack,) = finished()["process orders"], finished()["nack orders"]
     assert inside == [True] and process.kind == SpanKind.CONSUMER

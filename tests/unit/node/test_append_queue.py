@@ -269,7 +269,7 @@ async def test_a_large_batch_is_checked_off_the_loop_and_keeps_its_place(
 
     scene.append(large)
     scene.append(batch("after"))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not scene.group.entries:  # noqa: ASYNC110 - a worker thread is on its way
             await asyncio.sleep(0.001)
 

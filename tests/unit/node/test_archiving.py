@@ -148,7 +148,7 @@ async def test_the_next_leader_knows_what_was_reported_to_the_former_one() -> No
         await eventually(lambda: leader_of(nodes) in nodes.running)
         name = next(iter(nodes.running))
 
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while True:  # until the next leader has applied what the former one did
                 archive = (await nodes.broker(name).topic("t")).partitions[0].archive
                 assert archive is not None

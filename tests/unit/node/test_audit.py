@@ -224,7 +224,7 @@ async def test_long_targets_are_cut(audit: AuditLog, topic: Topic) -> None:
 
 async def recorded(ask: Any, count: int) -> list[dict[str, Any]]:
     """The records from the first on, once there are so many."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while True:
             _, answer = await ask("GET", "/admin/audit?offset=0&wait=1s", ROOT)
             if len(answer["records"]) >= count:

@@ -92,7 +92,7 @@ async def test_a_leader_compacts_only_once_all_its_voters_have_the_room_for_it(
         for number in range(30):
             await publish(nodes.running[leader], Record(b"x" * 10_000, b"k%d" % (number % 5)))
         outcome = ""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while not outcome.startswith("it takes"):  # what is sealed is not on all voters yet
                 outcome = (await host.compactor.run(force=True)).outcome
                 await asyncio.sleep(0.01)

@@ -25,7 +25,7 @@ def entry(index: int, body: bytes = b"x") -> Entry:
     return make_entry(index=index, term=1, time_ms=index, kind=EntryKind.COMMAND, body=body)
 
 
-async def eventually(condition: Callable[[], bool], deadline_s: float = 5.0) -> None:
+async def eventually(condition: Callable[[], bool], deadline_s: float = 30.0) -> None:
     async with asyncio.timeout(deadline_s):
         while not condition():  # noqa: ASYNC110 - any condition: there is no event to wait for
             await asyncio.sleep(0.002)

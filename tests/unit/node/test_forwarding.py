@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import Callable
 
 import pytest
@@ -180,7 +179,7 @@ async def test_a_silent_leader_is_left_as_soon_as_another_is_known() -> None:
 
     forwarder.leader_changed(GROUP, B)
 
-    assert await asyncio.wait_for(calling, 5) == b"done"
+    assert await asyncio.wait_for(calling, 30) == b"done"
     assert mesh.asked == [A, B]
 
 
@@ -201,11 +200,9 @@ async def test_a_refusal_after_doubt_does_not_claim_that_nothing_happened() -> N
 
 
 async def test_without_a_majority_the_refusal_is_no_quorum_and_says_how_many() -> None:
-    began = time.monotonic()
-
-    with pytest.raises(NoQuorum) as caught:
-        await call(Known(None, reachable=1), Mesh(), deadline_s=30)
-    assert time.monotonic() - began < 5
+    async with asyncio.timeout(60):
+        with pytest.raises(NoQuorum) as caught:
+            await call(Known(None, reachable=1), Mesh(), deadline_s=3600)
     assert (caught.value.outcome, caught.value.http_status) == ("none", 503)
     assert (caught.value.data["reachable"], caught.value.data["replicas"]) == (1, 3)
     assert caught.value.data["retry_after_s"] == 1

@@ -78,7 +78,7 @@ async def test_a_poll_that_waits_is_told_that_its_member_is_gone(broker: NodeBro
 
 async def test_nothing_comes_from_partitions_that_are_to_be_let_go_of(broker: NodeBroker) -> None:
     first = await join(broker)
-    joining = asyncio.ensure_future(join(broker, wait_s=10))
+    joining = asyncio.ensure_future(join(broker, wait_s=30))
     asked = await beat(broker, first)
     for _, number in ALL:
         await publish(broker, number, str(number))
@@ -168,7 +168,7 @@ async def test_a_poll_that_is_cancelled_while_its_share_changes_leases_nothing(
             found += await polling
         await broker.leave("g", (await joining).member)
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while len(found) < 20:
             found += await poll(broker, told, wait_s=0.5)
     assert [m.attempt for m in found] == [1] * 20
@@ -201,8 +201,8 @@ async def test_a_member_that_does_not_let_go_in_time_is_fenced_there_and_stays_e
         await publish(broker, number, str(number))
     in_flight = await poll(broker, first)
 
-    second = await join(broker, wait_s=10)
-    again = await poll(broker, second, wait_s=5)
+    second = await join(broker, wait_s=30)
+    again = await poll(broker, second, wait_s=30)
     ends = await broker.settle([SettleRequest(m.receipt, "ack") for m in in_flight])
 
     assert len(second.assigned) == 2

@@ -49,7 +49,7 @@ def broker(node: NodeAssembly) -> NodeBroker:
 
 async def publish(broker: NodeBroker, count: int, partition: int = 0, **columns: object) -> int:
     records = [Record(b"v", **columns) for _ in range(count)]  # type: ignore[arg-type]
-    done = await broker.append("t", partition, encode_batch(records), deadline_s=5)
+    done = await broker.append("t", partition, encode_batch(records), deadline_s=30)
     return done.base_offset
 
 
@@ -258,7 +258,7 @@ async def test_a_reset_names_what_is_not_known(broker: NodeBroker) -> None:
 
 async def join(broker: NodeBroker, *, settings: dict[str, object] | None = None) -> str:
     request = JoinRequest("c", topics=["t"], settings=settings or {})
-    return (await broker.join("g", request, wait_s=5)).member
+    return (await broker.join("g", request, wait_s=30)).member
 
 
 @pytest.mark.parametrize("mode", ["exclusive", "shared"])
@@ -312,7 +312,7 @@ async def test_a_group_whose_members_have_left_may_be_reset(broker: NodeBroker) 
     await publish(broker, 3)
     await broker.leave("g", await join(broker))
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while True:
             try:
                 told = await reset(broker, LATEST)

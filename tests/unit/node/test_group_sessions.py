@@ -325,7 +325,7 @@ async def test_what_hung_when_leadership_was_lost_is_done_by_the_next_one(world:
         await eventually(lambda: world.owned().get("a") == [1, 2, 3])
         world.leads = False
         world.changes.everything()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await sessions.settled()
 
         world.silent.clear()

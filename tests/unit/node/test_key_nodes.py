@@ -50,7 +50,7 @@ async def asked(tmp_path: Path) -> AsyncIterator[Asked]:
     settings = {"auth.enabled": True, "auth.adminKeyFile": str(file)}
     async with three_nodes(**settings) as nodes, aiohttp.ClientSession() as session:
         found = Asked(nodes, session)
-        await eventually(lambda: all(broker.ready().ready for broker in nodes.brokers), 20)
+        await eventually(lambda: all(broker.ready().ready for broker in nodes.brokers), 30)
         assert await found.everywhere(ROOT) == {200}
         yield found
 
@@ -89,7 +89,7 @@ async def test_keys_outlive_their_nodes_and_the_seed_is_sown_once(asked: Asked) 
         await asked.nodes.stop(name)
     for name in NAMES:
         await asked.nodes.start(name)
-    await eventually(lambda: all(broker.ready().ready for broker in asked.nodes.brokers), 20)
+    await eventually(lambda: all(broker.ready().ready for broker in asked.nodes.brokers), 30)
 
     assert await asked.everywhere(made["key"]) == {200}
     assert await asked.everywhere(ROOT) == {401}
@@ -106,7 +106,7 @@ async def test_a_node_that_is_cut_off_goes_on_with_the_keys_it_knows_and_says_so
     assert await asked.status("n1", ROOT) == 200
     await asked.nodes.stop("n2")
     await asked.nodes.stop("n3")
-    await eventually(lambda: asked.nodes.running["n1"].broker.cluster_view().controller is None, 10)
+    await eventually(lambda: asked.nodes.running["n1"].broker.cluster_view().controller is None, 30)
 
     assert await asked.status("n1", ROOT) == 200
     assert await asked.status("n1", "new.0123456789abcdef") == 503

@@ -69,7 +69,7 @@ async def come(nodes: ThreeNodes, name: str) -> None:
     if name not in nodes.ports:
         nodes.ports[name] = free_ports(1)[0]
     await nodes.start(name)
-    await eventually(lambda: nodes.broker(name).ready().ready, 20)
+    await eventually(lambda: nodes.broker(name).ready().ready, 30)
 
 
 async def drain(nodes: ThreeNodes, name: str) -> None:
@@ -109,15 +109,15 @@ _NONE = Configuration(Index(0), ())
 async def test_five_nodes_vote_all_and_a_drained_voter_leaves_its_place(nodes: ThreeNodes) -> None:
     await come(nodes, "n4")
     await come(nodes, "n5")
-    await eventually(lambda: configuration(nodes) == ("n1 n2 n3 n4 n5", ""), 20)
+    await eventually(lambda: configuration(nodes) == ("n1 n2 n3 n4 n5", ""), 30)
 
     leader = nodes.leader()
     assert leader is not None
     await do(nodes, DrainBroker(leader))
 
     kept = " ".join(name for name in ("n1", "n2", "n3", "n4", "n5") if name != leader)
-    await eventually(lambda: leader not in configuration(nodes)[0].split(), 20)
-    await eventually(lambda: leader in configuration(nodes)[1].split(), 20)
+    await eventually(lambda: leader not in configuration(nodes)[0].split(), 30)
+    await eventually(lambda: leader in configuration(nodes)[1].split(), 30)
     voters = configuration(nodes)[0].split()
     assert len(voters) == 3 and set(voters) <= set(kept.split())
     await nodes.broker(leader).create_topic("t", {})
@@ -163,19 +163,19 @@ async def test_a_directory_whose_place_was_taken_is_kept_out_for_good(nodes: Thr
     await nodes.stop("n3")
     old = nodes.disks["n3"]
     await come(nodes, "n3")
-    await eventually(lambda: configuration(nodes) == ("n1 n2 n3", ""), 20)
+    await eventually(lambda: configuration(nodes) == ("n1 n2 n3", ""), 30)
     await nodes.stop("n3")
     taken = nodes.disks["n3"]
 
     nodes.disks["n3"] = old
     await nodes.start("n3")
-    await eventually(lambda: cluster(nodes, "n3").outcast is not None, 20)
+    await eventually(lambda: cluster(nodes, "n3").outcast is not None, 30)
     assert await refusal(lambda: nodes.broker("n3").topic("t")) == "broker_wiped"
     await nodes.stop("n3")
 
     nodes.disks["n3"] = taken
     await nodes.start("n3")
-    await eventually(lambda: nodes.broker("n3").ready().ready, 20)
+    await eventually(lambda: nodes.broker("n3").ready().ready, 30)
 
 
 async def test_a_node_that_is_there_is_not_replaced_by_another_of_its_name(
@@ -227,14 +227,14 @@ async def test_a_node_whose_log_is_damaged_comes_back_as_a_voter_anew(
     damage_log(nodes.disks["n3"])
 
     await nodes.start("n3", set_aside=aside, accept_damage=not aside)
-    await eventually(lambda: nodes.broker("n3").ready().ready, 20)
+    await eventually(lambda: nodes.broker("n3").ready().ready, 30)
     after = cluster(nodes, "n3")._me
     assert after != before
-    await eventually(lambda: cluster(nodes, "n2").voters.get(NodeId("n3")) == after.incarnation, 20)
+    await eventually(lambda: cluster(nodes, "n2").voters.get(NodeId("n3")) == after.incarnation, 30)
     layout = cluster(nodes, "n2").state.layout
     (group,) = layout.held_by(after)
-    await eventually(lambda: after in (layout.configuration(group) or _NONE).voters, 20)
-    await eventually(lambda: is_sound(nodes.broker("n3")._replicas.find(group)), 20)
+    await eventually(lambda: after in (layout.configuration(group) or _NONE).voters, 30)
+    await eventually(lambda: is_sound(nodes.broker("n3")._replicas.find(group)), 30)
 
     await nodes.stop("n1")
     await nodes.broker("n3").create_topic("u", {"replication_factor": 1})
@@ -268,8 +268,8 @@ async def test_a_damaged_replica_of_the_cluster_group_is_copied_whole(nodes: Thr
     copies.transfers.want(CLUSTER_GROUP)
 
     await eventually(lambda: cluster(nodes, "n3").group not in (None, before), 30)
-    await eventually(lambda: not log.quarantined and not log.suspect, 20)
-    await eventually(lambda: nodes.broker("n3").ready().ready, 20)
+    await eventually(lambda: not log.quarantined and not log.suspect, 30)
+    await eventually(lambda: nodes.broker("n3").ready().ready, 30)
     await nodes.stop("n1")
     await nodes.broker("n3").create_topic("v", {"replication_factor": 2})
 
@@ -291,7 +291,7 @@ async def test_a_node_whose_stopped_replica_of_the_cluster_group_was_copied_is_r
     copies.transfers.want(CLUSTER_GROUP)
 
     await eventually(lambda: cluster(nodes, "n3").group not in (None, before), 30)
-    await eventually(lambda: nodes.broker("n3").ready().ready, 20)
+    await eventually(lambda: nodes.broker("n3").ready().ready, 30)
 
 
 async def test_a_stopped_replica_is_told_of_until_its_topic_is_deleted(nodes: ThreeNodes) -> None:
@@ -324,7 +324,7 @@ async def test_a_node_that_joined_runs_nothing_on_a_log_that_is_being_replaced(
 
     part.release()
     assert known.group is not None
-    await eventually(lambda: nodes.broker("n4").ready().ready, 20)
+    await eventually(lambda: nodes.broker("n4").ready().ready, 30)
 
 
 async def test_a_node_asks_on_where_its_group_s_log_was_replaced_as_it_asked(
@@ -340,7 +340,7 @@ async def test_a_node_asks_on_where_its_group_s_log_was_replaced_as_it_asked(
 
     monkeypatch.setattr(part._admission, "ask", ask)
     monkeypatch.setattr(part, "_is_forsaken", lambda: not asked.is_set())
-    await asyncio.wait_for(asked.wait(), 10)
+    await asyncio.wait_for(asked.wait(), 30)
     await asyncio.sleep(0)
     part.release()
     part.in_zone("b")
@@ -359,7 +359,7 @@ async def test_a_node_asks_on_after_any_fault(
 
     with monkeypatch.context() as faults:
         faults.setattr(part, "_look_at_state", fail)
-        await asyncio.wait_for(failed.wait(), 10)
+        await asyncio.wait_for(failed.wait(), 30)
     part.in_zone("b")
 
     await eventually(lambda: is_in_zone(nodes, "n3", "b"))
@@ -398,7 +398,7 @@ async def test_a_member_goes_on_where_the_group_s_first_entry_is_gone(nodes: Thr
     forget_beginning(nodes.disks["n3"], before)
 
     await nodes.start("n3")
-    await eventually(lambda: nodes.broker("n3").ready().ready, 20)
+    await eventually(lambda: nodes.broker("n3").ready().ready, 30)
 
     assert configuration(nodes, "n3") == ("n1 n2 n3", "n4")
     assert cluster(nodes, "n3").state.cluster_id == id

@@ -77,7 +77,7 @@ async def running(
         await node.services.stop()
 
 
-async def eventually(condition: Callable[[], bool], deadline_s: float = 10.0) -> None:
+async def eventually(condition: Callable[[], bool], deadline_s: float = 30.0) -> None:
     async with asyncio.timeout(deadline_s):
         while not condition():  # noqa: ASYNC110 - any condition: there is no event to wait for
             await asyncio.sleep(0.005)
@@ -88,7 +88,7 @@ def batch(*values: str, key: bytes | None = None) -> bytes:
 
 
 async def append(node: NodeAssembly, *values: str, topic: str = "t", partition: int = 0) -> Offset:
-    done = await node.broker.append(topic, partition, batch(*values), deadline_s=5)
+    done = await node.broker.append(topic, partition, batch(*values), deadline_s=30)
     return done.base_offset
 
 
@@ -126,12 +126,12 @@ async def test_a_restart_from_snapshots_remembers_producers() -> None:
         stamped = encode_batch(
             [Record(b"x", None)], producer_id=producer, producer_epoch=epoch, base_sequence=0
         )
-        await node.broker.append("t", 0, stamped, deadline_s=5)
+        await node.broker.append("t", 0, stamped, deadline_s=30)
         await eventually(lambda: any(path.endswith(".snapshot") for path in disk.paths()))
 
     async with running(disk) as node:
         await eventually(lambda: node.broker.list_topics() == ["t"])
-        again = await node.broker.append("t", 0, stamped, deadline_s=5)
+        again = await node.broker.append("t", 0, stamped, deadline_s=30)
         assert (again.duplicate, again.base_offset) == (True, 0)
         assert await node.broker.init_producer(None) == (producer + 1, 0)
 
@@ -232,14 +232,14 @@ async def test_a_long_poll_is_woken_by_an_append() -> None:
 
         await append(node, "news")
 
-        assert await asyncio.wait_for(waiting, 5) == 1
+        assert await asyncio.wait_for(waiting, 30) == 1
         assert await read(node, 1, wait_s=0.05) == 1
 
 
 async def test_a_poll_that_ends_in_the_past_does_not_wait() -> None:
     async with running(MemoryDisk()) as node:
         await node.broker.create_topic("t", {})
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             found = await node.broker.read(
                 "t", 0, Offset(0), max_records=1, max_bytes=1, wait_s=60, to_time_ms=1000
             )
@@ -305,7 +305,7 @@ async def test_a_full_disk_refuses_publishes_and_serves_reads() -> None:
                 return True
             return False
 
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while not await refused():  # noqa: ASYNC110 - the watch looks once a second
                 await asyncio.sleep(0.05)
         assert await read(node) >= 1
@@ -409,7 +409,7 @@ async def test_age_takes_nothing_of_a_topic_that_is_compacted_only() -> None:
             topic = cleanup.replace(",", "-")
             await node.broker.create_topic(topic, {"partitions": 1, "cleanup": cleanup})
             keyed = encode_batch([Record(b"v", key=b"k")])
-            await node.broker.append(topic, 0, keyed, deadline_s=5)
+            await node.broker.append(topic, 0, keyed, deadline_s=30)
 
         kept = (await node.broker.message_trace("compact", 0, Offset(0))).events[-1]
         both = (await node.broker.message_trace("compact-delete", 0, Offset(0))).events[-1]

@@ -30,7 +30,7 @@ async def publish(
         producer_id=producer[0],
         base_sequence=producer[1],
     )
-    return await node.broker.append("t", 0, batch, deadline_s=5)
+    return await node.broker.append("t", 0, batch, deadline_s=30)
 
 
 async def look(node: NodeAssembly, offset: int = 0, wait_s: float = 0.0) -> Slice:
@@ -80,7 +80,7 @@ async def test_a_topics_window_and_bounds_are_obeyed() -> None:
     async with running(MemoryDisk()) as node:
         await node.broker.create_topic("t", settings)
         assert node.broker.delay_ms_max("t") == 60_000
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while (await publish(node, "a", "a")).rows is not None:
                 pass  # the leader is still telling the log of these settings
         end = (await publish(node, "a")).base_offset
@@ -118,7 +118,7 @@ async def test_a_delayed_message_is_visible_once_it_is_due() -> None:
         stored = await publish(node, None, delay_ms=40)
         shown_ms = 0
 
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not shown_ms:
                 found = await look(node)
                 assert found.visibility is not None

@@ -35,7 +35,7 @@ async def node() -> AsyncIterator[NodeAssembly]:
 async def die(node: NodeAssembly, *values: str, partition: int = 0, group: str = "g") -> None:
     """Messages that are published, received and rejected."""
     batch = encode_batch([Record(value.encode(), value.encode()) for value in values])
-    await node.broker.append("t", partition, batch, deadline_s=5)
+    await node.broker.append("t", partition, batch, deadline_s=30)
     found = await node.broker.receive(
         group,
         ["t"],

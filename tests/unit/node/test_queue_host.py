@@ -225,7 +225,7 @@ async def test_a_receive_whose_entry_gave_nothing_after_leadership_was_lost_is_r
 
     scene.group.finish()
 
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(30):
         with pytest.raises(NotLeader):
             await taken
 
@@ -256,7 +256,7 @@ async def test_a_lease_that_is_over_ends_by_an_entry_and_the_message_comes_again
     scene.group.now_ms += 20
     waiter = asyncio.get_running_loop().create_future()
     scene.host.watch(G.id, waiter)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await waiter
     scene.host.unwatch(G.id, waiter)
 
@@ -272,7 +272,7 @@ async def test_whoever_waits_is_told_when_a_delayed_message_is_due(scene: Scene)
     assert not waiter.done()
 
     scene.group.now_ms += 30
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await waiter
 
     assert scene.host.is_ready(G.id)
@@ -290,7 +290,7 @@ async def test_as_many_are_told_as_there_are_messages_and_then_the_next_ones(
     assert [waiter.done() for waiter in waiters] == [True, False, False]
 
     scene.host.unwatch(G.id, waiters[0])  # it was told, and never comes
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await waiters[1]
     assert not waiters[2].done()
 
@@ -346,7 +346,7 @@ async def test_opening_a_group_is_tried_again_where_the_entry_was_refused() -> N
     await turns()
     scene.group.propose = propose  # type: ignore[method-assign]
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await opening
 
 
@@ -361,7 +361,7 @@ async def test_what_an_entry_that_was_refused_left_over_goes_out_later() -> None
     await turns()
     scene.group.propose = propose  # type: ignore[method-assign]
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         with pytest.raises(NotLeader):
             await many
         while scene.state.queue.config.ttl_ms != 5:

@@ -172,7 +172,7 @@ async def world() -> World:
 
 
 async def eventually(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110 - any condition: there is no event to wait for
             await asyncio.sleep(0.001)
 

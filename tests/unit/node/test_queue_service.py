@@ -164,7 +164,7 @@ async def test_partitions_share_the_bytes_of_an_answer_however_many_are_asked(
     large = encode_batch([Record(b"x" * 60_000)])
     first = scene.hosts[0].end_offset
     for host in scene.hosts:
-        await scene.node.broker.append("t", host.id.partition, large, deadline_s=5)
+        await scene.node.broker.append("t", host.id.partition, large, deadline_s=30)
     await scene.hosts[0].queue.submit([Committed(scene.ref.id, first)])
 
     answer = await scene.service.take(scene.request(100, max_bytes=100_000))

@@ -275,7 +275,7 @@ async def test_a_node_that_is_down_is_told_as_not_scrubbed() -> None:
         await nodes.stop("n3")
 
         broker = nodes.broker("n1")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while (views := await broker.scrub(begin=False)).get("n3") is not None:
                 pass  # the link is not known to be down yet
 

@@ -55,7 +55,7 @@ async def test_a_delayed_message_outlives_retention_and_comes_whole_and_in_time(
     assert await receive(node) == []
     (view,) = (await node.broker.delayed("t", limit=10, skip=0))[0]
     assert (view.offset, view.state, view.key, view.message_id) == (1, "pending", b"k", "id")
-    (found,) = await receive(node, wait_s=5)
+    (found,) = await receive(node, wait_s=30)
 
     assert (found.value, found.key, found.headers, found.lane) == (
         b"later",
@@ -95,15 +95,15 @@ async def test_a_message_that_came_late_and_always_fails_falls_though_nothing_ne
 ) -> None:
     await node.broker.put_group("g", {"max_attempts": 0, "backoff_ms": 20})
     await receive(node)
-    await publish(node, Record(b"later", deliver_at_ms=600), "gone")
+    await publish(node, Record(b"later", deliver_at_ms=2500), "gone")
     await trimmed(node, 2)
-    await settle(node, await receive(node, wait_s=5), "nack")
+    await settle(node, await receive(node, wait_s=30), "nack")
 
     async def fails_for_ever() -> None:
         while led(node).state.queue.carried:
             await settle(node, await receive(node, wait_s=0.1), "nack")
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await fails_for_ever()
     assert await receive(node) == []
 
@@ -133,7 +133,7 @@ async def test_dead_letters_outlive_retention_many_times_over_and_a_restart() ->
         await node.broker.redrive("g", "t", DeadFilter(), rate=0, dry_run=False, force=False)
         found: set[bytes] = set()
         while not {b"dead", b"dead too"} <= found:
-            found |= {message.value for message in await receive(node, wait_s=5)}
+            found |= {message.value for message in await receive(node, wait_s=30)}
 
 
 async def test_what_must_be_carried_is_split_into_entries_of_bounded_size(
@@ -183,7 +183,7 @@ async def test_leases_of_messages_that_fell_to_retention_are_over(node: NodeAsse
 
     assert getattr(end, "code", "") == "not_in_flight"
     assert (stats.groups["g"].fallen, stats.groups["g"].floor) == (1, 1)
-    assert [m.value for m in await receive(node, wait_s=5)] == [b"next"]
+    assert [m.value for m in await receive(node, wait_s=30)] == [b"next"]
 
 
 async def test_damage_that_retention_meets_is_told_and_leaves_other_partitions_trimmed(
@@ -227,16 +227,16 @@ async def test_what_is_carried_and_needed_no_more_keeps_its_whole_story(
 ) -> None:
     host, node = led(untrimmed), untrimmed
     await receive(node)
-    await publish(node, "gone", Record(b"later", deliver_at_ms=200), "gone too")
+    await publish(node, "gone", Record(b"later", deliver_at_ms=2500), "gone too")
     await settle(node, await receive(node))
     stories = host.retention._stories
     assert stories is not None
 
     async def told_early(offsets: Sequence[Offset]) -> bytes:
         told = await stories(offsets)
-        found = await receive(node, wait_s=5)
+        found = await receive(node, wait_s=30)
         await settle(node, found, "nack", delay_ms=0)
-        await settle(node, await receive(node, wait_s=5))
+        await settle(node, await receive(node, wait_s=30))
         return told
 
     monkeypatch.setattr(host.retention, "_stories", told_early)

@@ -73,7 +73,7 @@ async def test_partitions_share_the_bytes_of_a_page_and_the_next_pages_have_the_
     await node.broker.create_topic("wide", {"partitions": 8})
     for number in range(8):
         large = encode_batch([Record(b"x" * 2000, b"k")])
-        await node.broker.append("wide", number, large, deadline_s=5)
+        await node.broker.append("wide", number, large, deadline_s=30)
     found: list[list[int]] = []
     below: Mapping[tuple[str, int], int] | None = None
     while below is None or below:

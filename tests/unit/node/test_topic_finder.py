@@ -65,7 +65,7 @@ async def test_a_partition_is_used_through_any_node_as_soon_as_it_is_added() -> 
         for last in range(1, 7):
             await adds.add_partitions("t", last + 1, [])
             if last % 2:
-                await uses.append("t", last, encode_batch([Record(b"x")]), deadline_s=5)
+                await uses.append("t", last, encode_batch([Record(b"x")]), deadline_s=30)
             else:
                 await uses.receive(
                     "g",
@@ -77,4 +77,4 @@ async def test_a_partition_is_used_through_any_node_as_soon_as_it_is_added() -> 
                     partitions=[last],
                 )
         with pytest.raises(UnknownPartition):
-            await uses.append("t", 7, encode_batch([Record(b"x")]), deadline_s=5)
+            await uses.append("t", 7, encode_batch([Record(b"x")]), deadline_s=30)

@@ -251,7 +251,7 @@ class World:
         await self.over()
 
     async def over(self) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(30):
             while self.n3.transfers._running:
                 await asyncio.wait(list(self.n3.transfers._running.values()))
                 await asyncio.sleep(0)

@@ -84,7 +84,7 @@ async def test_a_replica_that_was_away_while_all_it_needs_was_trimmed_comes_back
     try:
         for name in NAMES:
             await nodes.start(name)
-        await eventually(lambda: all(broker.ready().ready for broker in nodes.brokers), 20)
+        await eventually(lambda: all(broker.ready().ready for broker in nodes.brokers), 30)
         settings = {"partitions": 1, "retention_bytes": 200_000, "replication_factor": 3}
         await nodes.broker("n1").create_topic("t", settings)
         await append(nodes.running["n1"], "first")
@@ -111,9 +111,9 @@ async def test_a_replica_that_was_away_while_all_it_needs_was_trimmed_comes_back
                 return False
             return host.applied_index == leader.applied_index
 
-        await eventually(caught_up, 20)
+        await eventually(caught_up, 30)
         await append(nodes.running["n1"], "last")
-        await eventually(caught_up, 20)
+        await eventually(caught_up, 30)
         mine, theirs = nodes.stores["n3"].group(group), nodes.stores["n1"].group(group)
         assert mine.first_index > last
         sealed = {s.first_index for s in theirs.segments() if s.sealed}

@@ -145,7 +145,7 @@ async def test_an_exclusive_groups_partition_is_its_owners(node: NodeAssembly) -
 
 async def until(broker: NodeBroker, wanted: Callable[[Verdict], bool]) -> Verdict:
     """What is told once it is as wanted."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while True:
             told = await why(broker)
             if wanted(told):

@@ -83,7 +83,7 @@ async def all_ready(nodes: N) -> AsyncIterator[N]:
     try:
         for name in NAMES:
             await nodes.start(name)
-        await eventually(lambda: all(broker.ready().ready for broker in nodes.brokers), 20)
+        await eventually(lambda: all(broker.ready().ready for broker in nodes.brokers), 30)
         yield nodes
     finally:
         for name in list(nodes.running):

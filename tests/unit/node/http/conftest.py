@@ -66,7 +66,7 @@ class Client:
     async def post(self, path: str, json: Any = None, **options: Any) -> Answer:
         return await self("POST", path, json, **options)
 
-    async def raw(self, data: bytes, deadline_s: float = 5) -> tuple[int, bytes]:
+    async def raw(self, data: bytes, deadline_s: float = 30) -> tuple[int, bytes]:
         """Send bytes on a connection of their own; the status and everything after the head."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.front.port)
         try:
@@ -156,7 +156,7 @@ def take(client: Client, orders: str) -> Callable[..., Awaitable[list[dict[str, 
 def eventually() -> Callable[[Callable[[], object]], Awaitable[None]]:
     """Waits until a condition holds; fails after five seconds."""
 
-    async def wait(condition: Callable[[], object], deadline_s: float = 5.0) -> None:
+    async def wait(condition: Callable[[], object], deadline_s: float = 30.0) -> None:
         ends_s = time.monotonic() + deadline_s
         while not condition():
             assert time.monotonic() < ends_s, "it never came to hold"

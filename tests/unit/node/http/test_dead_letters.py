@@ -307,7 +307,7 @@ async def test_a_read_of_dead_letters_waits_for_one(client, put, kill, monkeypat
     empty = await client.get(path + "?wait=20ms")
 
     await kill("bad")
-    answer = await asyncio.wait_for(waiting, 5)
+    answer = await asyncio.wait_for(waiting, 30)
 
     assert empty.json["messages"] == []
     assert [message["value"] for message in answer.json["messages"]] == ["a"]

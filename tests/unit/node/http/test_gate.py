@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -23,10 +22,13 @@ from node.http.policies import ANYBODY, POLICIES, Policy, Reach
 from node.http.principal import Principal, Role
 from node.http.routes import ROUTES, Route
 from node.http.scoped_broker import RULES
+from tests.steps import Steps
 from tests.unit.node.http.conftest import Answer, Clock
 from tests.unit.node.http.test_openapi import BODIES, PARAMETERS, QUERIES
 
 MINE = "mine."
+REMEMBERED_STEPS_MAX = 100
+"""53 today, which take 10 µs."""
 LOCKED = [route for route in ROUTES if POLICIES[route.operation].roles is not None]
 SECRET_VALUE = b"what only readers of orders may see"
 
@@ -492,7 +494,7 @@ async def test_openapi_says_what_each_operation_asks_for(scene: Scene) -> None:
     assert described["paths"]["/livez"]["get"]["security"] == []
 
 
-async def test_a_check_that_is_remembered_costs_less_than_20_microseconds(scene: Scene) -> None:
+async def test_a_check_that_is_remembered_takes_few_steps(scene: Scene) -> None:
     class Request:
         headers: Any = None
 
@@ -501,16 +503,12 @@ async def test_a_check_that_is_remembered_costs_less_than_20_microseconds(scene:
     request = Request()
     token = await scene.key("producer", MINE)
     request.headers = CIMultiDictProxy(CIMultiDict({"Authorization": f"Bearer {token}"}))
-    gate, policy, rounds = Gate(scene.keys.checks), POLICIES["publish"], 100
+    gate, policy = Gate(scene.keys.checks), POLICIES["publish"]
     params = {"topic": "mine.a"}
     await gate.admit(request, "publish", params)  # type: ignore[arg-type]
 
-    best = 1.0
-    for _ in range(50):
-        began = time.thread_time()
-        for _ in range(rounds):
-            await gate.admit(request, "publish", params)  # type: ignore[arg-type]
-        best = min(best, (time.thread_time() - began) / rounds)
+    with Steps() as counted:
+        await gate.admit(request, "publish", params)  # type: ignore[arg-type]
 
     assert isinstance(policy, Policy)
-    assert best < 20e-6, f"{best * 1e6:.1f} us"
+    assert counted.count < REMEMBERED_STEPS_MAX

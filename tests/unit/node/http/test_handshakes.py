@@ -102,12 +102,12 @@ class Client:
         opening = asyncio.open_connection(
             HOST, front.port, ssl=authority.trust(), local_addr=(source, 0)
         )
-        return cls(*await asyncio.wait_for(opening, 5))
+        return cls(*await asyncio.wait_for(opening, 30))
 
     async def status(self) -> int:
         with contextlib.suppress(ConnectionError):  # refused, and told why
             self.writer.write(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        head = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 5)
+        head = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 30)
         await self.reader.readexactly(int(head.partition(b"Content-Length: ")[2].split(b"\r")[0]))
         return int(head.split()[1])
 
@@ -272,7 +272,7 @@ async def test_stop_closes_what_is_in_its_handshake_and_the_port(front, silent, 
     await eventually(lambda: front.connections == 5)
     port = front.port
 
-    await asyncio.wait_for(front.stop(), 5)
+    await asyncio.wait_for(front.stop(), 30)
 
     await eventually(lambda: silent.open_count == 0)
     with pytest.raises(OSError):

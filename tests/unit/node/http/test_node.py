@@ -177,7 +177,7 @@ async def test_stop_lets_a_request_in_progress_finish_and_may_be_repeated(broker
         released.set()
 
         assert (await publishing).status == 200
-        await asyncio.wait_for(stopping, 5)
+        await asyncio.wait_for(stopping, 30)
         await front.stop()
         with pytest.raises(aiohttp.ClientError):
             await session.get(url)

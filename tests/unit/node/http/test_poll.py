@@ -122,7 +122,7 @@ async def test_a_poll_waits_for_its_first_message(poll, put):
     waiting = asyncio.ensure_future(poll("timeout=60s"))
 
     await put(b"v")
-    found = await asyncio.wait_for(waiting, 5)
+    found = await asyncio.wait_for(waiting, 30)
 
     assert [m["value"] for m in found["messages"]] == ["v"]
 
@@ -135,7 +135,7 @@ async def test_a_poll_waits_for_partitions_too(client, poll, member, put):
 
     for id in rest:
         await client.post(f"{GROUP}/leave", {"member_id": id})
-    found = await asyncio.wait_for(waiting, 5)
+    found = await asyncio.wait_for(waiting, 30)
 
     assert len(found["messages"]) == 3
 
@@ -213,7 +213,7 @@ async def test_a_stop_ends_a_poll_with_an_empty_answer(front, broker, poll, even
     await eventually(lambda: broker._listening)
 
     front.begin_stop()
-    found = await asyncio.wait_for(waiting, 5)
+    found = await asyncio.wait_for(waiting, 30)
 
     assert found["messages"] == []
     assert (await poll("timeout=60s"))["messages"] == []

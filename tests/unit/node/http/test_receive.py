@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 
 import pytest
 
@@ -198,16 +197,23 @@ async def test_a_receive_waits_for_a_message_and_answers_at_once_when_it_comes(
     assert not waiting.done()
 
     await put(b"v")
-    found = await asyncio.wait_for(waiting, 5)
+    found = await asyncio.wait_for(waiting, 30)
 
     assert [message["value"] for message in found] == ["v"]
 
 
-async def test_a_wait_without_a_message_ends_with_an_empty_answer(take, orders):
-    started_s = time.monotonic()
+async def test_a_wait_without_a_message_ends_with_an_empty_answer(take, broker, orders):
+    receive, waited_s = broker.receive, []
+
+    async def noted(*arguments, wait_s, **options):
+        found = await receive(*arguments, wait_s=wait_s, **options)
+        waited_s.append(wait_s)
+        return found
+
+    broker.receive = noted
 
     assert await take(timeout="100ms") == []
-    assert 0.1 <= time.monotonic() - started_s < 2
+    assert waited_s == [0.1]
 
 
 async def test_a_wait_is_cut_at_a_minute_not_at_thirty_seconds(client, broker, orders):
@@ -244,7 +250,7 @@ async def test_stopping_ends_a_wait_with_an_empty_answer(front, broker, take, ev
     await eventually(lambda: "workers" in broker._groups)
 
     front.begin_stop()
-    found = await asyncio.wait_for(waiting, 5)
+    found = await asyncio.wait_for(waiting, 30)
 
     assert found == []
     assert await take(wait="60s") == []
@@ -319,7 +325,7 @@ async def test_many_waits_at_once_are_all_served(front, put, take, eventually):
     await eventually(lambda: front.connections == 50)
 
     await put(*[b"v"] * 50)
-    found = await asyncio.wait_for(asyncio.gather(*waits), 10)
+    found = await asyncio.wait_for(asyncio.gather(*waits), 30)
 
     assert sorted(message["offset"] for messages in found for message in messages) == [*range(50)]
 

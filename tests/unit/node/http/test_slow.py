@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import time
 
 import pytest
 
@@ -34,7 +33,7 @@ async def answer_of(reader):
     """The status and body of the answer, after which the server hangs up."""
     answer = b""
     with contextlib.suppress(ConnectionResetError):  # it did not read all that was sent
-        while piece := await asyncio.wait_for(reader.read(1 << 16), 10):
+        while piece := await asyncio.wait_for(reader.read(1 << 16), 30):
             answer += piece
     head, _, body = answer.partition(b"\r\n\r\n")
     assert len(body) == int(head.partition(b"Content-Length: ")[2].split(b"\r")[0])
@@ -42,25 +41,26 @@ async def answer_of(reader):
 
 
 async def dribble(writer, data):
+    """Whether all of it went before the server hung up."""
     try:
         for at in range(len(data)):
             writer.write(data[at : at + 1])
             await writer.drain()
             await asyncio.sleep(0.05)
     except ConnectionError:
-        return
+        return False
+    return True
 
 
 async def test_headers_that_dribble_are_cut_with_408(front):
     reader, writer = await connect(front)
-    started_s = time.monotonic()
 
     sending = asyncio.ensure_future(dribble(writer, b"GET /health HTTP/1.1\r\nX: " + b"a" * 1000))
     status, body = await answer_of(reader)
 
     assert status == 408
     assert json.loads(body)["code"] == "request_timeout"
-    assert time.monotonic() - started_s < DEADLINE_S + 2
+    assert not (sending.done() and sending.result())
     sending.cancel()
     writer.close()
 
@@ -127,14 +127,12 @@ async def test_a_body_at_an_honest_rate_is_taken_after_the_grace(front, orders):
         b"POST /topics/orders/messages HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
         b"Content-Length: %d\r\n\r\n" % len(body)
     )
-    started_s = time.monotonic()
-    for at in range(0, len(body), 2500):
+    for at in range(0, len(body), 2500):  # twice the deadline of a body without a rate
         writer.write(body[at : at + 2500])
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(DEADLINE_S / 4)
 
-    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 30)
 
-    assert time.monotonic() - started_s > DEADLINE_S
     assert head.startswith(b"HTTP/1.1 200")
     writer.close()
 
@@ -194,13 +192,13 @@ async def test_expect_continue_is_answered_before_the_body_comes(front, orders):
         b"POST /topics/orders/messages HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
         b"Expect: 100-continue\r\nContent-Length: 13\r\n\r\n"
     )
-    assert await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5) == (
+    assert await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 30) == (
         b"HTTP/1.1 100 Continue\r\n\r\n"
     )
 
     writer.write(b'{"value":"v"}')
 
-    assert (await asyncio.wait_for(reader.readline(), 5)).startswith(b"HTTP/1.1 200")
+    assert (await asyncio.wait_for(reader.readline(), 30)).startswith(b"HTTP/1.1 200")
     writer.close()
 
 
@@ -210,7 +208,7 @@ async def test_pipelined_requests_are_answered_in_order(front):
 
     statuses = []
     for _ in range(2):
-        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 30)
         statuses.append(int(head.split()[1]))
         await reader.readexactly(int(head.partition(b"Content-Length: ")[2].split(b"\r")[0]))
 

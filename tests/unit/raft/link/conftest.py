@@ -17,11 +17,12 @@ from tests.ports import free_ports
 SECRET = b"a cluster secret of the tests"
 GROUP = GroupId(TopicId(7, 9), 3)
 QUICK = LinkLimits(
-    status_interval_s=0.05, silence_s=0.4, handshake_s=0.5, redial_first_s=0.01, redial_max_s=0.05
+    status_interval_s=0.05, silence_s=2.0, handshake_s=2.0, redial_first_s=0.01, redial_max_s=0.05
 )
+"""Quick to dial. Silence and handshakes are longer than a busy machine makes anybody wait."""
 
 
-async def eventually(condition: Callable[[], bool], deadline_s: float = 5.0) -> None:
+async def eventually(condition: Callable[[], bool], deadline_s: float = 30.0) -> None:
     """Wait until the condition holds; fail when it does not in time."""
     async with asyncio.timeout(deadline_s):
         while not condition():  # noqa: ASYNC110 - the condition is any state at all

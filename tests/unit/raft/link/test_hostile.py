@@ -74,7 +74,7 @@ async def honest(cluster: Cluster) -> AsyncIterator[tuple[Node, Node]]:
     assert not any(event == ("up", EVE) for event in b.events)
 
 
-async def dropped(reader: asyncio.StreamReader, deadline_s: float = 3.0) -> bytes:
+async def dropped(reader: asyncio.StreamReader, deadline_s: float = 30.0) -> bytes:
     """What was answered until the connection was closed; fails when it is not in time."""
     answered = b""
     async with asyncio.timeout(deadline_s):
@@ -178,7 +178,7 @@ async def test_dribbled_handshake_has_a_budget_of_bytes_and_time(
     reader, writer = await asyncio.open_connection(*a.mesh.address)
     hello = Dialer(Identity(EVE, Incarnation(1)), SECRET, bytes(NONCE_BYTES), A).start()
     await push(writer, hello + bytes(QUICK.handshake_bytes_max))
-    assert b"too many bytes" in await dropped(reader, deadline_s=0.3)
+    assert b"too many bytes" in await dropped(reader)
 
 
 async def _dribble(writer: asyncio.StreamWriter) -> None:
@@ -315,7 +315,7 @@ async def test_unknown_request_is_answered_and_runs_nothing(honest: tuple[Node, 
     for method in (b"__import__('os').system('x')", b"\xff\xfe", b"", b"_tell_status", b"stop"):
         insider.say(Kind.REQUEST, struct.pack("<IIB", 1, 1000, len(method)) + method + b"{}")
     answered = b""
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(30):
         while answered.count(b"no method") < 5:
             answered += await insider.reader.read(65536)
 
@@ -419,7 +419,7 @@ async def test_stuck_reader_that_asks_much_is_cut_at_the_backlog_limit(
     head = struct.pack("<IIB", 1, 5000, 4) + b"echo"
 
     with contextlib.suppress(*_BROKEN, TimeoutError):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while EVE in a.mesh.connected():
                 insider.say(Kind.REQUEST, head + payload)
                 insider.sent.clear()

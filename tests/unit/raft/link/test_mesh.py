@@ -90,7 +90,7 @@ async def test_ups_and_downs_alternate(cluster: Cluster) -> None:
 
 
 async def test_restarted_node_is_back_as_fast_as_it_dials(cluster: Cluster) -> None:
-    slow = dataclasses.replace(QUICK, redial_first_s=30.0, redial_max_s=30.0)
+    slow = dataclasses.replace(QUICK, redial_first_s=600.0, redial_max_s=600.0)
     a, b = await cluster.started("a", "b", limits=slow)
     await b.mesh.stop()
     await eventually(lambda: not a.is_up(b))
@@ -98,7 +98,7 @@ async def test_restarted_node_is_back_as_fast_as_it_dials(cluster: Cluster) -> N
     again = cluster.node("b", limits=slow, incarnation=2)
     await again.mesh.start()
 
-    await eventually(lambda: a.is_up(again) and again.is_up(a), deadline_s=2)
+    await eventually(lambda: a.is_up(again) and again.is_up(a))
     assert a.mesh.connected()[B]["incarnation"] == 2
 
 
@@ -168,7 +168,7 @@ async def test_stopped_node_is_noticed_at_once_and_calls_nobody_back(cluster: Cl
     await b.mesh.stop()
     await b.mesh.stop()
 
-    await eventually(lambda: ("down", B) in a.events, deadline_s=1)
+    await eventually(lambda: ("down", B) in a.events)
     assert b.events == [("up", A)]
     assert not b.mesh.send(A, GROUP, [b"x"])
 
@@ -297,7 +297,7 @@ async def test_silent_peer_is_cut_and_the_backlog_is_honest(cluster: Cluster) ->
     backlog = a.mesh.backlog_bytes(B)
 
     assert 20_000_000 < backlog < 33_000_000
-    await eventually(lambda: ("down", B) in a.events and ("down", A) in b.events, deadline_s=3)
+    await eventually(lambda: ("down", B) in a.events and ("down", A) in b.events)
     assert a.mesh.backlog_bytes(B) == 0
     relay.stop()
 

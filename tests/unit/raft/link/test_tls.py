@@ -121,7 +121,7 @@ async def test_client_without_a_certificate_or_without_tls_gets_nothing(
         with pytest.raises((ssl.SSLError, OSError, asyncio.IncompleteReadError)):
             reader, writer = await asyncio.open_connection(*a.mesh.address, ssl=context)
             writer.write(bytes(300))
-            await asyncio.wait_for(reader.readexactly(1), 5)
+            await asyncio.wait_for(reader.readexactly(1), 30)
 
     assert not a.events
 
@@ -175,7 +175,7 @@ async def test_connection_that_never_finishes_tls_is_dropped_in_time(
     await a.mesh.start()
     reader, writer = await asyncio.open_connection(*a.mesh.address)
 
-    async with asyncio.timeout(5 * QUICK.handshake_s):
+    async with asyncio.timeout(30):
         with contextlib.suppress(ConnectionError):
             assert await reader.read() == b""
     writer.close()

@@ -133,7 +133,7 @@ class Pulse:
             return
 
 
-def soon(what: str, check: Callable[[], object], *, deadline_s: float = 20.0) -> None:
+def soon(what: str, check: Callable[[], object], *, deadline_s: float = 60.0) -> None:
     """Return once `check` does not fail."""
     end = time.monotonic() + deadline_s
     while True:

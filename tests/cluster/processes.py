@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def eventually(
-    what: str | Callable[[], str], condition: Callable[[], T | None], *, deadline_s: float = 20.0
+    what: str | Callable[[], str], condition: Callable[[], T | None], *, deadline_s: float = 60.0
 ) -> T:
     """The first truthy value of `condition`, asked again and again until the deadline; `what` is
     told then, and may be found out only then."""
@@ -227,7 +227,7 @@ class Cluster:
             node.start()
         return self.wait_until_ready()
 
-    def wait_until_ready(self, deadline_s: float = 30.0) -> Cluster:
+    def wait_until_ready(self, deadline_s: float = 60.0) -> Cluster:
         for node in self.nodes:
             if node.process is None or node.process.poll() is not None:
                 continue

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from typing import Any
 
 from tests.cluster.conftest import Start
@@ -60,13 +59,10 @@ def test_kill_9_of_the_leader_loses_nothing_and_publishing_goes_on(start: Start)
     others = [node for node in cluster.nodes if node is not leader]
 
     leader.kill()
-    killed = time.monotonic()
     publish(others[0], "orders", number("after", 10))
-    gap_s = time.monotonic() - killed
 
     wanted = [m["value"] for m in (*number("before", 200), *number("after", 10))]
     assert values(others[1], "orders") == wanted
-    assert gap_s < 5.0
     eventually("degraded", lambda: health(others[0])["status"] == "degraded")
     eventually(
         "every node counts it", lambda: health(others[0])["under_replicated_partitions"] == 1
@@ -85,13 +81,10 @@ def test_a_paused_leader_is_passed_by_and_follows_when_it_wakes(start: Start) ->
     other = next(node for node in cluster.nodes if node is not leader)
 
     leader.pause()
-    began = time.monotonic()
     publish(other, "orders", number("during", 10))
-    took_s = time.monotonic() - began
     leader.resume()
 
     wanted = [m["value"] for m in (*number("before", 10), *number("during", 10))]
-    assert took_s < 10
     eventually("the woken node follows", lambda: values(leader, "orders") == wanted)
     publish(leader, "orders", number("after", 1))
     assert len(values(other, "orders")) == 21
@@ -120,7 +113,6 @@ def test_a_lone_survivor_refuses_writes_says_why_and_serves_what_it_has(start: S
     cluster[1].kill()
     cluster[2].kill()
 
-    began = time.monotonic()
     eventually(
         "publishes are refused for want of a quorum",
         lambda: (
@@ -130,7 +122,6 @@ def test_a_lone_survivor_refuses_writes_says_why_and_serves_what_it_has(start: S
             == "no_quorum"
         ),
     )
-    assert time.monotonic() - began < 15
     refused = survivor.ask("POST", "/topics", {"name": "other"})
     assert (refused.status, refused.body["code"]) == (503, "no_quorum")
     assert int(refused.headers["retry-after"]) >= 1
@@ -214,10 +205,9 @@ def test_sigterm_hands_leaderships_over_and_exits_0(start: Start) -> None:
     other = next(node for node in cluster.nodes if node is not leader)
 
     assert leader.stop() == 0
-    began = time.monotonic()
     publish(other, "orders", number("after", 1))
 
-    assert time.monotonic() - began < 1.0
+    assert "leaderships_not_handed_over" not in leader.log.read_text()
     assert len(values(other, "orders")) == 11
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from goqueue.wire.types import GroupId, Index, Lsn, Offset, Term
 from log.disk import Disk
-from log.entry import Entry
+from log.entry import Entry, EntryKind
 from log.errors import Damaged, EntryDamaged, EntryMissing
 from log.export import Export
 from log.install import UNKNOWN_END, Install, Reattach, entries_beyond
@@ -34,11 +34,11 @@ _log = logging.getLogger(__name__)
 class GroupLog:
     """Entries `first_index` to `last_index`, term and vote of one group.
 
-    `relaxed` groups count an entry durable once written, before it is synced; terms and votes are
-    always synced. `suspect` is one that may have lost entries it acknowledged in a power cut: it
-    counts in no majority until it has caught up with a leader. `damaged` is the range of
-    acknowledged entries that cannot be read: a group that has one is quarantined, and must neither
-    vote nor lead.
+    `relaxed` groups count an entry durable once written, before it is synced; terms, votes and
+    entries that change voters are always synced. `suspect` is one that may have lost entries it
+    acknowledged in a power cut: it counts in no majority until it has caught up with a leader.
+    `damaged` is the range of acknowledged entries that cannot be read: a group that has one is
+    quarantined, and must neither vote nor lead.
     """
 
     def __init__(
@@ -153,21 +153,29 @@ class GroupLog:
         return self._hard_state_lsn
 
     def append(self, entries: Sequence[Entry]) -> Lsn:
-        """Logs entries that follow `last_index` without a gap. Raises ValueError on a gap."""
+        """Logs entries that follow `last_index` without a gap. Raises ValueError on a gap.
+
+        Entries that change voters are synced with all before them, also where the group is relaxed:
+        a replica that forgot one in a power cut would count everyone by an older configuration.
+        """
         index = self._tail.last
         frames = []
         length = 0
+        changes_voters = False
         for entry in entries:
             index += 1
             if entry.index != index:
                 raise ValueError(f"group {self.id}: {entry.index} does not follow {index - 1}")
             frames.append(entry.frame)
             length += len(entry.frame)
+            changes_voters |= entry.kind == EntryKind.VOTERS
         lsn = self._store.record(RecordKind.APPEND, self, frames, length)
         self._tail.extend(entries, length)
         self._undurable.add(index, lsn)
         self._unspilled.add(index, lsn)
         self._store.spill_later(self, entries)
+        if changes_voters:
+            self._store.require_sync()
         if self.damaged is not None and self.damaged[1] <= index and self._cut_at_damage:
             self.lift_quarantine()  # the damaged entries were cut off and came again
         self._store.dirty()

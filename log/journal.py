@@ -46,6 +46,10 @@ class Journal(Protocol):
         """Appends a record to the pending block; the LSN after it."""
         ...
 
+    def require_sync(self) -> None:
+        """What was recorded so far counts as written no earlier than it is synced."""
+        ...
+
     def disown_trimmed(self, group: GroupLog) -> None:
         """Deletes no file of the group any more but by a later trim. Raises InstallRefused."""
         ...

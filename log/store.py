@@ -228,6 +228,10 @@ class Store:
             self._pending_strict = True
         return lsn
 
+    def require_sync(self) -> None:
+        """The pending block is synced before it counts as written, whatever it holds."""
+        self._pending_strict = True
+
     def _end_record(self) -> None:
         """States the length of the append record that later appends of its group have joined."""
         group = self._pending_group

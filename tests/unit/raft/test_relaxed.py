@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pytest
+
+from goqueue.wire.types import Incarnation, NodeId, Voter
+from log.entry import Entry, EntryKind, make_entry
 from raft import frames
+from raft.configuration import AddLearner, Configuration, Promote, Remove, encode_configuration
 from raft.errors import Outcome
 from raft.frames import FrameKind
 from raft.group import RaftGroup
-from tests.unit.raft.cluster import GROUP, Cluster, Lone, append_frame, command, fails_under
+from tests.unit.raft.cluster import (
+    EPOCH_MS,
+    GROUP,
+    Cluster,
+    Lone,
+    append_frame,
+    command,
+    fails_under,
+)
 from tests.unit.raft.mutants import AnyAppendIsEnough, SuspectsSuffice, SuspectsTrusted
 
 
@@ -285,3 +300,85 @@ def test_snapshot_of_entries_that_the_power_cut_took_is_not_begun_from() -> None
 
     assert cluster.nodes["a"].store.group(GROUP).latest_snapshot() is None
     assert cluster.bodies("a") == [b"other"] * 5
+
+
+# -- changes of voters
+
+
+def voters_entry(index: int, term: int, voters: Sequence[Voter]) -> Entry:
+    body = encode_configuration(Configuration(tuple(voters)))
+    return make_entry(index=index, term=term, time_ms=EPOCH_MS, kind=EntryKind.VOTERS, body=body)
+
+
+def test_change_of_voters_is_acknowledged_after_its_sync_with_all_before_it() -> None:
+    lone = Lone(relaxed=True)
+    fourth = Voter(NodeId("d"), Incarnation(9))
+    lone.hear("b", append_frame(1, 1, 0, 1, [command(2, 1, b"before")]), 0.003)
+    assert lone.acked("b")[-1] == 2
+
+    lone.hear("b", append_frame(1, 2, 1, 1, [voters_entry(3, 1, [*lone.voters, fourth])]))
+    lone.time.run(0.02, lambda: lone.acked("b")[-1] == 3)
+    assert lone.acked("b")[-1] == 3
+    lone.kill("a", power=True)
+    lone.restart("a")
+
+    assert lone.log.last_index == 3
+    assert lone.replica.configuration.voters[-1] == fourth
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("is_cut_off", [True, False])
+def test_power_loss_of_the_leader_that_promoted_a_voter_costs_nothing(
+    size: int, is_cut_off: bool, seed: int
+) -> None:
+    cluster = Cluster(size, spares=1, relaxed=True, seed=seed)
+    (new,) = set(cluster.nodes) - set(cluster.voter_names)
+    cluster.elect()
+    cluster.change(AddLearner(cluster.join(new)))
+    cluster.settle(2.0)
+    leader, others = cluster.elect(), cluster.followers()
+    for other in others:
+        cluster.isolate(other)
+    cluster.change(Promote(NodeId(new)), leader)
+    cluster.time.run(0.04, lambda: cluster.group(leader).configuration_committed)
+    cluster.propose(b"precious", leader)
+    cluster.time.run(0.02, lambda: bool(cluster.outcomes(b"precious")))
+    assert cluster.outcomes(b"precious") == [Outcome.APPLIED]
+
+    cluster.kill(leader, power=True)
+    cluster.restart(leader)
+    if is_cut_off:
+        cluster.isolate(new)
+    for other in others:
+        cluster.net.connect(other, leader)
+    cluster.settle(15.0)
+    cluster.connect_all()
+    cluster.elect(20.0)
+    cluster.settle(2.0)
+
+    assert not any(node.failures for node in cluster.nodes.values())
+    assert all(b"precious" in cluster.bodies(name) for name in cluster.nodes)
+
+
+def test_power_loss_of_all_who_removed_a_voter_leaves_no_need_of_it() -> None:
+    """It has let go of its log by then: whoever counted everyone with it would wait for ever."""
+    cluster = relaxed_cluster()
+    leader = cluster.elect()
+    stays, leaves = cluster.followers()
+    cluster.change(Remove(NodeId(leaves)), leader)
+    committed = [cluster.group(name) for name in (leader, stays)]
+    cluster.time.run(0.04, lambda: all(group.configuration_committed for group in committed))
+    assert cluster.group(leader).configuration_committed
+    host = cluster.nodes[leaves].host
+    assert host is not None
+    host.retire_group(GROUP)
+    cluster.nodes[leaves].flush()
+
+    for name in (leader, stays):
+        cluster.kill(name, power=True)
+    for name in (leader, stays):
+        cluster.restart(name)
+    survivors = [cluster.group(name) for name in (leader, stays)]
+
+    assert cluster.time.run(20.0, lambda: any(one.is_ready_leader for one in survivors))

@@ -33,8 +33,16 @@ class FlushJob:
         """Writes the block and, if `synced`, syncs it. Raises OSError.
 
         Where `is_full` holds for that, nothing is lost, and `sync` may be called again, which goes
-        on where it stopped. After any other error the store has failed.
+        on where it stopped. After any other error the store has failed, and the next process knows.
         """
+        try:
+            self._sync()
+        except OSError as error:
+            if not is_full(error):
+                self.writer.note_failure()
+            raise
+
+    def _sync(self) -> None:
         if self.roll is not None:
             self._roll(*self.roll)
             self.roll = None

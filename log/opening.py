@@ -20,6 +20,7 @@ from log.descriptors import Descriptors
 from log.disk import Disk, is_full
 from log.entry import Entry
 from log.errors import Damaged, WalDamaged
+from log.failed_sync import FailedSync
 from log.install import UNKNOWN_END
 from log.recovery import Replay, replay_wal
 from log.segments import GroupSegments
@@ -73,6 +74,7 @@ class Opening:
         self._config = config
         self._files = files
         self._random_u64 = random_u64
+        self._failed_sync = FailedSync(disk, root)
 
     @staticmethod
     def group_directory(root: str, group: GroupId) -> str:
@@ -153,6 +155,7 @@ class Opening:
         for file in older:
             writer.retire(file)
         del writer.files[: len(older)]
+        self._failed_sync.forget()
         self._remove_orphans(opened)
         with suppress(OSError):  # a checkpoint tries again, once there is room
             Space(self._disk, self._root, self._config).reserve()
@@ -176,7 +179,9 @@ class Opening:
         end = image.end_lsn if image else Lsn(0)
         opened = Opened(incarnation, end, replay.state, self._writer(incarnation))
         opened.writer.files = list(image.files) if image else []
-        opened.unclean_boot = replay.state.begin(self._disk.boot_id())
+        opened.unclean_boot = replay.state.begin(
+            self._disk.boot_id(), sync_failed=self._failed_sync.is_noted
+        )
         for group, meta in replay.state.groups.items():
             self._open_group(opened, group, meta, replay)
         return opened

@@ -62,7 +62,8 @@ class Store:
         self.written_lsn = Lsn(0)
         self.spilled_lsn = Lsn(0)
         self.unclean_boot = False
-        """The machine was started anew, and the last process had not closed the store."""
+        """The machine was started anew, or a sync had failed, and the last process had not closed
+        the store."""
         self.damaged_entries = 0
         """Damage met since the store was opened: entries, searches and snapshots."""
         self.on_dirty: Callable[[], None] = _nothing

@@ -105,12 +105,13 @@ class WalState:
     closed: bool = False
     """Nothing unsynced was left behind: the last process closed the log, and nobody went on."""
 
-    def begin(self, boot_id: str) -> bool:
-        """A process opens the log in this boot; whether unsynced appends may have been lost.
+    def begin(self, boot_id: str, *, sync_failed: bool = False) -> bool:
+        """A process opens the log in this boot, maybe after a sync failed in it; whether unsynced
+        appends may have been lost.
 
         If so, every group that had such appends is suspect from now on.
         """
-        unclean = self.boot_id not in ("", boot_id) and not self.closed
+        unclean = (self.boot_id not in ("", boot_id) or sync_failed) and not self.closed
         for meta in self.groups.values():
             meta.suspect |= unclean and meta.relaxed
         self.boot_id, self.closed = boot_id, False

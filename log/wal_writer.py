@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from goqueue.wire.types import Lsn
 from log.disk import Disk, is_full
+from log.failed_sync import FailedSync
 from log.wal import (
     BLOCK_BYTES,
     PREFIX,
@@ -141,6 +142,10 @@ class WalWriter:
         if position + BLOCK_BYTES <= self._file_bytes:
             block = encode_block(self._file_id, lsn, lsn, b"")
             self._disk.pwritev(self._handle, (block,), position)
+
+    def note_failure(self) -> None:
+        """What was written since the last sync may be lost, though the machine runs on."""
+        FailedSync(self._disk, self.directory.rpartition("/")[0]).note()
 
     def prepare_spare(self) -> None:
         """Allocates the next file ahead of need; called off the writer's path.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 
 import pytest
@@ -47,6 +48,35 @@ def test_killed_process_leaves_nobody_suspect() -> None:
 
     assert not store.unclean_boot
     assert suspects(store) == []
+
+
+def test_failed_sync_leaves_relaxed_groups_suspect_in_the_same_boot() -> None:
+    """Pages that it was to save pass for clean, and the kernel may let go of them."""
+    disk = MemoryDisk()
+    store = relaxed_store(disk)
+    log = store.group(GROUP)
+    append(log)
+    job = store.take_flush(1000)
+    assert job is not None
+    job.sync()
+    store.complete_flush(job)
+    assert log.durable_index == 2
+    disk.fault = lambda name, _path: OSError(errno.EIO, "failed") if name == "fdatasync" else None
+    last = store.take_flush(2000)
+    assert last is not None
+    with pytest.raises(OSError, match="failed"):
+        last.sync()
+    for path in disk.paths():
+        disk.uncache(path)
+
+    left = disk.clone()
+    again = open_store(left)
+    assert again.group(GROUP).last_index == 1
+    assert suspects(again) == [GROUP]
+
+    again.group(GROUP).trust()
+    flush(again)
+    assert suspects(open_store(left.clone())) == []
 
 
 def test_store_that_was_closed_may_lose_power() -> None:

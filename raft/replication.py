@@ -217,6 +217,8 @@ class Replication(Following):
             held.append(self._own_match())
         held.sort(reverse=True)
         index = held[self._quorum - 1]
+        if not self._keeps_configuration():
+            return
         if index > self._SyncObj__raftCommitIndex and self._may_commit(index):
             self._commit_to(index)
             if index == self._log.last_index:
@@ -225,6 +227,12 @@ class Replication(Following):
 
     def _own_match(self) -> int:
         return self._log.durable_index
+
+    def _keeps_configuration(self) -> bool:
+        """Whether a power cut leaves the configuration that is counted by. A relaxed log may lose
+        what it counts itself for: it then counts everyone who may hold that, and so must know them.
+        """
+        return not self._log.relaxed or self.configuration.index <= self._log.durable_index
 
     def _may_commit(self, index: int) -> bool:
         """Whether counting may commit this entry: only if it is of this leader's own term."""

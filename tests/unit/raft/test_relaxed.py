@@ -17,6 +17,7 @@ from tests.unit.raft.cluster import (
     EPOCH_MS,
     GROUP,
     Cluster,
+    ClusterNode,
     Lone,
     append_frame,
     command,
@@ -359,6 +360,34 @@ def test_power_loss_of_the_leader_that_promoted_a_voter_costs_nothing(
 
     assert not any(node.failures for node in cluster.nodes.values())
     assert all(b"precious" in cluster.bodies(name) for name in cluster.nodes)
+
+
+@pytest.mark.parametrize("relaxed", [True, False])
+def test_relaxed_leader_counts_by_new_voters_once_its_own_disk_knows_them(relaxed: bool) -> None:
+    """Else a power cut of it alone takes what it acknowledged, and that somebody else has it."""
+    lone = Lone(2, relaxed=relaxed)
+    lone.nodes["c"] = ClusterNode(lone, "c")
+    lone.lead()
+    lone.ack_all()
+    lone.change(AddLearner(Voter(NodeId("c"), Incarnation(7))), "a")
+    lone.settle(0.01)
+    lone.ack_all()
+    lone.link_up()
+    lone.ack_all("c")
+    index = lone.propose(b"precious", "a")
+    lone.settle(0.003)
+    assert lone.log.durable_index == index
+    assert lone.replica.commit_index < index
+
+    lone.me.syncing = False
+    lone.change(Promote(NodeId("c")), "a")
+    lone.hear("c", frames.ack(lone.replica.term, index), 0.01)
+    assert lone.replica.commit_index == (index - 1 if relaxed else index)
+    lone.me.syncing = True
+    lone.me.flush()
+    lone.settle(0.01)
+
+    assert lone.replica.commit_index == index
 
 
 def test_power_loss_of_all_who_removed_a_voter_leaves_no_need_of_it() -> None:

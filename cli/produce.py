@@ -23,6 +23,8 @@ from cli.publishing import Publisher, publish_few
 from cli.session import Session
 from goqueue import Published
 
+RELAXED = "relaxed"
+
 RANGE_COLUMNS = (
     Column("PARTITION", "partition"),
     Column("MESSAGES", "count"),
@@ -53,6 +55,8 @@ class Tally:
     count: int = 0
     duplicates: int = 0
     last: Published | None = None
+    durability: str = ""
+    """The weakest that any had."""
     ranges: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
 
     def add(self, receipt: Published) -> None:
@@ -62,6 +66,8 @@ class Tally:
         found[2] = max(found[2], receipt.offset)
         self.count += 1
         self.duplicates += receipt.duplicate
+        if not self.durability or receipt.durability == RELAXED:
+            self.durability = receipt.durability
         self.last = receipt
         self.last_s = time.monotonic()
 
@@ -170,6 +176,7 @@ def _summary(session: Session, topic: str, tally: Tally) -> None:
         "topic": topic,
         "count": tally.count,
         **({"duplicates": tally.duplicates} if tally.duplicates else {}),
+        **({"durability": tally.durability} if tally.durability else {}),
         "seconds": round(seconds, 6),
         "rate": round(rate, 1),
         "partitions": rows,

@@ -21,7 +21,7 @@ from goqueue.wire.errors import Busy, GoQueueError, NotLeader, OutcomeUnknown, S
 from goqueue.wire.layout import HAS_DELIVER_AT
 from goqueue.wire.types import Index, Offset
 from log.entry import EntryKind
-from node.http.broker import AppendResult
+from node.http.broker import MAJORITY, RELAXED, AppendResult
 from node.metrics import Metrics
 from raft.errors import Outcome
 from raft.group import RaftGroup
@@ -68,6 +68,8 @@ class _Flight:
 
     requests: list[_Request]
     twins: list[_Request]
+    relaxed: bool
+    """Whether any replica here may have counted it before it was synced."""
     index: Index = NOT_PROPOSED
     ended: bool = False
 
@@ -82,6 +84,7 @@ class AppendQueue:
         group: RaftGroup,
         appender: Callable[[], Appender],
         original_time_ms: Callable[[Offset], int],
+        is_relaxed: Callable[[], bool],
         pending_bytes_max: int,
         entry_bytes: int,
         budget: ByteBudget,
@@ -91,7 +94,10 @@ class AppendQueue:
         self._group = group
         self._make_appender = appender
         self._appender: Appender | None = None
+        self._relaxed_below = Offset(0)
+        """What was appended before the durability was altered, in this leadership."""
         self._original_time_ms = original_time_ms
+        self._is_relaxed = is_relaxed
         self._own = ByteBudget(pending_bytes_max)
         self._entry_bytes = entry_bytes
         self._budget = budget
@@ -113,11 +119,20 @@ class AppendQueue:
     def open(self) -> None:
         """This node leads: what it decides from now on starts from what is applied."""
         self._appender = self._make_appender()
+        self._relaxed_below = Offset(0)
 
     def close(self, leader: str | None) -> None:
         """Leadership is lost: nothing that waits here was proposed, so its outcome is `none`."""
         self._appender = None
         self._refuse_waiting(leader)
+
+    def durability_altered(self) -> None:
+        """The topic is relaxed from now on, or no longer: what is on its way was, or will be,
+        counted in part as relaxed."""
+        for flight in self._flying.values():
+            flight.relaxed = True
+        if self._appender is not None:
+            self._relaxed_below = self._appender.next_offset
 
     def _refuse_waiting(self, leader: str | None) -> None:
         waiting, self._waiting = self._waiting, deque()
@@ -223,7 +238,8 @@ class AppendQueue:
                 time_ms = self._original_time_ms(verdict.base_offset)
             except GoQueueError:  # stored, and unreadable here
                 time_ms = 0
-            self._answer(request, time_ms)
+            relaxed = self._is_relaxed() or verdict.base_offset < self._relaxed_below
+            self._answer(request, time_ms, relaxed=relaxed)
         elif verdict.pending_index == NOT_PROPOSED:
             self._boarding_twins.append(request)
         elif verdict.pending_index in self._flying:
@@ -241,7 +257,7 @@ class AppendQueue:
         count = sum(request.append.count for request in requests)
         body = encode_records([request.append for request in requests])
 
-        flight = _Flight(requests, self._boarding_twins)
+        flight = _Flight(requests, self._boarding_twins, self._is_relaxed())
         self._boarding_twins = []
 
         def done(outcome: Outcome, _result: object, _index: Index) -> None:
@@ -276,13 +292,13 @@ class AppendQueue:
         self._flying.pop(flight.index, None)
         for request in (*flight.requests, *flight.twins):
             if outcome is Outcome.APPLIED:
-                self._answer(request, time_ms)
+                self._answer(request, time_ms, relaxed=flight.relaxed)
             elif outcome is Outcome.UNKNOWN:
                 self._fail(request, OutcomeUnknown())
             else:
                 self._fail(request, NotLeader(self._group.leader))
 
-    def _answer(self, request: _Request, time_ms: int) -> None:
+    def _answer(self, request: _Request, time_ms: int, *, relaxed: bool) -> None:
         self._release(request)
         batch, rows = request.batch, request.rows
         known = batch.count if request.duplicate else batch.count - request.append.count
@@ -297,8 +313,9 @@ class AppendQueue:
             self._latency.observe(self._loop.time() - request.arrived_s)
         if not request.future.done():
             base_offset = rows[0][0] if rows else request.base_offset
+            durability = RELAXED if relaxed else MAJORITY
             request.future.set_result(
-                AppendResult(base_offset, batch.count, request.duplicate, time_ms, rows=rows)
+                AppendResult(base_offset, batch.count, request.duplicate, time_ms, durability, rows)
             )
 
     def _fail(self, request: _Request, error: GoQueueError) -> None:

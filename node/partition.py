@@ -176,6 +176,7 @@ class PartitionHost:
             group=group,
             appender=self._make_appender,
             original_time_ms=lambda offset: self.reader.time_at(offset) or 0,
+            is_relaxed=lambda: self.log.relaxed,
             pending_bytes_max=self._settings.pending_bytes_max,
             entry_bytes=self._settings.entry_bytes,
             budget=self._parts.budget,
@@ -246,7 +247,10 @@ class PartitionHost:
         """The topic was altered."""
         if config != self.config:
             self.config = config
-            self.log.relaxed = config.durability == "relaxed"
+            if self.log.relaxed != (config.durability == "relaxed"):
+                self.log.relaxed = not self.log.relaxed
+                if self._appends is not None:
+                    self._appends.durability_altered()
             if self._queue is not None:
                 self._queue.configure()
 

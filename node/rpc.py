@@ -15,7 +15,7 @@ from goqueue.wire.errors import BadRequest
 from goqueue.wire.types import GROUP_ID_BYTES, GroupId, Offset
 from goqueue.wire.unreadable import UNREADABLE
 from node.http.archive_broker import PartitionArchive
-from node.http.broker import AppendResult, Slice, StoredBatch, Visibility
+from node.http.broker import MAJORITY, RELAXED, AppendResult, Slice, StoredBatch, Visibility
 
 APPEND = "append"
 READ = "read"
@@ -34,6 +34,8 @@ COMMAND_TIMEOUT_S = 15.0
 _APPEND = struct.Struct("<QB")
 _APPENDED = struct.Struct("<QIQB")
 _VALIDATED = 1
+_DUPLICATE, _RELAXED = 1, 2
+"""Flags of the answer to an append."""
 
 
 class GroupRequest(msgspec.Struct, array_like=True, frozen=True):
@@ -162,7 +164,8 @@ def decode_append(payload: bytes) -> tuple[GroupId, int, bool, bytes]:
 def encode_appended(result: AppendResult) -> bytes:
     """A fixed header, then a number a row where they don't follow each other: its offset, doubled,
     and one more for a duplicate."""
-    head = _APPENDED.pack(result.base_offset, result.count, result.time_ms, result.duplicate)
+    flags = _DUPLICATE * result.duplicate | _RELAXED * (result.durability == RELAXED)
+    head = _APPENDED.pack(result.base_offset, result.count, result.time_ms, flags)
     if result.rows is None:
         return head
     numbers = [2 * offset + duplicate for offset, duplicate in result.rows]
@@ -170,12 +173,15 @@ def encode_appended(result: AppendResult) -> bytes:
 
 
 def decode_appended(payload: bytes) -> AppendResult:
-    base_offset, count, time_ms, duplicate = _APPENDED.unpack_from(payload)
+    base_offset, count, time_ms, flags = _APPENDED.unpack_from(payload)
     rows = None
     if len(payload) > _APPENDED.size:
         numbers = struct.unpack_from(f"<{count}Q", payload, _APPENDED.size)
         rows = tuple((Offset(number >> 1), bool(number & 1)) for number in numbers)
-    return AppendResult(Offset(base_offset), count, bool(duplicate), time_ms, rows=rows)
+    durability = RELAXED if flags & _RELAXED else MAJORITY
+    return AppendResult(
+        Offset(base_offset), count, bool(flags & _DUPLICATE), time_ms, durability, rows
+    )
 
 
 def encode_slice(slice_: Slice) -> bytes:

@@ -89,11 +89,13 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Published(msgspec.Struct, frozen=True, gc=False):
-    """Where a message stands. It is as durable as its topic promises.
+    """Where a message stands, and how durable it is there.
 
     `duplicate`: it had been stored before, here, by an earlier attempt or under the same message
     id. `deliver_at_ms`: groups receive it from then on; None for at once, and
-    for a duplicate, whose first one's time counts.
+    for a duplicate, whose first one's time counts. `durability` is what it had when it was
+    acknowledged: `majority` (fsynced by a majority) or `relaxed` (written by a majority); empty
+    where the server does not say.
     """
 
     topic: str
@@ -101,6 +103,7 @@ class Published(msgspec.Struct, frozen=True, gc=False):
     offset: int
     duplicate: bool = False
     deliver_at_ms: int | None = None
+    durability: str = ""
 
     @property
     def id(self) -> str:

@@ -36,13 +36,21 @@ class BatchResult(msgspec.Struct, frozen=True):
     deliver_at_ms: int | None = None
     rows: list[RowResult] | None = None
     """Each row's own place, where some of a batch's rows had been stored before."""
+    durability: str = ""
+    """Empty where the server does not tell."""
 
     def published(self, topic: str, partition: int, due: Sequence[int | None]) -> list[Published]:
         """One result a row of the batch; `due` is its deliver-at column."""
         rows = self.rows
         if rows is None and not any(due):
             return [
-                Published(topic, partition, self.offset + row, self.duplicate)
+                Published(
+                    topic,
+                    partition,
+                    self.offset + row,
+                    self.duplicate,
+                    durability=self.durability,
+                )
                 for row in range(len(due))
             ]
         if rows is None or len(rows) != len(due):
@@ -54,6 +62,7 @@ class BatchResult(msgspec.Struct, frozen=True):
                 row.offset,
                 row.duplicate,
                 None if row.duplicate else self._due_ms(cell),
+                self.durability,
             )
             for row, cell in zip(rows, due, strict=True)
         ]
@@ -74,26 +83,28 @@ class RowResult(msgspec.Struct, frozen=True):
 
 class _Results(msgspec.Struct):
     results: list[dict[str, Any]]
+    durability: str = ""
+    """Of all that was stored, where the results don't tell their own."""
 
 
 def decode_results(answer: Answer, expected: int) -> list[BatchResult]:
     """One result for each of the `expected` batches or messages. Raises ServerError."""
     try:
-        results = msgspec.json.decode(answer.body, type=_Results).results
+        told = msgspec.json.decode(answer.body, type=_Results)
     except UNREADABLE as error:
         raise ServerError(f"an answer that is not understood: {error}") from None
-    if len(results) != expected:
-        raise ServerError(f"{len(results)} results where {expected} were due")
-    return [_result(result) for result in results]
+    if len(told.results) != expected:
+        raise ServerError(f"{len(told.results)} results where {expected} were due")
+    return [_result(result, told.durability) for result in told.results]
 
 
-def _result(told: dict[str, Any]) -> BatchResult:
+def _result(told: dict[str, Any], of_all: str) -> BatchResult:
     if told.get("error"):
         return BatchResult(-1, -1, failure=GoQueueError.from_body(told))
     partition, offset = told.get("partition"), told.get("offset")
     if not isinstance(partition, int) or not isinstance(offset, int):
         raise ServerError("a result without partition and offset")
-    stamp = told.get("timestamp_ms")
+    stamp, durability = told.get("timestamp_ms"), told.get("durability", of_all)
     rows, due = told.get("rows"), told.get("deliverAt")
     return BatchResult(
         partition,
@@ -102,6 +113,7 @@ def _result(told: dict[str, Any]) -> BatchResult:
         time_ms=stamp if isinstance(stamp, int) else 0,
         deliver_at_ms=time_ms(due) if isinstance(due, str) else None,
         rows=msgspec.convert(rows, list[RowResult]) if isinstance(rows, list) else None,
+        durability=durability if isinstance(durability, str) else "",
     )
 
 

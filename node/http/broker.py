@@ -61,11 +61,16 @@ class TopicView:
     group has no leader within reach."""
 
 
+MAJORITY, RELAXED = "majority", "relaxed"
+"""How durable what was appended is; as a topic's `durability`."""
+
+
 @dataclass(frozen=True, slots=True)
 class AppendResult:
     """Where a batch stands in its partition's log.
 
-    It is durable there as `durability` says: `majority` (fsynced by a majority) or `relaxed`. A
+    It is durable there as `durability` says: `majority` (fsynced by a majority) or `relaxed`
+    (written by a majority), whatever the topic is set to by the time of the answer. A
     duplicate carries the offset of the original. `time_ms` is the log time of the entry, which is
     the `timestamp` of its messages. `duplicate` says that nothing was stored: all of it was there.
     `rows` is given where message ids decided: (offset, duplicate) of each message in turn. Where it
@@ -76,7 +81,7 @@ class AppendResult:
     count: int
     duplicate: bool
     time_ms: int
-    durability: str = "majority"
+    durability: str
     rows: tuple[tuple[Offset, bool], ...] | None = None
 
 

@@ -200,7 +200,8 @@ class FakeBroker(
         parsed = RecordBatch.parse(batch)
         if not validated:
             parsed.validate()
-        return log.append(batch, parsed, self._clock_ms())
+        durability = str(self._topic(topic).config["durability"])
+        return log.append(batch, parsed, self._clock_ms(), durability)
 
     async def read(
         self,

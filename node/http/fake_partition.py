@@ -37,23 +37,26 @@ class FakePartition:
         self.message_ids: dict[str, Offset] = {}
         self.waiters: set[asyncio.Future[None]] = set()
 
-    def append(self, buffer: bytes, parsed: RecordBatch, now_ms: int) -> AppendResult:
+    def append(
+        self, buffer: bytes, parsed: RecordBatch, now_ms: int, durability: str
+    ) -> AppendResult:
+        count = parsed.count
         original = self._admit(parsed)
         if original is not None:
-            return AppendResult(Offset(original), parsed.count, True, self._time_ms(original))
+            time_ms = self._time_ms(original)
+            return AppendResult(Offset(original), count, True, time_ms, durability)
         rows = self._place(parsed)
         if rows is not None:
             kept = [row for row, (_, duplicate) in enumerate(rows) if not duplicate]
             if not kept:
-                return AppendResult(
-                    rows[0][0], parsed.count, True, self._time_ms(rows[0][0]), rows=rows
-                )
+                time_ms = self._time_ms(rows[0][0])
+                return AppendResult(rows[0][0], count, True, time_ms, durability, rows)
             rest = parsed.select(kept)
             time_ms = self._store(rest.buffer, rest, now_ms)
-            return AppendResult(rows[0][0], parsed.count, False, time_ms, rows=rows)
+            return AppendResult(rows[0][0], count, False, time_ms, durability, rows)
         base = Offset(self.next)
         time_ms = self._store(buffer, parsed, now_ms)
-        return AppendResult(base, parsed.count, False, time_ms)
+        return AppendResult(base, count, False, time_ms, durability)
 
     def _place(self, parsed: RecordBatch) -> tuple[tuple[Offset, bool], ...] | None:
         """(offset, duplicate) of each row, None where no id of the batch is known."""

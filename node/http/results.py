@@ -10,7 +10,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from goqueue.wire.batch import resolve_ms
 from goqueue.wire.errors import GoQueueError
-from node.http.broker import AppendResult
+from node.http.broker import MAJORITY, RELAXED, AppendResult
 from node.http.call import answer, answer_bytes
 from node.http.errors import encode_error, parts_failed_answer, result_of
 from node.http.fields import lane_name
@@ -48,7 +48,11 @@ class Result(Struct):
 
 
 class PublishAnswer(Struct):
-    """Results in the order of the messages (or batches); for one message its fields as well."""
+    """Results in the order of the messages (or batches); for one message its fields as well.
+
+    `durability` is what everything that was stored had at least: `majority` (fsynced by a majority)
+    or `relaxed`. For batches each result has its own.
+    """
 
     results: list[Result]
     topic: str | UnsetType = UNSET
@@ -84,7 +88,8 @@ def publish_answer(topic: str, rows: Rows, groups: list[Group]) -> web.Response:
     if failed and len(failed) == len(groups) and not rows.errors:
         return parts_failed_answer(failed, {"results": _results_of_failure(rows, groups)})
     texts = _render(rows, groups)
-    tail = ',"durability":"relaxed"' if _relaxed(groups) else ""
+    stored = [group.outcome for group in groups if isinstance(group.outcome, AppendResult)]
+    tail = f',"durability":"{_weakest(stored)}"' if stored else ""
     return answer_bytes(f'{{"results":[{",".join(texts)}]{tail}}}'.encode())
 
 
@@ -191,8 +196,5 @@ def _results_of_failure(rows: Rows, groups: list[Group]) -> list[dict[str, objec
     return found
 
 
-def _relaxed(groups: list[Group]) -> bool:
-    return any(
-        isinstance(group.outcome, AppendResult) and group.outcome.durability != "majority"
-        for group in groups
-    )
+def _weakest(stored: Sequence[AppendResult]) -> str:
+    return RELAXED if any(one.durability == RELAXED for one in stored) else MAJORITY

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import math
 import random
 import subprocess
@@ -54,14 +55,14 @@ class Broker(FakeBroker):
         if self.fault == "doubt unstored":
             raise OutcomeUnknown
         if self.fault == "lose":
-            return AppendResult(Offset(10**6 + self.appends), 1, False, 0)
+            return AppendResult(Offset(10**6 + self.appends), 1, False, 0, "majority")
         found = await super().append(topic, partition, batch, **options)
         if self.fault == "doubt stored":
             raise OutcomeUnknown
         if self.fault == "store refused":
             raise Unavailable
         if self.fault == "wrong offset":
-            return AppendResult(Offset(found.base_offset + 1), found.count, False, found.time_ms)
+            return dataclasses.replace(found, base_offset=Offset(found.base_offset + 1))
         return found
 
 

@@ -182,9 +182,28 @@ def test_relaxed_topics_say_so_and_can_be_flushed(cluster: Cluster) -> None:
     assert any("relaxed" in warning for warning in created["warnings"])
 
     publish(cluster[1], "relaxed", [{"value": str(n)} for n in range(100)])
+    told = [durability for node in cluster.nodes for durability in told_durability(node, "relaxed")]
 
+    assert told == ["relaxed"] * 9  # at the leader, and through those who ask it
     assert cluster[2].ask("POST", "/topics/relaxed/flush").status == 200
-    assert len(read_all(cluster[0], "relaxed", 0)) == 100
+    assert len(read_all(cluster[0], "relaxed", 0)) == 112
+
+
+def test_answers_of_other_topics_say_that_a_majority_has_synced(cluster: Cluster) -> None:
+    create(cluster[0], "strict")
+
+    told = [durability for node in cluster.nodes for durability in told_durability(node, "strict")]
+
+    assert told == ["majority"] * 9
+
+
+def told_durability(node: Node, topic: str) -> list[str]:
+    """What one node's answers say: to one message, to two, to a batch."""
+    path = f"/topics/{topic}/messages"
+    single = node.ask("POST", path, {"value": "x"}).body["durability"]
+    several = node.ask("POST", path, {"messages": [{"value": "x"}] * 2}).body["durability"]
+    (result,) = post_batch(node, topic, encode_batch([Record(b"x", None)])).body["results"]
+    return [single, several, result["durability"]]
 
 
 def test_retention_moves_the_log_start_on_every_replica(cluster: Cluster) -> None:

@@ -175,7 +175,8 @@ def formats() -> list[Format]:
     ]
     carried = [CarriedBatch(5, (1, 4), records[0]), CarriedBatch(6, (9, 12), records[0])]
     configuration = Configuration(VOTERS[:2], VOTERS[2:], Index(9))
-    results = (AppendResult(Offset(4), 2, False, 5, rows=((Offset(4), False), (Offset(9), True))),)
+    rows = ((Offset(4), False), (Offset(9), True))
+    results = (AppendResult(Offset(4), 2, False, 5, "relaxed", rows),)
     damaged = (BatchError, PayloadTooLarge)
     return [
         Format("record batch", records, read_batch, damaged),

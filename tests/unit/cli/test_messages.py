@@ -40,6 +40,16 @@ def test_one_message_in_a_pipe_is_a_record(topic: Shell) -> None:
     ]
 
 
+@pytest.mark.parametrize("durability", ["majority", "relaxed"])
+def test_the_record_tells_how_durable_the_messages_are(shell: Shell, durability: str) -> None:
+    shell.ok("topic", "create", "t", "--durability", durability)
+
+    one = json.loads(shell.ok("produce", "t", "-m", "hello"))
+    lines = json.loads(shell.ok("produce", "t", stdin=b"a\nb\n"))
+
+    assert (one["durability"], lines["durability"]) == (durability, durability)
+
+
 def test_a_topic_is_created_on_first_publish(shell: Shell) -> None:
     shell.ok("produce", "fresh", "-m", "x")
 

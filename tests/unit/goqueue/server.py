@@ -98,6 +98,8 @@ class FakeCluster:
         self.bodies: list[bytes] = []
         self.value_bytes_max = 1 << 20
         self.auto_create = False
+        self.durability: dict[str, str] = {}
+        """What publishes are told beside their places: nothing, as by an older server."""
         self.dedup_window_ms = 300_000
         self.refusing_producers: GoQueueError | None = None
         self.producer_ids = count(1000)
@@ -238,7 +240,8 @@ class FakeCluster:
                 if max(batch.value_lengths()) > self.value_bytes_max:
                     raise PayloadTooLarge(f"over {self.value_bytes_max}")
                 base, duplicate = partition.append(data, next(self.clock_ms))
-                results.append({"partition": 0, "offset": base, "duplicate": duplicate})
+                result: dict[str, object] = {"partition": 0, "offset": base, "duplicate": duplicate}
+                results.append({**result, **self.durability})
             except GoQueueError as error:
                 results.append(error.to_body())
         if fault is Fault.CUT_AFTER:
@@ -267,7 +270,7 @@ class FakeCluster:
             data = encode_columns([message["value"].encode()], [key])
             base, _ = partitions[number].append(data, next(self.clock_ms))
             results.append({"partition": number, "offset": base})
-        return web.json_response({"results": results})
+        return web.json_response({"results": results, **self.durability})
 
     async def _read(self, request: web.Request) -> web.Response:
         assert request.headers["Accept"] == BATCH_MEDIA_TYPE

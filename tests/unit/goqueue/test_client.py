@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from goqueue import AsyncClient, OutgoingMessage, PublishFailed, RetryPolicy
+from goqueue import AsyncClient, Client, OutgoingMessage, Published, PublishFailed, RetryPolicy
 from goqueue.errors import (
     BadRequest,
     BatchError,
@@ -606,3 +606,32 @@ async def test_a_server_that_is_about_to_stop_is_turned_away_from_once() -> None
             await client.health()
 
     assert (len(one.paths("GET")), len(two.paths("GET"))) == (2, 1)
+
+
+# durability
+
+
+@pytest.mark.parametrize("told", ["majority", "relaxed", ""])
+async def test_what_is_published_says_how_durable_it_is(
+    client: AsyncClient, cluster: FakeCluster, url: str, told: str
+) -> None:
+    """Nothing is made up for an older server, which does not say."""
+    cluster.create("orders", 1)
+    cluster.durability = {"durability": told} if told else {}
+
+    one = await client.publish("orders", "a", message_id="a")
+    again = await client.publish("orders", "a", message_id="a")
+    delayed = await client.publish_many("orders", [OutgoingMessage("b", delay=3600)])
+    several = await client.publish_many("orders", ["c", "d"], json=True)
+    async with client.producer() as producer:
+        sent = await (await producer.send("orders", "e"))
+    blocking = await asyncio.to_thread(_publish_blocking, url)
+
+    found = [one, again, *delayed, *several, sent, *blocking]
+    assert again.duplicate
+    assert [published.durability for published in found] == [told] * 8
+
+
+def _publish_blocking(url: str) -> list[Published]:
+    with Client(url) as client, client.producer() as producer:
+        return [client.publish("orders", "f"), producer.send("orders", "g").result(30)]

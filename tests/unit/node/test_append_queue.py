@@ -16,6 +16,7 @@ from goqueue.wire.errors import BatchError, Busy, DelayTooLong, NotLeader, Outco
 from goqueue.wire.types import Index, Offset
 from log.entry import Entry, make_entry
 from node.append_queue import OFF_LOOP_BYTES, AppendQueue, ByteBudget
+from node.http.broker import AppendResult
 from node.metrics import Metrics
 from raft.errors import Outcome
 
@@ -76,11 +77,13 @@ class Scene:
         self.state = PartitionState()
         self.group = Group(self.state)
         self.budget = ByteBudget(1 << 30)
+        self.relaxed = False
         self.queue = AppendQueue(
             topic="t",
             group=self.group,  # type: ignore[arg-type]
             appender=lambda: Appender(self.state, max_message_bytes=1 << 20),
             original_time_ms=lambda _offset: 7,
+            is_relaxed=lambda: self.relaxed,
             pending_bytes_max=pending,
             entry_bytes=entry,
             budget=self.budget,
@@ -91,6 +94,10 @@ class Scene:
 
     def append(self, batch: bytes, request_id: int = 0) -> asyncio.Future[object]:
         return self.queue.append(batch, request_id=request_id, validated=False)  # type: ignore[return-value]
+
+    def alter(self, *, relaxed: bool) -> None:
+        self.relaxed = relaxed
+        self.queue.durability_altered()
 
     def values(self, entry: int) -> list[bytes]:
         from goqueue.wire.batch import RecordBatch
@@ -387,3 +394,48 @@ async def test_a_producers_known_messages_are_left_out_and_its_sequence_goes_on(
     await turn()
     assert again.result().rows == ((2, True), (0, True))  # type: ignore[attr-defined]
     assert (scene.budget.used, scene.queue.duplicates) == (0, 5)
+
+
+async def durability(answer: asyncio.Future[object]) -> str:
+    result = await answer
+    assert isinstance(result, AppendResult)
+    return result.durability
+
+
+async def test_an_answer_tells_whether_the_append_was_relaxed(make: Callable[..., Scene]) -> None:
+    for relaxed in (False, True):
+        scene = make()
+        scene.relaxed = relaxed
+
+        answer = scene.append(batch("a"), request_id=1)
+        await turn()
+        scene.group.finish(0)
+        again = scene.append(batch("a"), request_id=1)
+        await turn()
+
+        expected = "relaxed" if relaxed else "majority"
+        assert [await durability(answer), await durability(again)] == [expected, expected]
+
+
+@pytest.mark.parametrize("before", [False, True])
+async def test_an_append_on_its_way_while_the_durability_is_altered_was_relaxed(
+    make: Callable[..., Scene], before: bool
+) -> None:
+    scene = make()
+    scene.relaxed = before
+    answer = scene.append(batch("a"), request_id=1)
+    await turn()
+
+    scene.alter(relaxed=not before)
+    twin = scene.append(batch("a"), request_id=1)
+    await turn()
+    scene.alter(relaxed=False)
+    scene.group.finish(0)
+    later = scene.append(batch("b"), request_id=2)
+    await turn()
+    scene.group.finish(1)
+    repeat = scene.append(batch("a"), request_id=1)
+    await turn()
+
+    told = [await durability(one) for one in (answer, twin, later, repeat)]
+    assert told == ["relaxed", "relaxed", "majority", "relaxed"]

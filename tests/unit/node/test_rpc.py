@@ -12,10 +12,17 @@ from node.rpc import decode_appended, encode_appended
 @pytest.mark.parametrize(
     "result",
     [
-        AppendResult(Offset(7), 3, False, 1_700_000_000_000),
-        AppendResult(Offset(2**62), 1, True, 5, rows=((Offset(2**62), True),)),
+        AppendResult(Offset(7), 3, False, 1_700_000_000_000, "majority"),
+        AppendResult(Offset(7), 3, False, 5, "relaxed"),
+        AppendResult(Offset(7), 3, True, 5, "relaxed"),
+        AppendResult(Offset(2**62), 1, True, 5, "majority", ((Offset(2**62), True),)),
         AppendResult(
-            Offset(9), 3, False, 5, rows=((Offset(9), False), (Offset(0), True), (Offset(3), True))
+            Offset(9),
+            3,
+            False,
+            5,
+            "relaxed",
+            ((Offset(9), False), (Offset(0), True), (Offset(3), True)),
         ),
     ],
 )

@@ -56,7 +56,7 @@ class Partition:
             self.leader.time_ms = now_ms
             self.leader.store(parsed)
             self.stored.append((now_ms, parsed.records()[0]))
-        return AppendResult(Offset(0), 1, not is_new, now_ms)
+        return AppendResult(Offset(0), 1, not is_new, now_ms, "majority")
 
     def forget_producers(self) -> None:
         self.leader.state.producers.load([])

@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from goqueue.wire.batch import RecordBatch
+from goqueue.wire.batch import BATCH_MEDIA_TYPE, RecordBatch, encode_columns
 from goqueue.wire.errors import NoQuorum, OutcomeUnknown, UnknownTopic
 from goqueue.wire.partitioner import partition_for
 from node.http.fake import FakeBroker
@@ -411,3 +411,48 @@ async def test_a_fault_of_the_node_is_500_without_its_details(client, orders, br
     assert answer.json["code"] == "internal"
     assert answer.json["outcome"] == "unknown"
     assert b"secret" not in answer.body
+
+
+@pytest.mark.parametrize("durability", ["majority", "relaxed"])
+async def test_every_answer_tells_how_durable_what_it_stored_is(client, broker, durability):
+    await broker.create_topic("t", {"partitions": 2, "durability": durability})
+    path, binary = "/topics/t/messages", {"Content-Type": BATCH_MEDIA_TYPE}
+    bad = {"value": "x", "partition": 9}
+
+    single = await client.post(path, {"value": "a"})
+    several = await client.post(path, {"messages": [{"value": "a", "partition": 0}] * 3 + [bad]})
+    delayed = await client.post(path, {"messages": [{"value": "a", "delay": "1h"}] * 2})
+    batch = await client.post(
+        f"{path}?partition=0", data=encode_columns([b"a"]) + encode_columns([b"b"]), headers=binary
+    )
+
+    told = [answer.json.get("durability") for answer in (single, several, delayed)]
+    told += [result["durability"] for result in batch.json["results"]]
+    assert told == [durability] * 5
+
+
+async def test_where_nothing_was_stored_no_durability_is_told(client, orders, broker):
+    broker.append_error = NoQuorum()
+
+    answer = await client.post(MESSAGES, {"messages": [{"value": "a"}, {"value": "b"}]})
+
+    assert answer.status == 503
+    assert "durability" not in answer.json
+
+
+@pytest.mark.parametrize("weaker", [0, 1])
+async def test_the_weakest_durability_of_a_request_is_told(client, orders, broker, weaker):
+    """Partitions of a topic whose durability was altered a moment ago may differ."""
+    append = broker.append
+
+    async def relaxed_in_one(topic, partition, batch, **options):
+        found = await append(topic, partition, batch, **options)
+        durability = "relaxed" if partition == weaker else "majority"
+        return dataclasses.replace(found, durability=durability)
+
+    broker.append = relaxed_in_one
+    messages = [{"value": "a", "partition": 0}, {"value": "b", "partition": 1}]
+
+    answer = await client.post(MESSAGES, {"messages": messages})
+
+    assert answer.json["durability"] == "relaxed"

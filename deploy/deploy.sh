@@ -4,7 +4,8 @@
 #
 #   deploy.sh deploy    kind|dev|prod     cluster, image, chart, test: all of it
 #   deploy.sh goqueue   [kind|dev|prod]   image, chart, test, on a cluster that exists
-#   deploy.sh upgrade   [kind|dev|prod]   the same for a release that is well: pods are replaced one by one
+#   deploy.sh upgrade   [kind|dev|prod]   the same for a release that is well: pods are replaced one by one.
+#                                         Values in use are kept: the number of nodes is nobody's but yours
 #   deploy.sh url       [kind|dev|prod]   how to reach it, for: eval "$(deploy.sh url kind)"
 #   deploy.sh status    [kind|dev|prod]   release, pods, volumes, and what the nodes say
 #   deploy.sh benchmark [kind|dev|prod]   publish and read back from inside the cluster
@@ -136,7 +137,7 @@ command_destroy() {
   run "${HELM[@]}" uninstall "$RELEASE" --ignore-not-found --wait
   if [[ $TARGET == dev ]]; then
     step "delete its volumes, and wait until they are gone"
-    run "${KUBECTL[@]}" delete pvc,secret --ignore-not-found -l "app.kubernetes.io/instance=$RELEASE"
+    run "${KUBECTL[@]}" delete pvc,secret,configmap --ignore-not-found -l "app.kubernetes.io/instance=$RELEASE"
     run "${KUBECTL[@]}" wait --for=delete pv --all --timeout=5m
   else
     step "volumes and the archive are kept; these are the volumes"
@@ -251,11 +252,11 @@ find_version() {
   BUILD_ARGUMENTS=(--build-arg "VERSION=$VERSION" --build-arg "REVISION=$REVISION")
 }
 
-# Takes more options of helm upgrade.
+# Takes more options of helm upgrade. Values that were given before stay, as far as no file names them.
 install_chart() {
   local files=() file
   case $TARGET in
-    kind) files=(-f deploy/kind/values.yaml) ;;
+    kind) if [[ $COMMAND != upgrade ]]; then files=(-f deploy/kind/values.yaml); fi ;; # they are in use
     dev | prod)
       step "values of the chart from Terraform's outputs"
       run_to "$OUT/values.yaml" "${TERRAFORM[@]}" output -raw helm_values
@@ -264,7 +265,7 @@ install_chart() {
   esac
   for file in "${VALUES[@]}"; do files+=(-f "$file"); done
   step "install or upgrade the chart"
-  run "${HELM[@]}" upgrade "$RELEASE" "$CHART" "$@" "${files[@]}" "${IMAGE_VALUES[@]}"
+  run "${HELM[@]}" upgrade "$RELEASE" "$CHART" "$@" --reset-then-reuse-values "${files[@]}" "${IMAGE_VALUES[@]}"
 }
 
 await_rollout() {

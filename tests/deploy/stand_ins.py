@@ -34,7 +34,7 @@ OUTPUTS = {
     "output -raw image_registry": "1.example.com",
     "output -raw image_repository": "1.example.com/dev/goqueue",
     "output -raw image_name": "dev/goqueue",
-    "output -raw helm_values": "replicaCount: 3",
+    "output -raw helm_values": "image: {repository: r}",
     "git rev-parse": "abc123",
     "git status": "",
     "config current-context": "theirs",

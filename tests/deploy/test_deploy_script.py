@@ -78,7 +78,7 @@ def test_kind_gets_cluster_image_chart_and_test_in_this_order(machine: Machine) 
         "kind create cluster --name goqueue --config deploy/kind/cluster.yaml --wait 3m",
         f"docker build {TOLD} --file deploy/docker/Dockerfile --tag goqueue:{tag} .",
         f"kind load docker-image goqueue:{tag} --name goqueue",
-        f"{helm} upgrade goqueue deploy/helm/goqueue --install --create-namespace"
+        f"{helm} upgrade goqueue deploy/helm/goqueue --install --create-namespace --reset-then-reuse-values"
         f" -f deploy/kind/values.yaml --set-string image.tag={tag}",
         "kubectl --context kind-goqueue --namespace goqueue rollout status statefulset/goqueue"
         " --timeout=15m",
@@ -111,13 +111,13 @@ def test_dev_is_made_by_terraform_and_the_chart_gets_its_outputs(machine: Machin
         f" --file deploy/docker/Dockerfile --tag {image} .",
         there,
         f"docker push {image}",
-        f"{helm} upgrade goqueue deploy/helm/goqueue --install --create-namespace"
+        f"{helm} upgrade goqueue deploy/helm/goqueue --install --create-namespace --reset-then-reuse-values"
         " -f build/deploy/dev/values.yaml --set-string image.tag=0.1.0-abc123",
         "kubectl --context goqueue-dev --namespace queues rollout status statefulset/goqueue"
         " --timeout=15m",
         f"{helm} test goqueue --logs",
     ]
-    assert (machine.folder / "build/deploy/dev/values.yaml").read_text() == "replicaCount: 3\n"
+    assert (machine.folder / "build/deploy/dev/values.yaml").read_text() == "image: {repository: r}\n"
 
 
 @pytest.mark.parametrize(
@@ -172,6 +172,22 @@ def test_an_upgrade_begins_only_while_all_nodes_are_in_sync(machine: Machine) ->
     assert [call[0] for call in ran.calls] == ["kubectl"]
 
 
+@pytest.mark.parametrize("command", ["goqueue", "upgrade"])
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_number_of_nodes_that_runs_is_kept(
+    machine: Machine, command: str, target: str
+) -> None:
+    """Five nodes, by `helm upgrade --set replicaCount=5`, were three again after an upgrade."""
+    ran = machine.deploy(command, target, env=BUCKET)
+
+    (upgrade,) = [call for call in ran.calls if call[0] == "helm" and "upgrade" in call]
+    assert "--reset-then-reuse-values" in upgrade
+    files = [upgrade[at + 1] for at, word in enumerate(upgrade) if word == "-f"]
+    assert len(files) == (0 if (command, target) == ("upgrade", "kind") else 1)
+    for file in files:
+        assert "replicaCount:" not in (machine.folder / file).read_text()
+
+
 def test_an_upgrade_does_not_install(machine: Machine) -> None:
     ran = machine.deploy("upgrade", "kind")
 
@@ -189,7 +205,7 @@ def test_a_cluster_of_others_gets_an_image_that_it_can_pull_and_their_values(
     assert [words(call) for call in ran.calls][:2] == [
         "kubectl config current-context",
         "helm --kube-context theirs --namespace messages upgrade goqueue deploy/helm/goqueue"
-        f" --install --create-namespace -f {machine.folder}/mine.yaml --set-string"
+        f" --install --create-namespace --reset-then-reuse-values -f {machine.folder}/mine.yaml --set-string"
         " image.repository=registry.example.com:5000/goqueue --set-string image.tag=1.2",
     ]
 
@@ -229,8 +245,8 @@ def test_prod_is_never_destroyed_without_terraforms_question(machine: Machine) -
 
     assert words(prod[-1]).endswith("prod destroy")
     assert words(dev[-1]).endswith("dev destroy -auto-approve")
-    assert not any("pvc,secret" in call for call in prod)
-    assert any("pvc,secret" in call for call in dev)
+    assert not any("pvc,secret,configmap" in call for call in prod)
+    assert any("pvc,secret,configmap" in call for call in dev)
 
 
 @pytest.mark.parametrize("missing", PROGRAMS)

@@ -42,7 +42,8 @@ def test_there_are_three_workers_each_in_a_zone_of_its_own() -> None:
     workers = [node for node in cluster()["nodes"] if node["role"] == "worker"]
 
     assert len({node["labels"]["topology.kubernetes.io/zone"] for node in workers}) == 3
-    assert values()["replicaCount"] == len(workers) == 3
+    assert one(render(values()), "StatefulSet")["spec"]["replicas"] == len(workers) == 3
+    assert "replicaCount" not in values(), "a second deployment would undo what was scaled up"
 
 
 def test_the_port_of_this_machine_leads_to_the_clients_service() -> None:

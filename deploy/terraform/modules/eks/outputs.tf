@@ -51,8 +51,8 @@ output "namespace" {
 output "helm_values" {
   description = "Values of the chart that are this cluster's, for helm -f."
   value = yamlencode({
-    replicaCount = length(local.zones)
-    image        = { repository = aws_ecr_repository.goqueue.repository_url }
+    # no replicaCount: it is the chart's default, one node a zone, and whoever scales up must not be undone by an upgrade
+    image = { repository = aws_ecr_repository.goqueue.repository_url }
     persistence = {
       createStorageClass = {
         enabled     = true

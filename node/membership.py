@@ -13,7 +13,7 @@ its former directory only where this one is empty, or has lost its incarnation t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import structlog
@@ -83,6 +83,7 @@ class Membership:
         self._zone = config.broker.zone
         self._founders: tuple[Voter, ...] = ()
         self._plan = Plan(Step.WAIT)
+        self._may_found: Callable[[int], str] = lambda _cluster: ""
         self._refusal = ""
         self._admitted: set[NodeId] = set()
         self._strangers: set[NodeId] = set()
@@ -133,6 +134,15 @@ class Membership:
             self._listed = dict(peers)
             self._table = self._addresses()
             self._link.set_peers(self._table)
+        self._consider()
+
+    def found_only_if(self, may_found: Callable[[int], str]) -> None:
+        """Ask, before a cluster of this id is founded, why it must not be; empty where it may. A
+        cluster that a peer belongs to already needs no leave."""
+        self._may_found = may_found
+
+    def reconsider(self) -> None:
+        """What was asked of `found_only_if` has another answer now."""
         self._consider()
 
     def in_zone(self, zone: str) -> None:
@@ -266,12 +276,17 @@ class Membership:
         cluster = self._cluster
         if cluster.group is not None or self._held or not self._is_new:
             return
-        plan = plan_formation(self._me_hello(), self._peer_hellos(), self._members)
+        hellos = self._peer_hellos()
+        plan = plan_formation(self._me_hello(), hellos, self._members)
         self._plan = plan
         cluster.reason_not_formed = plan.reason + self._refusal * (plan.step is Step.JOIN)
         if plan.wiped and not cluster.wiped:
             _log.error("data_directory_replaced", problem=plan.reason)
         cluster.wiped = plan.wiped
+        if plan.step is Step.FOUND and not any(told.cluster for told in hellos.values()):
+            cluster.reason_not_formed = self._may_found(plan.cluster)
+            if cluster.reason_not_formed:
+                return
         if plan.step is Step.FOUND:
             _log.info("cluster_founded", voters=[voter.node for voter in plan.voters])
             self._founders = plan.voters

@@ -236,6 +236,14 @@ class NodeStatus:
     def lagging_elsewhere(self) -> str:
         """Which other nodes of the cluster are not in sync, as all leaders have told; empty for
         none."""
+        lagging = sorted(self._lagging().items())
+        return ", ".join(f"{count} partitions on {node}" for node, count in lagging)
+
+    def lagging_nodes(self) -> set[NodeId]:
+        """The other nodes that lack a partition in sync, as all leaders have told."""
+        return set(map(NodeId, self._lagging()))
+
+    def _lagging(self) -> Counter[str]:
         lagging: Counter[str] = Counter()
         for host in self._replicas.led():
             lagging.update(self._lacking(host, host.in_sync()))
@@ -243,7 +251,7 @@ class NodeStatus:
             told = hello.get(LAGGING)
             lagging.update(told if isinstance(told, dict) else {})
         lagging.pop(self._node, None)
-        return ", ".join(f"{count} partitions on {node}" for node, count in sorted(lagging.items()))
+        return lagging
 
     def _lacking(self, host: PartitionHost, in_sync: Sequence[str]) -> set[str]:
         """Nodes that a partition led here lacks: they vote there or are to, without having been

@@ -24,7 +24,7 @@ import msgspec
 from msgspec import Struct
 
 from node.config_kubernetes import KubernetesConfig
-from node.kubernetes.names import PodNames
+from node.kubernetes.names import RECORD_KEY, PodNames
 from node.metrics import Metrics
 
 ANSWER_BYTES_MAX = 4 << 20
@@ -98,6 +98,11 @@ class PodSeen(Struct):
     status: _PodStatus = msgspec.field(default_factory=_PodStatus)
 
 
+class _ConfigMap(Struct):
+    metadata: Meta
+    data: dict[str, str] | None = None
+
+
 class _Machine(Struct):
     metadata: Meta
 
@@ -135,6 +140,14 @@ class _Request:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterRecord:
+    """The cluster's id as it is kept, empty for none, and the version of what it is kept in."""
+
+    cluster: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
 class Subject:
     """What an event is about."""
 
@@ -156,6 +169,7 @@ class KubernetesApi:
         self._sets = f"/apis/apps/v1/{space}/statefulsets"
         self._pod = f"/api/v1/{space}/pods/{config.pod}"
         self._events = f"/api/v1/{space}/events"
+        self._record = f"/api/v1/{space}/configmaps/{names.cluster_record}"
         self._slices = f"/apis/discovery.k8s.io/v1/{space}/endpointslices"
         self._timeout_s = config.request_timeout_ms / 1000
 
@@ -191,6 +205,11 @@ class KubernetesApi:
             if endpoint.hostname and endpoint.addresses
         }
 
+    async def cluster_record(self) -> ClusterRecord:
+        found = _decode(await self._ask("GET", self._record), _ConfigMap)
+        cluster = (found.data or {}).get(RECORD_KEY, "").strip()
+        return ClusterRecord(cluster, found.metadata.resource_version)
+
     async def watch(self, version: str) -> AsyncGenerator[StatefulSet | None, None]:
         """The set after each change since that version, None once it is deleted; ends by itself
         after `WATCH_S`. Raises ApiProblem: with 410 the version is too old to go on from."""
@@ -210,6 +229,11 @@ class KubernetesApi:
         """409 where the pod is not as it was at that version any more."""
         body = {"metadata": {"resourceVersion": version, "labels": dict(labels)}}
         await self._ask("PATCH", self._pod, body=body, content_type=MERGE)
+
+    async def record_cluster(self, cluster: str, version: str) -> None:
+        """Keep the cluster's id. 409 where the record is not as it was at that version any more."""
+        body = {"metadata": {"resourceVersion": version}, "data": {RECORD_KEY: cluster}}
+        await self._ask("PATCH", self._record, body=body, content_type=MERGE)
 
     async def condition(self, condition: Condition) -> None:
         """Set one condition of this pod; others are let alone."""

@@ -12,6 +12,8 @@ from node.kubernetes.api import ApiProblem, Condition, KubernetesApi
 from node.metrics import Metrics
 
 ROLE, LEADERS, GATE = "goqueue.io/role", "goqueue.io/leaders", "goqueue.io/in-sync"
+DRAINED = "goqueue.io/drained"
+"""Whether nothing is left on this node: the chart takes away several nodes at once only then."""
 CONTROLLER, VOTER, LEARNER = "controller", "voter", "learner"
 """Leads the cluster group, votes in it, or follows it."""
 TICK_S = 0.25
@@ -31,10 +33,12 @@ class Face:
     role: str
     leaders: int
     behind: str
+    drained: bool = False
 
     @property
     def labels(self) -> dict[str, str]:
-        return {ROLE: self.role, LEADERS: str(self.leaders)}
+        drained = "true" if self.drained else "false"
+        return {ROLE: self.role, LEADERS: str(self.leaders), DRAINED: drained}
 
 
 class PodFace:

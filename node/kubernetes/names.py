@@ -13,6 +13,8 @@ ORDINALS_MAX = 32
 """As many brokers as a cluster may have."""
 STOP_SOCKET = "pod-stop.sock"
 """In the data directory: where a node listens for its pod's preStop hook."""
+RECORD_KEY = "cluster-id"
+"""In the ConfigMap: the id of the cluster that the volumes belong to, 16 hexadecimal digits."""
 
 _POD = re.compile(r"(.+)-(\d{1,9})")
 
@@ -35,6 +37,11 @@ class PodNames:
         if found is None or found[1] != self.statefulset or node != self.node(int(found[2])):
             return None
         return int(found[2])
+
+    @property
+    def cluster_record(self) -> str:
+        """The ConfigMap that remembers the cluster's id; the chart makes the same name."""
+        return f"{self.statefulset}-cluster-id"
 
     def host(self, node: str) -> str:
         return f"{node}.{self.service}.{self.namespace}.svc"

@@ -14,16 +14,18 @@ from typing import Any, Protocol
 
 import structlog
 
-from coordinator.brokers import Broker
+from coordinator.brokers import DRAINED, Broker
 from coordinator.errors import BrokerGone
-from goqueue.wire.types import NodeId
+from goqueue.wire.types import NodeId, Voter
 from node.cluster import ClusterHost
 from node.config import NodeConfig
 from node.config_option import Address
 from node.kubernetes.api import ApiProblem, KubernetesApi, Subject
 from node.kubernetes.discovery import find_peers
 from node.kubernetes.face import CONTROLLER, LEARNER, VOTER, Face, PodFace
+from node.kubernetes.founding import Founding
 from node.kubernetes.names import PodNames, names_of
+from node.kubernetes.quorums import at_stake
 from node.kubernetes.scaling import Placement, Scaling
 from node.kubernetes.stopping import PodStop, StopTimes
 from node.kubernetes.watching import StatefulSetWatch
@@ -49,6 +51,10 @@ class Membership(Protocol):
     def listed(self, peers: Mapping[NodeId, Address], *, founders: bool) -> None: ...
 
     def in_zone(self, zone: str) -> None: ...
+
+    def found_only_if(self, may_found: Callable[[int], str]) -> None: ...
+
+    def reconsider(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +94,14 @@ class Pod:
             wanted=lambda: self._watch.wanted,
             complain=self._complain_of_set,
         )
+        self._founding = Founding(
+            api,
+            self._names.cluster_record,
+            current=lambda: parts.cluster.state.cluster_id if parts.cluster.group else 0,
+            changed=parts.membership.reconsider,
+            complain=self._complain_of_founding,
+        )
+        parts.membership.found_only_if(self._founding.may_found)
         times = StopTimes(lambda: self._face.grace_s, pod.stop_delay_ms / 1000)
         self._stop = PodStop(config.data_dir, self, times)
         self._tasks: list[asyncio.Task[None]] = []
@@ -98,6 +112,7 @@ class Pod:
             self._watch.run,
             self._face.run,
             self._scaling.run,
+            self._founding.run,
             self._find_peers,
             self._find_zone,
             self._find_out,
@@ -130,6 +145,26 @@ class Pod:
     def lagging(self) -> str:
         return self._parts.status.lagging_elsewhere()
 
+    def at_stake(self) -> str:
+        cluster, broker = self._parts.cluster, self.broker()
+        layout = cluster.state.layout
+        groups = [("the cluster group", set(cluster.voters))]
+        me = None if broker is None else Voter(broker.node, broker.incarnation)
+        for group in [] if me is None else layout.held_by(me):
+            known = layout.configuration(group)
+            voters = () if known is None else known.voters
+            groups.append(("partitions", {voter.node for voter in voters}))
+        away = {*map(NodeId, cluster.absent()), *self._parts.status.lagging_nodes()}
+        return at_stake(self._me, groups, away)
+
+    def leaving(self) -> list[str]:
+        wanted = self._watch.wanted
+        return [
+            node
+            for node, broker in sorted(self._parts.cluster.state.brokers.items())
+            if wanted and (self._names.ordinal(node) or 0) >= wanted and broker.state != DRAINED
+        ]
+
     def led(self) -> int:
         return sum(len(group.voters) > 1 for group in self._parts.upkeep.led())
 
@@ -142,8 +177,8 @@ class Pod:
     def stops(self, stopping: bool) -> None:
         self._parts.status.stopping = stopping
 
-    async def complain(self, problem: str) -> None:
-        await self._event(Subject("Pod", self._config.kubernetes.pod), "NotStoppedInOrder", problem)
+    async def complain(self, problem: str, reason: str) -> None:
+        await self._event(Subject("Pod", self._config.kubernetes.pod), reason, problem)
 
     # private
 
@@ -163,7 +198,9 @@ class Pod:
         else:
             role = VOTER if self._me in cluster.voters else LEARNER
         behind = cluster.not_ready() or status.behind_here()
-        return Face(role, len(self._parts.replicas.led()), behind)
+        broker = self.broker()
+        drained = broker is not None and broker.state == DRAINED
+        return Face(role, len(self._parts.replicas.led()), behind, drained)
 
     async def _find_peers(self) -> None:
         """Until all that are wanted are known, and again whenever their number changes. Only the
@@ -212,6 +249,10 @@ class Pod:
     async def _complain_of_set(self, problem: str) -> None:
         about = Subject("StatefulSet", self._names.statefulset, self._watch.uid)
         await self._event(about, "DrainRefused", problem)
+
+    async def _complain_of_founding(self, problem: str) -> None:
+        about = Subject("StatefulSet", self._names.statefulset, self._watch.uid)
+        await self._event(about, "NotFounded", problem)
 
     async def _event(self, about: Subject, reason: str, problem: str) -> None:
         try:

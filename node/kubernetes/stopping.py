@@ -5,8 +5,10 @@ the data directory, which only the node's own user can reach, and is told line b
 going on; the last line says whether all was done.
 
 A pod that is to go (its ordinal is none of those wanted) stops only after its replicas are
-elsewhere; any other after others lead what it led, and after those that lag have caught up. Both
-end with the pod's grace period: then it says what would be lost, or was left.
+elsewhere; any other after others lead what it led, and after those that lag have caught up: it
+waits for half of its time, or for all of it where its stop would leave a partition, or the cluster
+group, without a majority. Both end with the pod's grace period, which Kubernetes does not extend:
+then it says what would be lost, or was left.
 """
 
 from __future__ import annotations
@@ -40,6 +42,13 @@ SPREAD_S = 0.7
 HAND_OVER_S = 2.0
 CATCH_UP_SHARE = 0.5
 """Of the time there is, so much is spent on waiting for replicas on other nodes."""
+PARTING_S = 10.0
+"""Of the time there is, at most a quarter, this is left for handing over where the rest was spent
+on waiting for a majority."""
+EVENT_AFTER_S = 3.0
+"""A replica that lags for less than this is worth no event."""
+NOT_IN_ORDER, QUORUM_AT_STAKE = "NotStoppedInOrder", "QuorumAtStake"
+"""Reasons of events at the pod."""
 UNDONE_S = 30.0
 """A node that runs on for so long after its grace period was not meant to stop after all."""
 
@@ -72,6 +81,15 @@ class StopNode(Protocol):
         """Which partitions on other nodes lack replicas in sync; empty for none."""
         ...
 
+    def at_stake(self) -> str:
+        """What would be left without a majority by this node's stop, and would not once those
+        who are away are back; empty for nothing."""
+        ...
+
+    def leaving(self) -> list[str]:
+        """Nodes of the set, beyond those that are wanted, that are not drained yet."""
+        ...
+
     def led(self) -> int: ...
 
     async def drain(self) -> Any: ...
@@ -82,7 +100,9 @@ class StopNode(Protocol):
         """Not ready, and nobody's choice as a leader, from now on; or as before."""
         ...
 
-    async def complain(self, problem: str) -> None: ...
+    async def complain(self, problem: str, reason: str) -> None:
+        """Write an event at this pod."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,17 +196,42 @@ class PodStop:
         """Wait until this node may go; whether nobody will miss it."""
         if await self._is_leaving():
             return await self._until_drained()
+        left_s = until - asyncio.get_running_loop().time()
+        parts_at = until - min(PARTING_S, left_s / 4)
+        at_stake = await self._until_nothing_is_at_stake(parts_at)
+        lagging = await self._until_caught_up(until - left_s * (1 - CATCH_UP_SHARE))
+        if at_stake:
+            problem = f"stops, as its grace period is over: without it, {at_stake}"
+            await self._complain(problem, QUORUM_AT_STAKE)
+        elif lagging:
+            await self._complain(f"stops although others lag: {lagging}")
+        return not at_stake and not lagging
+
+    async def _until_nothing_is_at_stake(self, ends: float) -> str:
+        """What still is when the time has come; an event says soon what is waited for."""
+        loop, node = asyncio.get_running_loop(), self._node
+        event_at, next_s = loop.time() + EVENT_AFTER_S, 0.0
+        while (at_stake := node.at_stake()) and loop.time() < ends:
+            if loop.time() >= event_at:
+                event_at = ends
+                problem = f"waits for as long as its grace period lasts: without it, {at_stake}"
+                await self._complain(problem, QUORUM_AT_STAKE)
+            elif loop.time() >= next_s:
+                self._say(f"waiting: without this node, {at_stake}")
+                next_s = loop.time() + TELL_PAUSE_S
+            await asyncio.sleep(PAUSE_S)
+        return at_stake
+
+    async def _until_caught_up(self, ends: float) -> str:
+        """Who still lags when the time has come."""
         loop = asyncio.get_running_loop()
-        ends = loop.time() + (until - loop.time()) * CATCH_UP_SHARE
         next_s = 0.0
         while (lagging := self._node.lagging()) and loop.time() < ends:
             if loop.time() >= next_s:
                 self._say(f"waiting for others to catch up: {lagging}")
                 next_s = loop.time() + TELL_PAUSE_S
             await asyncio.sleep(PAUSE_S)
-        if lagging:
-            await self._complain(f"stops although others lag: {lagging}")
-        return not lagging
+        return lagging
 
     async def _is_leaving(self) -> bool:
         """By what the API says now; where it does not, by what it said last."""
@@ -200,6 +245,12 @@ class PodStop:
         if not wanted or node.ordinal() < wanted:
             return False
         self._say(f"ordinal {node.ordinal()} is to go: {wanted} nodes are wanted")
+        if len(leaving := node.leaving()) > 1:
+            await self._complain(
+                f"{', '.join(leaving)} are to go at once, and end together when their grace period "
+                "is over, drained or not: put the replicas back to what they were, and take away "
+                "one at a time, or drain them first (goqueue-cli cluster drain NODE --wait)"
+            )
         return True
 
     async def _until_drained(self) -> bool:
@@ -265,12 +316,12 @@ class PodStop:
         _log.info("pod_stop", said=text)
         self._lines.append(text)
 
-    async def _complain(self, problem: str) -> None:
+    async def _complain(self, problem: str, reason: str = NOT_IN_ORDER) -> None:
         _log.error("pod_stop_problem", problem=problem)
         self._lines.append(problem)
         with suppress(TimeoutError):
             async with asyncio.timeout(LOOK_S):
-                await self._node.complain(problem)
+                await self._node.complain(problem, reason)
 
 
 async def _tell(writer: asyncio.StreamWriter, told: Told) -> None:

@@ -65,6 +65,8 @@ class Pods:
         self.api = FakeApi(self.folder, self._network.host)
         self._do(self.api.start())
         self.api.put("statefulsets", copy.deepcopy(self.set))
+        record = one(self.objects, "ConfigMap", f"{self.name}-cluster-id")
+        self.api.put("configmaps", copy.deepcopy(record))
         self._do(self._serve())
         self._prober = threading.Thread(target=self._probe, daemon=True)
         self._prober.start()

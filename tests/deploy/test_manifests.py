@@ -90,6 +90,6 @@ def test_a_packaged_chart_renders_what_the_folder_does(tmp_path: Path, report: R
     dashboards = packed["goqueue/templates/dashboards.yaml"]
 
     assert dashboards.count("kind: ConfigMap") == 6
-    assert [m["kind"] for m in rendered("monitoring on")].count("ConfigMap") == 7
+    assert [m["kind"] for m in rendered("monitoring on")].count("ConfigMap") == 8
     assert len(dashboards) > 100_000
     report.executed("The chart", "packaged as an archive, and rendered from there")

@@ -240,6 +240,7 @@ def test_nodes_may_do_what_they_do_and_no_more() -> None:
         ("apps", "statefulsets"): ({"get", "list", "watch"}, [set_name]),
         ("", "pods"): ({"get", "patch"}, own_pods),
         ("", "pods/status"): ({"patch"}, own_pods),
+        ("", "configmaps"): ({"get", "patch"}, [f"{set_name}-cluster-id"]),
         ("discovery.k8s.io", "endpointslices"): ({"list"}, None),
         ("", "events"): ({"create"}, None),
         ("", "nodes"): ({"get"}, None),

@@ -6,14 +6,17 @@ import asyncio
 import dataclasses
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from node.config_kubernetes import KubernetesConfig
+from node.kubernetes import founding
 from node.kubernetes.api import KubernetesApi
 from node.kubernetes.names import PodNames
 from node.metrics import Metrics
 from tests.kubernetes.fake_api import NAMESPACE, FakeApi
+from tests.kubernetes.whole_pods import PODS, RECORD, Pods, three_pods
 
 NAMES = PodNames("goqueue", "goqueue-headless", NAMESPACE, 7000)
 
@@ -74,3 +77,15 @@ async def hasty(settings: KubernetesConfig, metrics: Metrics) -> AsyncIterator[K
     api = KubernetesApi(dataclasses.replace(settings, request_timeout_ms=150), NAMES, metrics)
     yield api
     await api.close()
+
+
+@pytest.fixture
+async def pods(fake: FakeApi, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Pods]:
+    monkeypatch.setattr(founding, "PAUSE_MAX_S", 0.1)
+    monkeypatch.setattr(founding, "CHECK_S", 0.1)
+    fake.put("configmaps", {"metadata": {"name": RECORD}})
+    for pod in PODS:
+        fake.put("pods", {"metadata": {"name": pod}, "spec": {}, "status": {}})
+    with TemporaryDirectory(prefix="pods-") as folder:  # a socket's path must be short
+        async with three_pods(fake, Path(folder)) as found:
+            yield found

@@ -63,6 +63,8 @@ class FakeApi:
         app.router.add_patch(f"{spaced}/pods/{{name}}", self._patch(""))
         app.router.add_patch(f"{spaced}/pods/{{name}}/status", self._patch("status"))
         app.router.add_post(f"{spaced}/events", self._event)
+        app.router.add_get(f"{spaced}/configmaps/{{name}}", self._get("configmaps"))
+        app.router.add_patch(f"{spaced}/configmaps/{{name}}", self._patch_config_map)
         app.router.add_get("/api/v1/nodes/{name}", self._get("nodes"))
         app.router.add_get(slices, self._slices)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
@@ -182,6 +184,20 @@ class FakeApi:
             return web.json_response(changed)
 
         return answer
+
+    async def _patch_config_map(self, request: web.Request) -> web.Response:
+        assert request.content_type == "application/merge-patch+json"
+        key = ("configmaps", request.match_info["name"])
+        self.before_patch(key)
+        found, patch = self.objects.get(key), await request.json()
+        if found is None:
+            return _status(404, "not found")
+        if patch["metadata"]["resourceVersion"] != found["metadata"]["resourceVersion"]:
+            return _status(409, "the object has been modified")
+        changed = copy.deepcopy(found)
+        changed.setdefault("data", {}).update(patch["data"])
+        self._keep(key, changed, "MODIFIED")
+        return web.json_response(changed)
 
     async def _event(self, request: web.Request) -> web.Response:
         body = await request.json()

@@ -35,9 +35,12 @@ class Node:
         self.known = Broker(NodeId("goqueue-3"), Incarnation(1), "", "", "", "", {}, 0)
         self.replicas, self.leaderships = 8, 2
         self.behind = ""
+        self.stakes = ""
+        self.others_leaving: list[str] = []
         self.refuses = ""
         self.is_stopping = False
         self.complaints: list[str] = []
+        self.reasons: list[str] = []
         self.drains = 0
 
     def ordinal(self) -> int:
@@ -64,6 +67,12 @@ class Node:
     def lagging(self) -> str:
         return self.behind
 
+    def at_stake(self) -> str:
+        return self.stakes
+
+    def leaving(self) -> list[str]:
+        return self.others_leaving
+
     def led(self) -> int:
         return self.leaderships
 
@@ -80,8 +89,9 @@ class Node:
     def stops(self, stopping: bool) -> None:
         self.is_stopping = stopping
 
-    async def complain(self, problem: str) -> None:
+    async def complain(self, problem: str, reason: str) -> None:
         self.complaints.append(problem)
+        self.reasons.append(reason)
 
 
 class Hook:
@@ -117,7 +127,13 @@ def hook(tmp_path: Path) -> Hook:
 async def stop(
     node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[PodStop]:
-    quick = {"PAUSE_S": 0.01, "ASK_PAUSE_S": 0.02, "SPREAD_S": 0.01, "MARGIN_S": 0.0}
+    quick = {
+        "PAUSE_S": 0.01,
+        "ASK_PAUSE_S": 0.02,
+        "SPREAD_S": 0.01,
+        "MARGIN_S": 0.0,
+        "EVENT_AFTER_S": 0.02,
+    }
     for name, value in quick.items():
         monkeypatch.setattr(stopping, name, value)
     stop = PodStop(str(tmp_path), node, StopTimes(lambda: GRACE_S, 0.05))
@@ -155,6 +171,53 @@ async def test_it_does_not_wait_for_others_for_ever(stop: PodStop, node: Node, h
 
     assert node.leaderships == 0
     assert node.complaints == ["stops although others lag: 2 partitions on goqueue-1"]
+
+
+STAKE = "12 partitions would have no majority, as goqueue-0 is away or not in sync"
+
+
+async def test_a_stop_that_would_cost_a_majority_waits_beyond_half_of_the_grace_period(
+    stop: PodStop, node: Node, hook: Hook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where others only lag, it would have given up long before."""
+    monkeypatch.setattr(stopping, "CATCH_UP_SHARE", 0.0)
+    node.stakes, node.behind = STAKE, "12 partitions on goqueue-0"
+    running = asyncio.create_task(hook.run())
+    await eventually(lambda: node.complaints)
+    waited = f"waits for as long as its grace period lasts: without it, {STAKE}"
+    assert (node.complaints, node.reasons) == ([waited], ["QuorumAtStake"])
+    assert not node.is_stopping
+
+    node.stakes = node.behind = ""
+
+    assert await running
+    assert len(node.complaints) == 1
+
+
+async def test_it_stops_in_order_and_says_so_where_the_majority_does_not_come_back(
+    stop: PodStop, node: Node, hook: Hook
+) -> None:
+    node.stakes = STAKE
+
+    assert not await hook.run()
+
+    assert node.complaints[-1] == f"stops, as its grace period is over: without it, {STAKE}"
+    assert set(node.reasons) == {"QuorumAtStake"}
+    assert node.leaderships == 0, "time was left to hand over"
+
+
+async def test_two_pods_that_are_to_go_at_once_say_that_they_end_together(
+    stop: PodStop, node: Node, hook: Hook
+) -> None:
+    node.api_wants, node.others_leaving = 3, ["goqueue-3", "goqueue-4"]
+    running = asyncio.create_task(hook.run())
+    await eventually(lambda: node.drains)
+    node.become(DRAINED)
+
+    assert await running
+    (told,) = node.complaints
+    assert "goqueue-3, goqueue-4 are to go at once, and end together" in told
+    assert "cluster drain NODE --wait" in told
 
 
 async def test_a_pod_that_is_to_go_waits_until_nothing_is_left_here(

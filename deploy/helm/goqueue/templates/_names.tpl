@@ -81,3 +81,8 @@
 {{- define "goqueue.clusterLabel" -}}
 {{- default (include "goqueue.fullname" .) .Values.metrics.clusterLabel -}}
 {{- end }}
+
+{{/* The ConfigMap that remembers the cluster's id; nodes make the same name from the StatefulSet's. */}}
+{{- define "goqueue.clusterIdName" -}}
+{{- printf "%s-cluster-id" (include "goqueue.fullname" .) -}}
+{{- end }}

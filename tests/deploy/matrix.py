@@ -91,7 +91,7 @@ EVERYTHING: Json = {
         "createStorageClass": {"enabled": True},
         "annotations": {"example.com/backup": "yes"},
         "selector": {"matchLabels": {"disk": "ssd"}},
-        "whenScaled": "Delete",
+        "whenDeleted": "Delete",
     },
     "keda": {
         "existingSecret": "lag-key",

@@ -78,8 +78,8 @@ def test_kind_gets_cluster_image_chart_and_test_in_this_order(machine: Machine) 
         "kind create cluster --name goqueue --config deploy/kind/cluster.yaml --wait 3m",
         f"docker build {TOLD} --file deploy/docker/Dockerfile --tag goqueue:{tag} .",
         f"kind load docker-image goqueue:{tag} --name goqueue",
-        f"{helm} upgrade goqueue deploy/helm/goqueue --install --create-namespace --reset-then-reuse-values"
-        f" -f deploy/kind/values.yaml --set-string image.tag={tag}",
+        f"{helm} upgrade goqueue deploy/helm/goqueue --install --create-namespace"
+        f" --reset-then-reuse-values -f deploy/kind/values.yaml --set-string image.tag={tag}",
         "kubectl --context kind-goqueue --namespace goqueue rollout status statefulset/goqueue"
         " --timeout=15m",
         f"{helm} test goqueue --logs",
@@ -111,13 +111,16 @@ def test_dev_is_made_by_terraform_and_the_chart_gets_its_outputs(machine: Machin
         f" --file deploy/docker/Dockerfile --tag {image} .",
         there,
         f"docker push {image}",
-        f"{helm} upgrade goqueue deploy/helm/goqueue --install --create-namespace --reset-then-reuse-values"
-        " -f build/deploy/dev/values.yaml --set-string image.tag=0.1.0-abc123",
+        f"{helm} upgrade goqueue deploy/helm/goqueue --install --create-namespace"
+        " --reset-then-reuse-values -f build/deploy/dev/values.yaml"
+        " --set-string image.tag=0.1.0-abc123",
         "kubectl --context goqueue-dev --namespace queues rollout status statefulset/goqueue"
         " --timeout=15m",
         f"{helm} test goqueue --logs",
     ]
-    assert (machine.folder / "build/deploy/dev/values.yaml").read_text() == "image: {repository: r}\n"
+    assert (
+        machine.folder / "build/deploy/dev/values.yaml"
+    ).read_text() == "image: {repository: r}\n"
 
 
 @pytest.mark.parametrize(
@@ -174,9 +177,7 @@ def test_an_upgrade_begins_only_while_all_nodes_are_in_sync(machine: Machine) ->
 
 @pytest.mark.parametrize("command", ["goqueue", "upgrade"])
 @pytest.mark.parametrize("target", TARGETS)
-def test_the_number_of_nodes_that_runs_is_kept(
-    machine: Machine, command: str, target: str
-) -> None:
+def test_the_number_of_nodes_that_runs_is_kept(machine: Machine, command: str, target: str) -> None:
     """Five nodes, by `helm upgrade --set replicaCount=5`, were three again after an upgrade."""
     ran = machine.deploy(command, target, env=BUCKET)
 
@@ -205,8 +206,9 @@ def test_a_cluster_of_others_gets_an_image_that_it_can_pull_and_their_values(
     assert [words(call) for call in ran.calls][:2] == [
         "kubectl config current-context",
         "helm --kube-context theirs --namespace messages upgrade goqueue deploy/helm/goqueue"
-        f" --install --create-namespace --reset-then-reuse-values -f {machine.folder}/mine.yaml --set-string"
-        " image.repository=registry.example.com:5000/goqueue --set-string image.tag=1.2",
+        f" --install --create-namespace --reset-then-reuse-values -f {machine.folder}/mine.yaml"
+        " --set-string image.repository=registry.example.com:5000/goqueue"
+        " --set-string image.tag=1.2",
     ]
 
 

@@ -19,6 +19,8 @@ from tests.deploy.rendering import CHART, NAMESPACE, RELEASE
 from tests.deploy.report import Report
 
 Json = dict[str, Any]
+CLUSTER_ID = f"{RELEASE}-cluster-id"
+"""The ConfigMap that nodes write the cluster's id into."""
 
 
 class Releases:
@@ -86,12 +88,13 @@ def test_a_release_of_the_same_name_takes_up_what_the_last_one_left(
     releases.uninstall()
 
     assert releases.secrets() == first
-    assert {kind for kind, _ in releases.server.objects} == {"Secret"}
+    assert {kind for kind, _ in releases.server.objects} == {"Secret", "ConfigMap"}
+    assert list(releases.server.named("ConfigMap")) == [CLUSTER_ID]
     releases.install()
     assert releases.secrets() == first
     report.executed(
         "Releases, by Helm over an imitated API server",
-        "uninstall leaves Secrets only; install again takes them up",
+        "uninstall leaves Secrets and the cluster's id only; install again takes them up",
     )
 
 
@@ -184,10 +187,59 @@ def test_everything_on_can_be_installed_and_removed(releases: Releases, report: 
     releases.uninstall()
 
     assert kinds >= {"CronJob", "HTTPRoute", "PrometheusRule", "ScaledObject", "StorageClass"}
-    assert {kind for kind, _ in releases.server.objects} == {"Secret"}
+    assert {kind for kind, _ in releases.server.objects} == {"Secret", "ConfigMap"}
+    assert list(releases.server.named("ConfigMap")) == [CLUSTER_ID]
     report.executed(
         "Releases, by Helm over an imitated API server",
-        f"everything on: {len(kinds)} kinds of objects made, and all but Secrets removed",
+        f"everything on: {len(kinds)} kinds of objects made, and all removed but Secrets and the"
+        " cluster's id",
+    )
+
+
+def test_the_chart_gives_the_clusters_id_no_data_that_an_upgrade_could_change(
+    releases: Releases,
+) -> None:
+    """Helm 4 applies on the server's side: fields that no manifest names stay whose they are."""
+    releases.install()
+    kept = releases.server.objects["ConfigMap", CLUSTER_ID]
+
+    assert kept["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+    assert not {"data", "binaryData", "immutable"} & kept.keys()
+
+
+def running(releases: Releases, *, drained: tuple[int, ...] = ()) -> None:
+    """Five pods, as Kubernetes made them and as nodes label them."""
+    for ordinal in range(5):
+        name = f"{RELEASE}-{ordinal}"
+        labels = {"goqueue.io/drained": "true" if ordinal in drained else "false"}
+        releases.server.objects["Pod", name] = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels},
+        }
+
+
+@pytest.mark.parametrize("drained", [(), (4,), (3, 4)])
+def test_only_one_node_that_holds_replicas_is_taken_away_at_a_time(
+    releases: Releases, drained: tuple[int, ...], report: Report
+) -> None:
+    releases.install(replicaCount=5)
+    running(releases, drained=drained)
+
+    if drained:
+        releases.upgrade(replicaCount=3)
+    else:
+        with pytest.raises(helm_python.HelmError) as refused:
+            releases.upgrade(replicaCount=3)
+        assert "would take away goqueue-3, goqueue-4 at once" in str(refused.value)
+        assert "cluster drain NODE --wait" in str(refused.value)
+        releases.upgrade(replicaCount=4)
+
+    wanted = 3 if drained else 4
+    assert releases.server.objects["StatefulSet", RELEASE]["spec"]["replicas"] == wanted
+    report.executed(
+        "Releases, by Helm over an imitated API server",
+        "5 to 3 nodes: refused while both hold replicas, done once one is drained",
     )
 
 

@@ -78,6 +78,8 @@ SAMPLES: Json = {
     "podAntiAffinity.weight": 50,
     "persistence.storageClass": "-",
 }
+ONE_WORD = {"persistence.whenScaled"}
+"""Values that take their default only: any other word is refused, with the reason."""
 RANDOM = re.compile(r": [A-Za-z0-9+/=]{40,}$|valid-until: .*$", re.MULTILINE)
 
 
@@ -123,6 +125,10 @@ def changed(value: Any, base: Json) -> Json:
 @pytest.mark.parametrize("value", DESCRIBED, ids=lambda value: value.name)
 def test_a_value_says_what_it_is_for_and_changes_what_is_made(value: Any) -> None:
     assert len(value.text) > 8 and value.text.removesuffix(" [seconds]").endswith("."), value.text
+    if value.name in ONE_WORD:
+        with pytest.raises(helm_python.HelmRenderError, match=value.name):
+            render(changed(value, {}))
+        return
     refusals = []
     for number, base in enumerate(BASES):
         try:
@@ -190,6 +196,10 @@ def test_what_is_not_a_value_is_refused_by_name(values: Json, told: str) -> None
         ({"archive": {"enabled": True}}, "archive.destination is needed"),
         ({"keda": {"consumers": [{"name": "a", "group": "a"}]}}, "keda.existingSecret is needed"),
         ({"service": {"internalPort": 8080}}, "must differ"),
+        (
+            {"persistence": {"whenScaled": "Delete"}},
+            "would delete the volumes of nodes that were not drained",
+        ),
         (
             {"metrics": {"serviceMonitor": {"enabled": True}}},
             "metrics.serviceMonitor.credentials is needed",

@@ -47,6 +47,9 @@ refuse is refused, all at once.
 {{- $problems = append $problems (printf "metrics.%s.credentials is needed while auth.enabled: a readonly API key to read /metrics with (or metrics.anonymous)" $name) -}}
 {{- end -}}
 {{- end -}}
+{{- if eq .Values.persistence.whenScaled "Delete" -}}
+{{- $problems = append $problems "persistence.whenScaled: Delete would delete the volumes of nodes that were not drained in their grace period, with the only copies of messages: leave it at Retain, and delete the claim of a broker once `goqueue-cli cluster nodes` no longer has it" -}}
+{{- end -}}
 {{- $ports := list .Values.service.httpPort .Values.service.internalPort -}}
 {{- if .Values.service.grpcEnabled -}}{{- $ports = append $ports .Values.service.grpcPort -}}{{- end -}}
 {{- if ne (len $ports) (len (uniq $ports)) -}}
@@ -54,6 +57,27 @@ refuse is refused, all at once.
 {{- end -}}
 {{- if $problems -}}
 {{- fail (printf "\n  - %s" (join "\n  - " $problems)) -}}
+{{- end -}}
+{{- end }}
+
+{{/*
+Refuses to take away several nodes at once while more than one of them still holds replicas: their pods end together
+when their grace period is over, drained or not. Sees what the cluster tells; `helm template` sees nothing.
+*/}}
+{{- define "goqueue.checkStep" -}}
+{{- if .Values.kubernetes.enabled -}}
+{{- $full := include "goqueue.fullname" . -}}
+{{- $before := dig "spec" "replicas" 0 (lookup "apps/v1" "StatefulSet" .Release.Namespace $full) | int -}}
+{{- $holding := list -}}
+{{- range $ordinal := untilStep (int .Values.replicaCount) $before 1 -}}
+{{- $pod := printf "%s-%d" $full $ordinal -}}
+{{- if ne (dig "metadata" "labels" "goqueue.io/drained" "" (lookup "v1" "Pod" $.Release.Namespace $pod)) "true" -}}
+{{- $holding = append $holding $pod -}}
+{{- end -}}
+{{- end -}}
+{{- if gt (len $holding) 1 -}}
+{{- fail (printf "\n  - replicaCount %v would take away %s at once, and they are not drained: take away one at a time, or drain them first with `goqueue-cli cluster drain NODE --wait`. Where --set did not name it, replicaCount is the chart's default: see --reset-then-reuse-values" .Values.replicaCount (join ", " $holding)) -}}
+{{- end -}}
 {{- end -}}
 {{- end }}
 

@@ -33,6 +33,10 @@ BLOCK = struct.Struct("<4sIQQQII")
 BLOCK_BYTES = BLOCK.size
 FILE_ID_AT = 8
 """Where in a block's header the file's id stands."""
+GOES_ON = 1
+"""A flag of a block without payload, the last one of its file: the next file exists, durably, and
+may hold more. See `log.wal_writer`."""
+_FLAGS_AT = BLOCK_BYTES - 4
 RECORD = struct.Struct("<BBHI20s")
 RECORD_BYTES = RECORD.size
 _PAIR = struct.Struct("<QQ")
@@ -303,9 +307,9 @@ def _decode_boot(data: bytes, state: WalState) -> None:
         meta.relaxed, meta.suspect = bool(flags & RELAXED), bool(flags & SUSPECT)
 
 
-def encode_block(file_id: int, lsn: int, synced_lsn: int, payload: bytes) -> bytes:
+def encode_block(file_id: int, lsn: int, synced_lsn: int, payload: bytes, flags: int = 0) -> bytes:
     """A flush block's header; the payload follows it."""
-    rest = BLOCK.pack(BLOCK_MAGIC, 0, file_id, lsn, synced_lsn, len(payload), 0)[8:]
+    rest = BLOCK.pack(BLOCK_MAGIC, 0, file_id, lsn, synced_lsn, len(payload), flags)[8:]
     return BLOCK_MAGIC + struct.pack("<I", crc32c(payload, crc32c(rest))) + rest
 
 
@@ -318,7 +322,7 @@ def read_block(data: memoryview, at: int, file_id: int, lsn: int) -> tuple[int, 
     """(payload length, synced LSN) of the valid block of this file and LSN here, else None."""
     if len(data) - at < BLOCK_BYTES:
         return None
-    magic, crc, block_file, block_lsn, synced, length, _zero = BLOCK.unpack_from(data, at)
+    magic, crc, block_file, block_lsn, synced, length, _flags = BLOCK.unpack_from(data, at)
     if magic != BLOCK_MAGIC or block_file != file_id or block_lsn != lsn:
         return None
     if length > len(data) - at - BLOCK_BYTES:
@@ -326,6 +330,12 @@ def read_block(data: memoryview, at: int, file_id: int, lsn: int) -> tuple[int, 
     if crc32c(data[at + 8 : at + BLOCK_BYTES + length]) != crc:
         return None
     return length, synced
+
+
+def goes_on(data: memoryview, at: int) -> bool:
+    """Whether the valid block here says that its file was followed by another one."""
+    flags = int.from_bytes(data[at + _FLAGS_AT : at + BLOCK_BYTES], "little")
+    return bool(flags & GOES_ON)
 
 
 def records(payload: memoryview, lsn: int) -> Iterator[Record]:

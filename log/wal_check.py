@@ -11,7 +11,15 @@ from collections.abc import Sequence
 from goqueue.wire.types import Lsn
 from log.disk import Disk
 from log.errors import WalDamaged
-from log.wal import BLOCK_BYTES, PREFIX, FileHeader, block_length, decode_header, read_block
+from log.wal import (
+    BLOCK_BYTES,
+    PREFIX,
+    FileHeader,
+    block_length,
+    decode_header,
+    goes_on,
+    read_block,
+)
 from log.wal_writer import WalFile
 
 STEP_BYTES = 256 << 10
@@ -36,11 +44,13 @@ class WalCheck:
         header = self._header
         if header is None:
             return self._begin() if self._files else 0
+        at = header.header_bytes + self._lsn - header.start_lsn
         if self._lsn >= self._end():
+            if len(self._files) > 1:
+                self._verify_goes_on(header, at)
             self.close()
             del self._files[0]
             return 1
-        at = header.header_bytes + self._lsn - header.start_lsn
         data = self._disk.pread(self._handle, STEP_BYTES, at)
         size = BLOCK_BYTES + block_length(data)
         if size > len(data):
@@ -76,6 +86,12 @@ class WalCheck:
 
     def _end(self) -> int:
         return self._files[1].start_lsn if len(self._files) > 1 else self._until
+
+    def _verify_goes_on(self, header: FileHeader, position: int) -> None:
+        """The block that tells a later start of the next file; this process has written it."""
+        data = memoryview(self._disk.pread(self._handle, BLOCK_BYTES, position))
+        if read_block(data, 0, header.file_id, self._lsn) is None or not goes_on(data, 0):
+            raise WalDamaged(self.path, position, "nothing says that the log goes on")
 
     def _verify(self, data: bytes, position: int) -> int:
         """The blocks at the beginning of these bytes, one at least."""

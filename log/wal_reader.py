@@ -2,7 +2,7 @@
 
 A bad block is damage where a later file's header or a later valid block shows that it had been
 synced; otherwise the power went while it was written, nothing of it was ever acknowledged, and the
-log ends before it.
+log ends before it. A last file that says that the log went on in another one is damage as well.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from log.wal import (
     FileHeader,
     Record,
     decode_header,
+    goes_on,
     read_block,
     records,
 )
@@ -83,7 +84,7 @@ def read_wal(
         files.append(WalFile(current.path, header.number, header.start_lsn))
         on_header(header)
         limit = following.header.start_lsn if following else None
-        known_lsn, end_lsn = _read_blocks(current, limit, on_record)
+        known_lsn, end_lsn = _read_blocks(disk, current, limit, on_record)
         if following is None:
             return WalImage(files, current, known_lsn, end_lsn)
         current = following
@@ -123,7 +124,7 @@ def _read(disk: Disk, handle: int, path: str) -> bytes:
 
 
 def _read_blocks(
-    file: LoadedFile, limit: Lsn | None, on_record: Callable[[Record], None]
+    disk: Disk, file: LoadedFile, limit: Lsn | None, on_record: Callable[[Record], None]
 ) -> tuple[Lsn, Lsn]:
     """The LSN up to which blocks say that all was synced, and the one at which they end."""
     header = file.header
@@ -138,6 +139,10 @@ def _read_blocks(
                 raise WalDamaged(file.path, at, f"blocks up to LSN {limit} were synced")
             _refuse_damage(file, at, lsn)
             break
+        if limit is None and goes_on(view, at):
+            following = file_path(file.path.rpartition("/")[0], header.number + 1)
+            if not disk.exists(following):  # else whoever writes has begun it since we looked
+                raise WalDamaged(following, 0, "the file is missing")
         length, synced = block
         known = max(known, synced)
         body = at + BLOCK_BYTES

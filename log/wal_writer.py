@@ -1,6 +1,30 @@
 """Writing the log: blocks into preallocated files, a new file when one is full.
 
 Not thread-safe: one flush job at a time writes.
+
+A file that has a successor says so, in a last block of its own (`GOES_ON`), so that a log whose
+newest file was deleted is not taken for a whole one. The order of what is synced makes that exact:
+
+1. the previous file, up to its end;
+2. the next file with its header, and then its name in the directory;
+3. the previous file again, with the block that says that it goes on;
+4. blocks of the next file, which is used from here on.
+
+Whatever is cut short, by a kill or a power cut, what is found on disk is one of these:
+
+- Neither the block nor the next file: 3 was not over, so the next file never held a block. The
+  previous one is the whole log.
+- The next file without the block: 2 was over. The next file may be empty or in use; it is read as
+  the end of the log. A reader does not ask for the block where it has the file: logs of 0.1.0 have
+  no such blocks.
+- The block and the next file: the same.
+- The block without the next file: 2 was over, so the file and its name were durable when the block
+  was written. Somebody has taken the file away, and with it, for all one knows, terms, votes and
+  entries that others were told of: the log is damaged.
+
+So a log that is whole is never taken for damaged, and what was acknowledged from the next file is
+never missed in silence: that came after 3, so the block is on disk. A file that stands before a log
+that was opened anew needs no block: it is deleted, durably, before the new file is used.
 """
 
 from __future__ import annotations
@@ -14,6 +38,7 @@ from log.disk import Disk, is_full
 from log.failed_sync import FailedSync
 from log.wal import (
     BLOCK_BYTES,
+    GOES_ON,
     PREFIX,
     FileHeader,
     WalState,
@@ -79,27 +104,43 @@ class WalWriter:
             self.incarnation,
             state,
         )
-        needed = len(encode_header(header)) + block_bytes
+        needed = len(encode_header(header)) + block_bytes + BLOCK_BYTES
         header.file_bytes = max(self._file_bytes, needed)
         self._planned = header
         return header, encode_header(header)
 
     def roll_needed(self, lsn: int, block_bytes: int) -> bool:
-        """Whether a block of this size at this LSN does not fit into the newest planned file."""
+        """Whether a block of this size at this LSN does not fit into the newest planned file, with
+        room behind it for the one that says where the log goes on."""
         planned = self._planned
         assert planned is not None
-        end = planned.header_bytes + (lsn - planned.start_lsn) + block_bytes
+        end = planned.header_bytes + (lsn - planned.start_lsn) + block_bytes + BLOCK_BYTES
         return end > planned.file_bytes
 
     def create(self, header: FileHeader, encoded: bytes) -> None:
-        """Syncs the previous file, then makes the next one durable under its name."""
-        disk = self._disk
-        if self._handle >= 0:
-            if self._unsynced:
-                disk.fdatasync(self._handle)
-            disk.close(self._handle)
-            self._handle = -1
+        """Syncs the previous file, makes the next one durable under its name, and notes in the
+        previous one that the log goes on there. May be called again where the disk was full."""
+        if self._unsynced:
+            self.sync()
         path = file_path(self.directory, header.number)
+        handle = self._make(path, header, encoded)
+        if self._handle >= 0:
+            try:
+                self._write_empty(header.start_lsn, GOES_ON)
+                self._disk.fdatasync(self._handle)
+            except BaseException:
+                self._disk.close(handle)  # the file holds nothing: another one may replace it
+                raise
+            self._disk.close(self._handle)
+        self._handle = handle
+        self._file_id = header.file_id
+        self._start_lsn = header.start_lsn
+        self._header_bytes = header.header_bytes
+        self.files.append(WalFile(path, header.number, header.start_lsn))
+
+    def _make(self, path: str, header: FileHeader, encoded: bytes) -> int:
+        """A handle of a new file with this header, durable under its name."""
+        disk = self._disk
         new = path + NEW
         self._claim_spare(new)
         handle = disk.open(new, write=True, create=True)
@@ -115,12 +156,7 @@ class WalWriter:
             if is_full(error):
                 self._discard(new)  # half a file is of no use, and takes room
             raise
-        self._handle = handle
-        self._file_id = header.file_id
-        self._start_lsn = header.start_lsn
-        self._header_bytes = header.header_bytes
-        self._unsynced = False
-        self.files.append(WalFile(path, header.number, header.start_lsn))
+        return handle
 
     def write(self, lsn: int, synced_lsn: int, payload: bytes) -> None:
         """One block at its place; durable after `sync`."""
@@ -138,10 +174,7 @@ class WalWriter:
     def vouch(self, lsn: int) -> None:
         """Behind what was just synced, an empty block that says so, unsynced: the next one takes
         its place. While the machine runs, damage to the last block can't pass for a tear."""
-        position = self._header_bytes + lsn - self._start_lsn
-        if position + BLOCK_BYTES <= self._file_bytes:
-            block = encode_block(self._file_id, lsn, lsn, b"")
-            self._disk.pwritev(self._handle, (block,), position)
+        self._write_empty(lsn)
 
     def note_failure(self) -> None:
         """What was written since the last sync may be lost, though the machine runs on."""
@@ -183,6 +216,12 @@ class WalWriter:
         disk.sync_directory(self.directory)  # before another file's header is written into it
         if fits:
             disk.rename(temporary, spare)
+
+    def _write_empty(self, lsn: int, flags: int = 0) -> None:
+        """A block that takes no LSN, and knows all before it synced; `roll_needed` keeps room."""
+        position = self._header_bytes + lsn - self._start_lsn
+        block = encode_block(self._file_id, lsn, lsn, b"", flags)
+        self._disk.pwritev(self._handle, (block,), position)
 
     def _discard(self, path: str) -> None:
         with suppress(OSError):

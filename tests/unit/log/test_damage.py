@@ -33,7 +33,7 @@ from tests.unit.log.stores import (
     seal,
 )
 
-TINY = replace(SMALL, wal_file_bytes=430, segment_bytes=130, index_interval_bytes=60)
+TINY = replace(SMALL, wal_file_bytes=470, segment_bytes=130, index_interval_bytes=60)
 STRIDE = 1 if os.environ.get("GOQUEUE_DAMAGE") == "all" else 4
 """Every so many bits of a byte."""
 
@@ -223,8 +223,7 @@ def test_a_missing_file_is_detected(caplog: pytest.LogCaptureFixture) -> None:
         damaged = disk.clone()
         damaged.unlink(path)
         store = open_damaged(damaged, read_only=False)
-        newest = path == max(p for p in disk.paths() if p.endswith(".wal"))
-        if store is not None and not newest:
+        if store is not None:
             judge(store, truths, path)
 
 

@@ -6,10 +6,12 @@ and the node is whole again by itself. A sample of it; `GOQUEUE_DAMAGE=all` trie
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -38,6 +40,8 @@ SMALL = StorageConfig(
     watermark_bytes=64 << 20,
     reserve_bytes=0,
 )
+KEEPING = replace(SMALL, wal_file_bytes=16 << 10, wal_files_max=1000, checkpoint_bytes=1 << 30)
+"""No file of the write-ahead log goes as long as the node runs."""
 SETTINGS = {
     "cluster.secret": "three nodes in one process",
     "storage.scrubInterval": "0s",
@@ -95,11 +99,20 @@ FILES = (
 )  # fmt: skip
 
 
-class SmallNodes(ThreeNodes):
-    """Segments are small; scrubs are begun by the test alone."""
+def stop_writing(operation: str, path: str) -> OSError | None:
+    """A fault: the disk stays as it is, as if the process had been killed."""
+    if operation in ("open", "pread"):
+        return None
+    return OSError(errno.EIO, os.strerror(errno.EIO), path)
 
-    def __init__(self) -> None:
+
+class SmallNodes(ThreeNodes):
+    """Segments are small; scrubs are begun by the test alone. A node that is `keeping` drops no
+    file of its write-ahead log."""
+
+    def __init__(self, keeping: str = "") -> None:
         super().__init__()
+        self.keeping = keeping
         self.stores: dict[str, Store] = {}
 
     async def begin(self, name: str) -> None:
@@ -110,13 +123,31 @@ class SmallNodes(ThreeNodes):
                 "broker.listeners.internal": f"127.0.0.1:{self.ports[name]}",
                 "cluster.peers": ",".join(f"{n}={address}" for n, address in others.items()),
                 **SETTINGS,
+                **({"storage.checkpointInterval": "1h"} if name == self.keeping else {}),
             }
         )
-        store = self.stores[name] = Store.open(self.disks[name], "/data", SMALL, set_aside=True)
+        storage = KEEPING if name == self.keeping else SMALL
+        store = self.stores[name] = Store.open(self.disks[name], "/data", storage, set_aside=True)
         failed: list[Exception] = []
         node = assemble(settings, store, on_failure=failed.append)
         await node.services.start()
         self.running[name] = node
+
+    async def kill(self, name: str) -> None:
+        """Ends the node with its disk as it is now."""
+        self.disks[name].fault = stop_writing
+        await self.stop(name)
+        self.disks[name] = self.disks[name].clone()
+
+    async def fill_wal(self, name: str, files: int) -> None:
+        """Publishes until a node, which was just started, keeps so many write-ahead files."""
+        while self.stores[name].wal_files < files:
+            await append(self.running["n1"], "fills the log " * 200)
+            await eventually(lambda: self.is_whole(name), REPAIRED_S)
+
+    def wal_files(self, name: str) -> list[str]:
+        """Files of the write-ahead log, oldest first."""
+        return [path for path in self.disks[name].paths() if path.startswith("/data/wal/0")]
 
     def group(self) -> GroupId:
         return next(g for g in self.stores["n1"].groups() if g != CLUSTER_GROUP)
@@ -178,8 +209,8 @@ def broker_replica(nodes: SmallNodes, name: str, group: GroupId) -> RaftGroup | 
 
 
 @asynccontextmanager
-async def small_nodes() -> AsyncIterator[SmallNodes]:
-    nodes = SmallNodes()
+async def small_nodes(keeping: str = "") -> AsyncIterator[SmallNodes]:
+    nodes = SmallNodes(keeping)
     try:
         for name in NAMES:
             await nodes.begin(name)
@@ -301,6 +332,46 @@ async def test_a_node_that_starts_on_damage_to_any_file_is_whole_again_by_itself
             await whole_again(nodes, what)
             view = await nodes.scrub()
             assert (view.damaged_entries, view.damaged, view.diverged) == (0, [], []), what
+            assert await everything(nodes, VICTIM) == await everything(nodes, "n1"), what
+            assert await messages(nodes, VICTIM) == await messages(nodes, "n1"), what
+
+
+def deletions(files: int) -> list[str]:
+    """What to delete while so many write-ahead files are kept: in the sample the newest of them."""
+    kept = [f"wal {at}" for at in range(files)]
+    if os.environ.get("GOQUEUE_DAMAGE") == "all":
+        return [*kept, *(file for file in FILES if file != "wal")]
+    return kept[-1:]
+
+
+@pytest.mark.parametrize("end", ["killed", "stopped"])
+@pytest.mark.parametrize("files", [1, 2, 3])
+async def test_a_node_that_starts_without_any_one_file_is_whole_again_by_itself(
+    files: int, end: str
+) -> None:
+    async with small_nodes(keeping=VICTIM) as nodes:
+        for file in deletions(files):
+            what = f"{file} of {files} deleted, {end}"
+            await nodes.stop(VICTIM)
+            nodes.disks[VICTIM].process_died()
+            await nodes.begin(VICTIM)  # in one write-ahead file
+            await nodes.fill_wal(VICTIM, files)
+            incarnation = nodes.stores[VICTIM].incarnation
+            kept = nodes.wal_files(VICTIM)
+            assert len(kept) == files, what
+            is_wal = file.startswith("wal")
+            chosen = kept[int(file.removeprefix("wal "))] if is_wal else nodes.path(VICTIM, file)
+            await (nodes.kill(VICTIM) if end == "killed" else nodes.stop(VICTIM))
+            nodes.disks[VICTIM].process_died()
+            if chosen is not None and nodes.disks[VICTIM].exists(chosen):
+                nodes.disks[VICTIM].unlink(chosen)
+            await append(nodes.running["n1"], what)
+
+            await nodes.begin(VICTIM)
+
+            if is_wal:
+                assert nodes.stores[VICTIM].incarnation != incarnation, what
+            await whole_again(nodes, what)
             assert await everything(nodes, VICTIM) == await everything(nodes, "n1"), what
             assert await messages(nodes, VICTIM) == await messages(nodes, "n1"), what
 

@@ -236,7 +236,11 @@ class ClusterNode:
         self.time = NodeTime(cluster.time)
         self._flushing = False
         self.store = Store.open(
-            self.disk, "/data", STORAGE, random_u64=lambda: cluster.rng.getrandbits(64)
+            self.disk,
+            "/data",
+            STORAGE,
+            random_u64=lambda: cluster.rng.getrandbits(64),
+            set_aside=True,
         )
         self.store.on_dirty = self._dirty
         self.host = RaftHost(

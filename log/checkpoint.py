@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -43,6 +44,8 @@ class CheckpointJob:
     segments_gone: int = 0
     files_gone: int = 0
     """How many of those to drop are dropped; the next job goes on with the others."""
+    _dropping: threading.Lock = field(default_factory=threading.Lock)
+    """Held while the files of one segment are deleted."""
 
     def run(self) -> None:
         """Raises OSError where something cannot be synced: the store then fails."""
@@ -67,12 +70,27 @@ class CheckpointJob:
 
     def _drop(self) -> None:
         """On some file systems a full disk has no room for a deletion either."""
-        for segment in self.dropped_segments:
-            segment.remove()
-            self.segments_gone += 1
+        while self._drop_next():
+            pass
         for file in self.dropped_files:
             self.writer.retire(file)
             self.files_gone += 1
+
+    def _drop_next(self) -> bool:
+        with self._dropping:
+            if self.segments_gone == len(self.dropped_segments):
+                return False
+            self.dropped_segments[self.segments_gone].remove()
+            self.segments_gone += 1
+        return True
+
+    def forget(self, log: GroupLog) -> None:
+        """Files of this log are not dropped any more. On any thread: waits for those of one segment
+        that are being deleted."""
+        with self._dropping:
+            gone = self.dropped_segments[: self.segments_gone]
+            left = self.dropped_segments[self.segments_gone :]
+            self.dropped_segments = gone + _others(log, left)
 
     @property
     def _old_files_left(self) -> int:
@@ -194,9 +212,17 @@ class Checkpoints:
         dropped = self.job.dropped_segments if self.job is not None else []
         if any(log.disk_segments.owns(segment) for segment in dropped):
             raise InstallRefused(f"group {log.id}: its trimmed segments are being deleted")
+        self._spare(log)
+
+    def forget(self, log: GroupLog) -> None:
+        """Its group is removed, with all files. One made later has files of these names."""
+        self._spare(log)
+        if self.job is not None:
+            self.job.forget(log)
+
+    def _spare(self, log: GroupLog) -> None:
         for at, (lsn, segments) in enumerate(self._doomed):
-            others = [segment for segment in segments if not log.disk_segments.owns(segment)]
-            self._doomed[at] = (lsn, others)
+            self._doomed[at] = (lsn, _others(log, segments))
 
     @property
     def _is_urgent(self) -> bool:
@@ -216,3 +242,8 @@ class Checkpoints:
         while self._doomed and self._doomed[0][0] <= durable_lsn:
             doomed += self._doomed.popleft()[1]
         return doomed
+
+
+def _others(log: GroupLog, segments: Iterable[Segment]) -> list[Segment]:
+    """Those that are not of this log."""
+    return [segment for segment in segments if not log.disk_segments.owns(segment)]

@@ -491,16 +491,16 @@ class GroupLog:
             raise EntryMissing(str(self.id), index, self.first_index, self.last_index)
 
     def _record_damage(self, first: int, last: int) -> None:
-        if not self._store.read_only and self._store.failed is None:
-            payload = pair_payload(first, last)
-            self._store.record(RecordKind.DAMAGED, self, (payload,), len(payload))
-            self._store.dirty()
+        self._note(RecordKind.DAMAGED, pair_payload(first, last))
 
     def _record_durability(self) -> None:
-        if not self._store.read_only and self._store.failed is None:
-            flags = durability_flags(relaxed=self._relaxed, suspect=self.suspect)
-            self._store.record(RecordKind.DURABILITY, self, (), 0, flags)
-            self._store.dirty()
+        flags = durability_flags(relaxed=self._relaxed, suspect=self.suspect)
+        self._note(RecordKind.DURABILITY, b"", flags)
+
+    def _note(self, kind: int, payload: bytes, flags: int = 0) -> None:
+        if (store := self._store).holds(self) and not store.read_only and store.failed is None:
+            store.record(kind, self, (payload,), len(payload), flags)
+            store.dirty()
 
     def _snapshot_damaged(self, error: Damaged) -> None:
         self._store.damaged_entries += 1

@@ -50,6 +50,10 @@ class Journal(Protocol):
         """What was recorded so far counts as written no earlier than it is synced."""
         ...
 
+    def holds(self, log: GroupLog) -> bool:
+        """Whether its group was not removed meanwhile, nor made anew."""
+        ...
+
     def disown_trimmed(self, group: GroupLog) -> None:
         """Deletes no file of the group any more but by a later trim. Raises InstallRefused."""
         ...

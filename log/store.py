@@ -13,6 +13,7 @@ from log.disk import Disk
 from log.errors import ReadOnly, StoreFailed
 from log.flush import FlushJob
 from log.group import GroupLog
+from log.install import InstallRefused
 from log.opening import Opened, Opening
 from log.segments import GroupSegments
 from log.set_aside import SetAside
@@ -180,6 +181,8 @@ class Store:
         log = self._groups[group]
         self.record(RecordKind.REMOVE, log, (), 0)
         del self._groups[group]
+        if self._checkpoints is not None:
+            self._checkpoints.forget(log)
         self.spill_later(log, None)
         self.dirty()
 
@@ -187,8 +190,7 @@ class Store:
         """Where a copy of another replica gathers its files, for `install` of that group's log. It
         goes on with what an earlier copy left, else takes this id. Raises KeyError."""
         log = self._groups[group]
-        directory = log.disk_segments.directory
-        return Staging(self._disk, directory, group, log.created_lsn, new_id)
+        return Staging(self._disk, log.disk_segments.directory, group, log.created_lsn, new_id)
 
     # -- appending
 
@@ -242,10 +244,10 @@ class Store:
             self._pending_group = None
 
     def disown_trimmed(self, group: GroupLog) -> None:
-        """Segments of this group that are still to be deleted no longer are: see `install`.
-
-        Raises InstallRefused while they are being deleted.
-        """
+        """Segments of this group that are still to be deleted no longer are: see `install`. Raises
+        InstallRefused while they are being deleted, and of a group that was removed."""
+        if not self.holds(group):
+            raise InstallRefused(f"group {group.id} was removed")
         if self._checkpoints is not None:
             self._checkpoints.disown(group)
 
@@ -433,7 +435,8 @@ class Store:
 
         Call it with no job out. Errors set `failed` and are not raised.
         """
-        if self._writer is not None and self.failed is None and self._has_relaxed():
+        relaxed = any(log.relaxed for log in self._groups.values())
+        if relaxed and self._writer is not None and self.failed is None:
             self.record(RecordKind.CLOSED, None, (), 0)
         for take in (self.take_flush, self._take_last_sync, self._take_last_seal):
             if (job := take()) is not None:
@@ -490,9 +493,6 @@ class Store:
             self.complete_flush(job, error)
         else:
             self.complete_flush(job)
-
-    def _has_relaxed(self) -> bool:
-        return any(log.relaxed for log in self._groups.values())
 
     def _sync_overdue(self, now_ms: int | None) -> bool:
         due = self.sync_due_ms()

@@ -6,6 +6,8 @@ import errno
 
 import pytest
 
+from goqueue.wire.types import Index, Term
+from log.install import Install, InstallRefused
 from log.memory_disk import MemoryDisk
 from log.store import Store
 from tests.unit.log.stores import (
@@ -138,3 +140,63 @@ def test_what_a_full_disk_can_not_delete_is_deleted_by_a_later_checkpoint() -> N
         checkpoint(store)
     assert not [path for path in doomed if disk.exists(path)]
     assert len(everything(store.group(OTHER))) == 43
+
+
+@pytest.mark.parametrize("is_out", [False, True], ids=["waiting", "under way"])
+def test_trimmed_files_of_a_group_that_was_made_anew_are_not_deleted_from_the_new_one(
+    is_out: bool,
+) -> None:
+    """A replica that moved away keeps its promises in an empty log of the same directory."""
+    disk, store = two_groups()
+    checkpoint(store)
+    old = store.group(GROUP)
+    old.save_snapshot(old.last_index, b"state").run()
+    old.trim_to(old.last_index)
+    checkpoint(store)
+    flush(store)
+    job = store.take_checkpoint() if is_out else None
+    assert job is None or job.dropped_segments
+
+    store.remove_group(GROUP)
+    log = store.create_group(GROUP)
+    append(log, 40, term=7)
+    flush(store)
+    if job is not None:
+        job.run()
+        store.complete_checkpoint(job)
+        flush(store)
+    checkpoint(store)
+
+    store.close()
+    log = open_store(disk).group(GROUP)
+    assert [entry.term for entry in everything(log)] == [7] * 40
+    assert not log.quarantined
+
+
+def test_what_is_found_of_a_removed_group_is_not_said_of_the_one_made_anew() -> None:
+    """Somebody who still reads the log that was finds its files gone."""
+    disk, store = two_groups()
+    old = store.group(GROUP)
+    store.remove_group(GROUP)
+    store.create_group(GROUP)
+
+    old.quarantine(3, 5, "files are gone")
+    old.doubt()
+    flush(store)
+
+    store.close()
+    log = open_store(disk).group(GROUP)
+    assert (log.damaged, log.suspect) == (None, False)
+
+
+def test_a_copy_is_not_installed_in_the_log_of_a_removed_group() -> None:
+    _disk, store = two_groups()
+    old = store.group(GROUP)
+    store.remove_group(GROUP)
+    store.create_group(GROUP)
+
+    with pytest.raises(InstallRefused, match="removed"):
+        old.install(Install(7, Index(41), 1, Index(60), Term(1), 50, (41,)))
+
+    flush(store)
+    assert store.failed is None

@@ -127,7 +127,10 @@ class Comparison:
 
     async def _judge(self, replica: RaftGroup, range_: Range) -> None:
         """Reads it again everywhere; tells those that differ from a majority, or people."""
-        group, log = replica.id, self._store.group(replica.id)
+        group = replica.id
+        if self.replica(group) is not replica:
+            return
+        log = self._store.group(group)
         told = await self._ask_all(replica, [range_], fresh=True)
         hashes = {node: found[0] for node, found in told.items() if found[0]}
         hashes[self._me] = await self._hash(log, range_)
@@ -145,13 +148,13 @@ class Comparison:
             return
         wrong = [node for node, found in hashes.items() if found not in (most, b"")]
         _log.error("replicas_diverged", group=str(group), range=range_, wrong=wrong)
+        if self._me in wrong:
+            self._on_diverged(group, f"entries {range_[0]} to {range_[1]} differ from the others'")
         for node in wrong:
-            await self._tell(node, group, range_, most)
+            if node != self._me:
+                await self._tell(node, group, range_, most)
 
     async def _tell(self, node: NodeId, group: GroupId, range_: Range, most: bytes) -> None:
-        if node == self._me:
-            self._on_diverged(group, f"entries {range_[0]} to {range_[1]} differ from the others'")
-            return
         request = rpc.encode(DivergedRequest(group.pack(), *range_, most))
         try:
             await self._link.request(node, DIVERGED, request, ASK_TIMEOUT_S)
@@ -183,6 +186,8 @@ class Comparison:
         if replica is None or replica.leader != peer:
             raise NotFound(f"{peer} does not lead {group} as seen from here")
         mine = await self._hash(log, (request.first, request.last))
+        if self.replica(group) is not replica:
+            raise NotFound(f"the replica of {group} that was looked at has gone")
         if mine and mine != request.hash:
             text = f"entries {request.first} to {request.last} differ from those of {peer}"
             self._on_diverged(group, text)

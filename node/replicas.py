@@ -265,3 +265,4 @@ class Replicas:
             if group != CLUSTER_GROUP and state.is_deleted(group.topic):
                 _log.info("replica_deleted", group=str(group))
                 self._store.remove_group(group)
+                self._held.discard(group)

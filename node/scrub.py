@@ -236,7 +236,7 @@ class Scrub:
         if renewed:
             self._mended += 1
             self._metrics.storage.scrub_mended_files.inc()
-            if index != newest:
+            if index != newest and self._store.holds(log):
                 await self._flusher.keep(lambda: log.snapshots.discard(index))
 
     async def _tidy_forever(self) -> None:

@@ -21,6 +21,7 @@ from log.errors import EntryDamaged
 from log.group import GroupLog
 from log.install import UNKNOWN_END, InstallRefused
 from log.manifest import Manifest
+from log.staging import Staging
 from log.store import Store
 from node import rpc, transfer_rpc
 from node.flusher import Flusher
@@ -182,6 +183,8 @@ class Transfers:
             _log.exception("replica_not_copied", group=str(group))
 
     async def _transfer(self, group: GroupId, source: NodeId | None) -> None:
+        if group not in self._store.groups():
+            return  # deleted while the copy waited for others
         log = self._store.group(group)
         progress = Progress(group, self._parts.now_s())
         self._progress[group] = progress
@@ -191,7 +194,7 @@ class Transfers:
             staging,
             self._parts,
             sources=lambda: self._ordered(group, source),
-            is_needed=lambda manifest: _lacks(log, manifest),
+            is_needed=lambda manifest: self._store.holds(log) and _lacks(log, manifest),
             progress=progress,
             others_bytes=lambda: sum(
                 one.total_bytes - one.done_bytes
@@ -199,7 +202,11 @@ class Transfers:
                 if one is not progress
             ),
         )
-        copied = await pull.run()
+        try:
+            copied = await pull.run()
+        finally:
+            if not self._store.holds(log):
+                await self._remove(staging)
         if copied is None or not self._store.holds(log):
             return
         self._full.discard(group)
@@ -207,10 +214,12 @@ class Transfers:
         if not self._replicas.hold(group):
             raise InstallRefused(f"group {group}: its replica can't be stopped")
         try:
-            await self._install(log, lambda: log.install(copied.install))
+            is_installed = await self._install(log, lambda: log.install(copied.install))
         finally:
             self._replicas.release(group)
         await pull.close(copied)
+        if not is_installed:
+            return
         _log.info(
             "replica_copied",
             group=str(group),
@@ -220,8 +229,12 @@ class Transfers:
             seconds=round(self._parts.now_s() - progress.began_s, 1),
         )
 
-    async def _install(self, log: GroupLog, install: Callable[[], object]) -> None:
+    async def _install(self, log: GroupLog, install: Callable[[], object]) -> bool:
+        """Whether it is installed: not in the log of a group that was removed before, or between
+        two tries, which took what was copied along."""
         for last in (False,) * (INSTALL_TRIES - 1) + (True,):
+            if not self._store.holds(log):
+                return False
             try:
                 install()
                 break
@@ -230,11 +243,16 @@ class Transfers:
                     raise
             await self._parts.sleep(INSTALL_PAUSE_S)
         await self._flusher.spilled()
+        return True
 
     async def _drop(self, group: GroupId) -> None:
         """What was copied is of no use: the log has gone its own way."""
-        remove = self._store.staging(group, 0).remove
-        await asyncio.get_running_loop().run_in_executor(self._parts.workers, remove)
+        if group in self._store.groups():
+            await self._remove(self._store.staging(group, 0))
+
+    async def _remove(self, staging: Staging) -> None:
+        with suppress(OSError):  # else the next start, or copy, does
+            await asyncio.get_running_loop().run_in_executor(self._parts.workers, staging.remove)
 
     def _ordered(self, group: GroupId, first: NodeId | None) -> list[NodeId]:
         there = self._parts.link.connected()

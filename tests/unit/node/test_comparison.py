@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from goqueue.wire.errors import NotFound
 from goqueue.wire.types import GroupId, Incarnation, NodeId, TopicId, Voter
 from log.ranges import Range
 from node import rpc
@@ -36,20 +38,24 @@ class Replicas:
     ) -> None:
         self.hashes = hashes
         self.told: dict[str, bytes] = {}
+        self.meanwhile: Callable[[str, str], object] = lambda _node, _method: None
+        """What happens while a node is asked."""
         peers = {name: SimpleNamespace(connected=True) for name in sorted(hashes) if name != "me"}
         replica = SimpleNamespace(
             id=GROUP,
             is_ready_leader=True,
+            leader="me",
             peers=peers,
             voters=[Voter(NodeId(name), Incarnation(1)) for name in voters],
         )
+        self.handlers: dict[str, Callable[[NodeId, bytes], Awaitable[bytes]]] = {}
         self.running = [replica]
         self.logs = {GROUP: Log()}
         monkeypatch.setattr("node.comparison.hash_range", lambda *_: (hashes["me"], 0))
         self.comparison = Comparison(
             NodeId("me"),
             cast(Any, SimpleNamespace(group=self.logs.__getitem__, groups=lambda: self.logs)),
-            cast(Any, SimpleNamespace(handle=lambda *_: None, request=self.request)),
+            cast(Any, SimpleNamespace(handle=self.handlers.__setitem__, request=self.request)),
             cast(Any, SimpleNamespace(groups=lambda: self.running)),
             ThreadPoolExecutor(1),
             Metrics(),
@@ -62,6 +68,7 @@ class Replicas:
         await self.comparison.compare(GROUP, cast(Any, hashes))
 
     async def request(self, node: str, method: str, payload: bytes, _timeout_s: float) -> bytes:
+        self.meanwhile(node, method)
         if method == HASHES:
             return rpc.encode(HashesAnswer([self.hashes[node]]))
         assert method == DIVERGED
@@ -120,3 +127,56 @@ async def test_a_learner_that_differs_from_all_voters_is_copied_anew(
     await replicas.compare()
 
     assert replicas.told == {"learner": TRUE}
+
+
+async def test_a_replica_that_goes_while_others_are_told_is_judged_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A verdict on it would be one on the replica that is made anew after it."""
+    hashes = {"a": TRUE, "b": TRUE, "bad": FALSE, "me": FALSE}
+    replicas = Replicas(monkeypatch, hashes, ["a", "b", "me"])
+    judged: list[bool] = []
+    replicas.comparison._on_diverged = lambda *_: judged.append(bool(replicas.running))
+
+    def told(_node: str, method: str) -> None:
+        if method == DIVERGED:
+            replicas.running.clear()
+
+    replicas.meanwhile = told
+
+    await replicas.compare()
+
+    assert judged == [True]
+
+
+async def test_who_is_told_that_it_differs_looks_at_the_replica_that_still_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    replicas = Replicas(monkeypatch, {"a": TRUE, "me": FALSE}, ["a", "me"])
+
+    async def pay(_size: int) -> None:
+        replicas.running.clear()  # moved away meanwhile: its log is another one
+
+    monkeypatch.setattr(replicas.comparison, "_pay", pay)
+    request = rpc.encode(DivergedRequest(GROUP.pack(), *RANGE, TRUE))
+
+    with pytest.raises(NotFound, match="has gone"):
+        await replicas.handlers[DIVERGED](NodeId("me"), request)
+
+    assert replicas.told == {}
+
+
+async def test_a_group_that_is_deleted_while_replicas_are_compared_ends_no_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    replicas = Replicas(monkeypatch, {"bad": FALSE, "me": TRUE}, ["bad", "me"])
+
+    def deleted(_node: str, _method: str) -> None:
+        replicas.running.clear()
+        replicas.logs.clear()
+
+    replicas.meanwhile = deleted
+
+    await replicas.compare()
+
+    assert replicas.told == {}

@@ -146,6 +146,19 @@ async def test_none_is_founded_while_the_state_may_be_older_than_it_was() -> Non
     assert node.replicas.waiting == []
 
 
+async def test_a_held_replica_of_a_deleted_topic_goes_and_is_held_no_more() -> None:
+    node = Node()
+    await node.replicas.reconcile(node.state)
+    group = node.group(0)
+    assert node.replicas.hold(group)
+
+    node.state.apply(Index(5), 0, DeleteTopic("t", str(group.topic)))
+    await node.replicas.reconcile(node.state)
+
+    assert group not in node.store.groups()
+    assert not node.replicas.is_held(group)
+
+
 async def test_a_failed_disk_starts_nothing_and_is_told() -> None:
     node = Node()
     node.raft.bad[node.group(1)] = StoreFailed("storage failed")

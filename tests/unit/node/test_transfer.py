@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -683,3 +684,63 @@ async def test_a_copy_that_nobody_goes_on_with_is_deleted_in_the_end() -> None:
 
     assert not [path for path in world.n3.disk.paths() if path.endswith(".incoming")]
     assert world.n3.log.last_index == 0
+
+
+async def test_a_topic_that_is_deleted_between_two_tries_of_an_installation_ends_nothing() -> None:
+    """A checkpoint deletes trimmed files of the log, so that the copy has to wait."""
+    world, deleted = World(), 0
+    log, store = world.n3.log, world.n3.store
+    world.n3.fill(60, term=1)
+    log.save_snapshot(Index(50), STATE).run()
+    log.trim_to(Index(41))
+    for _ in range(2):
+        checkpoint(store)
+        world.n3.fill(1, term=1)
+    dropping = store.take_checkpoint()
+    assert dropping is not None
+    assert dropping.dropped_segments
+    for node in (world.n1, world.n2):
+        node.fill()
+        node.trim(100, 110)
+
+    async def delete(_seconds: float) -> None:
+        nonlocal deleted
+        deleted += world.n3.held != []
+        if deleted == 1:
+            store.remove_group(GROUP)
+            flush(store)
+            dropping.run()
+            store.complete_checkpoint(dropping)
+            flush(store)
+
+    world.n3.release = lambda _group: world.n3.held.append("release")  # type: ignore[method-assign]
+    world.n3.transfers._parts = replace(world.n3.transfers._parts, sleep=delete)
+
+    await world.copied()
+
+    assert deleted == 1
+    assert store.failed is None
+    assert not store.holds(log)
+    assert [what.split()[0] for what in world.n3.held] == ["hold", "release"]
+
+
+async def test_a_topic_that_is_deleted_while_it_is_copied_leaves_no_files() -> None:
+    world = World()
+    log, store = world.n3.log, world.n3.store
+
+    def delete(_node: NodeId, answer: bytes) -> bytes | None:
+        if len(world.n3.link.chunks) != 3:
+            return answer
+        store.remove_group(GROUP)
+        store.create_group(GROUP)  # as for a replica that has moved away
+        flush(store)
+        return None
+
+    world.n3.link.on_chunk = delete
+
+    await world.copied()
+
+    assert not store.holds(log)
+    assert world.n3.log.last_index == 0
+    assert not [path for path in world.n3.disk.paths() if path.endswith(".incoming")]
+    assert world.n3.held == []

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from goqueue.wire.types import GroupId, NodeId
 from log.store import Store
+from node.copy_limits import CopyLimits
 from node.copy_pace import CopyPace
 from node.flusher import Flusher
 from node.metrics import Metrics
@@ -22,6 +23,7 @@ from raft.host import RaftHost
 COPIED_BYTES = 64 << 20
 """A new replica of a log this large begins with a copy, which goes faster than its entries, costs
 their leader less, and keeps to a rate."""
+LIMITS = CopyLimits()
 
 
 class CopyControl(ReplicaControl, Protocol):
@@ -73,6 +75,7 @@ class Copies:
             prepare=prepare,
             renew=renew,
             pace=pace,
+            limits=LIMITS,
         )
         self.transfers = Transfers(
             store,
@@ -85,6 +88,7 @@ class Copies:
                 time.monotonic,
                 bound_bytes_s=bound_bytes_s,
                 room_bytes=room_bytes,
+                limits=LIMITS,
             ),
             control,
             sources=control.sources,

@@ -23,26 +23,16 @@ from log.install import Install
 from log.manifest import Manifest, Part, SegmentParts
 from log.staging import Staging
 from node import rpc, transfer_rpc
+from node.copy_limits import CopyLimits
 from node.metrics import Metrics
 from node.peer_link import PeerLink
 from node.throttle import Throttle
 from node.transfer_rpc import ChunkDamaged, ChunkRequest
 from raft.link import RemoteError
 
-CHUNK_BYTES = 256 << 10
-WINDOW_CHUNKS = 8
-SYNC_BYTES = 2 << 20
-"""A file is synced each time that so much of it was written. A whole segment at once keeps the disk
-busy for tens of ms, and every publish of this disk waits for it."""
 CHUNK_TRIES = 3
-CHUNK_TIMEOUT_S = 10.0
-OPEN_TIMEOUT_S = 60.0
-"""The source reads its newest snapshot in full before it answers."""
-CLOSE_TIMEOUT_S = 5.0
 FAILURES_MAX = 20
 """Sources that failed in a row, none of which brought a byte: then it is given up."""
-PAUSE_FIRST_S = 0.2
-PAUSE_MAX_S = 5.0
 
 T = TypeVar("T")
 
@@ -102,6 +92,7 @@ class PullParts:
     """How fast a group may be copied; 0: as fast as all copies together."""
     room_bytes: Callable[[], int] = lambda: 1 << 62
     """What may be written without publishes being refused for it."""
+    limits: CopyLimits = field(default_factory=CopyLimits)
 
 
 @dataclass(slots=True)
@@ -134,7 +125,8 @@ class Pull:
 
     async def run(self) -> Copied | None:
         """The copy; None where there is nothing to copy. Raises TransferFailed, NoRoom, OSError."""
-        pause_s = PAUSE_FIRST_S
+        limits = self.parts.limits
+        pause_s = limits.pause_first_s
         failures = 0
         while failures < FAILURES_MAX:
             for source in self._ordered():
@@ -146,11 +138,11 @@ class Pull:
                 except (GoQueueError, RemoteError) as error:
                     self._failed(source, error)
                 if self.progress.done_bytes > before:
-                    pause_s, failures = PAUSE_FIRST_S, 0
+                    pause_s, failures = limits.pause_first_s, 0
                 failures += 1
             failures += 1
             await self.parts.sleep(pause_s)
-            pause_s = min(2 * pause_s, PAUSE_MAX_S)
+            pause_s = min(2 * pause_s, limits.pause_max_s)
         raise TransferFailed(f"group {self.group}: no other node's replica could be copied")
 
     async def close(self, copied: Copied) -> None:
@@ -177,7 +169,8 @@ class Pull:
 
     async def _copy(self, source: NodeId) -> Copied | None:
         request = rpc.encode(transfer_rpc.TransferRequest(self.group.pack()))
-        answer = await self._ask(source, transfer_rpc.OPEN, request, OPEN_TIMEOUT_S)
+        timeout_s = self.parts.limits.open_timeout_s
+        answer = await self._ask(source, transfer_rpc.OPEN, request, timeout_s)
         session, manifest = transfer_rpc.decode_manifest(answer, self.group)
         if not self.is_needed(manifest):
             await self._close(source, session)
@@ -241,11 +234,12 @@ class Pull:
         self.progress.done_bytes += held
         self.progress.reused_bytes += held
         following = held
+        limits = self.parts.limits
         under_way: deque[tuple[int, asyncio.Task[bytes]]] = deque()
         try:
             while following < part.size_bytes or under_way:
-                while following < part.size_bytes and len(under_way) < WINDOW_CHUNKS:
-                    length = min(CHUNK_BYTES, part.size_bytes - following)
+                while following < part.size_bytes and len(under_way) < limits.window_chunks:
+                    length = min(limits.chunk_bytes, part.size_bytes - following)
                     await self._take(length)
                     request = ChunkRequest(session, part.kind, part.first, following, length)
                     task = asyncio.ensure_future(self._chunk(source, request))
@@ -260,17 +254,18 @@ class Pull:
         return held
 
     async def _write(self, part: Part, offset: int, data: bytes) -> None:
-        sync = offset // SYNC_BYTES != (offset + len(data)) // SYNC_BYTES
+        step = self.parts.limits.sync_bytes
+        sync = offset // step != (offset + len(data)) // step
         await self._off_loop(lambda: self.staging.write(part, offset, data, sync=sync))
         self.progress.done_bytes += len(data)
         self.parts.metrics.storage.transferred_bytes.labels("received").inc(len(data))
 
     async def _chunk(self, source: NodeId, request: ChunkRequest) -> bytes:
         """A chunk as it was sent, asked for again where it did not arrive so."""
-        payload = request.pack()
+        payload, timeout_s = request.pack(), self.parts.limits.chunk_timeout_s
         for last in (False,) * (CHUNK_TRIES - 1) + (True,):
             try:
-                answer = await self._ask(source, transfer_rpc.READ, payload, CHUNK_TIMEOUT_S)
+                answer = await self._ask(source, transfer_rpc.READ, payload, timeout_s)
             except Timeout:
                 if last:
                     raise
@@ -286,7 +281,8 @@ class Pull:
     async def _close(self, source: NodeId, session: int) -> None:
         payload = transfer_rpc.encode_session(session)
         with suppress(GoQueueError, RemoteError):  # the source ends a silent session by itself
-            await self._ask(source, transfer_rpc.CLOSE, payload, CLOSE_TIMEOUT_S)
+            timeout_s = self.parts.limits.close_timeout_s
+            await self._ask(source, transfer_rpc.CLOSE, payload, timeout_s)
 
     async def _ask(self, node: NodeId, method: str, payload: bytes, timeout_s: float) -> bytes:
         return await self.parts.link.request(node, method, payload, timeout_s)

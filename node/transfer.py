@@ -30,16 +30,7 @@ from node.pull import NoRoom, Progress, Pull, PullParts, TransferFailed
 PULLS_MAX = 2
 """Copies made at a time; others wait."""
 WAITING_MAX = 4096
-WATCH_INTERVAL_S = 2.0
-DAMAGED_PATIENCE_S = 10.0
-"""How long single entries are asked of other replicas before the whole log is copied."""
-LEFTOVERS_S = 600.0
-"""After the start, how long files of an interrupted copy wait for somebody to go on with it."""
-REST_S = 5.0
-"""After a copy, made or not, before another one of the group is begun."""
 INSTALL_TRIES = 20
-INSTALL_PAUSE_S = 0.25
-"""A checkpoint may be deleting files of the log."""
 
 _log = structlog.get_logger("transfer")
 
@@ -73,6 +64,7 @@ class Transfers:
         self._store = store
         self._flusher = flusher
         self._parts = parts
+        self._limits = parts.limits
         self._replicas = replicas
         self._sources = sources
         self._random_u64 = random_u64
@@ -127,9 +119,9 @@ class Transfers:
         resting = {group: at for group, at in self._rests_until_s.items() if at > now}
         self._rests_until_s = resting
         for group, since_s in damaged.items():
-            if now - since_s >= DAMAGED_PATIENCE_S:
+            if now - since_s >= self._limits.damaged_patience_s:
                 self.want(group)
-        if self._started_s is not None and now - self._started_s >= LEFTOVERS_S:
+        if self._started_s is not None and now - self._started_s >= self._limits.leftovers_s:
             self._started_s = None
             self._remove_leftovers()
 
@@ -137,7 +129,7 @@ class Transfers:
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(WATCH_INTERVAL_S)
+            await asyncio.sleep(self._limits.watch_s)
             try:
                 self.watch()
             except Exception:  # noqa: BLE001 - the task's outermost loop
@@ -162,7 +154,7 @@ class Transfers:
     def _ended(self, group: GroupId, _done: object) -> None:
         self._running.pop(group, None)
         self._progress.pop(group, None)
-        self._rests_until_s[group] = self._parts.now_s() + REST_S
+        self._rests_until_s[group] = self._parts.now_s() + self._limits.rest_s
         self._parts.metrics.storage.transfers.set(len(self._running))
         self._begin()
 
@@ -241,7 +233,7 @@ class Transfers:
             except InstallRefused:
                 if last:
                     raise
-            await self._parts.sleep(INSTALL_PAUSE_S)
+            await self._parts.sleep(self._limits.install_pause_s)
         await self._flusher.spilled()
         return True
 

@@ -22,6 +22,7 @@ from log.export import Export
 from log.manifest import FileKind, Manifest
 from log.store import Store
 from node import rpc, transfer_rpc
+from node.copy_limits import CopyLimits
 from node.copy_pace import CopyPace
 from node.metrics import Metrics
 from node.peer_link import PeerLink
@@ -30,14 +31,7 @@ from raft.link import RemoteError
 
 SESSIONS_MAX = 4
 """Copies served at a time; one more is told to come again."""
-SILENCE_S = 30.0
-"""A session that nothing was read in for this long is over."""
-LINGER_S = 30.0
-"""How long after a copy its log's beginning is kept: until the entries behind it are on their way.
-"""
 LINGERING_MAX = 32
-OFFER_INTERVAL_S = 1.0
-OFFER_TIMEOUT_S = 5.0
 
 T = TypeVar("T")
 
@@ -75,6 +69,7 @@ class TransferSource:
         prepare: Callable[[GroupId], Awaitable[object]] | None = None,
         renew: Callable[[GroupId], Awaitable[bool]] | None = None,
         pace: CopyPace | None = None,
+        limits: CopyLimits = CopyLimits(),  # noqa: B008 - it is frozen
     ) -> None:
         self._store = store
         self._link = link
@@ -87,6 +82,7 @@ class TransferSource:
         self._prepare = prepare
         self._renew = renew
         self._pace = pace
+        self._limits = limits
         self._sessions: dict[int, _Session] = {}
         self._opening = 0
         """Copies that are about to be served."""
@@ -130,10 +126,10 @@ class TransferSource:
 
     def sweep(self) -> None:
         """Ends sessions that fell silent, and pins that have lingered long enough."""
-        now = self._now_s()
+        now, limits = self._now_s(), self._limits
         for number, session in list(self._sessions.items()):
-            over = session.ended_s is not None and now - session.ended_s >= LINGER_S
-            if over or (session.ended_s is None and now - session.used_s >= SILENCE_S):
+            over = session.ended_s is not None and now - session.ended_s >= limits.linger_s
+            if over or (session.ended_s is None and now - session.used_s >= limits.silence_s):
                 self._forget(number)
 
     # -- requests
@@ -198,7 +194,7 @@ class TransferSource:
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(OFFER_INTERVAL_S)
+            await asyncio.sleep(self._limits.offer_s)
             try:
                 self.sweep()
                 await self.offer()
@@ -207,8 +203,9 @@ class TransferSource:
 
     async def _tell(self, node: NodeId, group: GroupId) -> None:
         payload = rpc.encode(transfer_rpc.TransferRequest(group.pack()))
+        timeout_s = self._limits.offer_timeout_s
         try:
-            await self._link.request(node, transfer_rpc.OFFER, payload, OFFER_TIMEOUT_S)
+            await self._link.request(node, transfer_rpc.OFFER, payload, timeout_s)
         except (GoQueueError, RemoteError) as error:
             _log.debug("copy_not_offered", group=str(group), to=node, problem=str(error))
 

@@ -22,8 +22,9 @@ from log.entry import Entry, make_entry
 from log.memory_disk import MemoryDisk
 from log.segment import OFFSETS_SUFFIX, SEGMENT_SUFFIX, TERM, TERMS_SUFFIX
 from log.store import Store
-from node import transfer
+from node import copies
 from node.assembly import assemble
+from node.copy_limits import CopyLimits
 from node.healer import Healer
 from node.http.scrub_broker import ScrubView
 from raft.group import RaftGroup
@@ -413,7 +414,7 @@ def forge(nodes: SmallNodes, name: str, index: int) -> None:
 async def test_a_replica_that_differs_from_the_others_is_copied_anew(
     monkeypatch: pytest.MonkeyPatch, is_leader: bool
 ) -> None:
-    monkeypatch.setattr(transfer, "REST_S", 0.1)
+    monkeypatch.setattr(copies, "LIMITS", CopyLimits(rest_s=0.1))
     async with small_nodes() as nodes:
         leader = nodes.leader_of()
         name = leader if is_leader else next(n for n in NAMES if n != leader)

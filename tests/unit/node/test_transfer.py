@@ -18,14 +18,15 @@ from log.entry import Entry, EntryKind, make_entry
 from log.group import GroupLog
 from log.memory_disk import MemoryDisk
 from log.store import Store
-from node import pull, rpc, transfer_rpc
+from node import rpc, transfer_rpc
+from node.copy_limits import CopyLimits
 from node.flusher import Flusher
 from node.metrics import Metrics
 from node.peer_link import PeerLink
-from node.pull import WINDOW_CHUNKS, PullParts
+from node.pull import PullParts
 from node.throttle import Throttle
-from node.transfer import DAMAGED_PATIENCE_S, LEFTOVERS_S, REST_S, Transfers
-from node.transfer_source import LINGER_S, SESSIONS_MAX, SILENCE_S, TransferSource
+from node.transfer import Transfers
+from node.transfer_source import SESSIONS_MAX, TransferSource
 from raft.link import LinkDown, RemoteError
 
 GROUP = GroupId(TopicId(1, 1), 0)
@@ -278,7 +279,7 @@ async def test_a_follower_that_is_behind_by_everything_becomes_equal_by_hash() -
     world.assert_equal()
     assert len(world.n3.hashes()) > 2
     assert world.n3.held == ["hold at 5", f"release at {world.n1.log.last_index}"]
-    assert world.n3.link.in_flight_most == WINDOW_CHUNKS or len(world.n3.link.chunks) > 3
+    assert world.n3.link.in_flight_most == CopyLimits.window_chunks or len(world.n3.link.chunks) > 3
     assert world.n3.transfers.progress() == []
 
 
@@ -356,7 +357,7 @@ async def test_another_node_goes_on_where_one_died() -> None:
     assert whole == {N1, N2}
     asked = [transfer_rpc.decode_chunk_request(part) for part in parts]
     first_segment = asked[0].first
-    again = [c for c in asked[died_at + WINDOW_CHUNKS :] if c.first == first_segment]
+    again = [c for c in asked[died_at + CopyLimits.window_chunks :] if c.first == first_segment]
     assert not [chunk for chunk in again if chunk.kind == 3]  # it was whole by then
 
 
@@ -401,7 +402,7 @@ async def test_a_node_that_trims_meanwhile_keeps_what_is_being_copied() -> None:
     after = world.n1.log.entries(Index(world.n3.log.last_index + 1), max_count=1)
     assert after[0].index == world.n3.log.last_index + 1  # so that the log can go on
 
-    world.clock.now += LINGER_S
+    world.clock.now += CopyLimits.linger_s
     world.n1.source.sweep()
     world.n1.trim(world.n1.log.last_index)
     assert world.n1.log.first_index > first
@@ -468,9 +469,9 @@ async def test_what_is_copied_goes_to_the_disk_in_small_steps(
 ) -> None:
     """A whole segment synced at once holds up every other sync of this disk."""
     step = 32 << 10
-    monkeypatch.setattr(pull, "SYNC_BYTES", step)
-    monkeypatch.setattr(pull, "CHUNK_BYTES", step // 4)
     world = World()
+    limits = CopyLimits(sync_bytes=step, chunk_bytes=step // 4)
+    world.n3.transfers._parts = replace(world.n3.transfers._parts, limits=limits)
     unsynced = longest = 0
     disk = world.n3.disk
     write, sync = disk.pwritev, disk.fdatasync
@@ -513,7 +514,7 @@ async def test_at_most_a_window_of_chunks_is_on_its_way() -> None:
 
     await world.copied()
 
-    assert 1 < world.n3.link.in_flight_most <= WINDOW_CHUNKS
+    assert 1 < world.n3.link.in_flight_most <= CopyLimits.window_chunks
 
 
 async def test_progress_tells_how_far_a_copy_is() -> None:
@@ -546,7 +547,7 @@ async def test_an_offer_brings_a_copy_and_one_that_comes_late_brings_none() -> N
     chunks = len(world.n3.link.chunks)
 
     world.n1.fill(3)
-    for rest in (0.0, REST_S):
+    for rest in (0.0, CopyLimits.rest_s):
         world.clock.now += rest
         await world.n1.source.offer()
         await world.over()
@@ -582,7 +583,7 @@ async def test_a_log_damaged_for_longer_than_repair_takes_is_copied() -> None:
     await world.over()
     assert world.n3.log.quarantined
 
-    world.clock.now += DAMAGED_PATIENCE_S
+    world.clock.now += CopyLimits.damaged_patience_s
     world.n3.transfers.watch()
     await world.over()
 
@@ -595,7 +596,7 @@ async def test_damage_at_the_end_is_left_to_the_leader() -> None:
     world.n3.log.quarantine(Index(ENTRIES - 9), Index(ENTRIES), "test")
     for _ in range(2):
         world.n3.transfers.watch()
-        world.clock.now += DAMAGED_PATIENCE_S
+        world.clock.now += CopyLimits.damaged_patience_s
     await world.over()
 
     assert world.n3.link.chunks == []
@@ -610,7 +611,7 @@ async def test_a_peer_that_falls_silent_pins_nothing_for_long() -> None:
     world.n1.trim(60, 61)
     assert world.n1.log.first_index == first
 
-    world.clock.now += SILENCE_S
+    world.clock.now += CopyLimits.silence_s
     world.n1.source.sweep()
 
     assert world.n1.source.serving() == []
@@ -678,7 +679,7 @@ async def test_a_copy_that_nobody_goes_on_with_is_deleted_in_the_end() -> None:
     )
     world.n3.disk.close(handle)
 
-    world.clock.now += LEFTOVERS_S
+    world.clock.now += CopyLimits.leftovers_s
     world.n3.transfers.watch()
     await world.n3.transfers.stop()
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVarTuple
 from goqueue.wire.types import Index, NodeId, Term
 from log.entry import Entry, EntryKind, make_entry
 from log.errors import EntryDamaged, LogError
+from log.levels import Unspoken
 from raft.configuration import pack_snapshot, unpack_snapshot
 from raft.configured import Configured
 from raft.errors import ApplyFailed, NotLeader, Outcome, Unsafe
@@ -34,6 +35,9 @@ class Applying(Configured):
     _announced: tuple[NodeId | None] | None = None
     _unapplied: deque[Entry]
     """Committed entries that were read, and come next."""
+    unspoken = ""
+    """Why nothing is applied any more: a later version wrote what comes next. This replica goes on
+    voting and storing, so that it is whole once that version runs here; it does not lead."""
 
     # -- state
 
@@ -133,10 +137,11 @@ class Applying(Configured):
     def _SyncObj__applyLogEntries(self) -> bool:
         """Applies until all is applied or the slice of time is over; then the rest is due soon.
 
-        Whether anything was applied. An exception of the state machine stops this replica.
+        Whether anything was applied. An exception of the state machine stops this replica, but for
+        Unspoken, which only ends the applying.
         """
         first = self._SyncObj__raftLastApplied
-        if first >= self._SyncObj__raftCommitIndex or self._applying:
+        if first >= self._SyncObj__raftCommitIndex or self._applying or self.unspoken:
             return False
         until = self._scheduler.now() + self._config.apply_slice_s
         self._applying = True
@@ -146,7 +151,7 @@ class Applying(Configured):
                     break
         finally:
             self._applying = False
-        if not self._halted:
+        if not self._halted and not self.unspoken:
             if self._SyncObj__raftLastApplied < self._SyncObj__raftCommitIndex:
                 self._host.wake()
             if self._SyncObj__raftLastApplied - self._snapshot_index >= (
@@ -168,6 +173,9 @@ class Applying(Configured):
                     result = self._state.apply(entry)
                 elif entry.kind == EntryKind.VOTERS:
                     self._find_configuration(entry)
+            except Unspoken as error:
+                self._cannot_read(entry.index, error)
+                return False
             except Exception as error:  # noqa: BLE001 - whatever it is, this replica stops
                 self._apply_failed(entry.index, error)
                 return False
@@ -198,6 +206,19 @@ class Applying(Configured):
             self._ready_term = self._SyncObj__raftCurrentTerm
             self._announced = None
             self._state.on_leader(self.term)
+
+    def _cannot_read(self, index: int, error: Unspoken) -> None:
+        self.unspoken = (
+            f"entry {index} was written by a version that speaks a higher feature level: {error}"
+        )
+        logger.error("group %s on %s applies no more: %s", self.id, self.node, self.unspoken)
+        self._unapplied.clear()
+        if self.is_leader:
+            self._SyncObj__setState(FOLLOWER)
+            self._SyncObj__raftLeader = None
+        self._set_deadline(float("inf"))
+        self._answer_unknown()
+        self._announce()
 
     def _apply_failed(self, index: int, error: Exception) -> None:
         failure = ApplyFailed(f"group {self.id}: entry {index} can't be applied: {error!r}")

@@ -33,7 +33,8 @@ class Voting(Transfers):
     _attempts = 0
 
     def _may_campaign(self) -> bool:
-        return self._may_vote and self._log.last_index > 0 and not self._log.quarantined
+        able = self._may_vote and self._log.last_index > 0 and not self._log.quarantined
+        return able and not self.unspoken
 
     def _may_grant(self, incarnation: int) -> bool:
         """Whether a candidate asks this very replica.

@@ -1,7 +1,7 @@
 """How two nodes prove to each other that they hold the cluster's secret, without sending it.
 
-    dialer   -> HELLO      magic, version, own id, incarnation, nonce, the id it means to reach
-    acceptor -> CHALLENGE  magic, version, own id, incarnation, nonce
+    dialer   -> HELLO      who it is, its nonce, its feature levels, the id it means to reach
+    acceptor -> CHALLENGE  who it is, its nonce, its feature levels
     dialer   -> PROOF      HMAC-SHA256(secret, "dialer" | transcript)
     acceptor -> PROOF      HMAC-SHA256(secret, "acceptor" | transcript)
 
@@ -12,6 +12,12 @@ directions' frame keys are derived from secret and transcript. Any side may answ
 reason instead. With mutual TLS the secret is empty and the certificates prove the identities that
 HELLO and CHALLENGE tell; the caller compares them.
 
+Both are, little-endian: magic (6), layout u16, incarnation u64, nonce (32), lengths of the two ids
+u8, the lowest and the highest level spoken u16, the finished level known u16 (0: none), own id,
+sought id; then whatever later versions add, which is left unread. What stands before keeps its
+place for ever, so that versions which can't run together can still say so. Layout 1, that of
+release 0.1.0, told no levels.
+
 Pure: bytes in, bytes out; the nonce comes from the caller.
 """
 
@@ -20,20 +26,30 @@ from __future__ import annotations
 import hashlib
 import hmac
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 from goqueue.wire.types import Incarnation, NodeId
+from log.levels import Spoken
 
 MAGIC = b"GQPEER"
-VERSION = 1
+LAYOUT = 2
+"""A later layout only adds at the end."""
 NONCE_BYTES = 32
 PROOF_BYTES = 32
 NODE_ID_BYTES_MAX = 253
 
 _HEAD = struct.Struct("<BH")
-_IDENTITY = struct.Struct(f"<6sHQ{NONCE_BYTES}sB")
-_BODY_BYTES_MAX = _IDENTITY.size + 2 * (NODE_ID_BYTES_MAX + 1)
+_LAYOUT = struct.Struct("<6sH")
+_IDENTITY = struct.Struct(f"<6sHQ{NONCE_BYTES}sBBHHH")
+_BODY_BYTES_MAX = 1024
+"""With room for what later versions add."""
+_REFUSAL_BYTES_MAX = 200
+_REFUSED_BY_FIRST = "peer protocol "
+_FIRST_RELEASE = (
+    "0.1.0 and later versions can't run together: stop all nodes, then start them with the new"
+    " version (docs/operations/upgrade.md)"
+)
 
 
 class Part(IntEnum):
@@ -53,10 +69,11 @@ class Refused(HandshakeError):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a node says it is."""
+    """Who a node says it is, and what it speaks."""
 
     node: NodeId
     incarnation: Incarnation
+    levels: Spoken = field(default_factory=Spoken)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +120,7 @@ class Handshake:
         del self._buffer[:end]
         body = raw[_HEAD.size :]
         if number == Part.REFUSED:
-            raise Refused(body[:200].decode("utf-8", "replace"))
+            raise Refused(_reason(body))
         return Part(number), body, raw
 
     def _prove(self, label: bytes) -> bytes:
@@ -213,7 +230,12 @@ class Acceptor(Handshake):
 
 def refusal(reason: str) -> bytes:
     """REFUSED, to be sent before closing."""
-    return _part(Part.REFUSED, reason.encode()[:200])
+    return _part(Part.REFUSED, reason.encode()[:_REFUSAL_BYTES_MAX])
+
+
+def _reason(body: bytes) -> str:
+    told = body[:_REFUSAL_BYTES_MAX].decode("utf-8", "replace")
+    return _FIRST_RELEASE if told.startswith(_REFUSED_BY_FIRST) else told
 
 
 def _part(part: Part, body: bytes) -> bytes:
@@ -224,23 +246,38 @@ def _identity_part(part: Part, me: Identity, nonce: bytes, target: NodeId) -> by
     node, sought = me.node.encode(), target.encode()
     if not 0 < len(node) <= NODE_ID_BYTES_MAX or len(sought) > NODE_ID_BYTES_MAX:
         raise ValueError("a node id has 1 to 253 bytes")
-    head = _IDENTITY.pack(MAGIC, VERSION, me.incarnation, nonce, len(node))
+    levels = me.levels
+    head = _IDENTITY.pack(
+        MAGIC,
+        LAYOUT,
+        me.incarnation,
+        nonce,
+        len(node),
+        len(sought),
+        levels.lowest,
+        levels.highest,
+        levels.finished,
+    )
     return _part(part, head + node + sought)
 
 
 def _parse_identity(body: bytes) -> tuple[Identity, bytes, NodeId]:
-    if len(body) < _IDENTITY.size:
+    if len(body) < _LAYOUT.size:
         raise HandshakeError("not a peer's handshake")
-    magic, version, incarnation, nonce, node_bytes = _IDENTITY.unpack_from(body)
-    if magic != MAGIC:
+    magic, layout = _LAYOUT.unpack_from(body)
+    if magic != MAGIC or (layout >= LAYOUT and len(body) < _IDENTITY.size):
         raise HandshakeError("not a peer's handshake")
-    if version != VERSION:
-        raise HandshakeError(f"peer protocol {version}: this node speaks {VERSION}")
+    if layout < LAYOUT:
+        raise HandshakeError(_FIRST_RELEASE)
+    (_, _, incarnation, nonce, node_bytes, target_bytes, lowest, highest, finished) = (
+        _IDENTITY.unpack_from(body)
+    )
+    names = body[_IDENTITY.size : _IDENTITY.size + node_bytes + target_bytes]
     try:
-        names = body[_IDENTITY.size :]
         node, target = names[:node_bytes].decode(), names[node_bytes:].decode()
     except UnicodeDecodeError:
         raise HandshakeError("a node id is not UTF-8") from None
-    if not node or len(names) < node_bytes:
+    if not node or len(names) < node_bytes + target_bytes:
         raise HandshakeError("not a peer's handshake")
-    return Identity(NodeId(node), Incarnation(incarnation)), nonce, NodeId(target)
+    levels = Spoken(lowest, highest, finished)
+    return Identity(NodeId(node), Incarnation(incarnation), levels), nonce, NodeId(target)

@@ -20,6 +20,7 @@ import msgspec
 import structlog
 
 from goqueue.wire.types import GROUP_ID_BYTES, GroupId, Incarnation, NodeId
+from log.levels import Levels
 from raft.link.admission import Standing, Verdict, check_listen, judge_inbound
 from raft.link.config import DEFAULT_LIMITS, LinkLimits
 from raft.link.connection import STUCK, Connection
@@ -65,7 +66,8 @@ class PeerMesh:
     `hello` tells the own status: in the first message of a link and twice a second after it.
     `on_up(node, hello)` comes first, then `on_frame` and `on_status`, then `on_down(node)`; none of
     them is called from inside `send`, and none after `stop()` began. `hello` dicts received carry
-    the proven `incarnation` of the peer. A frame handed to `on_frame` may be kept.
+    the proven `incarnation` of the peer. A frame handed to `on_frame` may be kept. `levels` says
+    with whom this node can belong to one cluster.
     """
 
     def __init__(
@@ -84,9 +86,11 @@ class PeerMesh:
         on_down: Callable[[NodeId], None],
         on_status: Callable[[NodeId, Status], None] | None = None,
         rng: random.Random | None = None,
+        levels: Levels | None = None,
     ) -> None:
         self.node = node
-        self._me = Identity(node, Incarnation(incarnation))
+        self._incarnation = Incarnation(incarnation)
+        self._levels = levels or Levels()
         self._listen = listen
         self._secret = b"" if tls else secret
         self._tls = tls
@@ -168,6 +172,18 @@ class PeerMesh:
             if peer.dialer is None:
                 peer.dialer = self._spawn(self._dial(peer))
 
+    def tell_levels(self) -> None:
+        """This node knows of a higher finished level: peers that can't speak it are cut, and the
+        others told before anything else that is sent from now on."""
+        for peer in list(self._peers.values()):
+            if peer.link is None:
+                continue
+            refused = self._levels.refusal(peer.node, peer.link.peer.levels)
+            if refused is not None:
+                peer.link.cut(refused)
+            else:
+                peer.link.put_urgent(Kind.STATUS, self._status())
+
     def connected(self) -> dict[NodeId, Status]:
         """The latest status of every peer whose link is up."""
         return {
@@ -222,6 +238,9 @@ class PeerMesh:
             return "stopping"
         if node not in self._addresses and not self._may_join_unlisted(node):
             return f"{node} is not in this node's table of peers"
+        refused = self._levels.refusal(node, connection.peer.levels)
+        if refused is not None:
+            return refused
         return self._admit_inbound(self._peer(node)) if connection.is_inbound else None
 
     def established(self, connection: Connection) -> None:
@@ -264,6 +283,10 @@ class PeerMesh:
             self._drop(peer)
 
     # Accepting and dialing.
+
+    @property
+    def _me(self) -> Identity:
+        return Identity(self.node, self._incarnation, self._levels.spoken)
 
     def _accepted(self) -> Connection:
         handshake = Acceptor(self._me, self._secret, os.urandom(NONCE_BYTES))

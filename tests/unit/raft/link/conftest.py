@@ -11,6 +11,7 @@ import pytest
 import uvloop
 
 from goqueue.wire.types import GroupId, NodeId, TopicId
+from log.levels import Levels
 from raft.link import Address, LinkLimits, PeerMesh, PeerTls
 from tests.ports import free_ports
 
@@ -65,6 +66,7 @@ class Cluster:
         incarnation: int = 1,
         host: str = "127.0.0.1",
         peers: dict[NodeId, Address] | None = None,
+        levels: Levels | None = None,
     ) -> Node:
         id = NodeId(name)
         if id not in self.addresses:
@@ -83,6 +85,7 @@ class Cluster:
             on_up=lambda peer, _hello: node.events.append(("up", peer)),
             on_down=lambda peer: node.events.append(("down", peer)),
             on_status=lambda peer, status: node.statuses.append((peer, status)),
+            levels=levels,
         )
         self.nodes.append(node)
         return node

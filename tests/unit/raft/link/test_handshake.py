@@ -5,21 +5,28 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import struct
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from goqueue.wire.types import Incarnation, NodeId
+from log.levels import Spoken
+from raft.link import handshake
 from raft.link.handshake import (
     NONCE_BYTES,
     Acceptor,
     Dialer,
     HandshakeError,
     Identity,
+    Part,
     Refused,
     refusal,
 )
 
 SECRET = b"secret"
+LATER = Spoken(3, 9, 4)
 A, B = Identity(NodeId("a"), Incarnation(2**64 - 1)), Identity(NodeId("b"), Incarnation(7))
 
 
@@ -163,12 +170,62 @@ def test_namesake_is_refused() -> None:
         acceptor(B).feed(dialer(B, "b").start())
 
 
-def test_other_protocol_version_is_named() -> None:
-    hello = bytearray(dialer().start())
-    hello[9:11] = (9).to_bytes(2, "little")
+def test_both_sides_learn_which_levels_the_other_speaks() -> None:
+    left, right = dialer(replace(A, levels=Spoken(2, 5, 3))), acceptor(replace(B, levels=LATER))
 
-    with pytest.raises(HandshakeError, match="protocol 9"):
-        acceptor().feed(bytes(hello))
+    run(left, right)
+
+    assert left.peer is not None
+    assert left.peer.levels == LATER
+    assert right.peer is not None
+    assert right.peer.levels == Spoken(2, 5, 3)
+
+
+def test_hello_of_a_later_version_is_read_up_to_what_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has a later layout's number, and more at its end; both count for the proof."""
+    made = handshake._identity_part
+
+    def later(*given: Any) -> bytes:
+        part = bytearray(made(*given) + b"what comes later")
+        part[1:3] = (len(part) - 3).to_bytes(2, "little")
+        part[9:11] = (7).to_bytes(2, "little")
+        return bytes(part)
+
+    monkeypatch.setattr(handshake, "_identity_part", later)
+    left, right = dialer(), acceptor()
+    run(left, right)
+
+    assert left.peer == B
+    assert right.peer == A
+    assert left.keys is not None
+
+
+def first_hello(node: bytes = b"a", target: bytes = b"b") -> bytes:
+    """What release 0.1.0 sends."""
+    body = struct.pack("<6sHQ32sB", b"GQPEER", 1, 7, os.urandom(32), len(node)) + node + target
+    return struct.pack("<BH", Part.HELLO, len(body)) + body
+
+
+def test_first_release_is_refused_with_what_to_do() -> None:
+    with pytest.raises(HandshakeError, match="stop all nodes, then start them with the new"):
+        acceptor().feed(first_hello())
+
+
+def test_refusal_by_the_first_release_is_told_as_what_to_do() -> None:
+    left = dialer()
+    left.start()
+
+    with pytest.raises(Refused, match="stop all nodes, then start them with the new"):
+        left.feed(refusal("peer protocol 2: this node speaks 1"))
+
+
+def test_advice_for_the_first_release_arrives_whole() -> None:
+    with pytest.raises(HandshakeError) as refused:
+        acceptor().feed(first_hello())
+
+    assert refusal(str(refused.value)).endswith(b"upgrade.md)")
 
 
 def test_reason_of_a_refusal_arrives() -> None:

@@ -7,10 +7,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from coordinator.commands import BrokerRegistered, RegisterBroker
-from coordinator.errors import BrokerGone, BrokerWiped, ClusterFull, UnknownBroker
+from coordinator.errors import (
+    BrokerGone,
+    BrokerWiped,
+    ClusterFull,
+    LevelNotSpoken,
+    LevelRefused,
+    UnknownBroker,
+)
+from coordinator.placement_commands import FinishLevel, LevelFinished
 from goqueue.wire.errors import BadName
 from goqueue.wire.ids import is_name
 from goqueue.wire.types import Incarnation, NodeId, Voter
+from log.levels import FIRST, Spoken, outdated
 
 BROKERS_MAX = 256
 FORMER_MAX = 16
@@ -42,6 +51,9 @@ class Broker:
     """How many replicas it had then."""
     drain_bytes_s: int = 0
     """What each of them may be sent a second; 0 leaves that to the nodes."""
+    lowest_level: int = FIRST
+    highest_level: int = FIRST
+    """The feature levels that its version speaks."""
 
     @property
     def voter(self) -> Voter:
@@ -52,13 +64,21 @@ class Broker:
         """Whether it may be given replicas."""
         return self.state == ACTIVE
 
+    @property
+    def spoken(self) -> Spoken:
+        return Spoken(self.lowest_level, self.highest_level)
+
 
 class Brokers:
-    """By name; and the data directories of those that were removed."""
+    """By name; the data directories of those that were removed; and the feature level that all of
+    them speak, and that is finished."""
 
-    def __init__(self, brokers: Iterable[Broker] = (), gone: Iterable[Voter] = ()) -> None:
+    def __init__(
+        self, brokers: Iterable[Broker] = (), gone: Iterable[Voter] = (), level: int = FIRST
+    ) -> None:
         self.by_name = {broker.node: broker for broker in brokers}
         self.gone = dict.fromkeys(gone)
+        self.level = level
 
     def named(self, node: str) -> Broker:
         """Raises UnknownBroker."""
@@ -68,12 +88,15 @@ class Brokers:
         return broker
 
     def register(self, time_ms: int, command: RegisterBroker) -> BrokerRegistered:
-        """Raises BadName, BrokerWiped, BrokerGone, ClusterFull."""
+        """Raises BadName, BrokerWiped, BrokerGone, LevelRefused, ClusterFull."""
         if not is_name(command.node):
             raise BadName(f"bad broker name {command.node[:64]!r}", name=command.node[:64])
         node, incarnation = NodeId(command.node), Incarnation(command.incarnation)
         known = self.by_name.get(node)
         self._check(known, Voter(node, incarnation), replaces=command.replaces)
+        spoken = Spoken(command.lowest_level, command.highest_level)
+        if not spoken.speaks(self.level):
+            raise LevelRefused(outdated(spoken, self.level, f"{node}'s version"), node=node)
         if known is None and len(self.by_name) >= BROKERS_MAX:
             raise ClusterFull(f"there are {BROKERS_MAX} brokers already")
         replaced = known is not None and known.incarnation != incarnation
@@ -94,9 +117,20 @@ class Brokers:
             0 if known is None else known.drain_ms,
             0 if known is None else known.drain_replicas,
             0 if known is None else known.drain_bytes_s,
+            command.lowest_level,
+            command.highest_level,
         )
         self.by_name[node] = broker
         return BrokerRegistered(node, broker != known, replaced)
+
+    def finish(self, command: FinishLevel) -> LevelFinished:
+        """Raises LevelNotSpoken, naming every broker that does not speak the level."""
+        before, level = self.level, command.level
+        silent = sorted(one.node for one in self.by_name.values() if not one.spoken.speaks(level))
+        if level > before and silent:
+            raise LevelNotSpoken(level, {node: self.by_name[node].spoken for node in silent})
+        self.level = max(before, level)
+        return LevelFinished(self.level, before)
 
     def put(self, broker: Broker, **changes: object) -> Broker:
         """The broker with these changes, kept."""

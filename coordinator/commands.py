@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -24,13 +25,21 @@ from coordinator.queue_commands import (
     QueueResult,
 )
 from goqueue.wire.unreadable import UNREADABLE
+from log.levels import FIRST, Feature
 
 
-class RegisterBroker(msgspec.Struct, frozen=True, tag="register_broker", omit_defaults=True):
+class RegisterBroker(
+    msgspec.Struct,
+    frozen=True,
+    tag="register_broker",
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+):
     """A broker tells who and where it is; again whenever that changes.
 
     One that `replaces` has lost its data directory, and begins anew with this one: its replicas are
-    to be rebuilt here. Without that, another directory than the known one is refused.
+    to be rebuilt here. Without that, another directory than the known one is refused. Release 0.1.0
+    told no feature levels.
     """
 
     node: str
@@ -41,9 +50,13 @@ class RegisterBroker(msgspec.Struct, frozen=True, tag="register_broker", omit_de
     version: str = ""
     labels: dict[str, str] = {}
     replaces: bool = False
+    lowest_level: int = FIRST
+    highest_level: int = FIRST
 
 
-class CreateTopic(msgspec.Struct, frozen=True, tag="create_topic", omit_defaults=True):
+class CreateTopic(
+    msgspec.Struct, frozen=True, tag="create_topic", omit_defaults=True, forbid_unknown_fields=True
+):
     """Create a topic; settings that are not named take their defaults.
 
     Brokers in `avoid`, which the proposer believes down, get replicas only if there are no others.
@@ -54,7 +67,9 @@ class CreateTopic(msgspec.Struct, frozen=True, tag="create_topic", omit_defaults
     avoid: list[str] = []
 
 
-class AlterTopic(msgspec.Struct, frozen=True, tag="alter_topic", omit_defaults=True):
+class AlterTopic(
+    msgspec.Struct, frozen=True, tag="alter_topic", omit_defaults=True, forbid_unknown_fields=True
+):
     """Change the settings that are named. `id` as of `DeleteTopic`."""
 
     name: str
@@ -62,7 +77,9 @@ class AlterTopic(msgspec.Struct, frozen=True, tag="alter_topic", omit_defaults=T
     id: str = ""
 
 
-class DeleteTopic(msgspec.Struct, frozen=True, tag="delete_topic", omit_defaults=True):
+class DeleteTopic(
+    msgspec.Struct, frozen=True, tag="delete_topic", omit_defaults=True, forbid_unknown_fields=True
+):
     """Delete a topic and all it holds.
 
     `id`, in its text form, is the very topic that is meant: a command that is sent again because
@@ -73,7 +90,13 @@ class DeleteTopic(msgspec.Struct, frozen=True, tag="delete_topic", omit_defaults
     id: str = ""
 
 
-class AllocateProducer(msgspec.Struct, frozen=True, tag="allocate_producer", omit_defaults=True):
+class AllocateProducer(
+    msgspec.Struct,
+    frozen=True,
+    tag="allocate_producer",
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+):
     """A new producer id; for a known transactional id, its id with the next epoch."""
 
     transactional_id: str | None = None
@@ -90,6 +113,15 @@ Command = (
     | PlacementCommand
     | KeyCommand
 )
+
+
+FEATURES: Mapping[type, Feature] = {}
+"""What came after level 1, and with which feature: all other commands are part of level 1."""
+
+
+def feature_of(command: Command) -> Feature:
+    """What must be finished before this command is proposed."""
+    return FEATURES.get(type(command), Feature.BASE)
 
 
 def may_repeat(command: Command) -> bool:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from goqueue.wire.errors import BadRequest, Busy, Conflict, GoQueueError, NotFound
+from log.levels import Unspoken
 
 
 class BadConfig(BadRequest):
@@ -36,6 +39,39 @@ class BrokerGone(GoQueueError):
         super().__init__(
             f"{node} was removed from the cluster: it can join with an empty data directory",
             node=node,
+        )
+
+
+class LevelRefused(Conflict):
+    """The broker's version does not speak the level that the cluster has finished."""
+
+    code, text = "level_refused", "this version does not speak the cluster's finished level"
+
+
+class LevelNotSpoken(Conflict):
+    """A level is finished only once every registered broker speaks it."""
+
+    code = "level_not_spoken"
+
+    def __init__(self, level: int, brokers: Mapping[str, object]) -> None:
+        named = ", ".join(f"{node} ({spoken})" for node, spoken in sorted(brokers.items()))
+        super().__init__(
+            f"level {level} is not spoken by {named}: upgrade them, or remove them from it",
+            level=level,
+            brokers=sorted(brokers),
+        )
+
+
+class UpgradeWaits(Conflict):
+    """The next level can't be finished yet; `waiting` says what must happen before."""
+
+    code = "upgrade_waits"
+
+    def __init__(self, level: int, waiting: list[str]) -> None:
+        super().__init__(
+            f"level {level} can't be finished yet: {'; '.join(waiting)}",
+            level=level,
+            waiting=waiting,
         )
 
 
@@ -150,7 +186,7 @@ class CoordinatorError(Exception):
     """The root of what stops a replica of the cluster group; never an answer."""
 
 
-class CommandUnreadable(CoordinatorError):
+class CommandUnreadable(CoordinatorError, Unspoken):
     """Not a command, or one of a newer version."""
 
 

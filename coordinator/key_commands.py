@@ -18,7 +18,9 @@ class SecretDigest(msgspec.Struct, array_like=True, frozen=True):
     digest: bytes
 
 
-class CreateKey(msgspec.Struct, frozen=True, tag="create_key", omit_defaults=True):
+class CreateKey(
+    msgspec.Struct, frozen=True, tag="create_key", omit_defaults=True, forbid_unknown_fields=True
+):
     """Create a key. `prefixes` are of the topics it may reach, "" is all; `expires_ms` is log time,
     0 for never.
 
@@ -36,7 +38,9 @@ class CreateKey(msgspec.Struct, frozen=True, tag="create_key", omit_defaults=Tru
     request: int = 0
 
 
-class RotateKey(msgspec.Struct, frozen=True, tag="rotate_key", omit_defaults=True):
+class RotateKey(
+    msgspec.Struct, frozen=True, tag="rotate_key", omit_defaults=True, forbid_unknown_fields=True
+):
     """Give a key a further secret; the others end `grace_ms` after this, by log time.
 
     While it has two that live, `keep` says which of them goes on beside the new one: `newest` or
@@ -50,7 +54,7 @@ class RotateKey(msgspec.Struct, frozen=True, tag="rotate_key", omit_defaults=Tru
     request: int = 0
 
 
-class RevokeKey(msgspec.Struct, frozen=True, tag="revoke_key"):
+class RevokeKey(msgspec.Struct, frozen=True, tag="revoke_key", forbid_unknown_fields=True):
     """End a key for good; one that is revoked stays so."""
 
     id: str

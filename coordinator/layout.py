@@ -53,6 +53,7 @@ from coordinator.reassignments import (
 )
 from goqueue.wire.errors import Conflict, UnknownPartition, UnknownTopic
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, Index, NodeId, Voter
+from log.levels import FIRST
 
 CAUSE_CHARACTERS_MAX = 64
 PROBLEMS_MAX = 20
@@ -72,6 +73,7 @@ class LayoutRecord:
     dropped: list[tuple[GroupId, Voter, int]] = field(
         default_factory=list[tuple[GroupId, Voter, int]]
     )
+    level: int = FIRST
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ class Layout:
     ) -> None:
         record = record or LayoutRecord()
         self._keep = keep
-        self.brokers = Brokers(brokers, record.gone)
+        self.brokers = Brokers(brokers, record.gone, record.level)
         self.reassignments = Reassignments(record.reassignments)
         self.moving: dict[GroupId, None] = {}
         """Partitions whose truth is not what is desired."""
@@ -120,6 +122,7 @@ class Layout:
             list(self.brokers.gone),
             self.epoch,
             self._dropped.rows(),
+            self.brokers.level,
         )
 
     # -- what is asked

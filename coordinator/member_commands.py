@@ -12,7 +12,9 @@ Partition = tuple[int, int]
 """(the index in its topic's id, its number)."""
 
 
-class JoinGroup(msgspec.Struct, frozen=True, tag="join_group", omit_defaults=True):
+class JoinGroup(
+    msgspec.Struct, frozen=True, tag="join_group", omit_defaults=True, forbid_unknown_fields=True
+):
     """A member joins, or changes what it subscribes to; `member` is chosen by who proposes this.
 
     With an `instance_id` that a member has, this one takes its place. Timeouts of 0 are the
@@ -32,21 +34,23 @@ class JoinGroup(msgspec.Struct, frozen=True, tag="join_group", omit_defaults=Tru
     lets_go: bool = False
 
 
-class LeaveGroup(msgspec.Struct, frozen=True, tag="leave_group"):
+class LeaveGroup(msgspec.Struct, frozen=True, tag="leave_group", forbid_unknown_fields=True):
     """A member has let go of everything, and goes."""
 
     group_id: int
     member: str
 
 
-class ExpireMembers(msgspec.Struct, frozen=True, tag="expire_members"):
+class ExpireMembers(msgspec.Struct, frozen=True, tag="expire_members", forbid_unknown_fields=True):
     """(member, for how many ms it was not heard of): these have died, or as good as that."""
 
     group_id: int
     members: list[tuple[str, int]]
 
 
-class LetGo(msgspec.Struct, frozen=True, tag="let_go", omit_defaults=True):
+class LetGo(
+    msgspec.Struct, frozen=True, tag="let_go", omit_defaults=True, forbid_unknown_fields=True
+):
     """A member works on these partitions no longer. With `fence` it never said so: its time to do
     it is over, and it is to be fenced there."""
 
@@ -66,7 +70,7 @@ class Handed(msgspec.Struct, frozen=True, array_like=True):
     ended: int = 0
 
 
-class HandOver(msgspec.Struct, frozen=True, tag="hand_over"):
+class HandOver(msgspec.Struct, frozen=True, tag="hand_over", forbid_unknown_fields=True):
     """These partitions have been handed over, each by an entry in its own log."""
 
     group_id: int

@@ -26,7 +26,9 @@ class Row(msgspec.Struct, array_like=True, frozen=True):
     replicas: list[str]
 
 
-class Reassign(msgspec.Struct, frozen=True, tag="reassign", omit_defaults=True):
+class Reassign(
+    msgspec.Struct, frozen=True, tag="reassign", omit_defaults=True, forbid_unknown_fields=True
+):
     """Move partitions; all of these rows, or none. What comes later takes over from what runs.
 
     `request` is random, or 0: a repeated command results in the reassignment that it made.
@@ -40,13 +42,17 @@ class Reassign(msgspec.Struct, frozen=True, tag="reassign", omit_defaults=True):
     request: int = 0
 
 
-class CancelReassignment(msgspec.Struct, frozen=True, tag="cancel_reassignment"):
+class CancelReassignment(
+    msgspec.Struct, frozen=True, tag="cancel_reassignment", forbid_unknown_fields=True
+):
     """Partitions that have not arrived go back; those that have stay."""
 
     id: int
 
 
-class DrainBroker(msgspec.Struct, frozen=True, tag="drain_broker", omit_defaults=True):
+class DrainBroker(
+    msgspec.Struct, frozen=True, tag="drain_broker", omit_defaults=True, forbid_unknown_fields=True
+):
     """The broker gets no more replicas, and those it has move to others, as fast as
     `throttle_bytes_s` allows (see `Reassign`)."""
 
@@ -54,19 +60,21 @@ class DrainBroker(msgspec.Struct, frozen=True, tag="drain_broker", omit_defaults
     throttle_bytes_s: int = 0
 
 
-class UndrainBroker(msgspec.Struct, frozen=True, tag="undrain_broker"):
+class UndrainBroker(msgspec.Struct, frozen=True, tag="undrain_broker", forbid_unknown_fields=True):
     """The broker takes replicas again, and what was on its way off comes back."""
 
     node: str
 
 
-class RemoveBroker(msgspec.Struct, frozen=True, tag="remove_broker"):
+class RemoveBroker(msgspec.Struct, frozen=True, tag="remove_broker", forbid_unknown_fields=True):
     """The cluster forgets a drained broker; its data directory is not let in again."""
 
     node: str
 
 
-class SetReplicationFactor(msgspec.Struct, frozen=True, tag="set_replication_factor"):
+class SetReplicationFactor(
+    msgspec.Struct, frozen=True, tag="set_replication_factor", forbid_unknown_fields=True
+):
     """Every partition of the topic is to have so many replicas. `id` is the topic's in text form,
     or empty."""
 
@@ -75,7 +83,13 @@ class SetReplicationFactor(msgspec.Struct, frozen=True, tag="set_replication_fac
     factor: int
 
 
-class AddPartitions(msgspec.Struct, frozen=True, tag="add_partitions", omit_defaults=True):
+class AddPartitions(
+    msgspec.Struct,
+    frozen=True,
+    tag="add_partitions",
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+):
     """The topic is to have `count` partitions in all; those it has stay as they are.
 
     `assignments`: the brokers of each new one, by number; chosen where they are not given.
@@ -100,10 +114,26 @@ class Reported(msgspec.Struct, array_like=True, frozen=True):
     epoch: int = 0
 
 
-class ReplicasChanged(msgspec.Struct, frozen=True, tag="replicas_changed"):
+class ReplicasChanged(
+    msgspec.Struct, frozen=True, tag="replicas_changed", forbid_unknown_fields=True
+):
     """What partitions' leaders tell of their replicas; older tidings are left out."""
 
     rows: list[Reported]
+
+
+class FinishLevel(msgspec.Struct, frozen=True, tag="finish_level", forbid_unknown_fields=True):
+    """From now on everybody may write what came with this feature level, and nobody who does not
+    speak it takes part. A level that is finished stays so."""
+
+    level: int
+
+
+class LevelFinished(msgspec.Struct, frozen=True, tag="level_finished"):
+    """The cluster's finished level, and the one before this command."""
+
+    level: int
+    before: int
 
 
 class ReassignResult(msgspec.Struct, frozen=True, tag="reassignment"):
@@ -146,5 +176,6 @@ PlacementCommand = (
     | SetReplicationFactor
     | AddPartitions
     | ReplicasChanged
+    | FinishLevel
 )
-PlacementResult = ReassignResult | BrokerResult | PartitionsAdded | ReplicasNoted
+PlacementResult = ReassignResult | BrokerResult | PartitionsAdded | ReplicasNoted | LevelFinished

@@ -11,7 +11,9 @@ from typing import Any
 import msgspec
 
 
-class PutGroup(msgspec.Struct, frozen=True, tag="put_group", omit_defaults=True):
+class PutGroup(
+    msgspec.Struct, frozen=True, tag="put_group", omit_defaults=True, forbid_unknown_fields=True
+):
     """Create a group, or change the settings that are named.
 
     `defaults` are those of a group that is created. With `ensure`, a group that is there stays as
@@ -24,7 +26,9 @@ class PutGroup(msgspec.Struct, frozen=True, tag="put_group", omit_defaults=True)
     ensure: bool = False
 
 
-class DeleteGroup(msgspec.Struct, frozen=True, tag="delete_group", omit_defaults=True):
+class DeleteGroup(
+    msgspec.Struct, frozen=True, tag="delete_group", omit_defaults=True, forbid_unknown_fields=True
+):
     """Delete a group; `id` is the very one that is meant, 0 for any of the name. One that has
     members only with `force`."""
 
@@ -33,7 +37,9 @@ class DeleteGroup(msgspec.Struct, frozen=True, tag="delete_group", omit_defaults
     force: bool = False
 
 
-class PutSchedule(msgspec.Struct, frozen=True, tag="put_schedule", omit_defaults=True):
+class PutSchedule(
+    msgspec.Struct, frozen=True, tag="put_schedule", omit_defaults=True, forbid_unknown_fields=True
+):
     """Create a schedule, or put another one in its place. Exactly one of `cron` and `every_ms`.
 
     That `cron` and `timezone` are sound is judged before this is proposed.
@@ -51,7 +57,13 @@ class PutSchedule(msgspec.Struct, frozen=True, tag="put_schedule", omit_defaults
     lane: int = 2
 
 
-class PauseSchedule(msgspec.Struct, frozen=True, tag="pause_schedule", omit_defaults=True):
+class PauseSchedule(
+    msgspec.Struct,
+    frozen=True,
+    tag="pause_schedule",
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+):
     """Nothing is published until it goes on; then with its next run after that."""
 
     name: str
@@ -59,14 +71,20 @@ class PauseSchedule(msgspec.Struct, frozen=True, tag="pause_schedule", omit_defa
     paused: bool = True
 
 
-class DeleteSchedule(msgspec.Struct, frozen=True, tag="delete_schedule", omit_defaults=True):
+class DeleteSchedule(
+    msgspec.Struct,
+    frozen=True,
+    tag="delete_schedule",
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+):
     """Delete a schedule; `id` is the very one that is meant, 0 for any of the name."""
 
     name: str
     id: int = 0
 
 
-class PlanRun(msgspec.Struct, frozen=True, tag="plan_run"):
+class PlanRun(msgspec.Struct, frozen=True, tag="plan_run", forbid_unknown_fields=True):
     """The next run is at `next_ms`: the first one, or after runs that were missed."""
 
     name: str
@@ -74,7 +92,9 @@ class PlanRun(msgspec.Struct, frozen=True, tag="plan_run"):
     next_ms: int
 
 
-class BeginRun(msgspec.Struct, frozen=True, tag="begin_run", omit_defaults=True):
+class BeginRun(
+    msgspec.Struct, frozen=True, tag="begin_run", omit_defaults=True, forbid_unknown_fields=True
+):
     """The message of this run is about to be published: from now on it will be, exactly once.
 
     `renew` gives it a new producer identity, where the partition has forgotten the present one.
@@ -86,7 +106,9 @@ class BeginRun(msgspec.Struct, frozen=True, tag="begin_run", omit_defaults=True)
     renew: bool = False
 
 
-class EndRun(msgspec.Struct, frozen=True, tag="end_run", omit_defaults=True):
+class EndRun(
+    msgspec.Struct, frozen=True, tag="end_run", omit_defaults=True, forbid_unknown_fields=True
+):
     """The run's message is published; with `error` it is given up instead."""
 
     name: str
@@ -108,7 +130,9 @@ class DeadLetterFilter(msgspec.Struct, frozen=True, omit_defaults=True):
     partition: int | None = None
 
 
-class StartRedrive(msgspec.Struct, frozen=True, tag="start_redrive", omit_defaults=True):
+class StartRedrive(
+    msgspec.Struct, frozen=True, tag="start_redrive", omit_defaults=True, forbid_unknown_fields=True
+):
     """Make dead letters of a group in a topic ready again, at most `rate` a second; 0: unbounded.
 
     `request` is random and not 0: a repeated command results in the job that it made.
@@ -124,7 +148,9 @@ class StartRedrive(msgspec.Struct, frozen=True, tag="start_redrive", omit_defaul
     request: int = 0
 
 
-class RedriveStep(msgspec.Struct, frozen=True, tag="redrive_step", omit_defaults=True):
+class RedriveStep(
+    msgspec.Struct, frozen=True, tag="redrive_step", omit_defaults=True, forbid_unknown_fields=True
+):
     """The job has gone from one cursor, which must be its present one, to another.
 
     None is the beginning, and as `after` the end.
@@ -138,7 +164,7 @@ class RedriveStep(msgspec.Struct, frozen=True, tag="redrive_step", omit_defaults
     error: str = ""
 
 
-class StopRedrive(msgspec.Struct, frozen=True, tag="stop_redrive"):
+class StopRedrive(msgspec.Struct, frozen=True, tag="stop_redrive", forbid_unknown_fields=True):
     """What has moved has moved; the rest stays dead. A job that is over stays as it is."""
 
     job: int

@@ -43,6 +43,7 @@ from coordinator.placement_commands import (
     AddPartitions,
     CancelReassignment,
     DrainBroker,
+    FinishLevel,
     PartitionsAdded,
     Reassign,
     RemoveBroker,
@@ -96,7 +97,7 @@ TOMBSTONES_MAX = 10_000
 or deleted for ever once the state has passed its index (`is_deleted`)."""
 
 
-class _Snapshot(msgspec.Struct, array_like=True, frozen=True):
+class _Snapshot(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
     version: int
     cluster_id: int
     applied_index: int
@@ -465,6 +466,7 @@ _APPLY: Mapping[type, Callable[[ClusterState, Index, int, Any], Result]] = {
     Reassign: ClusterState._reassign,
     CancelReassignment: ClusterState._cancel,
     ReplicasChanged: ClusterState._reported,
+    FinishLevel: lambda state, _index, _time_ms, command: state.layout.brokers.finish(command),
     AddPartitions: ClusterState._add_partitions,
     SetReplicationFactor: ClusterState._set_factor,
     CreateTopic: ClusterState._create,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from log.levels import Unspoken
+
 
 class DeliveryError(Exception):
     """The root. Never an answer to a request: the replica that meets one stops."""
@@ -11,8 +13,8 @@ class Diverged(DeliveryError):
     """An entry's offset or index does not continue the state: a bug, or a damaged log."""
 
 
-class UnknownKind(DeliveryError):
-    """An entry of a kind that this version does not know: a newer version wrote it."""
+class UnknownKind(DeliveryError, Unspoken):
+    """An entry, or an operation, that this version does not know: a newer version wrote it."""
 
 
 class SnapshotUnreadable(DeliveryError):

@@ -8,12 +8,13 @@ order that matters to the operation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 import msgspec
 
 from delivery.config import LANES_COUNT, GroupConfig, QueueConfig
+from log.levels import Feature
 
 ACK, NACK, REJECT, EXTEND, RELEASE = range(5)
 """What a settle does. Release gives the message back as if it had not been delivered."""
@@ -38,8 +39,8 @@ FORCED = -1
 KEPT_REASON_CHARACTERS = 256
 
 
-class _Op(msgspec.Struct, array_like=True, frozen=True):
-    """The base of operations."""
+class _Op(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    """The base of operations. One with a field that is not known here is refused, not misread."""
 
     request_id: ClassVar[int] = 0
 
@@ -364,11 +365,20 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[list[Op]] = msgspec.msgpack.Decoder(list[Op])
 
 
+FEATURES: Mapping[type, Feature] = {}
+"""What came after level 1, and with which feature: all other operations are part of level 1."""
+
+
+def feature_of(ops: Iterable[Op]) -> Feature:
+    """What must be finished before an entry with these operations is written."""
+    return max((FEATURES.get(type(op), Feature.BASE) for op in ops), default=Feature.BASE)
+
+
 def encode_ops(ops: Sequence[Op]) -> bytes:
     """The body of a queue entry."""
     return _encoder.encode(ops)
 
 
 def decode_ops(body: bytes | memoryview) -> list[Op]:
-    """Raises msgspec.DecodeError on an operation of a newer version: the replica must stop."""
+    """Raises msgspec.DecodeError on an operation, or a field of one, of a newer version."""
     return _decoder.decode(body)

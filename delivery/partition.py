@@ -44,7 +44,7 @@ class PublishResult(msgspec.Struct, array_like=True, frozen=True):
     count: int
 
 
-class _Snapshot(msgspec.Struct, array_like=True, frozen=True):
+class _Snapshot(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
     version: int
     applied_index: int
     time_ms: int
@@ -80,7 +80,7 @@ class PartitionState:
         operations resulted in.
 
         Entries of Raft's own may be left out. Raises Diverged where the entry does not follow,
-        UnknownKind for one of a newer version: the replica must stop then, nothing has changed.
+        UnknownKind for one of a newer version: nothing has changed then, and nothing may follow.
         """
         if entry.index <= self.applied_index:
             raise Diverged(f"entry {entry.index} after entry {self.applied_index}")

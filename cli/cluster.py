@@ -6,7 +6,7 @@ import asyncio
 
 import typer
 
-from cli import brokers, moves, scrub
+from cli import brokers, moves, scrub, upgrade
 from cli.errors import EXIT_ERROR, EXIT_UNAVAILABLE
 from cli.options import command
 from cli.output import Column, count_text
@@ -80,6 +80,7 @@ async def health(session: Session) -> None:
 brokers.register(app)
 moves.register(app)
 scrub.register(app)
+upgrade.register(app)
 
 
 def _show_health(session: Session, found: Json) -> None:

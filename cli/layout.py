@@ -160,7 +160,8 @@ class ClusterDirectory:
             if len(self.nodes) > 1:
                 command += ["--peer", f"{other.id}={HOST}:{other.peer_port}"]
         command += ["--secret-file", str(self.secret_file), "--pid-file", str(node.pid_file)]
-        return [*command, "--auto-create-topics", "--set", "logging.format=human"]
+        command += ["--auto-create-topics", "--set", "cluster.autoFinish=true"]
+        return [*command, "--set", "logging.format=human"]
 
 
 def _take_lock(root: Path) -> IO[str]:

@@ -6,15 +6,17 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId, Voter
+from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId
+from log.levels import Levels
 from log.store import Store
 from node.append_queue import ByteBudget
 from node.broker import NodeBroker
 from node.clock import SystemClock, system_random
 from node.closing import RaftService, StoreService
-from node.cluster import ClusterHost
+from node.cluster import FINISHED_LEVEL, ClusterHost
 from node.cluster_members import ClusterMembers
 from node.config import NodeConfig
 from node.copies import Copies, is_copied
@@ -22,8 +24,11 @@ from node.disks import Disks
 from node.edges import (
     doors_of,
     front_of,
+    level_finisher,
+    level_known,
     own_voter,
     peer_certificates,
+    peer_link,
     raft_config,
     spans_of,
 )
@@ -46,7 +51,7 @@ from node.node_metrics import NodeFigures
 from node.partition import NodeParts, PartitionSettings
 from node.partition_service import PartitionService
 from node.peer_clocks import WALL_MS, PeerClocks
-from node.peer_link import NoPeers, PeerLink
+from node.peer_link import PeerLink
 from node.queue_assembly import QueueBase, member_parts, queue_parts, whys_of
 from node.queue_broker import QueueParts
 from node.reconciler import Reconciler
@@ -69,7 +74,6 @@ from node.upkeep import Upkeep
 from node.yielding import Yielding
 from raft.group import RaftGroup
 from raft.host import RaftHost
-from raft.link import LinkLimits, PeerMesh
 
 STOP_PART_S = 12.0
 WORKERS = 2
@@ -103,8 +107,13 @@ class _Base:
     status: NodeStatus
 
     def __init__(
-        self, config: NodeConfig, store: Store, on_failure: Callable[[Exception], None]
+        self,
+        config: NodeConfig,
+        store: Store,
+        on_failure: Callable[[Exception], None],
+        levels: Levels,
     ) -> None:
+        self.levels = levels
         self.config = config
         self.store = store
         self.clock = SystemClock()
@@ -120,7 +129,7 @@ class _Base:
             on_failure=on_failure,
         )
         self.peer_certificates = peer_certificates(config, self.metrics)
-        self.link = _peer_link(config, self.me, self)
+        self.link = peer_link(config, self.me, self.peer_certificates, self)
         self.space = SpaceWatch(store, self.metrics)
         self.raft = RaftHost(
             self.me.node,
@@ -141,13 +150,15 @@ class _Base:
 
     def hello(self) -> dict[str, Any]:
         wall_ms = self.clock.wall_ms()
-        return {**self.membership.hello(), **self.status.hello(), WALL_MS: wall_ms}
+        level = {FINISHED_LEVEL: self.levels.known}
+        return {**self.membership.hello(), **self.status.hello(), **level, WALL_MS: wall_ms}
 
     def frame(self, node: NodeId, group: GroupId, frame: memoryview) -> None:
         self.membership.frame(node, group, frame)
 
     def told(self, node: NodeId, hello: dict[str, Any]) -> None:
         self.clocks.told(node, hello)
+        self.cluster.level_told(hello)
         self.status.heard(node, self.clock.wall_ms())
         self.membership.peer_told(node, hello)
 
@@ -165,6 +176,7 @@ class _Groups:
             base.me,
             on_change=self._changed,
             configured=map(NodeId, config.members),
+            levels=base.levels,
         )
         base.cluster = cluster
         self.replicas = Replicas(
@@ -189,6 +201,7 @@ class _Groups:
                 lambda group, leader: self.forwarder.leader_changed(group, leader),
                 BatchCache(BATCHES_BYTES),
                 cluster.has_directory,
+                base.levels,
             ),
         )
         self.reconciler = Reconciler(cluster, self.replicas)
@@ -331,9 +344,13 @@ def assemble(
     *,
     on_failure: Callable[[Exception], None],
     begin_anew: Callable[[], None] = lambda: None,
+    levels: Levels | None = None,
+    on_outdated: Callable[[], None] = lambda: None,
 ) -> NodeAssembly:
-    """Wire a node over its open store, on the running loop; nothing is started yet."""
-    base = _Base(config, store, on_failure)
+    """Wire a node over its open store, on the running loop; nothing is started yet. `on_outdated`
+    is called when a level was finished that this version does not speak."""
+    base = _Base(config, store, on_failure, levels or Levels())
+    base.levels.on_known = partial(level_known, base.levels, base.link, on_outdated)
     groups = _Groups(base)
     cluster, replicas, node = groups.cluster, groups.replicas, base.me.node
     lag = LoopLag(base.metrics, base.flusher.pace.ticked)
@@ -381,6 +398,7 @@ def assemble(
             ("group_signs", members.signs),
             ("redrives", RedriveRunner(cluster, parts.source)),
             ("schedules", ScheduleRunner(cluster, broker)),
+            *level_finisher(config, cluster, broker),
             ("figures", figures),
             *([("spans", spans)] if spans else []),
             *([("pod", pod)] if pod else []),
@@ -476,23 +494,4 @@ def _queue_base(
         metrics=base.metrics,
         wall_ms=base.clock.wall_ms,
         group_defaults=base.config.queue_defaults.group_settings(),
-    )
-
-
-def _peer_link(config: NodeConfig, me: Voter, base: _Base) -> PeerLink:
-    if not config.takes_peers:
-        return NoPeers()
-    return PeerMesh(
-        node=me.node,
-        incarnation=me.incarnation,
-        listen=config.cluster.listen,
-        peers={NodeId(name): address for name, address in config.others.items()},
-        secret=config.cluster.secret.encode(),
-        tls=base.peer_certificates,
-        limits=LinkLimits(admit_unlisted=True),
-        hello=base.hello,
-        on_frame=base.frame,
-        on_up=base.told,
-        on_down=base.down,
-        on_status=base.told,
     )

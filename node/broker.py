@@ -53,7 +53,6 @@ from node.http.broker import (
     Slice,
     StatsView,
     TopicView,
-    VersionView,
 )
 from node.member_broker import MemberBrokerNode, MemberParts
 from node.partition import PartitionHost
@@ -72,6 +71,7 @@ from node.sync import TopicSync
 from node.topic_defaults import wanted_settings
 from node.topic_finder import TopicFinder
 from node.trace import trace_from_answer, trace_message
+from node.upgrade_broker import UpgradeBrokerNode
 from node.why_broker import WhyBrokerNode, Whys
 
 READ_DEADLINE_S = 10.0
@@ -93,6 +93,7 @@ class NodeBroker(
     EventBrokerNode,
     SearchBrokerNode,
     WhyBrokerNode,
+    UpgradeBrokerNode,
 ):
     """Implements `node.http.broker.Broker`. Loop thread only."""
 
@@ -122,6 +123,7 @@ class NodeBroker(
         ArchiveBrokerNode.__init__(self, finder, service, forwarder, link)
         EventBrokerNode.__init__(self, finder, service, forwarder, link)
         WhyBrokerNode.__init__(self, whys)
+        UpgradeBrokerNode.__init__(self, cluster, lambda: status.cluster_view().nodes)
         MemberBrokerNode.__init__(self, finder, queue, members)
         SearchBrokerNode.__init__(self, search, queue, finder)
         PlacementBrokerNode.__init__(
@@ -411,9 +413,6 @@ class NodeBroker(
 
     def ready(self) -> Readiness:
         return self._status.readiness()
-
-    def version(self) -> VersionView:
-        return self._status.version
 
     # private
 

@@ -16,6 +16,7 @@ from coordinator.commands import (
     decode_result,
     encode_command,
     encode_result,
+    feature_of,
     may_repeat,
 )
 from coordinator.errors import CommandUnreadable
@@ -35,6 +36,7 @@ from goqueue.wire.errors import (
 from goqueue.wire.types import CLUSTER_GROUP, Incarnation, Index, NodeId, Term, Voter
 from log.entry import Entry, EntryKind
 from log.group import GroupLog
+from log.levels import Levels
 from node import rpc
 from node.changes import Changes
 from node.forwarding import Forwarder
@@ -49,6 +51,9 @@ APPLY_WAIT_S = 5.0
 KEPT_ENTRIES = 50_000
 """Of the newest commands, for replicas that were away for a while: who lacks older ones is copied
 whole. A command takes 100 to 300 bytes."""
+
+FINISHED_LEVEL = "finished_level"
+"""Where a node's status tells the finished level that it knows."""
 
 REFRESH_S = 1.0
 REFRESH_POLL_S = 0.005
@@ -69,9 +74,15 @@ class ClusterHost:
     """
 
     def __init__(
-        self, me: Voter, *, on_change: Callable[[], None], configured: Iterable[NodeId] = ()
+        self,
+        me: Voter,
+        *,
+        on_change: Callable[[], None],
+        configured: Iterable[NodeId] = (),
+        levels: Levels | None = None,
     ) -> None:
         self._me = me
+        self.levels = levels or Levels()
         self._on_change = on_change
         self._configured = frozenset({me.node, *configured})
         self.state = ClusterState()
@@ -206,6 +217,8 @@ class ClusterHost:
 
     def not_ready(self) -> str | None:
         """Why this node can't serve yet."""
+        if self.levels.problem:
+            return self.levels.problem
         if self.outcast is not None:
             return self.outcast.message
         if self.wiped:
@@ -219,11 +232,19 @@ class ClusterHost:
             return "this node is not registered yet"
         return None
 
+    def level_told(self, told: Mapping[str, Any]) -> None:
+        """A peer of the same cluster knows a finished level; it is kept before anything that came
+        with it is taken from that peer."""
+        level, cluster = told.get(FINISHED_LEVEL), told.get("cluster")
+        if isinstance(level, int) and cluster and cluster == self.state.cluster_id:
+            self.levels.learn(level)
+
     # Raft's StateMachine
 
     def apply(self, entry: Entry) -> object:
         command = decode_command(entry.body)
         result = self.state.apply(entry.index, entry.time_ms, command)
+        self.levels.applied(self.state.layout.brokers.level)
         self._release_waiters()
         self.changes.applied(command)
         if not isinstance(command, MemberCommand):
@@ -239,6 +260,7 @@ class ClusterHost:
 
     def restore(self, index: Index, state: bytes) -> None:
         self.state = ClusterState.restore(state)
+        self.levels.applied(self.state.layout.brokers.level)
         self._release_waiters()
         self.changes.everything()
         self._on_change()
@@ -283,6 +305,7 @@ class ClusterHost:
         self.check_outcast()
         if self._forwarder is None or self.wiped:
             raise NotLeader(None)
+        self.levels.require(feature_of(command))
         encoded = encode_command(command)
         answer = await self._forwarder.call(
             CLUSTER_GROUP,

@@ -63,6 +63,10 @@ class ClusterFigures:
             for told in STATES:
                 figures.node_state.put(state == told, node, told)
         figures.connected_peers.set(len(cluster.hellos))
+        known = cluster.state.layout.brokers
+        figures.finished_level.set(known.level)
+        for broker in known.by_name.values():
+            figures.broker_level.put(broker.highest_level, broker.node)
 
     def _state(self, node: NodeId) -> str:
         standing = self._cluster.standing(node)

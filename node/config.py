@@ -215,6 +215,13 @@ class ClusterConfig:
     secret_file: str = option(
         "", key="cluster.secretFile", parse=text, why="the secret from a file, as pods mount it"
     )
+    auto_finish: bool = option(
+        False,
+        key="cluster.autoFinish",
+        parse=flag,
+        why="finish a new feature level as soon as all brokers speak it: then there is no way back"
+        " to the version before, so it is left to `goqueue-cli cluster upgrade`; `dev` turns it on",
+    )
     tls: ClusterTlsConfig = field(default_factory=ClusterTlsConfig)
 
     @property

@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from goqueue.wire.types import CLUSTER_GROUP, NodeId, Voter
+from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId, Voter
+from log.levels import Levels
 from log.store import Store
 from node.audit import AuditLog
 from node.broker import NodeBroker
@@ -21,10 +23,12 @@ from node.http.limits import HttpLimits
 from node.metrics import Metrics
 from node.open_files import allowed, within
 from node.otel import OtelExport
+from node.peer_link import NoPeers, PeerLink
 from node.service import Service
+from node.upgrade_broker import LevelFinisher
 from node.version import VERSION
 from raft.config import RaftConfig
-from raft.link import PeerTls
+from raft.link import LinkLimits, PeerMesh, PeerTls
 from raft.stored import stored_configuration
 
 
@@ -45,6 +49,64 @@ def own_voter(config: NodeConfig, store: Store) -> Voter:
         for group in store.groups():
             store.group(group).lift_quarantine()
     return stored.members[0]
+
+
+class OnLink(Protocol):
+    """What the link to other nodes tells, and whom it asks what to tell them."""
+
+    levels: Levels
+
+    def hello(self) -> dict[str, Any]: ...
+
+    def frame(self, node: NodeId, group: GroupId, frame: memoryview) -> None: ...
+
+    def told(self, node: NodeId, hello: dict[str, Any]) -> None: ...
+
+    def down(self, node: NodeId) -> None: ...
+
+
+def peer_link(
+    config: NodeConfig, me: Voter, certificates: PeerCertificates | None, told: OnLink
+) -> PeerLink:
+    """The link to other nodes, or of a node that takes none."""
+    if not config.takes_peers:
+        return NoPeers()
+    return PeerMesh(
+        node=me.node,
+        incarnation=me.incarnation,
+        listen=config.cluster.listen,
+        peers={NodeId(name): address for name, address in config.others.items()},
+        secret=config.cluster.secret.encode(),
+        tls=certificates,
+        limits=LinkLimits(admit_unlisted=True),
+        hello=told.hello,
+        on_frame=told.frame,
+        on_up=told.told,
+        on_down=told.down,
+        on_status=told.told,
+        levels=told.levels,
+    )
+
+
+def level_known(levels: Levels, link: PeerLink, on_outdated: Callable[[], None]) -> None:
+    """A higher finished level is known here than before: peers are told, or cut."""
+    link.tell_levels()
+    if levels.problem:
+        on_outdated()
+
+
+def level_finisher(
+    config: NodeConfig, cluster: ClusterHost, broker: NodeBroker
+) -> list[tuple[str, Service]]:
+    """What finishes feature levels unasked, where that is wanted."""
+    if not config.cluster.auto_finish:
+        return []
+    levels = cluster.levels
+
+    def is_due() -> bool:
+        return levels.finished < levels.highest and cluster.led_time_ms() is not None
+
+    return [("level_finisher", LevelFinisher(is_due, broker))]
 
 
 def raft_config(config: NodeConfig) -> RaftConfig:

@@ -53,6 +53,9 @@ HEALED_PAUSE_S = 0.1
 LEADERLESS_S = 3.0
 """Who hears no leader for so long asks whether it still belongs to the cluster."""
 
+_REGISTERED = ["incarnation", "peer_address", "http_url", "zone", "version", "labels"]
+_REGISTERED += ["lowest_level", "highest_level"]
+
 _log = structlog.get_logger("cluster")
 
 
@@ -466,6 +469,8 @@ class Membership:
             version=VERSION.version,
             labels=dict(broker.labels),
             replaces=replaces,
+            lowest_level=self._cluster.levels.lowest,
+            highest_level=self._cluster.levels.highest,
         )
 
     def _zone_known(self) -> str:
@@ -477,8 +482,7 @@ class Membership:
         known = self._cluster.state.brokers.get(self._me.node)
         wanted = self._registration()
         return known is not None and all(
-            getattr(known, name) == getattr(wanted, name)
-            for name in ("incarnation", "peer_address", "http_url", "zone", "version", "labels")
+            getattr(known, name) == getattr(wanted, name) for name in _REGISTERED
         )
 
 

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import structlog
@@ -21,6 +21,7 @@ from goqueue.wire.types import GroupId, Index, NodeId, Offset, Term, Voter
 from log.entry import Entry, EntryKind
 from log.errors import EntryMissing
 from log.group import GroupLog
+from log.levels import Levels
 from node.append_queue import AppendQueue, ByteBudget
 from node.carried_rows import KeptReader
 from node.compaction import Compactor
@@ -82,6 +83,7 @@ class NodeParts:
     batches: BatchCache
     is_there: Callable[[Voter], bool]
     """Whether a voter is this node, or a connected one with the very data directory meant."""
+    levels: Levels = field(default_factory=Levels)
 
 
 class PartitionHost:
@@ -170,6 +172,7 @@ class PartitionHost:
             is_stuck=lambda: self._parts.is_stuck(voter.node for voter in self.voters),
             requires_archive=lambda: self.config.require_archive,
             created=self._created,
+            levels=self._parts.levels,
         )
         self._appends = AppendQueue(
             topic=self.topic,

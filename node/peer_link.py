@@ -29,6 +29,8 @@ class PeerLink(Protocol):
 
     def connected(self) -> Mapping[NodeId, Mapping[str, Any]]: ...
 
+    def tell_levels(self) -> None: ...
+
     def handle(self, method: str, handler: Handler) -> None: ...
 
     async def request(
@@ -60,6 +62,9 @@ class NoPeers:
 
     def connected(self) -> Mapping[NodeId, Mapping[str, Any]]:
         return {}
+
+    def tell_levels(self) -> None:
+        return None
 
     def handle(self, method: str, handler: Handler) -> None:
         return None

@@ -14,7 +14,17 @@ import structlog
 
 from delivery.config import LANES_COUNT, QueueConfig
 from delivery.dispatcher import DUE_GRACE_MS, OPS_MAX, Dispatcher, Proposal, Want
-from delivery.ops import RELEASE, Delivered, Granted, Op, Result, Settled, StaleResult, encode_ops
+from delivery.ops import (
+    RELEASE,
+    Delivered,
+    Granted,
+    Op,
+    Result,
+    Settled,
+    StaleResult,
+    encode_ops,
+    feature_of,
+)
 from delivery.partition import PartitionState
 from goqueue.wire.errors import (
     DiskFull,
@@ -26,6 +36,7 @@ from goqueue.wire.errors import (
 )
 from goqueue.wire.types import Index
 from log.entry import EntryKind
+from log.levels import Levels
 from node.asking import Asking
 from node.queue_rpc import GroupRef
 from raft.errors import Outcome
@@ -58,8 +69,10 @@ class QueueHost:
         is_stuck: Callable[[], bool] = lambda: False,
         requires_archive: Callable[[], bool] = lambda: False,
         created: int = 0,
+        levels: Levels | None = None,
     ) -> None:
         self._created = created
+        self._levels = levels or Levels()
         self._requires_archive = requires_archive
         self._group = group
         self._state = state
@@ -309,6 +322,7 @@ class QueueHost:
         try:
             if self._is_stuck():
                 raise DiskFull(retry_after_s=10)
+            self._levels.require(feature_of(proposal.ops))
             self._group.propose(EntryKind.QUEUE, encode_ops(proposal.ops), callback=done)
         except Exception as error:  # noqa: BLE001 - tickets of what is in no entry must be told
             refusal = error

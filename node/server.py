@@ -24,10 +24,14 @@ from node.kubernetes.api import ClientMissing, check_client
 from node.kubernetes.pod import stands_among_others
 from node.logs import configure_logging
 from node.open_files import raise_limit
+from node.stored_level import OtherLevel, stored_levels
 
 EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_CANNOT_START = 3
+EXIT_OTHER_LEVEL = 78
+"""EX_CONFIG: this version does not speak the feature level that its cluster has finished. Starting
+it again does not help; another version does."""
 EXIT_DISK_FAILED = 74
 """EX_IOERR: a write or sync failed. A supervisor may start the node again at once: what was
 acknowledged is there."""
@@ -45,7 +49,8 @@ _log = structlog.get_logger("node")
 def main_node(config: NodeConfig) -> int:
     """Run one node until SIGTERM or SIGINT; the process's exit code.
 
-    0 after an orderly stop, 74 when the disk failed while serving, 3 when it could not start.
+    0 after an orderly stop, 74 when the disk failed while serving, 3 when it could not start, 78
+    when another version must run here.
     """
     configure_logging(config.logging, config.node_id)
     raise_limit()
@@ -83,6 +88,7 @@ class _Ends:
         self.reached = asyncio.Event()
         self.failures: list[Exception] = []
         self.is_stopped = False
+        self.is_outdated = False
 
     def told_to_stop(self) -> None:
         self.is_stopped = True
@@ -93,6 +99,10 @@ class _Ends:
         self._on_failure()
         self.reached.set()
 
+    def outdated(self) -> None:
+        self.is_outdated = True
+        self.reached.set()
+
     def begin_again(self) -> None:
         if not self.is_stopped:
             self.reached.clear()
@@ -101,11 +111,22 @@ class _Ends:
 async def _live(config: NodeConfig, ends: _Ends) -> int:
     """One node from its data directory's opening to its end; the exit code."""
     try:
+        levels = stored_levels(OsDisk(), config.data_dir)
         store = await _opened(config)
+    except OtherLevel as error:
+        _log.critical("cannot_start", directory=config.data_dir, problem=str(error))
+        return EXIT_OTHER_LEVEL
     except (LogError, OSError, ClientMissing) as error:
         _log.error("cannot_open_data", directory=config.data_dir, problem=str(error))
         return EXIT_CANNOT_START
-    node = assemble(config, store, on_failure=ends.failed, begin_anew=ends.reached.set)
+    node = assemble(
+        config,
+        store,
+        on_failure=ends.failed,
+        begin_anew=ends.reached.set,
+        levels=levels,
+        on_outdated=ends.outdated,
+    )
     try:
         await node.services.start()
     except (OSError, ssl.SSLError, GoQueueError) as error:
@@ -123,6 +144,9 @@ async def _live(config: NodeConfig, ends: _Ends) -> int:
         return EXIT_DISK_FAILED
     await _stop(node)
     await collector.stop()
+    if ends.is_outdated:
+        _log.critical("node_left", problem=levels.problem, code=EXIT_OTHER_LEVEL)
+        return EXIT_OTHER_LEVEL
     return EXIT_OK
 
 

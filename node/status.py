@@ -28,7 +28,6 @@ from node.http.broker import (
     StatsView,
     TopicStats,
     TopicView,
-    VersionView,
 )
 from node.loop_lag import LoopLag
 from node.partition import PartitionHost
@@ -36,7 +35,6 @@ from node.placement_views import nodes_of
 from node.replicas import Replicas
 from node.space_watch import ROOM_BYTES, SpaceWatch
 from node.topology import Topology
-from node.version import VERSION
 from raft.group import RaftGroup
 
 _log = structlog.get_logger("node")
@@ -111,10 +109,6 @@ class NodeStatus:
         """A replica has stopped itself; the others of its group go on."""
         self._failed[group.id] = group
         _log.error("replica_stopped", group=str(group.id), problem=str(error))
-
-    @property
-    def version(self) -> VersionView:
-        return VERSION
 
     @property
     def fault(self) -> str | None:
@@ -340,8 +334,20 @@ class NodeStatus:
             for host in self._replicas.all()
             if host.log.quarantined
         ]
+        found += self._unspoken()
         found += self.diverged()
         return found + self._disks.problems
+
+    def _unspoken(self) -> list[str]:
+        """What this version of the program can't read or can't take part in."""
+        groups = [host.group for host in self._replicas.all()]
+        groups += [] if self._cluster.group is None else [self._cluster.group]
+        found = [self._cluster.levels.problem] if self._cluster.levels.problem else []
+        return found + [
+            f"replica {group.id} on {self._node} applies nothing more: {group.unspoken}"
+            for group in groups
+            if group.unspoken
+        ]
 
 
 def _count(told: object) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 
-from node.http.broker import VersionView
+from node.http.upgrade_broker import VersionView
 
 
 def _installed() -> str:

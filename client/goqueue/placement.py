@@ -45,6 +45,29 @@ class Broker(msgspec.Struct, frozen=True):
     drain: Drain | None = None
 
 
+class BrokerVersion(msgspec.Struct, frozen=True):
+    """A broker's version and the feature levels that it speaks; `status` is alive, dead or wiped,
+    as the node sees it that was asked."""
+
+    id: str
+    version: str
+    status: str
+    lowest_level: int
+    highest_level: int
+
+
+class ClusterVersion(msgspec.Struct, frozen=True):
+    """Which versions run. What came with a level above `finished_level` can't be used yet;
+    `next_level` is what an upgrade would finish, the same where there is nothing to finish, and
+    `waiting` says what must happen before."""
+
+    version: str
+    finished_level: int
+    next_level: int
+    brokers: list[BrokerVersion]
+    waiting: list[str] = []
+
+
 class PartitionMove(msgspec.Struct, frozen=True, rename={"before": "from", "after": "to"}):
     """One partition of a plan, by brokers, the one that should lead first. `bytes` are those to be
     copied, None where nobody tells."""
@@ -150,6 +173,28 @@ class Placement(Calls):
         (`broker_not_empty`) for one that is not drained."""
         await self._transport.request("DELETE", join("admin", "brokers", id), repeatable=False)
 
+    # versions
+
+    async def level(self) -> int:
+        """The feature level that the cluster has finished: what came with a higher one is refused
+        (`level_not_finished`). Ask before using it; needs no key."""
+        return (await self._get(join("version"), _Level)).level
+
+    async def cluster_version(self) -> ClusterVersion:
+        """Which versions run, and which feature level may be used."""
+        return await self._get(join("cluster", "version"), ClusterVersion)
+
+    async def plan_upgrade(self) -> ClusterVersion:
+        """What `finish_upgrade` would finish, and what it waits for."""
+        path = join("admin", "cluster", "upgrade")
+        return await self._send("POST", path, {"dry_run": True}, ClusterVersion, repeatable=True)
+
+    async def finish_upgrade(self) -> ClusterVersion:
+        """Let the cluster use what came with `next_level`; versions that don't speak it can't come
+        back. Again, it changes nothing. Raises Conflict (`upgrade_waits`)."""
+        path = join("admin", "cluster", "upgrade")
+        return await self._send("POST", path, {}, ClusterVersion, repeatable=True)
+
     # moves
 
     async def plan_rebalance(
@@ -204,6 +249,11 @@ class Placement(Calls):
         path = join("admin", "reassignment", id)
         answer = await self._transport.request("DELETE", path, repeatable=True)
         return decode(answer.body, Reassignment)
+
+
+class _Level(msgspec.Struct, frozen=True):
+    level: int = 0
+    """Release 0.1.0 tells none."""
 
 
 class _Brokers(msgspec.Struct):

@@ -20,6 +20,7 @@ from node.http.placement_broker import PlacementBroker
 from node.http.queue_broker import QueueBroker
 from node.http.scrub_broker import ScrubBroker
 from node.http.search_broker import SearchBroker
+from node.http.upgrade_broker import UpgradeBroker
 from node.http.why_broker import WhyBroker
 
 
@@ -242,15 +243,6 @@ class StatsView:
     extra: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
-@dataclass(frozen=True, slots=True)
-class VersionView:
-    """What is running."""
-
-    version: str
-    git_commit: str = ""
-    build_time: str = ""
-
-
 class Broker(
     QueueBroker,
     MemberBroker,
@@ -261,6 +253,7 @@ class Broker(
     EventBroker,
     SearchBroker,
     WhyBroker,
+    UpgradeBroker,
     Protocol,
 ):
     """One node of the cluster. Any node serves any request, forwarding where it must.
@@ -392,5 +385,3 @@ class Broker(
         ...
 
     def ready(self) -> Readiness: ...
-
-    def version(self) -> VersionView: ...

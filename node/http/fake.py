@@ -39,7 +39,6 @@ from node.http.broker import (
     TopicStats,
     TopicView,
     TraceEvent,
-    VersionView,
     Visibility,
 )
 from node.http.fake_archive import FakeArchive
@@ -50,6 +49,8 @@ from node.http.fake_placement import FakePlacement
 from node.http.fake_scrub import FakeScrub
 from node.http.fake_search import FakeSearch
 from node.http.fake_why import FakeWhy
+from node.http.upgrade_broker import VersionView
+from node.upgrade_broker import UpgradeBrokerNode
 
 PARTITIONS_MAX = 1024
 BATCHES_KEPT = 100_000
@@ -85,7 +86,14 @@ class _Topic:
 
 
 class FakeBroker(
-    FakeArchive, FakeEvents, FakePlacement, FakeScrub, FakeCompaction, FakeWhy, FakeSearch
+    FakeArchive,
+    FakeEvents,
+    FakePlacement,
+    FakeScrub,
+    FakeCompaction,
+    FakeWhy,
+    FakeSearch,
+    UpgradeBrokerNode,
 ):
     """Implements `Broker` in memory. Tests set `append_error` and `not_alive` to inject faults."""
 
@@ -98,6 +106,7 @@ class FakeBroker(
         clock_ms: Callable[[], int] = lambda: int(time.time() * 1000),
     ) -> None:
         super().__init__(node_id, clock_ms)
+        UpgradeBrokerNode.__init__(self, self.cluster, self._nodes)
         self.append_error: GoQueueError | None = None
         self.not_alive: str | None = None
         self.not_ready: str | None = None
@@ -314,7 +323,7 @@ class FakeBroker(
         return Readiness(self.not_ready is None, {"broker": check, "storage": Check("pass")})
 
     def version(self) -> VersionView:
-        return VersionView("fake")
+        return VersionView("fake", level=self.cluster.state.layout.brokers.level)
 
     def _grow(self, name: str, count: int) -> None:
         topic = self._topic(name)

@@ -54,13 +54,15 @@ class ReadyAnswer(Struct):
 
 
 class VersionAnswer(Struct):
-    """`go_version` is where GoQueue's clients look for the runtime; here it is Python's."""
+    """`go_version` is where GoQueue's clients look for the runtime; here it is Python's. `level` is
+    the cluster's finished feature level: what came with a higher one can't be used yet."""
 
     version: str
     git_commit: str
     build_time: str
     go_version: str
     python_version: str
+    level: int
 
 
 class StatsAnswer(Struct):
@@ -115,7 +117,14 @@ async def version(call: Call) -> web.Response:
     view = call.broker.version()
     python = platform.python_version()
     return answer(
-        VersionAnswer(view.version, view.git_commit, view.build_time, f"python{python}", python)
+        VersionAnswer(
+            view.version,
+            view.git_commit,
+            view.build_time,
+            f"python{python}",
+            python,
+            view.level,
+        )
     )
 
 

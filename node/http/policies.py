@@ -154,6 +154,8 @@ POLICIES: dict[str, Policy] = {
     "beginScrub": _RUN_CLUSTER,
     "getClusterOverview": _SEE_CLUSTER,
     "listBrokers": _SEE_CLUSTER,
+    "getClusterVersion": _SEE_CLUSTER,
+    "finishUpgrade": _RUN_CLUSTER,
     "describeBroker": _SEE_CLUSTER,
     "removeBroker": _RUN_CLUSTER,
     "drainBroker": _RUN_CLUSTER,

@@ -51,6 +51,7 @@ from node.http import (
     timeline,
     topics,
     traces,
+    upgrade,
     why,
 )
 from node.http.call import Call
@@ -386,6 +387,12 @@ ROUTES: tuple[Route, ...] = (
           "How reading again what is stored goes on each node", response=scrub.ScrubAnswer),
     Route("POST", "/admin/scrub", scrub.begin, "beginScrub",
           "Have every node read again what it stores", response=scrub.ScrubAnswer, status=202),
+    Route("GET", "/cluster/version", upgrade.show, "getClusterVersion",
+          "Which versions run, and the feature level that may be used",
+          response=upgrade.ClusterVersion),
+    Route("POST", "/admin/cluster/upgrade", upgrade.finish, "finishUpgrade",
+          "Finish the next feature level, or tell what it waits for", upgrade.UpgradeBody,
+          upgrade.ClusterVersion),
     Route("GET", "/admin/cluster", brokers.overview, "getClusterOverview",
           "The brokers, and what moves", response=brokers.ClusterOverview),
     Route("GET", "/admin/brokers", brokers.list_all, "listBrokers",

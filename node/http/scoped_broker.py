@@ -394,6 +394,8 @@ RULES: dict[str, Rule] = {
     "alive": _free,
     "ready": _free,
     "version": _free,
+    "levels": _everywhere,
+    "finish_level": _admins,
     "check_producer": _free,
     "subscribed": _admins,
     "receipt_topics": _admins,

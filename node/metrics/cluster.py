@@ -67,6 +67,20 @@ class ClusterMetrics:
             told=view,
             moves=Moves.PUBLISH,
         )
+        self.finished_level = of.gauge(
+            "goqueue_cluster_finished_level",
+            "The feature level that the cluster may use: docs/internals/feature-levels.md",
+            told=view,
+            moves=Moves.CHANGE,
+        )
+        self.broker_level = of.sampled(
+            "goqueue_cluster_broker_level",
+            "The highest feature level that a broker's version speaks; above the finished one, an"
+            " upgrade waits to be finished",
+            NODE,
+            told=view,
+            moves=Moves.CHANGE,
+        )
         self.connected_peers = of.gauge(
             "goqueue_connected_peers",
             "Peers with a live link",

@@ -12,6 +12,7 @@ import pytest
 
 from cli import brokers, following
 from cli.options import byte_rate
+from coordinator.commands import RegisterBroker
 from node.http.fake import FakeBroker
 from tests.unit.cli.conftest import Shell
 
@@ -531,3 +532,41 @@ def test_a_broker_of_another_cluster_is_not_added(
 
     assert result.exit_code == 1
     assert result.stderr == f"Error: node-1 at {three.url} belongs to another cluster\n"
+
+
+# versions
+
+
+def test_versions_and_what_waits_for_them_are_shown(three: Shell) -> None:
+    three.broker.cluster.apply(RegisterBroker("node-2", 9, highest_level=2, replaces=True))
+
+    text = three.ok("cluster", "version", *TABLE)
+
+    assert "Finished level: 1" in text
+    assert "Next level: 2" in text
+    assert "node-1 runs an unknown version, which speaks level 1" in text
+
+
+def test_upgrade_is_refused_while_a_broker_does_not_speak_the_level(three: Shell) -> None:
+    three.broker.cluster.apply(RegisterBroker("node-2", 9, highest_level=2, replaces=True))
+
+    ahead = three.run("cluster", "upgrade", "--dry-run")
+    refused = three.run("cluster", "upgrade", "--finish")
+
+    assert (ahead.exit_code, json.loads(ahead.stdout)["next_level"]) == (1, 2)
+    assert refused.exit_code == 1
+    assert "level 2 can't be finished yet: node-1 runs" in refused.stderr
+
+
+def test_upgrade_finishes_the_level_that_all_brokers_speak(three: Shell) -> None:
+    for name in ("node-1", "node-2", "node-3"):
+        three.broker.cluster.apply(RegisterBroker(name, 9, highest_level=2, replaces=True))
+
+    assert "level 2 is finished" in three.ok("cluster", "upgrade", "--finish", *TABLE)
+    assert "Nothing to finish." in three.ok("cluster", "version", *TABLE)
+    assert three.broker.version().level == 2
+
+
+def test_upgrade_wants_to_be_told_which_of_both(three: Shell) -> None:
+    assert three.run("cluster", "upgrade").exit_code == 2
+    assert three.run("cluster", "upgrade", "--dry-run", "--finish").exit_code == 2

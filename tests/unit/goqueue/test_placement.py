@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from coordinator.commands import RegisterBroker
 from goqueue import AsyncClient, Client, PartitionMove
 from goqueue.errors import BadRequest, Conflict, NotFound
 from node.http.app import HttpFront
@@ -116,3 +117,21 @@ async def test_the_blocking_client_has_the_same(url: str) -> None:
             return [broker.id for broker in client.brokers()]
 
     assert await asyncio.to_thread(work) == ["node-1", "node-2", "node-3"]
+
+
+async def test_level_is_asked_for_and_finished(client: AsyncClient, broker: FakeBroker) -> None:
+    assert await client.level() == 1
+    for name in ("node-1", "node-2"):
+        broker.cluster.apply(RegisterBroker(name, 9, highest_level=2, replaces=True))
+
+    ahead = await client.plan_upgrade()
+    assert (ahead.finished_level, ahead.next_level, len(ahead.waiting)) == (1, 2, 1)
+    with pytest.raises(Conflict) as refused:
+        await client.finish_upgrade()
+    assert refused.value.code == "upgrade_waits"
+    broker.cluster.apply(RegisterBroker("node-3", 9, highest_level=2, replaces=True))
+    finished = await client.finish_upgrade()
+
+    assert (finished.finished_level, finished.waiting) == (2, [])
+    assert await client.level() == 2
+    assert {one.highest_level for one in (await client.cluster_version()).brokers} == {2}

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TypeVar
 
 from log.config import StorageConfig
+from log.levels import Levels
 from log.memory_disk import MemoryDisk
 from log.store import Store
 from node.assembly import NodeAssembly, assemble
@@ -24,6 +25,8 @@ class ThreeNodes:
         self.settings = settings
         self.disks: dict[str, MemoryDisk] = {name: MemoryDisk() for name in NAMES}
         self.running: dict[str, NodeAssembly] = {}
+        self.outdated: list[str] = []
+        """Who has been told that its version can't go on, in order."""
         self.ports: dict[str, int] = dict(zip(NAMES, free_ports(len(NAMES)), strict=True))
 
     def broker(self, name: str) -> NodeBroker:
@@ -49,8 +52,10 @@ class ThreeNodes:
         *,
         accept_damage: bool = False,
         set_aside: bool = False,
+        levels: Levels | None = None,
     ) -> None:
-        """The rest says how its store is opened where its log is damaged."""
+        """The rest says how its store is opened where its log is damaged, and which feature levels
+        the node speaks."""
         others = {n: f"127.0.0.1:{self.ports[n]}" for n in seeds if n != name}
         settings = config(
             **{
@@ -66,7 +71,13 @@ class ThreeNodes:
             self.disks[name], "/data", storage, accept_damage=accept_damage, set_aside=set_aside
         )
         failed: list[Exception] = []
-        node = assemble(settings, store, on_failure=failed.append)
+        node = assemble(
+            settings,
+            store,
+            on_failure=failed.append,
+            levels=levels,
+            on_outdated=lambda: self.outdated.append(name),
+        )
         await node.services.start()
         self.running[name] = node
 

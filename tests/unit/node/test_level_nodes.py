@@ -1,0 +1,123 @@
+"""Three whole nodes of two versions: nothing new before a level is finished, nobody old after."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from coordinator.errors import UpgradeWaits
+from log.disk import OsDisk
+from log.level_file import NAME, LevelFile
+from log.levels import Levels
+from node.http.upgrade_broker import LevelsView
+from node.server import EXIT_OTHER_LEVEL, run_node
+from node.stored_level import OtherLevel, stored_levels
+from tests.unit.node.test_node import config, eventually
+from tests.unit.node.three_nodes import NAMES, ThreeNodes
+
+
+def speaking(highest: int) -> Levels:
+    return Levels(1, highest)
+
+
+async def started(nodes: ThreeNodes, highest: dict[str, int]) -> None:
+    for name, level in highest.items():
+        await nodes.start(name, levels=speaking(level))
+    await eventually(lambda: all(nodes.broker(name).ready().ready for name in highest), 20)
+
+
+async def told(nodes: ThreeNodes, name: str = "n1") -> LevelsView:
+    return await nodes.broker(name).levels()
+
+
+async def test_level_is_finished_only_once_all_brokers_speak_it_and_are_there() -> None:
+    nodes = ThreeNodes()
+    try:
+        await started(nodes, {"n1": 2, "n2": 2, "n3": 1})
+        with pytest.raises(UpgradeWaits, match=r"n3 runs .*, which speaks level 1"):
+            await nodes.broker("n1").finish_level()
+
+        await nodes.stop("n3")
+        await eventually(lambda: "n3" in nodes.running["n1"].status.cluster_view().problems[0])
+        with pytest.raises(UpgradeWaits, match="n3"):
+            await nodes.broker("n1").finish_level()
+
+        await started(nodes, {"n3": 2})
+        broker = nodes.broker("n1")
+        await eventually(lambda: _highest(nodes, "n3") == 2)
+        found = await broker.finish_level()
+
+        assert (found.finished, found.next, found.waiting) == (2, 2, [])
+        for name in NAMES:
+            await eventually(lambda name=name: nodes.broker(name).version().level == 2)
+    finally:
+        for name in list(nodes.running):
+            await nodes.stop(name)
+
+
+def _highest(nodes: ThreeNodes, name: str) -> int:
+    """What the cluster knows of a node's version."""
+    known = nodes.broker("n1")._cluster.state.brokers
+    return next(one.highest_level for node, one in known.items() if node == name)
+
+
+async def test_older_version_is_kept_out_after_the_level_is_finished_and_says_why() -> None:
+    nodes = ThreeNodes()
+    try:
+        await started(nodes, dict.fromkeys(NAMES, 2))
+        await nodes.broker("n1").finish_level()
+        await nodes.stop("n3")
+
+        old = speaking(1)
+        await nodes.start("n3", levels=old)
+        await eventually(lambda: bool(old.problem))
+
+        ready = nodes.broker("n3").ready()
+        assert not ready.ready
+        assert "run the version that finished it" in ready.checks["cluster"].message
+        assert any("run the version" in one for one in nodes.broker("n3").cluster_view().problems)
+        await eventually(lambda: nodes.broker("n1").ready().ready)
+    finally:
+        for name in list(nodes.running):
+            await nodes.stop(name)
+
+
+async def test_running_node_that_learns_of_a_level_beyond_it_leaves() -> None:
+    """Given a cluster in which a node of an older version was taken for one of a newer: when the
+    level is finished, then it is told to leave, and none of the others is."""
+    nodes = ThreeNodes()
+    old = speaking(1)
+    try:
+        await nodes.start("n3", levels=old)
+        await started(nodes, {"n1": 2, "n2": 2})
+        await eventually(lambda: nodes.broker("n3").ready().ready, 20)
+        nodes.running["n3"].broker._cluster.levels.learn(2)
+
+        await eventually(lambda: nodes.outdated == ["n3"])
+    finally:
+        for name in list(nodes.running):
+            await nodes.stop(name)
+
+
+async def test_levels_are_finished_unasked_where_that_is_set() -> None:
+    nodes = ThreeNodes(**{"cluster.autoFinish": True})
+    try:
+        await started(nodes, dict.fromkeys(NAMES, 3))
+
+        await eventually(lambda: all(b.version().level == 3 for b in nodes.brokers), 20)
+    finally:
+        for name in list(nodes.running):
+            await nodes.stop(name)
+
+
+async def test_directory_of_a_higher_level_is_left_alone(tmp_path: Path) -> None:
+    LevelFile(OsDisk(), str(tmp_path)).write(7, "0.9.0")
+
+    code = await run_node(config(**{"broker.dataDir": str(tmp_path)}))
+
+    assert code == EXIT_OTHER_LEVEL
+    assert os.listdir(tmp_path) == [NAME]
+    with pytest.raises(OtherLevel, match="the cluster has finished level 7: run the version that"):
+        stored_levels(OsDisk(), str(tmp_path))

@@ -3,6 +3,7 @@
 one value     an index, and so an offset, holds the same entry on every replica, for ever
 one leader    per group and term
 votes         of those only who have what they ever had on disk, and knew to be committed
+truncated     is what differs, and never what was applied anywhere
 same state    at the same index, on every replica
 dense         offsets and log time rise without a gap or a step back
 once          a producer's sequence, or a request id, is stored once
@@ -56,6 +57,26 @@ class _Ledger:
     acked: dict[Identity, int] = field(default_factory=dict)
     acked_end: int = 0
     refused: set[Identity] = field(default_factory=set)
+    ends: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Index to the end offset and the time after that entry."""
+    gone: dict[Identity, int] = field(default_factory=dict)
+    """Batches that a power cut took from everyone who held them, and their base offsets."""
+
+    def forget_after(self, index: int) -> None:
+        """All later entries are as if they had never been."""
+        for table in (self.entries, self.states, self.ends):
+            for later in [at for at in table if at > index]:
+                del table[later]
+        self.last = max(self.ends, default=0)
+        self.end_offset, self.time_ms = self.ends.get(self.last, (0, 0))
+        self.gone.update({i: at for i, at in self.stored.items() if at >= self.end_offset})
+        for known in (self.stored, self.acked):
+            for identity in [one for one, at in known.items() if at >= self.end_offset]:
+                del known[identity]
+        for offset in [at for at in self.batches if at >= self.end_offset]:
+            del self.batches[offset]
+        self.acked_end = min(self.acked_end, self.end_offset)
+        self.reached = {node: min(at, index) for node, at in self.reached.items()}
 
 
 class Checks:
@@ -101,8 +122,11 @@ class Checks:
         if entry.time_ms < ledger.time_ms:
             self.violated(f"dense: log time steps back at {entry.index} on {node}")
         ledger.time_ms = entry.time_ms
-        if entry.kind != EntryKind.RECORDS:
-            return
+        if entry.kind == EntryKind.RECORDS:
+            self._first_stored(node, ledger, entry)
+        ledger.ends[entry.index] = ledger.end_offset, ledger.time_ms
+
+    def _first_stored(self, node: NodeId, ledger: _Ledger, entry: Entry) -> None:
         if entry.base_offset != ledger.end_offset:
             self.violated(
                 f"dense: entry {entry.index} on {node} begins at {entry.base_offset},"
@@ -158,6 +182,8 @@ class Checks:
         self.acks += 1
         self.duplicates += duplicate
         self._loop.note("ack", node, group.partition, identity, offset)
+        if ledger.gone.get(identity) == offset and identity not in ledger.stored:
+            return  # the answer was on its way when the power went
         if ledger.stored.get(identity) != offset:
             self.violated(
                 f"acked: {node} acks {identity} at {offset}, it is {ledger.stored.get(identity)}"
@@ -187,7 +213,7 @@ class Checks:
     def end_read(self, node: NodeId, group: GroupId, end: Offset, asked: int) -> None:
         """A leader confirmed by a read index says where the log ends."""
         self.end_reads += 1
-        if end < asked:
+        if end < min(asked, self.acked_end(group)):
             self.violated(f"reads: {node} says {group} ends at {end}, acked up to {asked}")
 
     def read(self, node: NodeId, group: GroupId, offset: Offset, found: Slice) -> None:
@@ -240,6 +266,40 @@ class Checks:
     def replica_failed(self, node: NodeId, group: GroupId, error: Exception) -> None:
         """A replica stopped itself; in a correct cluster none has a reason to."""
         self.violated(f"alive: the replica of {group} on {node} stopped: {error}")
+
+    # what a power cut may take
+
+    def known_groups(self) -> list[GroupId]:
+        """Those of which something was applied."""
+        return list(self._ledgers)
+
+    def last(self, group: GroupId) -> int:
+        """The last entry that was applied anywhere."""
+        return self._ledgers[group].last
+
+    def term_of(self, group: GroupId, index: Index) -> int | None:
+        """The term of an entry that was applied; None where nobody saw it."""
+        known = self._ledgers[group].entries.get(index)
+        return None if known is None else known[0]
+
+    def reached(self, node: NodeId, group: GroupId) -> int:
+        """The last entry that it had on its disk, and knew to be committed."""
+        return self._ledgers[group].reached.get(node, 0)
+
+    def reaches_only(self, node: NodeId, group: GroupId, index: Index) -> None:
+        """A power cut has left it this much of a relaxed partition."""
+        reached = self._ledgers[group].reached
+        reached[node] = min(reached.get(node, 0), index)
+
+    def gone(self, group: GroupId, index: Index) -> None:
+        """Power cuts have taken what came after this entry from everyone who held it."""
+        self._ledgers[group].forget_after(index)
+
+    def truncates(self, node: NodeId, group: GroupId, index: Index, term: int | None) -> None:
+        """A follower drops its log from here on, as a leader's differs."""
+        known = self._ledgers[group].entries.get(index)
+        if known is not None and known[0] == term:
+            self.violated(f"truncated: {node} drops {group}/{index}, which was applied")
 
     # at the end
 

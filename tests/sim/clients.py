@@ -106,6 +106,7 @@ class Client:
         self.sends_once = number % 4 == 3
         self._producer_id = number + 1 if number % 2 == 0 else 0
         self._sequences: defaultdict[GroupId, int] = defaultdict(int)
+        self._epochs: defaultdict[GroupId, int] = defaultdict(int)
         self._depth = rng.choice((1, 1, 2, 4))
         self._pause_s = rng.choice((0.02, 0.05, 0.1)) * world.shape.slower
         self._sending: dict[Sending, None] = {}
@@ -133,6 +134,15 @@ class Client:
             if is_deleted(sending.group.topic):
                 sending.end()
 
+    def lost(self, group: GroupId) -> None:
+        """What its producer has sent there may be gone: it begins a new epoch, as one does that is
+        told of a gap before its next batch, and gives up what it was sending."""
+        if self._producer_id:
+            self._epochs[group] += 1
+            self._sequences[group] = 0
+            for sending in [one for one in self._sending if one.group == group]:
+                sending.end()
+
     def publish(self, group: GroupId) -> None:
         """Send one new batch."""
         sending = self._make(group)
@@ -158,7 +168,12 @@ class Client:
         if self._producer_id:
             sequence = self._sequences[group]
             self._sequences[group] = sequence + count
-            buffer = encode_columns(*columns, producer_id=self._producer_id, base_sequence=sequence)
+            buffer = encode_columns(
+                *columns,
+                producer_id=self._producer_id,
+                producer_epoch=self._epochs[group],
+                base_sequence=sequence,
+            )
             request_id = 0
         else:
             buffer = encode_columns(*columns)

@@ -112,7 +112,7 @@ class Machines:
 
     def kill(self, node: NodeId, *, power: bool, down_s: float) -> None:
         """End a node's process now, and start it again after a time."""
-        power = power and not self._world.shape.relaxed
+        power = power and not self._world.relaxed.spares_power()
         machine = self._machines[node]
         process, machine.process = machine.process, None
         if process is None:
@@ -126,6 +126,7 @@ class Machines:
 
     def _cut_power(self, machine: Machine) -> None:
         machine.disk = machine.disk.power_cut(self._world.rng("power"), self._world.shape.keep)
+        self._world.relaxed.power_went(machine.node)
 
     def _restart(self, node: NodeId) -> None:
         machine = self._machines[node]
@@ -142,7 +143,8 @@ class Machines:
             if process is not None:
                 process.time.kill()
             machine.disk.process_died()
-            if isinstance(error, Died) and rng.random() < 0.5 and not self._world.shape.relaxed:
+            cut = isinstance(error, Died) and rng.random() < 0.5
+            if cut and not self._world.relaxed.spares_power():
                 self._cut_power(machine)
             self._world.loop.note("died in recovery", node)
             self._world.loop.call_later(STARTS_AGAIN_S, self._restart, node)
@@ -160,7 +162,7 @@ class Machines:
         majority can't do without. It is let in again where replicas come and go."""
         if self._victim not in (None, node) or self._machines[node].is_wiped:
             return
-        if self._groups_of_two(node):
+        if self._groups_of_two(node) or self._world.relaxed.spares_disks():
             return
         self.kill(node, power=True, down_s=down_s)
         machine = self._machines[node]
@@ -172,7 +174,7 @@ class Machines:
 
     def lose(self, node: NodeId) -> bool:
         """Kill a node for good, where no other one has lost anything in this run; whether it is."""
-        if self._victim not in (None, node):
+        if self._victim not in (None, node) or self._world.relaxed.spares_disks():
             return False
         self._victim = node
         self._machines[node].is_lost = True
@@ -184,6 +186,11 @@ class Machines:
         """A node that was lost is there again."""
         self._machines[node].is_lost = False
         self._restart(node)
+
+    @property
+    def victim(self) -> NodeId | None:
+        """Whose disk has lost what it held, or may yet."""
+        return self._victim
 
     def is_victim(self, node: NodeId) -> bool:
         """Whether its disk loses what it held."""
@@ -223,6 +230,8 @@ class Machines:
 
     def fail_disk(self, node: NodeId, operation: str) -> None:
         """The disk fails once, at its next operation of this name."""
+        if self._world.relaxed.spares_power():
+            return
         self._world.loop.note("disk fails", node, operation)
         self._machines[node].disk.fail_soon(operation, errno.EIO)
 

@@ -103,6 +103,7 @@ class Replica:
         """These vote from an entry on that has applied."""
         names = [voter.node for voter in committed.voters]
         self.state.queue.chronicle.vote(committed.index, names)
+        self._process.world.relaxed.committed(self.id, committed)
         if self._process.world.moves is not None:
             self._process.world.moves.removing.committed(self.id, committed)
 

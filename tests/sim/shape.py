@@ -38,6 +38,16 @@ FAULTY_S = {
     "compact": 5.0,
 }
 """Faults strike in this time."""
+RELAXED = {
+    "core": 0.1,
+    "log": 0.1,
+    "topics": 0.25,
+    "queue": 0.1,
+    "members": 0.1,
+    "moving": 0.25,
+    "compact": 0.0,
+}
+"""How many runs have relaxed partitions."""
 CORE_FAULTS = 8
 """Of a dozen; as many in `compact`, where runs bring faults of their own."""
 READ_S = {
@@ -72,7 +82,7 @@ class Shape:
     """Partitions, where the cluster group makes no topics."""
     clients: int
     relaxed: bool
-    """Partitions are acked when written: processes die, and machines never lose power."""
+    """Partitions are acked when written; what a power cut may take then: `tests.sim.relaxed`."""
     raft: RaftConfig
     storage: StorageConfig
     delay_s: tuple[float, float]
@@ -137,12 +147,20 @@ def make_shape(rng: random.Random, *, kind: str | None = None) -> Shape:
     """Mostly three nodes and one group, small files, and times that let much happen. The seed says
     of which kind, where none is given."""
     drawn = rng.choices(KINDS, list(SHARES.values()))[0]
-    shape = replace(_make_shape(rng), kind=kind or drawn)
+    shape = _relaxed(rng, replace(_make_shape(rng), kind=kind or drawn))
     if shape.kind == "moving":
         return _moving(rng, shape)
     if shape.kind == "compact":
         return _compact(rng, shape)
     return _fast(shape) if shape.kind == "core" else shape
+
+
+def _relaxed(rng: random.Random, shape: Shape) -> Shape:
+    """Some are; what they have written is synced sooner or later."""
+    if rng.random() >= RELAXED[shape.kind]:
+        return shape
+    sync_ms = rng.choice((50, 50, 400))
+    return replace(shape, relaxed=True, storage=replace(shape.storage, relaxed_sync_ms=sync_ms))
 
 
 def _fast(shape: Shape) -> Shape:
@@ -157,7 +175,6 @@ def _compact(rng: random.Random, shape: Shape) -> Shape:
     return replace(
         shape,
         trim_keep=0,
-        relaxed=False,
         raft=replace(shape.raft, snapshot_entries=rng.choice((8, 25))),
         storage=replace(
             shape.storage,
@@ -190,7 +207,7 @@ def _make_shape(rng: random.Random) -> Shape:
         nodes=rng.choice((3, 3, 3, 5)),
         groups=rng.choice((1, 1, 2)),
         clients=rng.choice((3, 4)),
-        relaxed=rng.random() < 0.1,
+        relaxed=False,
         raft=_raft(rng, snapshots),
         storage=StorageConfig(
             wal_file_bytes=rng.choice((1 << 13, 1 << 15)),

@@ -86,6 +86,9 @@ class Traps:
         else:
             self._kill_later(node, rng.random() < 0.6, delay_s, rng.uniform(0.001, 0.02))
 
+    def truncates(self, node: NodeId, group: GroupId, index: Index, term: Term | None) -> None:
+        self._world.checks.truncates(node, group, index, term)
+
     def at_changes(self, count: int) -> None:
         """Kill who changes the replicas of a group, or whom it is about, while that goes on."""
         self._changes = count

@@ -18,10 +18,12 @@ class Watcher(Protocol):
         self, node: NodeId, group: GroupId, term: Term, candidate: NodeId, last: Index
     ) -> None: ...
 
+    def truncates(self, node: NodeId, group: GroupId, index: Index, term: Term | None) -> None: ...
+
 
 def watched(base: type[RaftGroup], watcher: Watcher) -> type[RaftGroup]:
-    """`base`, telling of leaderships as they begin and of votes as they are granted, with the last
-    entry of the log of who grants them."""
+    """`base`, telling of leaderships as they begin, of votes as they are granted, with the last
+    entry of the log of who grants them, and of entries before they are dropped."""
 
     class Watched(base):  # type: ignore[valid-type,misc]
         def _begin_to_lead(self) -> None:
@@ -31,5 +33,9 @@ def watched(base: type[RaftGroup], watcher: Watcher) -> type[RaftGroup]:
         def grant(self, candidate: Peer) -> None:
             super().grant(candidate)
             watcher.granted(self.node, self.id, self.term, candidate.node, self._log.last_index)
+
+        def _truncate(self, index: Index) -> None:
+            watcher.truncates(self.node, self.id, index, self._log.term_at(index))
+            super()._truncate(index)
 
     return Watched

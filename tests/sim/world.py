@@ -27,6 +27,7 @@ from tests.sim.net import Net
 from tests.sim.process import Process
 from tests.sim.queue_requests import Ask
 from tests.sim.queue_work import QueueWork
+from tests.sim.relaxed import Relaxed
 from tests.sim.requests import Publish
 from tests.sim.shape import Shape, make_shape
 from tests.sim.timelines import Timelines
@@ -103,6 +104,7 @@ class World:
         self.compaction = CompactWork(self) if self.shape.compacts else None
         self.timelines = Timelines(self)
         self.traps = Traps(self)
+        self.relaxed = Relaxed(self)
         self.group_type = watched(self.mutant.group, self.traps)
         self.machines = Machines(self)
         self.net = Net(

@@ -192,6 +192,15 @@ class Machines:
         """Whose disk has lost what it held, or may yet."""
         return self._victim
 
+    def victim_is_unknown(self) -> bool:
+        """Whether a broker was wiped that comes back, and the cluster group does not know it yet as
+        what it is now."""
+        node = self._victim
+        if node is None or not self._world.shape.moving or self._machines[node].is_lost:
+            return False
+        process, known = self.process(node), self._world.newest_state().brokers.get(node)
+        return process is None or known is None or known.voter != process.voter
+
     def is_victim(self, node: NodeId) -> bool:
         """Whether its disk loses what it held."""
         return node == self._victim

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 RETRY_S = 0.15
 KEPT_ENTRIES = 10
 """Of the newest commands; a node keeps more."""
+WIPED_S = 0.1
+"""Between two looks at whether a wiped broker is known under its new data directory."""
 FORGET_S = 0.05
 """Between two looks at whether a snapshot has passed what is deleted."""
 FOUND_S = 0.05
@@ -307,6 +309,10 @@ class Admin:
         world.loop.call_later(rng.uniform(0.1, 0.8), self._next)
 
     def _create(self, name: str) -> None:
+        if self._world.machines.victim_is_unknown():
+            # Of two replicas, one on what was wiped, none could ever lead: see docs/reliability.md.
+            self._world.loop.call_later(WIPED_S, self._create, name)
+            return
         counts = (1, 2) if self._world.members is None else (1, 2, 3)
         config = {"partitions": self._rng.choice(counts)}
         self._until_done(CreateTopic(name, config), self._created)

@@ -11,16 +11,10 @@ from coordinator.errors import CommandUnreadable
 from coordinator.key_commands import KeyCommand, KeyResult
 from coordinator.member_commands import MemberCommand, MemberResult
 from coordinator.placement_commands import (
-    DrainBroker,
     PlacementCommand,
     PlacementResult,
-    SetReplicationFactor,
-    UndrainBroker,
 )
 from coordinator.queue_commands import (
-    PauseSchedule,
-    PutGroup,
-    PutSchedule,
     QueueCommand,
     QueueResult,
 )
@@ -60,11 +54,14 @@ class CreateTopic(
     """Create a topic; settings that are not named take their defaults.
 
     Brokers in `avoid`, which the proposer believes down, get replicas only if there are no others.
+    `after`: this is a repeat, and the state that was known at first was of this index. Where a
+    topic of the name was created and deleted since, it is refused: that may have been its own.
     """
 
     name: str
     config: dict[str, Any] = {}
     avoid: list[str] = []
+    after: int = 0
 
 
 class AlterTopic(
@@ -122,20 +119,6 @@ FEATURES: Mapping[type, Feature] = {}
 def feature_of(command: Command) -> Feature:
     """What must be finished before this command is proposed."""
     return FEATURES.get(type(command), Feature.BASE)
-
-
-def may_repeat(command: Command) -> bool:
-    """Whether a command whose outcome was lost may be sent again, unasked. One that overwrites may
-    not: it would take back what another one has written in between."""
-    match command:
-        case PutGroup():
-            return command.ensure
-        case AlterTopic() | PutSchedule() | PauseSchedule() | SetReplicationFactor():
-            return False
-        case DrainBroker() | UndrainBroker():
-            return False
-        case _:
-            return True
 
 
 class BrokerRegistered(msgspec.Struct, frozen=True, tag="broker_registered"):

@@ -72,7 +72,7 @@ from coordinator.rebalances import PARTITIONS, TOPIC
 from coordinator.redrives import Redrive, Redrives
 from coordinator.schedules import Schedule, Schedules
 from coordinator.topics import TopicConfig, alter_config, create_config
-from goqueue.wire.errors import GoQueueError, TopicExists, UnknownGroup, UnknownTopic
+from goqueue.wire.errors import Conflict, GoQueueError, TopicExists, UnknownGroup, UnknownTopic
 from goqueue.wire.ids import INTERNAL_TOPICS, validate_topic_name
 from goqueue.wire.types import GroupId, Index, NodeId, TopicId
 from goqueue.wire.unreadable import UNREADABLE
@@ -227,6 +227,8 @@ class ClusterState:
             validate_topic_name(command.name)
         if command.name in self.topics:
             raise TopicExists(command.name)
+        if command.after:
+            self._check_not_gone(command.name, command.after)
         config = create_config(command.config, self.layout.takers)
         self._check_room(config.partitions, is_new=True)
         self._members.check_topic(command.name, config.partitions)
@@ -245,6 +247,11 @@ class ClusterState:
         result = self._put(topic, time_ms)
         self._members.topics_changed(TOPIC, time_ms)
         return result
+
+    def _check_not_gone(self, name: str, after: int) -> None:
+        """Raises Conflict where a topic of this name was made after that index, and is deleted."""
+        if any(id.index > after and gone == name for id, gone in self.deleted.items()):
+            raise Conflict(f"topic {name} was created and deleted since it was asked for first")
 
     def _check_room(self, partitions: int, *, is_new: bool) -> None:
         total = sum(len(topic.partitions) for topic in self.topics.values()) + partitions

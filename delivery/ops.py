@@ -120,13 +120,15 @@ class Expired(_Op, array_like=True, frozen=True, tag=7):
 
 
 class Committed(_Op, array_like=True, frozen=True, tag=8):
-    """All below the offset is settled for the group, leased or not. Results in `CountResult`, or
+    """All below the offset is settled for the group, leased or not. A request id that is known
+    changes nothing: the group may have been sought since. Results in `CountResult`, or
     `StaleResult` for whom the partition is not."""
 
     group: int
     offset: int
     member: str = ""
     generation: int = UNCLAIMED
+    request: int = 0
 
 
 class Sought(_Op, array_like=True, frozen=True, tag=9):
@@ -169,17 +171,20 @@ class Redriven(_Op, array_like=True, frozen=True, tag=12):
 
 
 class Parked(_Op, array_like=True, frozen=True, tag=13):
-    """Messages of this key are withheld from the group until it is released."""
+    """Messages of this key are withheld from the group until it is released. A request id that is
+    known changes nothing."""
 
     group: int
     key: bytes
+    request: int = 0
 
 
 class Unparked(_Op, array_like=True, frozen=True, tag=14):
-    """The key's messages flow again, from its first one."""
+    """The key's messages flow again, from its first one. A request id as in `Parked`."""
 
     group: int
     key: bytes
+    request: int = 0
 
 
 class Halted(_Op, array_like=True, frozen=True, tag=15):
@@ -190,9 +195,10 @@ class Halted(_Op, array_like=True, frozen=True, tag=15):
 
 
 class Resumed(_Op, array_like=True, frozen=True, tag=16):
-    """Deliveries go on; the window of outcomes begins anew."""
+    """Deliveries go on; the window of outcomes begins anew. A request id as in `Parked`."""
 
     group: int
+    request: int = 0
 
 
 class Own(_Op, array_like=True, frozen=True, tag=17):
@@ -248,6 +254,19 @@ Op = (
     | RequireArchive
     | Archived
 )
+
+REPEATED = (
+    Delivered,
+    Settled,
+    Committed,
+    Sought,
+    Purged,
+    Redriven,
+    Parked,
+    Unparked,
+    Resumed,
+)
+"""Operations that would do something else the second time: those with a request id."""
 
 
 class Grant(msgspec.Struct, array_like=True, frozen=True, gc=False):

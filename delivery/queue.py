@@ -22,6 +22,7 @@ from delivery.keys import KeyHashes
 from delivery.ops import (
     NOT_FOUND,
     OK,
+    REPEATED,
     TOO_LATE,
     Cancelled,
     CodesResult,
@@ -299,7 +300,7 @@ class QueueState:
         self._forget_runs()
 
     def _apply(self, op: Op, index: int, time_ms: int) -> Result:
-        request = op.request if isinstance(op, _REPEATED) else 0
+        request = op.request if isinstance(op, REPEATED) else 0
         if request:
             known = self.results.of(request)
             if known is not None and not self._is_overtaken(op, known):
@@ -445,10 +446,6 @@ class QueueState:
         for group in self.groups.values():
             needed.update(offset for offset in group.dead if offset < below)
         return sorted(needed)
-
-
-_REPEATED = (Delivered, Settled, Sought, Purged, Redriven)
-"""Operations that would do something else the second time."""
 
 
 def _is_empty(result: Result) -> bool:

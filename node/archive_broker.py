@@ -91,6 +91,7 @@ class ArchiveBrokerNode:
             payload=lambda _left_s: rpc.encode(request),
             decode=lambda answer: queue_rpc.decode_answer(answer, PartitionArchive),
             deadline_s=DEADLINE_S,
+            has_identity=not request.anew,  # which takes over from any archive told of since
         )
 
     async def _serve_archived(self, _peer: NodeId, payload: bytes) -> bytes:

@@ -8,16 +8,17 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import structlog
+from msgspec import structs
 
 from coordinator.commands import (
     Command,
+    CreateTopic,
     Result,
     decode_command,
     decode_result,
     encode_command,
     encode_result,
     feature_of,
-    may_repeat,
 )
 from coordinator.errors import CommandUnreadable
 from coordinator.formation import wiped_text
@@ -42,6 +43,7 @@ from node.changes import Changes
 from node.forwarding import Forwarder
 from node.newest_state import NewestState
 from node.peer_link import PeerLink
+from node.repetition import may_repeat_command
 from raft.errors import Outcome
 from raft.group import RaftGroup
 
@@ -306,15 +308,15 @@ class ClusterHost:
         if self._forwarder is None or self.wiped:
             raise NotLeader(None)
         self.levels.require(feature_of(command))
-        encoded = encode_command(command)
+        attempts = _Attempts(command, self.applied)
         answer = await self._forwarder.call(
             CLUSTER_GROUP,
-            local=lambda left_s: self._propose(encoded, left_s),
+            local=lambda left_s: self._propose(attempts.encoded(), left_s),
             method=rpc.COMMAND,
-            payload=lambda _left_s: encoded,
+            payload=lambda _left_s: attempts.encoded(),
             decode=_decode_answer,
             deadline_s=deadline_s,
-            has_identity=may_repeat(command),
+            has_identity=may_repeat_command(command),
         )
         index, result = answer
         await self.until_applied(index, APPLY_WAIT_S)
@@ -435,6 +437,21 @@ class ClusterHost:
         for waiter, index in self._waiters.items():
             if index <= self.applied and not waiter.done():
                 waiter.set_result(None)
+
+
+class _Attempts:
+    """One call's command, as each attempt sends it."""
+
+    def __init__(self, command: Command, applied: Index) -> None:
+        self._next = encode_command(command)
+        self._again = self._next
+        if isinstance(command, CreateTopic):
+            self._again = encode_command(structs.replace(command, after=max(applied, 1)))
+
+    def encoded(self) -> bytes:
+        """The next attempt's."""
+        encoded, self._next = self._next, self._again
+        return encoded
 
 
 def _incarnation(told: Mapping[str, Any]) -> Incarnation:

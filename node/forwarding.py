@@ -26,6 +26,7 @@ from goqueue.wire.errors import (
 )
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId
 from node.metrics import Metrics
+from node.repetition import FORGOTTEN, may_repeat_method
 from raft.link import LinkDown, RemoteError
 
 T = TypeVar("T")
@@ -99,16 +100,19 @@ class Forwarder:
         payload: Callable[[float], bytes],
         decode: Callable[[bytes], T],
         deadline_s: float,
-        has_identity: bool = True,
+        has_identity: bool | None = None,
         patience_s: float | None = None,
     ) -> T:
         """The leader's answer. `local` and `payload` are told the seconds that are left.
 
         `has_identity`: repeating the request can't make it happen twice (it carries a request id,
-        a producer's sequence, or changes nothing). Raises what the leader refuses with for good;
+        a producer's sequence, or changes nothing); as `node.repetition` says of the method, where
+        it is not given. Raises what the leader refuses with for good;
         `NoQuorum` where a majority is out of reach; `Timeout` at the deadline. Their `outcome` is
         `unknown` once any attempt may have happened.
         """
+        if has_identity is None:
+            has_identity = may_repeat_method(method)
         loop = asyncio.get_running_loop()
         started = loop.time()
         patience = WITHOUT_QUORUM_S if patience_s is None else patience_s
@@ -223,7 +227,9 @@ def _is_passing(error: GoQueueError) -> bool:
     """Whether another attempt may fare better: there is, or will be, another leader."""
     if isinstance(error, Busy):
         return error.data.get(PASSING) is True
-    return isinstance(error, NotLeader | OutcomeUnknown) or type(error) is Unavailable
+    if isinstance(error, OutcomeUnknown):
+        return error.data.get(FORGOTTEN) is not True
+    return isinstance(error, NotLeader) or type(error) is Unavailable
 
 
 def _knows_none(error: GoQueueError, asked: NodeId, me: NodeId) -> bool:

@@ -11,7 +11,7 @@ from typing import TypeVar
 from msgspec import structs
 
 from coordinator.state import Topic
-from delivery.ops import Op, Purged, Redriven
+from delivery.ops import Op
 from goqueue.wire.errors import GoQueueError, Timeout
 from goqueue.wire.types import GroupId, NodeId
 from node import queue_rpc, rpc
@@ -31,6 +31,7 @@ from node.queue_rpc import (
     PeekRequest,
 )
 from node.queue_views import QueueViews
+from node.repetition import is_remembered, may_repeat_ops
 from node.topology import Topology
 from raft.link import RemoteError
 
@@ -70,28 +71,29 @@ class QueueCalls:
         patience_s: float | None = None,
     ) -> OpsAnswer:
         """Put operations into a partition's log. They are sent again where an answer was lost: so
-        each carries a request id, or comes to the same when it happens twice. `patience_s` as in
-        `Forwarder.call`."""
-        request = OpsRequest(partition.pack(), list(map(self._named, ops)), opens)
+        each carries a request id, or comes to the same when it happens twice (`node.repetition`).
+        `patience_s` as in `Forwarder.call`."""
+        named = list(map(self._named, ops))
+        attempts = _Attempts(OpsRequest(partition.pack(), named, opens))
 
         async def here(left_s: float) -> OpsAnswer:
-            return await _within(left_s, self._views.ops(partition, request.ops, opens))
+            return await _within(left_s, self._views.ops(attempts.request()))
 
-        payload = rpc.encode(request)
         return await self._forwarder.call(
             partition,
             local=here,
             method=queue_rpc.OPS,
-            payload=lambda _left_s: payload,
+            payload=lambda _left_s: rpc.encode(attempts.request()),
             decode=lambda answer: queue_rpc.decode_answer(answer, OpsAnswer),
             deadline_s=deadline_s,
+            has_identity=may_repeat_ops(named),
             patience_s=patience_s,
         )
 
     def _named(self, op: Op) -> Op:
-        """What would count or move other messages the second time gets a request id."""
-        if isinstance(op, Purged | Redriven) and not op.request:
-            return structs.replace(op, request=self._rng.getrandbits(63) or 1)
+        """What would do something else the second time gets a request id."""
+        if is_remembered(op) and not getattr(op, "request", 0):
+            return structs.replace(op, **{"request": self._rng.getrandbits(63) or 1})
         return op
 
     async def peek(self, request: PeekRequest) -> PeekAnswer:
@@ -184,6 +186,20 @@ class QueueCalls:
             decode=partial(queue_rpc.decode_answer, type_=answer),
             deadline_s=DEADLINE_S,
         )
+
+
+class _Attempts:
+    """One call's request, as each attempt sends it."""
+
+    def __init__(self, first: OpsRequest) -> None:
+        self._next = first
+
+    def request(self) -> OpsRequest:
+        """The next attempt's."""
+        request = self._next
+        if not request.again:
+            self._next = structs.replace(request, again=True)
+        return request
 
 
 async def _within(left_s: float, work: Awaitable[A]) -> A:

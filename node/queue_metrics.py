@@ -71,6 +71,7 @@ class PartitionTally:
         self._counted: dict[int, _Counted] = {}
         self._stored: tuple[int, ...] = _NO_LANES
         self._delays = (0, 0)
+        self._forgotten = 0
 
     def begin(self) -> None:
         """What was done so far was counted by other leaders."""
@@ -79,6 +80,8 @@ class PartitionTally:
         for group in queue.groups.values():
             self._show(group.name)
         self._stored, self._delays = tuple(queue.stored_by_lane), (queue.scheduled, queue.released)
+        self._forgotten = queue.results.evicted
+        self._metrics.queue.forgotten_results.labels(self._topic)
 
     def count(self) -> None:
         """Add what has been done since the last look."""
@@ -113,6 +116,12 @@ class PartitionTally:
             broker.delayed_scheduled.labels(topic).inc(scheduled)
             broker.delayed_fired.labels(topic).inc(fired)
             self._delays = delays
+        forgotten = queue.results.evicted
+        if forgotten != self._forgotten:
+            self._metrics.queue.forgotten_results.labels(topic).inc(
+                max(0, forgotten - self._forgotten)
+            )
+            self._forgotten = forgotten
 
     def _add(self, group: str, before: _Counted, after: _Counted) -> None:
         metrics, topic = self._metrics, self._topic

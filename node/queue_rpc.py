@@ -128,11 +128,12 @@ class WaitAnswer(msgspec.Struct, array_like=True, frozen=True):
 
 class OpsRequest(GroupRequest, array_like=True, frozen=True):
     """Operations for one partition, which its leader puts into its log; `opens` is the group that
-    must be open there before."""
+    must be open there before; `again`: they may have been applied by an earlier attempt."""
 
     partition: bytes
     ops: list[Op]
     opens: GroupRef | None = None
+    again: bool = False
 
     def packed_groups(self) -> Sequence[bytes]:
         return (self.partition,)

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterable
 
 from delivery.failures import DeadLetter
 from delivery.group import GroupState
-from delivery.ops import Op
+from delivery.ops import Op, Settled
 from goqueue.wire.errors import GoQueueError, NotFound
 from goqueue.wire.types import GroupId, NodeId, Offset
 from node import queue_rpc, rpc
@@ -26,13 +26,13 @@ from node.queue_rpc import (
     DelayedAnswer,
     DelayedRequest,
     FiguresAnswer,
-    GroupRef,
     MessageRow,
     OpsAnswer,
     OpsRequest,
     PeekAnswer,
     PeekRequest,
 )
+from node.repetition import forgotten
 
 ROWS_A_STEP, STEP_BYTES = 256, 1 << 20
 """Messages read, and held in memory, before the loop is given back; one at least."""
@@ -56,14 +56,16 @@ class QueueViews:
         link.handle(queue_rpc.DELAYED, self._serve_delayed)
         link.handle(queue_rpc.FIGURES, self._serve_figures)
 
-    async def ops(
-        self, partition: GroupId, ops: list[Op], opens: GroupRef | None = None
-    ) -> OpsAnswer:
-        """Put operations into the partition's log; what they came to once they are applied."""
-        host = self._partitions.leading(partition)
+    async def ops(self, request: OpsRequest) -> OpsAnswer:
+        """Put operations into the partition's log; what they came to once they are applied. Raises
+        `OutcomeUnknown` where they may have been, by an earlier attempt that is forgotten."""
+        host = self._partitions.leading(GroupId.unpack(request.partition))
+        ops = request.ops
+        if request.again:
+            _check_remembered(host, ops)
         loop = asyncio.get_running_loop()
         began_s = loop.time()
-        results = await host.queue.submit(ops, opens)
+        results = await host.queue.submit(ops, request.opens)
         host.figures.settled(ops, loop.time() - began_s)
         group = host.state.queue.groups.get(getattr(ops[0], "group", 0)) if ops else None
         return OpsAnswer(results, 0 if group is None else group.floor)
@@ -134,9 +136,7 @@ class QueueViews:
     # for peers
 
     async def _serve_ops(self, _peer: NodeId, payload: bytes) -> bytes:
-        request = rpc.decode_request(payload, OpsRequest)
-        partition = GroupId.unpack(request.partition)
-        return rpc.encode(await self.ops(partition, request.ops, request.opens))
+        return rpc.encode(await self.ops(rpc.decode_request(payload, OpsRequest)))
 
     async def _serve_peek(self, _peer: NodeId, payload: bytes) -> bytes:
         return rpc.encode(await self.peek(rpc.decode_request(payload, PeekRequest)))
@@ -150,6 +150,15 @@ class QueueViews:
     async def _serve_figures(self, _peer: NodeId, payload: bytes) -> bytes:
         request = rpc.decode_request(payload, rpc.GroupsRequest)
         return rpc.encode(await self.figures(map(GroupId.unpack, request.groups)))
+
+
+def _check_remembered(host: PartitionHost, ops: Iterable[Op]) -> None:
+    results, now_ms = host.state.queue.results, host.log_time_ms()
+    for op in ops:
+        request = getattr(op, "request", 0)
+        settles = isinstance(op, Settled)
+        if request and results.may_have_forgotten(request, now_ms, settles=settles):
+            raise forgotten()
 
 
 def partition_stats(host: PartitionHost) -> PartitionQueueStats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from node.metrics.broker import GROUP_IN_TOPIC, LANE_IN_TOPIC
+from node.metrics.broker import GROUP_IN_TOPIC, LANE_IN_TOPIC, TOPIC
 from node.metrics.declare import Declarations
 from node.metrics.meaning import Moves, Teller
 
@@ -18,6 +18,14 @@ class QueueMetrics:
             "Receives that wait for messages, where they were asked",
             told=Teller.NODE,
             moves=Moves.LOADED,
+        )
+        self.forgotten_results = of.counter(
+            "goqueue_forgotten_results_total",
+            "Results of receives, settles and other changes that were let go of before 10 minutes: "
+            "a repeat after a lost answer may not be known any more",
+            TOPIC,
+            told=Teller.LEADER,
+            moves=Moves.FAILURE,
         )
 
     def _declare_counters(self, of: Declarations) -> None:

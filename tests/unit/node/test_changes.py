@@ -14,9 +14,10 @@ from coordinator.commands import (
     DeleteTopic,
     encode_command,
 )
+from coordinator.key_commands import RevokeKey
 from coordinator.member_commands import ExpireMembers, HandOver, JoinGroup, LeaveGroup, LetGo
 from coordinator.placement_commands import DrainBroker, SetReplicationFactor, UndrainBroker
-from coordinator.queue_commands import DeleteGroup, PauseSchedule, PutGroup
+from coordinator.queue_commands import DeleteGroup, PauseSchedule, PutGroup, StartRedrive
 from coordinator.state import ClusterState
 from goqueue.wire.errors import OutcomeUnknown
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, Incarnation, NodeId, Term, Voter
@@ -133,6 +134,9 @@ class Lost:
         (DrainBroker("n1"), False),
         (UndrainBroker("n1"), False),
         (CreateTopic("t"), True),
+        (RevokeKey("k"), True),
+        (StartRedrive("g", 1, "t", request=5), True),
+        (StartRedrive("g", 1, "t"), False),
         (DeleteTopic("t", "1-2"), True),
     ],
     ids=repr,

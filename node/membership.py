@@ -86,7 +86,8 @@ class Membership:
         self._zone = config.broker.zone
         self._founders: tuple[Voter, ...] = ()
         self._plan = Plan(Step.WAIT)
-        self._may_found: Callable[[int], str] = lambda _cluster: ""
+        self.may_found: Callable[[int], str] = lambda _cluster: ""
+        """Why a cluster of this id must not be founded where no peer belongs to one; or empty."""
         self._refusal = ""
         self._admitted: set[NodeId] = set()
         self._strangers: set[NodeId] = set()
@@ -139,13 +140,8 @@ class Membership:
             self._link.set_peers(self._table)
         self._consider()
 
-    def found_only_if(self, may_found: Callable[[int], str]) -> None:
-        """Ask, before a cluster of this id is founded, why it must not be; empty where it may. A
-        cluster that a peer belongs to already needs no leave."""
-        self._may_found = may_found
-
     def reconsider(self) -> None:
-        """What was asked of `found_only_if` has another answer now."""
+        """What `may_found` answers has changed."""
         self._consider()
 
     def in_zone(self, zone: str) -> None:
@@ -287,8 +283,8 @@ class Membership:
             _log.error("data_directory_replaced", problem=plan.reason)
         cluster.wiped = plan.wiped
         if plan.step is Step.FOUND and not any(told.cluster for told in hellos.values()):
-            cluster.reason_not_formed = self._may_found(plan.cluster)
-            if cluster.reason_not_formed:
+            if problem := self.may_found(plan.cluster):
+                cluster.reason_not_formed = problem
                 return
         if plan.step is Step.FOUND:
             _log.info("cluster_founded", voters=[voter.node for voter in plan.voters])

@@ -48,11 +48,11 @@ _log = structlog.get_logger("kubernetes")
 class Membership(Protocol):
     """Who is told of peers, as `node.membership.Membership` is."""
 
+    may_found: Callable[[int], str]
+
     def listed(self, peers: Mapping[NodeId, Address], *, founders: bool) -> None: ...
 
     def in_zone(self, zone: str) -> None: ...
-
-    def found_only_if(self, may_found: Callable[[int], str]) -> None: ...
 
     def reconsider(self) -> None: ...
 
@@ -101,7 +101,7 @@ class Pod:
             changed=parts.membership.reconsider,
             complain=self._complain_of_founding,
         )
-        parts.membership.found_only_if(self._founding.may_found)
+        parts.membership.may_found = self._founding.may_found
         times = StopTimes(lambda: self._face.grace_s, pod.stop_delay_ms / 1000)
         self._stop = PodStop(config.data_dir, self, times)
         self._tasks: list[asyncio.Task[None]] = []

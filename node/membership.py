@@ -282,10 +282,10 @@ class Membership:
         if plan.wiped and not cluster.wiped:
             _log.error("data_directory_replaced", problem=plan.reason)
         cluster.wiped = plan.wiped
-        if plan.step is Step.FOUND and not any(told.cluster for told in hellos.values()):
-            if problem := self.may_found(plan.cluster):
-                cluster.reason_not_formed = problem
-                return
+        is_first = plan.step is Step.FOUND and not any(told.cluster for told in hellos.values())
+        if is_first and (problem := self.may_found(plan.cluster)):
+            cluster.reason_not_formed = problem
+            return
         if plan.step is Step.FOUND:
             _log.info("cluster_founded", voters=[voter.node for voter in plan.voters])
             self._founders = plan.voters

@@ -1,254 +1,267 @@
-"""Whole replicas copied between simulated nodes: the production files of a copy, its checks, its
-installation; chunk by chunk, so that everything may happen in between."""
+"""Whole replicas copied between simulated nodes: the production code of both ends on virtual time,
+chunk by chunk, so that everything may happen in between, and some of it is made to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+import asyncio
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
-from goqueue.wire.types import CLUSTER_GROUP, GroupId, Index, NodeId
-from log.errors import Damaged, LogError
-from log.export import Export
-from log.group import GroupLog
-from log.install import InstallRefused
-from log.manifest import FileKind, Manifest, Part
+from goqueue.wire.types import CLUSTER_GROUP, GroupId, Lsn, NodeId
+from log.install import Install
+from log.manifest import Manifest
 from log.staging import Staging
-from node.transfer import _lacks
-from node.transfer_rpc import ChunkRequest, decode_chunk, encode_chunk
-from tests.sim import rpc
+from log.wal import BLOCK_BYTES
+from node.copy_limits import CopyLimits
+from node.copy_pace import CopyPace
+from node.flusher import Flusher
+from node.metrics import Metrics
+from node.pull import Progress, PullParts
+from node.throttle import Throttle
+from node.topology import Topology
+from node.transfer import Transfers
+from node.transfer_rpc import READ
+from node.transfer_source import TransferSource, behind_here, committed_here
+from tests.sim.coroutines import Workers
 
 if TYPE_CHECKING:
     from tests.sim.process import Process
 
-OFFER_S = 0.3
-CHUNK_BYTES = 2048
-ANSWER_S = 0.5
-INSTALL_TRIES = 40
-PAUSE_S = 0.05
-SESSION_S = 4.0
+LIMITS = CopyLimits(
+    chunk_bytes=2048,
+    window_chunks=3,
+    sync_bytes=4096,
+    chunk_timeout_s=0.5,
+    open_timeout_s=0.8,
+    close_timeout_s=0.3,
+    pause_first_s=0.02,
+    pause_max_s=0.1,
+    watch_s=0.3,
+    damaged_patience_s=2.0,
+    leftovers_s=3.0,
+    rest_s=0.2,
+    install_pause_s=0.05,
+    silence_s=2.0,
+    linger_s=2.0,
+    offer_s=0.3,
+    offer_timeout_s=0.5,
+)
+RATES = (0, 0, 20_000)
+"""How many bytes a second a node copies at most; 0 for no bound."""
+STRIKE = 0.03
+"""How often something happens to one of the two as a chunk is asked for, while faults strike."""
+STRIKE_S = 0.03
+SPILL_LOOK_S = 0.005
 
 
 class Copying:
     """One node's part: what it offers and serves as a source, and what it copies."""
 
     def __init__(self, process: Process) -> None:
-        self.process = process
-        self._exports: dict[int, Export] = {}
-        self._copies: dict[GroupId, Copy] = {}
-        self._sessions = 0
+        self._process = process
+        self._rng = rng = process.world.rng("copies")
+        self._installs: dict[GroupId, Install] = {}
+        self._made: dict[GroupId, tuple[Progress, int]] = {}
+        """Of replicas that are held, the copies to be installed, and where the logs were made."""
+        time, link, store = process.time, process.link, process.store
+        self._coroutines = process.coroutines
+        metrics: Any = Nothing()
+        workers, rate = Workers(process.coroutines), rng.choice(RATES)
+        store.staging = self._staging  # type: ignore[method-assign]
+        self._topology = Topology(
+            process.node,
+            state=lambda: self._cluster.state,
+            cluster_voters=self._cluster_voters,
+            cluster_group=lambda: self._cluster.raft,
+            find=cast(Any, process.replicas.get),
+            is_present=lambda node: node in link.connected(),
+        )
+        draw = lambda: rng.getrandbits(63)  # noqa: E731
+        self._source = TransferSource(
+            store,
+            link,
+            committed=partial(committed_here, process.host),
+            behind=partial(behind_here, process.host),
+            metrics=cast(Metrics, metrics),
+            workers=workers,
+            now_s=time.now,
+            random_u64=draw,
+            prepare=lambda group: self._store_state(group, again=False),
+            renew=lambda group: self._store_state(group, again=True),
+            pace=CopyPace(rate, time.now),
+            limits=LIMITS,
+        )
+        self._transfers = Transfers(
+            store,
+            cast(Flusher, Spilling(process)),
+            PullParts(
+                cast(Any, Struck(self)),
+                workers,
+                Throttle(rate, time.now),
+                cast(Metrics, metrics),
+                time.now,
+                room_bytes=self._room_bytes,
+                limits=LIMITS,
+            ),
+            self,
+            sources=self._sources,
+            random_u64=draw,
+        )
+
+    @property
+    def process(self) -> Process:
+        return self._process
 
     def start(self) -> None:
-        self.process.time.call_later(OFFER_S, self._offer)
+        """Serve copies, and make those that are offered, or that damage makes necessary."""
+        for begin in (self._source.start, self._transfers.start):
+            self._coroutines.start(begin(), _nothing)
 
-    def _offer(self) -> None:
-        """Followers that need entries which the log no longer has are told to copy."""
-        for raft in self.process.rafts():
-            for peer in raft.peers.values() if raft.is_leader else ():
-                if peer.behind and peer.connected:
-                    self._tell(peer.node, raft.id)
-        self.process.time.call_later(OFFER_S, self._offer)
-
-    def _tell(self, node: NodeId, group: GroupId) -> None:
-        source = self.process.node
-
-        def serve(process: Process, reply: rpc.Reply) -> None:
-            if process.copying is not None:
-                process.copying.want(group, source)
-            reply(True)
-
-        rpc.call(self.process, node, serve, _nothing, ANSWER_S)
-
-    def want(self, group: GroupId, source: NodeId) -> None:
+    def want(self, group: GroupId) -> None:
         """Have the group's log replaced by a copy, if it needs one."""
-        if group in self.process.store.groups() and group not in self._copies:
-            log = self.process.store.group(group)
-            self._copies[group] = Copy(self, log, source, lambda: self._copies.pop(group, None))
+        self._coroutines.call_soon(self._transfers.want, group)
 
-    # as a source
+    # what a copy of a whole replica asks for, as of `node.assembly`
 
-    def open(self, group: GroupId, reply: rpc.Reply) -> None:
-        """What there is to copy, and the session to read it in; None where nothing is."""
-        raft = self.process.raft(group)
-        if raft is None:
-            reply(None)
+    def hold(self, group: GroupId) -> bool:
+        progress = next(one for one in self._transfers.progress() if one.group == group)
+        self._made[group] = progress, self._process.store.group(group).installed_lsn
+        self._process.hold(group)
+        return True
+
+    def release(self, group: GroupId) -> None:
+        if self._coroutines.is_over:
             return
-        log = self.process.store.group(group)
-        try:
-            export = log.export(raft.commit_index)
-            manifest = export.open()
-        except LogError as error:
-            work = raft.take_snapshot(again=True) if isinstance(error, Damaged) else None
-            if work is not None:
-                self.process.storage.keep(work.run, lambda: None)
-            reply(None)
-            return
-        self._sessions += 1
-        self._exports[self._sessions] = export
-        self.process.time.call_later(SESSION_S, self._close, self._sessions)
-        reply((self._sessions, manifest))
-
-    def read(self, request: ChunkRequest, reply: rpc.Reply) -> None:
-        """A chunk with its checksum; None where the session is over, or the file can't be read."""
-        export = self._exports.get(request.session)
-        if export is None:
-            reply(None)
-            return
-        try:
-            data = export.read(
-                FileKind(request.kind), request.first, request.offset, request.length
-            )
-        except LogError:
-            reply(None)
-        else:
-            reply(encode_chunk(request.pack(), data))
-
-    def _close(self, session: int) -> None:
-        export = self._exports.pop(session)
-        export.close()
-        if export.group in self.process.store.groups():
-            self.process.store.group(export.group).release(export)
-
-
-class Copy:
-    """One copy under way; `ended` is called once it is made or given up."""
-
-    def __init__(
-        self, copying: Copying, log: GroupLog, source: NodeId, ended: Callable[[], object]
-    ) -> None:
-        self._process = copying.process
-        self._log = log
-        self._source = source
-        self._ended = ended
-        self._staging: Staging
-        self._session = 0
-        self._manifest: Manifest
-        self._reused = False
-        self._parts: Iterator[Part] = iter(())
-        self._tries = 0
-        self._last = Index(0)
-
-        def serve(process: Process, reply: rpc.Reply) -> None:
-            assert process.copying is not None
-            process.copying.open(log.id, reply)
-
-        rpc.call(self._process, source, serve, self._opened, ANSWER_S)
-
-    def _opened(self, answer: object) -> None:
-        if not (
-            isinstance(answer, tuple)
-            and self._process.store.holds(self._log)
-            and _lacks(self._log, answer[1])
-        ):
-            self._ended()
-            return
-        self._session, self._manifest = answer
-        world = self._process.world
+        progress, before = self._made.pop(group)
         store = self._process.store
-        staging = store.staging(self._log.id, world.rng("copies").getrandbits(63) | 1)
-        staging.__class__ = world.mutant.staging
-        self._staging = staging
-        self._parts = iter(self._manifest.parts())
-        self._with_files(self._begin)
+        if group in store.groups() and store.group(group).installed_lsn > before:
+            self._copied(group, progress)
+        self._process.release(group)
 
-    def _begin(self) -> None:
-        self._staging.open(self._manifest)
-        self._next_part()
+    def _copied(self, group: GroupId, progress: Progress) -> None:
+        process, world = self._process, self._process.world
+        world.copies += 1
+        world.cluster_copies += group == CLUSTER_GROUP
+        world.resumed_copies += progress.reused_bytes > 0
+        again = progress.reused_bytes > 0
+        world.loop.note("copied", process.node, group.partition, progress.source, again)
+        if not world.machines.is_victim(process.node):  # else its disk may fail it
+            last = self._installs[group].last_index
+            world.checks.copied(process.node, process.store.group(group), last)
 
-    def _with_files(self, work: Callable[[], None]) -> None:
-        """It is given up where the disk is full, or the group is gone, with its directory."""
-        try:
-            work()
-        except OSError:
-            self._ended()
+    def _sources(self, group: GroupId) -> list[NodeId]:
+        raft = self._process.raft(group)
+        leader = None if raft is None else raft.leader
+        others = {*self._replicas(group), *([leader] if leader else [])}
+        if group == CLUSTER_GROUP and not others:
+            others = set(self._process.link.connected())
+        others.discard(self._process.node)
+        return sorted(others, key=lambda node: (node != leader, node))
 
-    def _next_part(self) -> None:
-        part = next(self._parts, None)
-        if part is None:
-            self._check()
+    def _replicas(self, group: GroupId) -> tuple[NodeId, ...]:
+        if self._process.cluster is None:
+            return tuple(self._process.world.nodes)
+        return self._topology.replicas(group)
+
+    @property
+    def _cluster(self) -> Any:
+        return self._process.cluster
+
+    def _cluster_voters(self) -> tuple[NodeId, ...]:
+        raft = self._cluster.raft
+        return () if raft is None else tuple(voter.node for voter in raft.voters)
+
+    def _room_bytes(self) -> int:
+        disk = self._process.machine.disk
+        return disk.capacity - disk.used_bytes()
+
+    async def _store_state(self, group: GroupId, *, again: bool) -> bool:
+        raft = self._process.raft(group)
+        work = None if raft is None else raft.take_snapshot(again=again)
+        if work is None:
+            return False
+        stored = self._coroutines.create_future()
+        self._process.storage.keep(work.run, lambda: stored.set_result(None))
+        await stored
+        return True
+
+    def _staging(self, group: GroupId, new_id: int) -> Staging:
+        staging = type(self._process.store).staging(self._process.store, group, new_id)
+        staging.__class__ = self._process.world.mutant.staging
+        finish = staging.finish
+
+        def finished(manifest: Manifest) -> Install:
+            self._installs[group] = install = finish(manifest)
+            return install
+
+        staging.finish = finished  # type: ignore[method-assign]
+        return staging
+
+    # what goes wrong
+
+    def asked(self, source: NodeId) -> None:
+        """A chunk is asked for."""
+        world = self._process.world
+        if world.plan and not world.is_quiet and self._rng.random() < STRIKE:
+            world.loop.call_later(self._rng.uniform(0.0, STRIKE_S), self._strike, source)
+
+    def _strike(self, source: NodeId) -> None:
+        world, rng, me = self._process.world, self._rng, self._process.node
+        if world.is_quiet:
+            return
+        how = rng.choice(("kill", "kill source", "cut", "stall", "pause source"))
+        world.loop.note("strike", how, me, source)
+        if how == "cut":
+            world.net.block(me, source, rng.uniform(0.1, 0.6))
+        elif how == "stall":
+            world.net.stall(source, me, rng.uniform(0.2, 1.5))
+        elif how == "pause source":
+            world.machines.pause(source, rng.choice((0.1, 1.0)))
         else:
-            held = self._staging.held(part)
-            self._reused = self._reused or held > 0
-            self._next_chunk(part, held)
-
-    def _next_chunk(self, part: Part, at: int) -> None:
-        if at >= part.size_bytes:
-            self._next_part()
-            return
-        length = min(CHUNK_BYTES, part.size_bytes - at)
-        request = ChunkRequest(self._session, part.kind, part.first, at, length)
-
-        def serve(process: Process, reply: rpc.Reply) -> None:
-            assert process.copying is not None
-            process.copying.read(request, reply)
-
-        def read(answer: object) -> None:
-            data = None
-            if isinstance(answer, bytes):
-                data = decode_chunk(request.pack(), answer, length)
-            if data is None:
-                self._ended()
-            else:
-                self._with_files(partial(self._write, part, at, data))
-
-        rpc.call(self._process, self._source, serve, read, ANSWER_S)
-
-    def _write(self, part: Part, at: int, data: bytes) -> None:
-        self._staging.write(part, at, data)
-        self._next_chunk(part, at + len(data))
-
-    def _check(self) -> None:
-        try:
-            for segment in self._manifest.segments:
-                self._staging.check_segment(segment)
-            if self._manifest.snapshot_index:
-                self._staging.check_state(self._manifest)
-        except Damaged:
-            self._ended()
-            return
-        self._install()
-
-    def _install(self) -> None:
-        """Where the log is still the one that needs the copy: stop its replica, replace it."""
-        process, group = self._process, self._log.id
-        if not process.store.holds(self._log):
-            self._ended()
-            return
-        made = self._staging.finish(self._manifest)
-        process.hold(group)
-        try:
-            self._log.install(made)
-        except InstallRefused:
-            process.release(group)
-            self._tries += 1
-            if self._tries < INSTALL_TRIES:
-                process.time.call_later(PAUSE_S, self._with_files, self._install)
-                return
-            with suppress(OSError):
-                self._staging.remove()
-            self._ended()
-            return
-        self._last = made.last_index
-        process.world.copies += 1
-        process.world.cluster_copies += group == CLUSTER_GROUP
-        process.world.loop.note("copied", process.node, group.partition, self._source)
-        self._wait_for_files()
-
-    def _wait_for_files(self) -> None:
-        if self._log.spilled_index < self._manifest.last_index:
-            self._process.time.call_later(PAUSE_S, self._wait_for_files)
-        else:
-            self._judge()
-            self._process.release(self._log.id)
-            self._ended()
-
-    def _judge(self) -> None:
-        """What was copied is there, unless it was removed meanwhile, or its disk fails it."""
-        process = self._process
-        if process.store.holds(self._log) and not process.world.machines.is_victim(process.node):
-            process.world.checks.copied(process.node, self._log, self._last)
+            node = me if how == "kill" else source
+            world.machines.kill(node, power=False, down_s=rng.uniform(0.02, 0.6))
 
 
-def _nothing(_answer: object) -> None:
+class Struck:
+    """The link of whoever copies: now and then something happens as a chunk is asked for."""
+
+    def __init__(self, copying: Copying) -> None:
+        self._copying = copying
+        link = copying.process.link
+        self._request = link.request
+        self.connected, self.handle = link.connected, link.handle
+
+    async def request(self, node: NodeId, method: str, payload: bytes, timeout_s: float) -> bytes:
+        if method == READ:
+            self._copying.asked(node)
+        return await self._request(node, method, payload, timeout_s)
+
+
+class Spilling:
+    """The flusher, as far as an installation asks for it."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    async def spilled(self) -> None:
+        """Everything appended before is in segments."""
+        store = self._process.store
+        lsn = store._block_lsn
+        if store._pending:
+            lsn = Lsn(lsn + BLOCK_BYTES + store._pending_bytes)
+        while store.spilled_lsn < lsn:  # noqa: ASYNC110 - virtual time
+            await asyncio.sleep(SPILL_LOOK_S)
+
+
+class Nothing:
+    """Metrics that nobody reads."""
+
+    def __getattr__(self, _name: str) -> Nothing:
+        return self
+
+    def __call__(self, *_arguments: object) -> Nothing:
+        return self
+
+
+def _nothing(_result: object) -> None:
     return None

@@ -9,12 +9,32 @@ from __future__ import annotations
 import asyncio
 from asyncio import events
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
+from contextlib import suppress
 from contextvars import Context
 from typing import Any, TypeVar
 
+from goqueue.wire.errors import GoQueueError
+from raft.link import RemoteError
 from tests.sim.loop import ProcessTime, Timer
 
 T = TypeVar("T")
+
+EXPECTED = (GoQueueError, RemoteError, OSError)
+"""What a task may end with: whoever waits for it handles that."""
+CLOSINGS = 4
+"""So often a coroutine may wait in what it does at its end."""
+
+
+class Workers(Executor):
+    """One thread: works are done one after the other."""
+
+    def __init__(self, coroutines: Coroutines) -> None:
+        self._coroutines = coroutines
+        self.free_at_s = 0.0
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
+        return self._coroutines.run_in_executor(self, lambda: fn(*args, **named))
 
 
 class Coroutines:
@@ -23,12 +43,20 @@ class Coroutines:
     def __init__(self, time: ProcessTime, work_s: Callable[[], float]) -> None:
         self._time = time
         self._work_s = work_s
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self.is_over = False
+
+    def close(self) -> None:
+        """Nothing goes on any more, nor later, when what is left here is collected as garbage."""
+        self.is_over = True
+        for task in list(self._tasks):
+            for _ in range(CLOSINGS):
+                with suppress(Exception):
+                    task.get_coro().close()  # type: ignore[union-attr]
 
     def start(self, work: Coroutine[Any, Any, T], done: Callable[[T], object]) -> None:
         """Run it; `done` is told what it returned, and what it raises ends the simulation."""
-        loop: Any = self  # all that a task asks for, of what a loop is
-        task = asyncio.Task(work, loop=loop)
-        task._log_destroy_pending = False  # type: ignore[attr-defined]  # its process may die
+        task = self.create_task(work)
         task.add_done_callback(lambda ended: done(ended.result()))
 
     # as a task and a future see it
@@ -42,6 +70,22 @@ class Coroutines:
     def create_future(self) -> asyncio.Future[Any]:
         loop: Any = self
         return asyncio.Future(loop=loop)
+
+    def create_task(
+        self, work: Coroutine[Any, Any, T], *, name: str | None = None
+    ) -> asyncio.Task[T]:
+        loop: Any = self
+        task = asyncio.Task(work, loop=loop, name=name)
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # its process may die
+        self._tasks[task] = None
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        del self._tasks[task]
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, EXPECTED):
+            raise error
 
     def call_soon(
         self, callback: Callable[..., object], *args: object, context: Context | None = None
@@ -57,16 +101,27 @@ class Coroutines:
     ) -> Timer:
         return self._time.call_later(delay_s, self._run, callback, args, context)
 
-    def run_in_executor(self, _workers: object, work: Callable[[], T]) -> asyncio.Future[T]:
+    def run_in_executor(self, workers: object, work: Callable[[], T]) -> asyncio.Future[T]:
         future: asyncio.Future[T] = self.create_future()
+        if self.is_over:
+            return future
 
         def finish() -> None:
             try:
-                future.set_result(work())
+                result = work()
             except Exception as error:  # noqa: BLE001 - told by the future, as a thread does
-                future.set_exception(error)
+                if not future.done():
+                    future.set_exception(error)
+            else:
+                if not future.done():
+                    future.set_result(result)
 
-        self._time.call_later(self._work_s(), self._run, finish, (), None)
+        work_s = self._work_s()
+        if isinstance(workers, Workers):
+            begins_s = max(self.time(), workers.free_at_s)
+            workers.free_at_s = begins_s + work_s
+            work_s += begins_s - self.time()
+        self._time.call_later(work_s, self._run, finish, (), None)
         return future
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 LOOK_S = 0.3
 ASK_S = 0.4
 RUN_MAX = 64
-PATIENCE_S = 2.0
-"""What is damaged for longer is copied whole."""
 
 
 class Healing:
@@ -31,7 +29,6 @@ class Healing:
         self._process = process
         self._asking: set[GroupId] = set()
         self._scrubbed = False
-        self._since_s: dict[GroupId, float] = {}
 
     def start(self) -> None:
         self._process.time.call_later(LOOK_S, self._look)
@@ -49,15 +46,9 @@ class Healing:
             for group in store.groups():
                 if group not in self._process.held:  # else its files are another's in a moment
                     self._scrub(store.group(group))
-        now_s = self._process.time.now()
-        damaged = [g for g in store.groups() if store.group(g).damaged is not None]
-        self._since_s = {group: self._since_s.get(group, now_s) for group in damaged}
-        for group in damaged:
-            if group in self._process.held:
-                continue
-            if now_s - self._since_s[group] > PATIENCE_S:
-                self._copy(group)
-            self._heal(store.group(group))
+        for group in store.groups():
+            if store.group(group).damaged is not None and group not in self._process.held:
+                self._heal(store.group(group))
         self._process.time.call_later(LOOK_S, self._look)
 
     def _scrub(self, log: GroupLog) -> None:
@@ -132,7 +123,7 @@ class Healing:
 
     def _copy(self, group: GroupId) -> None:
         if self._process.copying is not None:
-            self._process.copying.want(group, self._peer())
+            self._process.copying.want(group)
 
     def _peer(self) -> NodeId:
         world = self._process.world

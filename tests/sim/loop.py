@@ -157,6 +157,7 @@ class ProcessTime:
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
         self.alive = True
+        self.on_killed: Callable[[], None] = lambda: None
         self.paused: list[Timer] | None = None
         """What would have happened since it was paused."""
 
@@ -189,3 +190,4 @@ class ProcessTime:
         """Nothing of this process happens ever again."""
         self.alive = False
         self.paused = None
+        self.on_killed()

@@ -15,8 +15,10 @@ from node.newest_state import NewestState
 from raft.group import RaftGroup
 from tests.sim.coordinating import Coordinating
 from tests.sim.copying import Copying
+from tests.sim.coroutines import Coroutines
 from tests.sim.disk import Storage
 from tests.sim.healing import Healing
+from tests.sim.link import SimLink
 from tests.sim.loop import EPOCH_MS, ProcessTime
 from tests.sim.managed import ClusterReplica, Ended, Registrar
 from tests.sim.moving import Moving
@@ -34,6 +36,8 @@ logging.getLogger("log").setLevel(logging.CRITICAL)
 
 ANSWER_S = 0.001
 HEALED_S, READABLE_S = 1.0, 0.1
+WORK_S = (0.0002, 0.004)
+"""How long a thread works on a file."""
 LEFT_S = 0.2
 """A process that left by itself is started again after this."""
 
@@ -48,6 +52,9 @@ class Process:
         self.node = machine.node
         self.time = ProcessTime(world.loop)
         self.began_s = self.time.now()
+        self.coroutines = Coroutines(self.time, self._work_s)
+        self.time.on_killed = self.coroutines.close
+        self.link = SimLink(self)
         self.replicas: dict[GroupId, Replica] = {}
         self.cluster: ClusterReplica | None = None
         self.groups: Coordinating | None = None
@@ -96,14 +103,14 @@ class Process:
                 self.groups = Coordinating(self, self.cluster)
             if self.world.moves is not None:
                 self._start_moving(self.cluster)
-            if self.copying is not None and (self.moving or self.world.trims_cluster):
-                self.copying.start()
             self.start_cluster()
             if not self.machine.is_wiped:
                 self.time.call_soon(Registrar(self).look)
         else:
             for group in self.world.groups:
                 self.start_replica(group, self.world.voters, EPOCH_MS, None)
+        if self.copying is not None:
+            self.copying.start()
         self.storage.start()
 
     def _start_moving(self, cluster: ClusterReplica) -> None:
@@ -254,6 +261,7 @@ class Process:
 
     def peer_disconnected(self, node: NodeId) -> None:
         self.time.call_soon(self.host.peer_disconnected, node)
+        self.time.call_soon(self.link.closed, node)
 
     # for clients
 
@@ -316,6 +324,9 @@ class Process:
             self.world.loop.call_later(ANSWER_S, publish.reply, answer)
 
     # what happens inside
+
+    def _work_s(self) -> float:
+        return self.world.rng("workers").uniform(*WORK_S)
 
     def wall_ms(self) -> int:
         """What the machine's clock says, right or wrong."""

@@ -77,6 +77,11 @@ class Replica:
 
     # Raft's StateMachine
 
+    @property
+    def group(self) -> RaftGroup:
+        """As a node's partition has it."""
+        return self.raft
+
     def apply(self, entry: Entry) -> object:
         self._checks.applied(self._process.node, self.log, entry)
         self._process.world.traps.committed(self._process.node, self.id)

@@ -27,6 +27,7 @@ from tests.sim.net import Net
 from tests.sim.process import Process
 from tests.sim.queue_requests import Ask
 from tests.sim.queue_work import QueueWork
+from tests.sim.quiet import quiet
 from tests.sim.relaxed import Relaxed
 from tests.sim.requests import Publish
 from tests.sim.shape import Shape, make_shape
@@ -135,6 +136,8 @@ class World:
         """Of who takes part in a group, that have committed."""
         self.copies = 0
         """Of whole replicas."""
+        self.resumed_copies = 0
+        """Of these, those that went on with files of an attempt before."""
         self.strays = 0
         """Replicas that nobody named, and that went by what a leader told."""
         self.repairs = 0
@@ -168,16 +171,19 @@ class World:
     def run(self) -> Verdict:
         """From formation to the verdict. Whatever is raised on the way is a violation."""
         try:
-            self._form()
-            self.loop.run_until(self.faulty_s)
-            self._heal()
-            self._judge()
+            with quiet():
+                self._form()
+                self.loop.run_until(self.faulty_s)
+                self._heal()
+                self._judge()
         except Exception as error:  # noqa: BLE001 - a crash of the code under test is a finding
             where = traceback.extract_tb(error.__traceback__)[-1]
             self.checks.violated(
                 f"crash: {type(error).__name__}: {error} at {where.filename}:{where.lineno}"
             )
         self.is_over = True
+        for process in self.machines.running():
+            process.coroutines.close()
         checks = self.checks
         return Verdict(
             self.seed,

@@ -58,7 +58,7 @@ from node.reconciler import Reconciler
 from node.redrives import RedriveRunner
 from node.repair import Repair
 from node.replica_moves import ReplicaMoves
-from node.replicas import Replicas
+from node.replicas import Replicas, partition_hosts
 from node.scheduler import LoopScheduler
 from node.schedules import ScheduleRunner
 from node.search_broker import SearchParts
@@ -179,30 +179,33 @@ class _Groups:
             levels=base.levels,
         )
         base.cluster = cluster
+        settings = PartitionSettings(
+            config.limits.partition_pending_bytes,
+            config.limits.entry_bytes,
+            config.limits.read_waiters,
+            config.timelines.enabled,
+        )
+        budget = ByteBudget(config.limits.node_pending_bytes)
+        parts = NodeParts(
+            node,
+            budget,
+            base.metrics,
+            base.workers,
+            base.disks.lack_room,
+            base.disks.least_room,
+            base.disks.are_stuck,
+            lambda: base.store.backpressure,
+            lambda group, leader: self.forwarder.leader_changed(group, leader),
+            BatchCache(BATCHES_BYTES),
+            cluster.has_directory,
+            base.levels,
+        )
         self.replicas = Replicas(
             base.me,
             store=base.store,
             raft=base.raft,
-            settings=PartitionSettings(
-                config.limits.partition_pending_bytes,
-                config.limits.entry_bytes,
-                config.limits.read_waiters,
-                config.timelines.enabled,
-            ),
-            parts=NodeParts(
-                node,
-                ByteBudget(config.limits.node_pending_bytes),
-                base.metrics,
-                base.workers,
-                base.disks.lack_room,
-                base.disks.least_room,
-                base.disks.are_stuck,
-                lambda: base.store.backpressure,
-                lambda group, leader: self.forwarder.leader_changed(group, leader),
-                BatchCache(BATCHES_BYTES),
-                cluster.has_directory,
-                base.levels,
-            ),
+            make=partition_hosts(settings, parts),
+            pending_bytes=lambda: budget.used,
         )
         self.reconciler = Reconciler(cluster, self.replicas)
         self.topology = Topology(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Protocol
 
 import structlog
 
-from node.cluster import ClusterHost
-from node.replicas import Replicas
+from coordinator.state import ClusterState
+from goqueue.wire.types import GroupId
 
 RETRY_S = 1.0
 LOOK_S = 0.1
@@ -16,10 +17,31 @@ LOOK_S = 0.1
 _log = structlog.get_logger("replicas")
 
 
+class Known(Protocol):
+    """What this node knows of the cluster."""
+
+    state: ClusterState
+
+    @property
+    def is_newest(self) -> bool:
+        """Whether the state is no older than any that this node has had before."""
+        ...
+
+
+class Kept(Protocol):
+    """The replicas of this node, as `node.replicas` has them."""
+
+    waiting: list[GroupId]
+
+    async def reconcile(self, state: ClusterState, *, may_found: bool) -> None: ...
+
+    def stop_all(self) -> None: ...
+
+
 class Reconciler:
     """A service that runs `Replicas.reconcile` after `changed()`, many changes at once."""
 
-    def __init__(self, cluster: ClusterHost, replicas: Replicas) -> None:
+    def __init__(self, cluster: Known, replicas: Kept) -> None:
         self._cluster = cluster
         self._replicas = replicas
         self._wake = asyncio.Event()

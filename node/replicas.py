@@ -12,16 +12,21 @@ takes nothing away.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from typing import Generic, Protocol, TypeVar
 
 import structlog
 
 from coordinator.state import ClusterState, PartitionPlacement, Topic
+from coordinator.topics import TopicConfig
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, Voter
 from log.errors import LogError, StoreFailed
+from log.group import GroupLog
 from log.store import Store
 from node.partition import NodeParts, PartitionHost, PartitionSettings
+from raft.group import RaftGroup
 from raft.host import RaftHost
+from raft.interfaces import StateMachine
 
 STARTS_A_TURN = 16
 """Replicas started before the loop is given back: each reads its snapshot and its log's tail."""
@@ -29,8 +34,43 @@ STARTS_A_TURN = 16
 _log = structlog.get_logger("replicas")
 
 
-class Replicas:
-    """Starts, stops and keeps the partitions of one node. Loop thread only."""
+class Hosted(StateMachine, Protocol):
+    """A partition's replica, as far as it is started and stopped. `attach` gives it the Raft group
+    that was started with it, after which Raft may call it; `close` ends what waits there."""
+
+    @property
+    def id(self) -> GroupId: ...
+
+    @property
+    def log(self) -> GroupLog: ...
+
+    @property
+    def group(self) -> RaftGroup: ...
+
+    @property
+    def is_leader(self) -> bool: ...
+
+    @property
+    def is_replaying(self) -> bool: ...
+
+    def attach(self, group: RaftGroup) -> None: ...
+
+    def topic_changed(self, config: TopicConfig) -> None: ...
+
+    def close(self) -> None: ...
+
+
+Host = TypeVar("Host", bound=Hosted)
+Make = Callable[[GroupId, Topic, GroupLog, int], Host]
+"""Makes the replica of a partition, over its log; the number is the index of the command that added
+the partition to a topic that was there, 0 for none."""
+
+
+class ReplicasOf(Generic[Host]):
+    """Starts, stops and keeps the partitions of one node, which `make` makes. Loop thread only.
+
+    `pending_bytes` tells the bytes of publishes in flight on this node.
+    """
 
     def __init__(
         self,
@@ -38,15 +78,15 @@ class Replicas:
         *,
         store: Store,
         raft: RaftHost,
-        settings: PartitionSettings,
-        parts: NodeParts,
+        make: Make[Host],
+        pending_bytes: Callable[[], int] = lambda: 0,
     ) -> None:
         self._me = me
         self._store = store
         self._raft = raft
-        self._settings = settings
-        self._parts = parts
-        self._hosts: dict[GroupId, PartitionHost] = {}
+        self._make = make
+        self._pending_bytes = pending_bytes
+        self._hosts: dict[GroupId, Host] = {}
         self._held: set[GroupId] = set()
         self._began = False
         self.refused: dict[GroupId, str] = {}
@@ -57,15 +97,15 @@ class Replicas:
     @property
     def pending_bytes(self) -> int:
         """Bytes of publishes in flight on this node."""
-        return self._parts.budget.used
+        return self._pending_bytes()
 
-    def find(self, group: GroupId) -> PartitionHost | None:
+    def find(self, group: GroupId) -> Host | None:
         return self._hosts.get(group)
 
-    def all(self) -> list[PartitionHost]:
+    def all(self) -> list[Host]:
         return list(self._hosts.values())
 
-    def led(self) -> list[PartitionHost]:
+    def led(self) -> list[Host]:
         return [host for host in self._hosts.values() if host.is_leader]
 
     def all_led(self, topic: Topic) -> bool:
@@ -234,15 +274,7 @@ class Replicas:
         log = self._store.group(group) if exists else self._store.create_group(group)
         if log.untrusted:
             raise LogError(f"what this node holds of {group} waits to be copied anew")
-        host = PartitionHost(
-            id=group,
-            topic=topic.name,
-            config=topic.config,
-            log=log,
-            settings=self._settings,
-            parts=self._parts,
-            created=placement.created,
-        )
+        host = self._make(group, topic, log, placement.created)
         raft_group = self._raft.start_group(
             group,
             placement.creators if founds or log.last_index else (),
@@ -266,3 +298,24 @@ class Replicas:
                 _log.info("replica_deleted", group=str(group))
                 self._store.remove_group(group)
                 self._held.discard(group)
+
+
+Replicas = ReplicasOf[PartitionHost]
+"""As a node has them."""
+
+
+def partition_hosts(settings: PartitionSettings, parts: NodeParts) -> Make[PartitionHost]:
+    """Makes what serves a partition on a node."""
+
+    def make(group: GroupId, topic: Topic, log: GroupLog, created: int) -> PartitionHost:
+        return PartitionHost(
+            id=group,
+            topic=topic.name,
+            config=topic.config,
+            log=log,
+            settings=settings,
+            parts=parts,
+            created=created,
+        )
+
+    return make

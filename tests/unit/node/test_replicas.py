@@ -25,7 +25,7 @@ from node.flusher import Flusher
 from node.message_reader import BatchCache
 from node.metrics import Metrics
 from node.partition import NodeParts, PartitionSettings
-from node.replicas import Replicas
+from node.replicas import Replicas, partition_hosts
 from node.space_watch import ROOM_BYTES, SpaceWatch
 from node.upkeep import Upkeep
 from raft.group import RaftGroup
@@ -93,8 +93,7 @@ class Node:
             me,
             store=store,
             raft=cast(RaftHost, self.raft),
-            settings=PartitionSettings(1 << 20, 1 << 20, 10),
-            parts=parts,
+            make=partition_hosts(PartitionSettings(1 << 20, 1 << 20, 10), parts),
         )
         self.state = ClusterState(9)
         register = RegisterBroker(ME, me.incarnation, "a:1", "http://a", "", "1", {})

@@ -31,7 +31,8 @@ class Known(Protocol):
 class Kept(Protocol):
     """The replicas of this node, as `node.replicas` has them."""
 
-    waiting: list[GroupId]
+    @property
+    def waiting(self) -> list[GroupId]: ...
 
     async def reconcile(self, state: ClusterState, *, may_found: bool) -> None: ...
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 import structlog
 
@@ -16,7 +17,7 @@ from coordinator.state import ClusterState
 from coordinator.steps import Seen, is_left_out
 from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import GroupId, Voter
-from node.replicas import Replicas
+from node.replicas import Hosted
 
 LOOK_S = 5.0
 """The time between two looks. What is a stray in two of them is asked about: those of moves that
@@ -27,20 +28,33 @@ ASKED_MAX = 16
 _log = structlog.get_logger("replicas")
 
 
+class Retiring(Protocol):
+    """The replicas of this node, as `node.replicas` has them."""
+
+    def strays(self, state: ClusterState) -> list[GroupId]: ...
+
+    def find(self, group: GroupId) -> Hosted | None: ...
+
+    def retire(self, group: GroupId) -> None: ...
+
+
 class Strays:
     """A service. `ask` tells what a partition's leader sees; it raises GoQueueError."""
 
     def __init__(
         self,
         me: Voter,
-        replicas: Replicas,
+        replicas: Retiring,
         state: Callable[[], ClusterState],
         ask: Callable[[GroupId], Awaitable[Seen]],
+        *,
+        look_s: float = LOOK_S,
     ) -> None:
         self._me = me
         self._replicas = replicas
         self._state = state
         self._ask = ask
+        self._look_s = look_s
         self._met: set[GroupId] = set()
         self._looks = 0
         self._asked: dict[GroupId, int] = {}
@@ -90,7 +104,7 @@ class Strays:
 
     async def _look_forever(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(self._look_s)
             try:
                 await self.look()
             except Exception:  # noqa: BLE001 - the task's outermost loop

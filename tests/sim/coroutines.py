@@ -49,6 +49,9 @@ class Coroutines:
     def close(self) -> None:
         """Nothing goes on any more, nor later, when what is left here is collected as garbage."""
         self.is_over = True
+        self._run(self._close, (), None)
+
+    def _close(self) -> None:
         for task in list(self._tasks):
             for _ in range(CLOSINGS):
                 with suppress(Exception):

@@ -44,10 +44,10 @@ class Healing:
         if self._process.world.is_quiet and not self._scrubbed:
             self._scrubbed = True
             for group in store.groups():
-                if group not in self._process.held:  # else its files are another's in a moment
+                if not self._process.is_held(group):  # else its files are another's in a moment
                     self._scrub(store.group(group))
         for group in store.groups():
-            if store.group(group).damaged is not None and group not in self._process.held:
+            if store.group(group).damaged is not None and not self._process.is_held(group):
                 self._heal(store.group(group))
         self._process.time.call_later(LOOK_S, self._look)
 

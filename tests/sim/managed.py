@@ -39,10 +39,6 @@ KEPT_ENTRIES = 10
 """Of the newest commands; a node keeps more."""
 WIPED_S = 0.1
 """Between two looks at whether a wiped broker is known under its new data directory."""
-FORGET_S = 0.05
-"""Between two looks at whether a snapshot has passed what is deleted."""
-FOUND_S = 0.05
-"""Between two looks at whether partitions may be founded."""
 STATE_CHECKED_EVERY = 4
 """Entries between two looks at the whole state: where it differs once, it does so from then on."""
 TOPICS = ("orders", "payments")
@@ -60,7 +56,6 @@ class ClusterReplica:
         self.newest: NewestState | None = None
         self._process = process
         self._checks = process.world.checks
-        self._planned = False
         self._alter = process.world.mutant.cluster
         self.state: ClusterState
         self.begin()
@@ -130,102 +125,13 @@ class ClusterReplica:
 
     def changed(self) -> None:
         """Look soon at what should run here."""
-        if not self._planned:
-            self._planned = True
-            self._process.time.call_soon(self._reconcile)
+        if self._process.registry is not None:
+            self._process.registry.changed()
 
-    def _reconcile(self) -> None:
-        """As `node.replicas.Replicas` does."""
-        self._planned = False
-        process, state, wanted = self._process, self.state, self.wanted()
-        for group in [group for group in process.replicas if state.placement(group) is None]:
-            process.stop_replica(group)
-        self._forget_deleted()
-        left = self._left(wanted)
-        for group in [*wanted, *left]:
-            placement, topic = state.placement(group), state.topic_of(group.topic)
-            if group in process.replicas or group in process.held:
-                continue
-            assert placement is not None
-            assert topic is not None
-            founds = placement.may_found(
-                process.voter, is_as_created=state.layout.is_as_created(group)
-            )
-            if founds and not self._may_found(group):
-                process.time.call_later(FOUND_S, self.changed)
-                continue
-            process.start_replica(
-                group,
-                placement.creators,
-                topic.founded_ms(group.partition),
-                placement.preferred,
-                founds=founds,
-            )
-        for group in left:
-            if self._is_removed(group):
-                process.retire_replica(group)
-        process.groups_changed()
-
-    def _may_found(self, group: GroupId) -> bool:
-        store = self._process.store
-        if group in store.groups() and store.group(group).last_index:
-            return True
+    @property
+    def is_newest(self) -> bool:
+        """Whether the state is no older than any that was known here before."""
         return self.newest is not None and self.newest.is_reached
-
-    def _left(self, wanted: list[GroupId]) -> list[GroupId]:
-        """Replicas that hold something though the state as known now names none."""
-        process = self._process
-        return [
-            group
-            for group in process.store.groups()
-            if group not in wanted
-            and group not in process.held
-            and self.state.placement(group) is not None
-            and (group in process.replicas or process.store.group(group).last_index > 0)
-        ]
-
-    def strays(self) -> list[GroupId]:
-        """As `node.replicas.Replicas` has it."""
-        return [
-            group
-            for group in self._left(self.wanted())
-            if (replica := self._process.replicas.get(group)) is not None
-            and not replica.log.quarantined
-            and not self._is_removed(group)
-        ]
-
-    def _is_removed(self, group: GroupId) -> bool:
-        """Whether a configuration without this replica has committed after all its log tells of."""
-        truth, log = self.state.layout.configuration(group), self._process.store.group(group)
-        if truth is None or self._process.voter in self.state.layout.holders(group):
-            return False
-        replica = self._process.replicas.get(group)
-        if truth.index > log.last_index or replica is None:
-            return truth.index > log.last_index
-        return not log.quarantined and truth.index >= replica.raft.configuration.index
-
-    def _forget_deleted(self) -> None:
-        """Files of a deleted topic go once a snapshot on disk has passed the deletion: else a
-        restart could meet the topic alive while it replays, and vote in it with amnesia."""
-        store = self._process.store
-        doomed = [
-            group
-            for group in store.groups()
-            if group != CLUSTER_GROUP and self.state.is_deleted(group.topic)
-        ]
-        if not doomed:
-            return
-        latest = store.group(CLUSTER_GROUP).latest_snapshot()
-        if latest is not None and latest[0] >= self.state.applied_index:
-            for group in doomed:
-                store.remove_group(group)
-            return
-        raft = self.raft  # one may have failed
-        work = raft and (raft.take_snapshot() or raft.take_snapshot(again=True))
-        if work is not None:
-            self._process.storage.keep(work.run, self.changed)
-        else:
-            self._process.time.call_later(FORGET_S, self.changed)
 
     def command(self, command: Command, ended: Ended) -> None:
         """Replicate a command as leader; `ended` is called once, unless the process dies."""

@@ -3,6 +3,7 @@ led, what partitions' leaders see and do, and who takes part in the cluster grou
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,9 +12,11 @@ from coordinator.cluster_steps import cluster_step
 from coordinator.mover import Ask, Limits, Mover
 from coordinator.partitions import Configuration
 from coordinator.placement_commands import PlacementCommand, ReplicasChanged, Reported
-from coordinator.steps import ADD_LEARNER, CONFIRM, PROMOTE, TRANSFER, Seen, Step, is_left_out
-from goqueue.wire.errors import GoQueueError
+from coordinator.steps import ADD_LEARNER, CONFIRM, PROMOTE, TRANSFER, Seen, Step
+from goqueue.wire.errors import GoQueueError, Timeout
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, Index, NodeId, Voter
+from node.replicas import ReplicasOf
+from node.strays import Strays
 from raft.configuration import AddLearner, Change, Confirm, Promote, Remove
 from raft.errors import NotLeader, Outcome
 from raft.group import RaftGroup
@@ -22,6 +25,7 @@ from tests.sim import rpc
 if TYPE_CHECKING:
     from tests.sim.managed import ClusterReplica
     from tests.sim.process import Process
+    from tests.sim.replica import Replica
 
 LOOK_S = 0.1
 MEMBERS_S = 0.2
@@ -29,6 +33,19 @@ TELL_S = 0.3
 STRAYS_S = 0.7
 ASK_S, STEP_S = 0.6, 2.0
 LIMITS = Limits(moves_max=2, leaders_pause_ms=1500)
+
+
+class Counted:
+    """Replicas of which those that go because nobody names them are counted."""
+
+    def __init__(self, process: Process, replicas: ReplicasOf[Replica]) -> None:
+        self._process = process
+        self._retire = replicas.retire
+        self.strays, self.find = replicas.strays, replicas.find
+
+    def retire(self, group: GroupId) -> None:
+        self._process.world.strays += 1
+        self._retire(group)
 
 
 class Moving:
@@ -41,14 +58,21 @@ class Moving:
         self._present_s: dict[NodeId, float] = {}
         self._led_since_s = 0.0
         self._changing = False
-        self._met: set[GroupId] = set()
+        assert process.registry is not None
+        self._strays = Strays(
+            process.voter,
+            Counted(process, process.registry.replicas),
+            lambda: cluster.state,
+            self._ask_leader,
+            look_s=STRAYS_S,
+        )
 
     def start(self) -> None:
         """Look at what is to be done, for as long as the process lives."""
         self._again(LOOK_S, self._look)
         self._again(MEMBERS_S, self._look_at_members)
         self._again(TELL_S, self._tell)
-        self._again(STRAYS_S, self._look_at_strays)
+        self._process.coroutines.start(self._strays.start(), _nothing)
 
     def lead(self) -> None:
         """This node leads the cluster group: whatever another mover did, this one asks anew."""
@@ -219,32 +243,19 @@ class Moving:
 
     # replicas that nobody names
 
-    def _look_at_strays(self) -> None:
-        """As `node.strays.Strays` does."""
-        strays = self._cluster.strays()
-        met, self._met = self._met, set(strays)
-        for group in sorted(met & self._met):
-            self._look_at_stray(group)
-
-    def _look_at_stray(self, group: GroupId) -> None:
-        replica = self._process.replicas[group]
-        known = replica.raft.configuration
-
-        def ended(answer: object) -> None:
-            same = self._process.replicas.get(group) is replica
-            if not same or replica.raft.configuration != known:
-                return
-            if not isinstance(answer, Seen) or group not in self._cluster.strays():
-                return
-            if is_left_out(self._process.voter, answer, replica.log.hard_state.term):
-                self._process.world.strays += 1
-                self._process.retire_replica(group)
+    async def _ask_leader(self, group: GroupId) -> Seen:
+        """What a partition's leader sees."""
+        told: asyncio.Future[object] = self._process.coroutines.create_future()
 
         def serve(process: Process, reply: rpc.Reply) -> None:
             assert process.moving is not None
             reply(process.moving.seen_of(group))
 
-        rpc.call(self._process, self._leader_of(group), serve, ended, ASK_S)
+        rpc.call(self._process, self._leader_of(group), serve, told.set_result, ASK_S)
+        answer = await told
+        if not isinstance(answer, Seen):
+            raise Timeout(f"nobody tells of {group}")
+        return answer
 
     # the cluster group itself
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from coordinator.commands import Command
@@ -24,6 +23,7 @@ from tests.sim.managed import ClusterReplica, Ended, Registrar
 from tests.sim.moving import Moving
 from tests.sim.net import NodeNetwork
 from tests.sim.queue_requests import Ask, NotDone, QueueAnswer
+from tests.sim.registry import Registry
 from tests.sim.replica import Replica
 from tests.sim.requests import Answer, Publish, Refused
 
@@ -55,14 +55,15 @@ class Process:
         self.coroutines = Coroutines(self.time, self._work_s)
         self.time.on_killed = self.coroutines.close
         self.link = SimLink(self)
-        self.replicas: dict[GroupId, Replica] = {}
+        self._replicas: dict[GroupId, Replica] = {}
+        self.registry: Registry | None = None
+        """Where the cluster group says what runs here."""
         self.cluster: ClusterReplica | None = None
         self.groups: Coordinating | None = None
         self.moving: Moving | None = None
         self.copying: Copying | None = None
         self.healing: Healing | None = None
-        self.held: set[GroupId] = set()
-        """Replicas that must not run: their logs are being replaced."""
+        self._held: set[GroupId] = set()
         self.network = NodeNetwork(world.net, self.node)
         self.storage = Storage(
             machine.disk, self.time, world.rng("disk"), world.shape.storage, machine.speed
@@ -99,6 +100,8 @@ class Process:
             self.healing.start()
         if self.world.shape.managed:
             self.cluster = ClusterReplica(self)
+            self.registry = Registry(self, self.cluster)
+            self.registry.start()
             if self.world.members is not None:
                 self.groups = Coordinating(self, self.cluster)
             if self.world.moves is not None:
@@ -108,7 +111,7 @@ class Process:
                 self.time.call_soon(Registrar(self).look)
         else:
             for group in self.world.groups:
-                self.start_replica(group, self.world.voters, EPOCH_MS, None)
+                self._start_replica(group)
         if self.copying is not None:
             self.copying.start()
         self.storage.start()
@@ -116,7 +119,6 @@ class Process:
     def _start_moving(self, cluster: ClusterReplica) -> None:
         self.moving = Moving(self, cluster)
         self.copying = self.copying or Copying(self)
-        self.host.on_configured = lambda _group: cluster.changed()
         copies = self.world.shape.copies
         self.host.copies_to_learners = lambda group: copies and group.id != CLUSTER_GROUP
         self.moving.start()
@@ -126,7 +128,7 @@ class Process:
         nothing to begin from, the log is to be copied."""
         cluster, store = self.cluster, self.store
         assert cluster is not None
-        if cluster.raft is not None or CLUSTER_GROUP in self.held:
+        if cluster.raft is not None or self.is_held(CLUSTER_GROUP):
             return
         founders, log = self.world.voters, None
         if CLUSTER_GROUP in store.groups() and store.group(CLUSTER_GROUP).last_index > 0:
@@ -156,52 +158,61 @@ class Process:
             self.cluster.raft = self.cluster.newest = None
             self.cluster.on_follower(None)
 
-    def start_replica(
-        self,
-        group: GroupId,
-        voters: Sequence[Voter],
-        created_ms: int,
-        preferred: NodeId | None,
-        *,
-        founds: bool = True,
-    ) -> None:
-        """Of those who create the partition, or of none where this node learns who takes part."""
+    @property
+    def replicas(self) -> dict[GroupId, Replica]:
+        """Those that run."""
+        if self.registry is None:
+            return self._replicas
+        return {replica.id: replica for replica in self.registry.replicas.all()}
+
+    def _start_replica(self, group: GroupId) -> None:
+        """Of a partition that is there from the beginning."""
         exists = group in self.store.groups()
         log = self.store.group(group) if exists else self.store.create_group(group)
         log.relaxed = self.world.shape.relaxed
         replica = Replica(self, group, log, self.world.mutant)
         try:
-            replica.raft = self.host.start_group(
-                group,
-                voters if founds or log.last_index else (),
-                replica,
-                bootstrap=founds,
-                created_ms=created_ms,
-                preferred=preferred,
+            raft = self.host.start_group(
+                group, self.world.voters, replica, bootstrap=True, created_ms=EPOCH_MS
             )
         except EntryDamaged:  # it is started when that is healed
             if self.healing is None:
                 raise
         else:
-            replica.raft.on_voters = replica.vote
-            self.replicas[group] = replica
+            replica.attach(raft)
+            self._replicas[group] = replica
 
-    def stop_replica(self, group: GroupId) -> None:
-        del self.replicas[group]
+    def _stop_replica(self, group: GroupId) -> None:
+        del self._replicas[group]
         self.host.stop_group(group)
+
+    def is_held(self, group: GroupId) -> bool:
+        """Whether it must not run: its log is being replaced."""
+        if self.registry is None or group == CLUSTER_GROUP:
+            return group in self._held
+        return self.registry.replicas.is_held(group)
 
     def hold(self, group: GroupId) -> None:
         """The group's log is going to be another one: nothing runs on it."""
-        self.held.add(group)
         if group == CLUSTER_GROUP:
+            self._held.add(group)
             self._stop_cluster()
-        if group in self.replicas:
-            self.stop_replica(group)
+        elif self.registry is not None:
+            self.registry.replicas.hold(group)
+        else:
+            self._held.add(group)
+            if group in self._replicas:
+                self._stop_replica(group)
 
     def release(self, group: GroupId) -> None:
         """The replica may run again."""
-        self.held.discard(group)
-        self._start_again(group)
+        self._held.discard(group)
+        if group == CLUSTER_GROUP:
+            self.start_cluster()
+        elif self.registry is not None:
+            self.registry.release(group)
+        elif group not in self._replicas:
+            self._start_replica(group)
 
     def healed(self, group: GroupId) -> None:
         """The group's log is whole: its replica starts anew, unless it leads by what it holds."""
@@ -210,25 +221,14 @@ class Process:
             if self.cluster.raft is not None and self.cluster.raft.failed is not None:
                 self._stop_cluster()
             self.start_cluster()
-            return
-        replica = self.replicas.get(group)
-        if replica is not None and not replica.raft.is_leader:
-            self.stop_replica(group)
-        if group not in self.replicas:
-            self._start_again(group)
-
-    def _start_again(self, group: GroupId) -> None:
-        if group == CLUSTER_GROUP:
-            self.start_cluster()
-        elif self.cluster is not None:
-            self.cluster.changed()
-        elif group not in self.replicas:
-            self.start_replica(group, self.world.voters, EPOCH_MS, None)
-
-    def retire_replica(self, group: GroupId) -> None:
-        """It was moved away: only its promises stay."""
-        self.replicas.pop(group, None)
-        self.host.retire_group(group)
+        elif self.registry is not None:
+            self.registry.healed(group)
+        else:
+            replica = self._replicas.get(group)
+            if replica is not None and not replica.raft.is_leader:
+                self._stop_replica(group)
+            if group not in self._replicas:
+                self._start_replica(group)
 
     def rafts(self) -> list[RaftGroup]:
         """Of its partitions, and of the cluster group."""

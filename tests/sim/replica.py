@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from coordinator.topics import TopicConfig
 from delivery.appender import NOT_PROPOSED, Admitted, Appender
 from delivery.records import AppendBatch, encode_records
 from goqueue.wire.errors import DiskFull, GoQueueError, NotLeader, OutcomeUnknown
@@ -54,6 +55,7 @@ class Replica:
         if isinstance(self.state, DelayByWallClock):
             self.state.wall_ms = process.wall_ms
         self.log = log
+        self._found_index = log.last_index
         self.raft: RaftGroup
         self._process = self.process = process
         kept = KeptReader(log, lambda: self.state.queue.survivors)
@@ -81,6 +83,26 @@ class Replica:
     def group(self) -> RaftGroup:
         """As a node's partition has it."""
         return self.raft
+
+    @property
+    def is_leader(self) -> bool:
+        return self.raft.is_ready_leader
+
+    @property
+    def is_replaying(self) -> bool:
+        return self.raft.applied_index < min(self._found_index, self.log.last_index)
+
+    def attach(self, group: RaftGroup) -> None:
+        """Take the group that was started with this state machine."""
+        self.raft = group
+        group.on_voters = self.vote
+
+    def topic_changed(self, config: TopicConfig) -> None:
+        """Nothing of it is used here."""
+
+    def close(self) -> None:
+        """It runs no more: what waits here is refused."""
+        self.on_follower(None)
 
     def apply(self, entry: Entry) -> object:
         self._checks.applied(self._process.node, self.log, entry)

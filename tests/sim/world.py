@@ -176,14 +176,14 @@ class World:
                 self.loop.run_until(self.faulty_s)
                 self._heal()
                 self._judge()
+                for process in self.machines.running():
+                    process.coroutines.close()
         except Exception as error:  # noqa: BLE001 - a crash of the code under test is a finding
             where = traceback.extract_tb(error.__traceback__)[-1]
             self.checks.violated(
                 f"crash: {type(error).__name__}: {error} at {where.filename}:{where.lineno}"
             )
         self.is_over = True
-        for process in self.machines.running():
-            process.coroutines.close()
         checks = self.checks
         return Verdict(
             self.seed,

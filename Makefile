@@ -14,7 +14,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PYTHONHASHSEED ?= 0
 
-.PHONY: help setup setup-dev run test test-unit test-cluster test-prometheus test-sim test-console test-deploy test-pods check-image setup-deploy setup-pipeline test-pipeline pipeline-kills test-terraform setup-terraform screenshots programs lint lint-mypy lint-pyright sim mutants fuzz damage chaos \
+.PHONY: help setup setup-dev run test test-unit test-cluster test-upgrade wheels test-prometheus test-sim test-console test-deploy test-pods check-image setup-deploy setup-pipeline test-pipeline pipeline-kills test-terraform setup-terraform screenshots programs lint lint-mypy lint-pyright sim mutants fuzz damage chaos \
 	chaos-release chaos-elastic chaos-sum chaos-kills chaos-queue chaos-transfers \
 	chaos-groups chaos-rolling bench clean-data lock
 
@@ -53,6 +53,7 @@ run: setup
 test: programs test-unit
 	@$(MAKE) --no-print-directory -j 2 -O test-cluster test-beside
 	@$(MAKE) --no-print-directory -j 2 -O test-pipeline test-shown
+	@$(MAKE) --no-print-directory test-upgrade
 # real processes mostly wait: what only computes fills the time, and gives way to them
 test-beside: setup-dev
 	@nice -n 19 $(MAKE) --no-print-directory lint setup-deploy setup-pipeline test-sim
@@ -78,6 +79,14 @@ damage: setup-dev
 ## test-cluster  real processes, killed for real
 test-cluster: setup-dev
 	$(BIN)/python -m pytest tests/cluster -q
+
+## test-upgrade  three nodes rolled between the release and this tree under load; 0.1.0's data opened
+test-upgrade: setup-dev
+	$(BIN)/python -m pytest tests/upgrade -q
+
+## wheels        the wheels that upgrades are tested from, of the commit that is checked out
+wheels: setup-dev
+	$(BIN)/python scripts/upgrade_wheels.py
 
 ## test-prometheus  every panel and alert asked of a real Prometheus; writes build/prometheus.md
 test-prometheus: setup-dev programs

@@ -92,6 +92,11 @@ class Replica:
     def is_replaying(self) -> bool:
         return self.raft.applied_index < min(self._found_index, self.log.last_index)
 
+    @property
+    def has_leader_soon(self) -> bool:
+        """Whether somebody leads the partition."""
+        return self.raft.leader is not None
+
     def attach(self, group: RaftGroup) -> None:
         """Take the group that was started with this state machine."""
         self.raft = group

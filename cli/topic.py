@@ -65,8 +65,22 @@ DedupWindow = Annotated[
 DedupMax = Annotated[
     int | None, typer.Option(min=0, help="... and how many of a partition (1000000).")
 ]
+DedupProducersBytes = Annotated[
+    int | None,
+    typer.Option(min=0, help="Of a partition's memory for idempotent producers (33554432)."),
+]
+DedupRequestsBytes = Annotated[
+    int | None,
+    typer.Option(min=0, help="... and for requests that nodes repeat (25165824)."),
+]
 DeadRetention = Annotated[
     str | None, typer.Option(help="How long dead letters are kept, as 30d; -1: for ever (14d).")
+]
+CopiesAltered = Annotated[
+    int | None, typer.Option(min=1, help="Copies of each partition; made or removed by itself.")
+]
+WaitForCopies = Annotated[
+    bool, typer.Option("--wait", "-w", help="Stay until there are so many copies.")
 ]
 Label = Annotated[
     list[str] | None, typer.Option("--label", "-l", metavar="NAME=VALUE", help="A label; repeat.")
@@ -113,6 +127,8 @@ async def create(
     delayed_max: DelayedMax = None,
     dedup_window: DedupWindow = None,
     dedup_max: DedupMax = None,
+    dedup_producers_bytes: DedupProducersBytes = None,
+    dedup_requests_bytes: DedupRequestsBytes = None,
     dead_retention: DeadRetention = None,
     cleanup: Cleanup = None,
     delete_retention: DeleteRetention = None,
@@ -137,6 +153,8 @@ async def create(
         delayed_max=delayed_max,
         dedup_window=_span("--dedup-window", dedup_window),
         dedup_max=dedup_max,
+        dedup_producers_bytes=dedup_producers_bytes,
+        dedup_requests_bytes=dedup_requests_bytes,
         **_dead_retention(dead_retention),
         cleanup=cleanup,
         delete_retention=_span("--delete-retention", delete_retention),
@@ -193,6 +211,8 @@ async def alter(
     delayed_max: DelayedMax = None,
     dedup_window: DedupWindow = None,
     dedup_max: DedupMax = None,
+    dedup_producers_bytes: DedupProducersBytes = None,
+    dedup_requests_bytes: DedupRequestsBytes = None,
     dead_retention: DeadRetention = None,
     cleanup: Cleanup = None,
     delete_retention: DeleteRetention = None,
@@ -200,12 +220,8 @@ async def alter(
     min_cleanable_ratio: MinCleanableRatio = None,
     require_archive: RequireArchive = None,
     label: Label = None,
-    replication_factor: Annotated[
-        int | None, typer.Option(min=1, help="Copies of each partition; made or removed by itself.")
-    ] = None,
-    wait: Annotated[
-        bool, typer.Option("--wait", "-w", help="Stay until there are so many copies.")
-    ] = False,
+    replication_factor: CopiesAltered = None,
+    wait: WaitForCopies = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing.")] = False,
 ) -> None:
     """Change a topic's configuration; what isn't named stays."""
@@ -221,6 +237,8 @@ async def alter(
         delayed_max=delayed_max,
         dedup_window=_span("--dedup-window", dedup_window),
         dedup_max=dedup_max,
+        dedup_producers_bytes=dedup_producers_bytes,
+        dedup_requests_bytes=dedup_requests_bytes,
         **_dead_retention(dead_retention),
         cleanup=cleanup,
         delete_retention=_span("--delete-retention", delete_retention),

@@ -54,6 +54,10 @@ class TopicConfig:
     """How long a message id is remembered, by log time; 0 forgets at once."""
     dedup_max: int = 1_000_000
     """Message ids remembered for one partition; beyond it the oldest go early."""
+    dedup_producers_bytes: int = 32 << 20
+    """Memory of one partition for what idempotent producers have stored."""
+    dedup_requests_bytes: int = 24 << 20
+    """Memory of one partition for the ids of requests without an identity."""
     dead_retention_ms: int = 14 * DAY_MS
     """How long dead letters stay, from their death, also beyond the retention; -1 for ever."""
     cleanup: str = "delete"
@@ -88,6 +92,8 @@ _QUEUE_SETTINGS = (
     "dedup_window_ms",
     "dedup_max",
     "dead_retention_ms",
+    "dedup_producers_bytes",
+    "dedup_requests_bytes",
 )
 _BOUNDS = {
     "partitions": (1, PARTITIONS_MAX),
@@ -101,6 +107,8 @@ _BOUNDS = {
     "delayed_max": (0, 10_000_000),
     "dedup_window_ms": (0, 7 * DAY_MS),
     "dedup_max": (0, 10_000_000),
+    "dedup_producers_bytes": (1 << 20, 1 << 30),
+    "dedup_requests_bytes": (1 << 20, 1 << 30),
     "dead_retention_ms": (UNLIMITED, TIME_MS_MAX),
     "delete_retention_ms": (0, TIME_MS_MAX),
     "min_compaction_lag_ms": (0, TIME_MS_MAX),

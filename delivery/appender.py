@@ -22,7 +22,6 @@ from delivery.producers import (
     check_epoch,
     check_sequence,
     find_duplicate,
-    newest_first,
 )
 from delivery.records import AppendBatch
 from delivery.repeats import Repeats, Verify, find_repeats
@@ -177,7 +176,7 @@ class Appender:
             if same and flying.epoch == epoch:
                 return Duplicate(flying.stored.base_offset, batch.count, flying.flight.index)
         if applied is not None:
-            original = find_duplicate(newest_first(applied.batches), sequence, batch.count)
+            original = find_duplicate(reversed(applied.batches()), sequence, batch.count)
             if original is not None:
                 return Duplicate(original.base_offset, batch.count, None)
         first = applied.first_offset if applied else _first_offset(pending)

@@ -30,6 +30,11 @@ class QueueConfig(msgspec.Struct, array_like=True, frozen=True):
     """Message ids remembered for one partition; beyond it the oldest go early."""
     dead_retention_ms: int = 14 * DAY_MS
     """Dead letters outlive the topic's retention up to this, from their death; -1 for ever."""
+    dedup_producers_bytes: int = 32 << 20
+    """Of one partition's memory for what idempotent producers have stored; beyond it the one that
+    was silent longest is forgotten early."""
+    dedup_requests_bytes: int = 24 << 20
+    """... and for the ids of requests without an identity; beyond it the oldest go early."""
 
 
 class GroupConfig(msgspec.Struct, array_like=True, frozen=True):

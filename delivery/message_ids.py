@@ -70,6 +70,8 @@ class MessageIds:
         self._floor = 0
         """Ids of offsets below it are forgotten, though they may still be in the arrays."""
         self._buckets: list[_Bucket] = []
+        self.evicted = 0
+        """Forgotten before the window was over, for want of room, since this replica started."""
         self._clear()
 
     def __len__(self) -> int:
@@ -110,6 +112,7 @@ class MessageIds:
                 break
             gone += 1
             self._count -= bucket.count
+            self.evicted += bucket.count if bucket.last_ms >= oldest_ms else 0
             self._floor = bucket.end
         if gone:
             del self._buckets[:gone]

@@ -116,16 +116,17 @@ class PartitionState:
         """Replace everything by a snapshot. Raises SnapshotUnreadable, changing nothing."""
         found = _decode_snapshot(state)
         message_ids = MessageIds()
+        message_ids.evicted = self.message_ids.evicted
         try:
             message_ids.load(found.message_ids)
-        except ValueError as error:
+            self.producers.load(found.producers)
+        except (ValueError, OverflowError) as error:
             raise SnapshotUnreadable(f"not a partition snapshot: {error}") from error
         self.applied_index = Index(found.applied_index)
         self.time_ms = found.time_ms
         self.next_offset = Offset(found.next_offset)
         self.log_start_index = Index(found.log_start_index)
         self.log_start_offset = Offset(found.log_start_offset)
-        self.producers.load(found.producers)
         self.requests.load(found.requests)
         self.message_ids = message_ids
         self.queue = load_queue(found.queue)
@@ -214,6 +215,16 @@ class PartitionState:
         else:
             self.queue.did_nothing(entry.index)
 
+    def evicted(self) -> dict[str, int]:
+        """What was forgotten against duplicates before its time, for want of room, by its kind:
+        since this replica started, in entries that it applied."""
+        return {
+            "producer": self.producers.evicted,
+            "request": self.requests.evicted,
+            "message_id": self.message_ids.evicted,
+            "result": self.queue.results.evicted,
+        }
+
     @property
     def first_offset(self) -> Offset:
         """The first message that readers find: what compaction has kept comes before the log."""
@@ -241,6 +252,8 @@ class PartitionState:
     def _remember_ids(self) -> None:
         config = self.queue.config
         self.message_ids.configure(config.dedup_window_ms, config.dedup_max)
+        self.producers.configure(config.dedup_producers_bytes)
+        self.requests.configure(config.dedup_requests_bytes)
 
     def _nothing(self, _entry: Entry) -> None:
         return None

@@ -71,7 +71,7 @@ class PartitionTally:
         self._counted: dict[int, _Counted] = {}
         self._stored: tuple[int, ...] = _NO_LANES
         self._delays = (0, 0)
-        self._forgotten = 0
+        self._evicted: dict[str, int] = {}
 
     def begin(self) -> None:
         """What was done so far was counted by other leaders."""
@@ -80,13 +80,15 @@ class PartitionTally:
         for group in queue.groups.values():
             self._show(group.name)
         self._stored, self._delays = tuple(queue.stored_by_lane), (queue.scheduled, queue.released)
-        self._forgotten = queue.results.evicted
-        self._metrics.queue.forgotten_results.labels(self._topic)
+        self._evicted = self._state.evicted()
+        for kind in self._evicted:
+            self._metrics.broker.dedup_evictions.labels(self._topic, kind)
 
     def count(self) -> None:
         """Add what has been done since the last look."""
         queue = self._state.queue
         self._count_stored(queue)
+        self._count_evicted()
         groups = queue.groups
         for id, group in groups.items():
             if id not in self._counted:
@@ -116,12 +118,13 @@ class PartitionTally:
             broker.delayed_scheduled.labels(topic).inc(scheduled)
             broker.delayed_fired.labels(topic).inc(fired)
             self._delays = delays
-        forgotten = queue.results.evicted
-        if forgotten != self._forgotten:
-            self._metrics.queue.forgotten_results.labels(topic).inc(
-                max(0, forgotten - self._forgotten)
-            )
-            self._forgotten = forgotten
+
+    def _count_evicted(self) -> None:
+        evicted = self._state.evicted()
+        for kind, count in evicted.items():
+            if (more := count - self._evicted.get(kind, 0)) > 0:  # a copy begins again at 0
+                self._metrics.broker.dedup_evictions.labels(self._topic, kind).inc(more)
+        self._evicted = evicted
 
     def _add(self, group: str, before: _Counted, after: _Counted) -> None:
         metrics, topic = self._metrics, self._topic

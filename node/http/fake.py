@@ -68,6 +68,8 @@ DEFAULTS: dict[str, object] = {
     "delayed_max": 100_000,
     "dedup_window_ms": 300_000,
     "dedup_max": 1_000_000,
+    "dedup_producers_bytes": 32 * 2**20,
+    "dedup_requests_bytes": 24 * 2**20,
     "dead_retention_ms": 14 * 24 * 3600 * 1000,
     "cleanup": "delete",
     "delete_retention_ms": 24 * 3600 * 1000,

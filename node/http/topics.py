@@ -52,6 +52,8 @@ _QUEUE_SETTINGS = (
     "delayed_max",
     "dedup_window_ms",
     "dedup_max",
+    "dedup_producers_bytes",
+    "dedup_requests_bytes",
     "dead_retention_ms",
     "cleanup",
     "delete_retention_ms",
@@ -80,6 +82,8 @@ class TopicSettings(Struct):
     delayed_max: _Bound | None = None
     dedup_window_ms: _Bound | None = None
     dedup_max: _Bound | None = None
+    dedup_producers_bytes: _Bound | None = None
+    dedup_requests_bytes: _Bound | None = None
     dead_retention_ms: _Bound | None = None
     ttl: Duration | None = None
     delay_max: Duration | None = None

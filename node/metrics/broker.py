@@ -105,6 +105,15 @@ class BrokerMetrics:
             told=leader,
             moves=Moves.FAILURE,
         )
+        self.dedup_evictions = of.counter(
+            "goqueue_dedup_evictions_total",
+            "What was forgotten against duplicates before its time, for want of room: producers "
+            "within 7 days, requests within a minute, message ids within their window, results of "
+            "receives, settles and other changes within 10 minutes",
+            (*TOPIC, "kind"),
+            told=leader,
+            moves=Moves.FAILURE,
+        )
         self.refused_requests = of.counter(
             "goqueue_refused_requests_total",
             "Appends that a leader refused, by the error's code; many are repeated elsewhere",

@@ -19,14 +19,6 @@ class QueueMetrics:
             told=Teller.NODE,
             moves=Moves.LOADED,
         )
-        self.forgotten_results = of.counter(
-            "goqueue_forgotten_results_total",
-            "Results of receives, settles and other changes that were let go of before 10 minutes: "
-            "a repeat after a lost answer may not be known any more",
-            TOPIC,
-            told=Teller.LEADER,
-            moves=Moves.FAILURE,
-        )
 
     def _declare_counters(self, of: Declarations) -> None:
         leader = Teller.LEADER

@@ -201,16 +201,22 @@ class OutOfOrder(GoQueueError):
     one has taken its place.
 
     `within` is where everything lies that the producer has stored in its epoch, or is about to:
-    from the first offset to the one after the last. Whoever took its place is found there.
+    from the first offset to the one after the last. Whoever took its place is found there. Where
+    it is None the partition knows nothing of the producer's epoch (`unknown_producer` in `data`):
+    it has stored nothing, or was forgotten, after days of silence or for want of room. It begins
+    again with a new identity; what it sent before may be stored.
     """
 
     code, http_status = "out_of_order", 409
 
     def __init__(self, expected: int, got: int, within: tuple[int, int] | None = None) -> None:
-        super().__init__(
-            f"sequence {got} does not continue: expected {expected}", expected=expected, got=got
-        )
-        if within is not None:
+        problem = f"sequence {got} does not continue: expected {expected}"
+        if within is None:
+            problem += ", as the partition knows nothing of this producer's epoch (any more)"
+        super().__init__(problem, expected=expected, got=got)
+        if within is None:
+            self.data["unknown_producer"] = True
+        else:
             self.data["first_offset"], self.data["end_offset"] = within
 
 

@@ -83,6 +83,8 @@ def test_all_problems_are_told_at_once() -> None:
         ("delayed_max", -1),
         ("dedup_window_ms", 8 * 86_400_000),
         ("dedup_max", 10_000_001),
+        ("dedup_producers_bytes", (1 << 20) - 1),
+        ("dedup_requests_bytes", (1 << 30) + 1),
         ("dead_retention_ms", 0),
         ("dead_retention_ms", -2),
         ("max_message_bytes", (16 << 20) + 1),
@@ -113,6 +115,8 @@ def test_a_value_out_of_range_names_the_setting(name: str, value: object) -> Non
         ("delayed_max", 0),
         ("dedup_window_ms", 0),
         ("dedup_max", 10),
+        ("dedup_producers_bytes", 1 << 20),
+        ("dedup_requests_bytes", 1 << 30),
         ("dead_retention_ms", -1),
     ],
 )
@@ -147,6 +151,8 @@ def test_partitions_get_every_queue_setting_of_their_topic() -> None:
         "dedup_window_ms": 5,
         "dedup_max": 6,
         "dead_retention_ms": 7,
+        "dedup_producers_bytes": 1 << 20,
+        "dedup_requests_bytes": 1 << 21,
     }
 
     assert set(changed) == set(QueueConfig.__struct_fields__)

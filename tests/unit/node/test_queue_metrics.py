@@ -6,7 +6,9 @@ from delivery.config import GroupConfig
 from delivery.ops import ACK, Delivered, Op, OpenGroup, Settled, encode_ops
 from delivery.partition import PartitionState
 from delivery.records import AppendBatch, encode_records
+from delivery.requests import REQUEST_BYTES
 from goqueue.wire.batch import Record, RecordBatch, encode_batch
+from goqueue.wire.types import Offset
 from log.entry import EntryKind, make_entry
 from node.metrics import Metrics
 from node.queue_metrics import PartitionTally, tell_queue
@@ -63,6 +65,23 @@ def test_what_a_former_leader_counted_is_not_counted_again() -> None:
 
     assert f"goqueue_broker_messages_consumed_total{{{PLACE}}} 1.0" in text(metrics)
     assert f"goqueue_broker_messages_acked_total{{{PLACE}}} 1.0" in text(metrics)
+
+
+def test_evictions_are_counted_by_kind_once_per_leadership() -> None:
+    led, metrics = Led(), Metrics()
+    requests, tally = led.state.requests, PartitionTally("t", led.state, metrics)
+    requests.configure(REQUEST_BYTES)
+    requests.stored([(1, Offset(0)), (2, Offset(1))], 1000)
+    requests.forget(1000)
+    tally.begin()
+    assert 'goqueue_dedup_evictions_total{kind="producer",topic="t"} 0' in text(metrics)
+
+    requests.stored([(3, Offset(2)), (4, Offset(3))], 1000)
+    requests.forget(1000)
+    tally.count()
+    tally.count()
+
+    assert 'goqueue_dedup_evictions_total{kind="request",topic="t"} 2' in text(metrics)
 
 
 def test_lanes_tell_what_is_ready_and_how_long_its_head_has_waited() -> None:

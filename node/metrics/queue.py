@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from node.metrics.broker import GROUP_IN_TOPIC, LANE_IN_TOPIC, TOPIC
+from node.metrics.broker import GROUP_IN_TOPIC, LANE_IN_TOPIC
 from node.metrics.declare import Declarations
 from node.metrics.meaning import Moves, Teller
 

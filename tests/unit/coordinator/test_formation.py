@@ -96,6 +96,18 @@ def test_a_wiped_node_that_joined_later_is_known_by_the_members() -> None:
     assert (found.step, found.wiped) == (Step.JOIN, True)
 
 
+def test_a_wiped_founder_is_recognised_as_far_as_a_peer_can_tell_it() -> None:
+    """One that is configured alone has nobody to ask, and founds a cluster of its own."""
+    wiped = hello("a", 2)
+
+    alone = plan_formation(wiped, {}, [NodeId("a")])
+    with_a_peer = plan_formation(wiped, {}, [NodeId("a"), NodeId("b")])
+    told = plan_formation(wiped, {NodeId("b"): hello("b", voters=(voter("a"),))}, [NodeId("a")])
+
+    assert (alone.step, with_a_peer.step) == (Step.FOUND, Step.WAIT)
+    assert (told.step, told.wiped) == (Step.JOIN, True)
+
+
 def test_a_new_node_asks_the_cluster_that_exists_to_be_let_in() -> None:
     formed = (voter("b"), voter("c"))
 

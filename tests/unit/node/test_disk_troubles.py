@@ -22,6 +22,8 @@ from tests.unit.node.test_node import read as read_end
 from tests.unit.node.three_nodes import NAMES, ThreeNodes, three_nodes
 
 SLOW_SYNC_S = 0.7
+ATTEMPT_S = 2.0
+"""One that came before the disk was found to be full waits for room: another one is made then."""
 
 
 def no_room(disk: MemoryDisk, part: str = "/wal/") -> None:
@@ -84,7 +86,7 @@ async def test_a_node_that_can_write_nothing_says_so_serves_reads_and_goes_on_by
         no_room(disk)
         hanging = asyncio.ensure_future(append(node, "waits"))
         await eventually(lambda: bool(node.broker.cluster_view().problems))
-        await refused(lambda: append(node, "refused"))
+        await refused(lambda: append(node, "refused", deadline_s=ATTEMPT_S))
         await refused(lambda: node.broker.create_topic("other", {}))
 
         assert await read_end(node) == 1
@@ -92,7 +94,7 @@ async def test_a_node_that_can_write_nothing_says_so_serves_reads_and_goes_on_by
         assert not failures
         disk.fault = None
         await hanging  # nothing was lost: it is written as soon as there is room
-        await accepted(lambda: append(node, "after"), 5.0)
+        await accepted(lambda: append(node, "after"))
         await eventually(lambda: not node.broker.cluster_view().problems)
         assert not failures
 
@@ -110,7 +112,7 @@ async def test_a_node_that_is_stopped_while_its_disk_is_full_stops_in_order() ->
         await append(node, "kept")
         no_room(disk)
         hanging = asyncio.ensure_future(append(node, "never acked"))
-        await refused(lambda: append(node, "refused"))
+        await refused(lambda: append(node, "refused", deadline_s=ATTEMPT_S))
     assert isinstance((await asyncio.wait([hanging]))[0].pop().exception(), GoQueueError)
     assert not failures
 
@@ -194,11 +196,11 @@ async def test_publishes_are_refused_where_only_a_minority_has_room_and_settles_
         for name in ("n1", "n2"):
             nodes.disks[name].capacity = 0
 
-        await refused(lambda: append(nodes.running["n3"], "refused"))
+        await refused(lambda: append(nodes.running["n3"], "refused", deadline_s=ATTEMPT_S))
         await nodes.broker("n3").create_topic("reserved", {})
 
         nodes.disks["n1"].capacity = 1 << 40
-        await accepted(lambda: append(nodes.running["n3"], "after"), 5.0)
+        await accepted(lambda: append(nodes.running["n3"], "after"))
 
 
 def test_one_slow_sync_is_no_slow_disk_and_five_seconds_of_them_are() -> None:

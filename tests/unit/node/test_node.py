@@ -87,8 +87,14 @@ def batch(*values: str, key: bytes | None = None) -> bytes:
     return encode_batch([Record(value.encode(), key) for value in values])
 
 
-async def append(node: NodeAssembly, *values: str, topic: str = "t", partition: int = 0) -> Offset:
-    done = await node.broker.append(topic, partition, batch(*values), deadline_s=30)
+async def append(
+    node: NodeAssembly,
+    *values: str,
+    topic: str = "t",
+    partition: int = 0,
+    deadline_s: float = 30.0,
+) -> Offset:
+    done = await node.broker.append(topic, partition, batch(*values), deadline_s=deadline_s)
     return done.base_offset
 
 

@@ -196,13 +196,12 @@ async def test_a_schedule_publishes_and_goes_on_after_a_power_cut() -> None:
         await node.broker.create_topic("t", {"partitions": 1})
         made = await node.broker.put_schedule(EVERY_SECOND)
         assert (made.state, made.runs, made.next_ms) == ("active", 0, made.created_ms + 1000)
-        await eventually(lambda: state(node).schedules["tick"].runs == 1)
+        await eventually(lambda: state(node).schedules["tick"].runs >= 1)
         after_cut = disk.crash(random.Random(1), keep=0.0)
 
     async with running(after_cut) as node:
-        await eventually(lambda: state(node).schedules["tick"].runs >= 2)
-        runs = state(node).schedules["tick"].runs + 1
-        await eventually(lambda: state(node).schedules["tick"].runs == runs)
+        runs = state(node).schedules["tick"].runs
+        await eventually(lambda: state(node).schedules["tick"].runs >= max(2, runs + 1))
         await node.broker.pause_schedule("tick", paused=True)
         await eventually(lambda: not state(node).schedules["tick"].begun_ms)
         assert await values(node, 0) == [b"go"] * (await node.broker.schedule("tick")).runs

@@ -90,9 +90,10 @@ async def test_a_look_up_whose_time_is_over_is_told_what_is_not_indexed(
 
 
 async def test_without_room_for_an_index_a_timeline_is_still_told_and_the_disk_left_alone(
-    partition: LoggedPartition, disk: MemoryDisk
+    partition: LoggedPartition, disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried = _no_room(disk, MentionFile)
+    monkeypatch.setattr(segment_follower, "ASKED_REST_S", 3600.0)
 
     for offset in (0, 7, COUNT - 1):
         assert await partition.timeline(offset) == _expected(partition, offset)

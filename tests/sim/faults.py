@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from goqueue.wire.types import NodeId
@@ -107,6 +108,28 @@ def _power_while_syncing(world: World, rng: random.Random) -> None:
 def _power_majority(world: World, rng: random.Random) -> None:
     for node in rng.sample(world.nodes, len(world.nodes) // 2 + 1):
         world.machines.kill(node, power=True, down_s=rng.uniform(0.05, 0.8))
+
+
+def _power_written(world: World, rng: random.Random) -> None:
+    """What a leader and one voter have written alone is lost by one of them, as its power goes at
+    once, while the other is away: those who come back first must not do without it."""
+    leader = _leader(world, rng)
+    process = world.machines.process(leader)
+    led = [raft for raft in process.rafts() if raft.is_leader] if process else []
+    voters = [voter.node for voter in rng.choice(led).voters] if led else world.nodes
+    holder, *others = rng.sample(voters, len(voters))
+    if leader in others:
+        others.remove(leader)
+    seconds = rng.uniform(0.3, 1.0)
+    for one in (leader, holder):
+        for other in others:
+            world.net.stall(one, other, seconds)
+            world.net.stall(other, one, seconds)
+    lost, away = rng.sample((leader, holder), 2)
+    at_s = rng.uniform(0.02, 0.2)
+    world.loop.call_later(at_s, partial(world.machines.kill, lost, power=True, down_s=0.05))
+    down_s = rng.uniform(0.5, 2.5)
+    world.loop.call_later(at_s, partial(world.machines.kill, away, power=False, down_s=down_s))
 
 
 def _wipe(world: World, rng: random.Random) -> None:
@@ -291,6 +314,7 @@ FAULTS: dict[str, tuple[Callable[[World, random.Random], None], int]] = {
     "power-all": (_power_all, 6),
     "power-while-syncing": (_power_while_syncing, 6),
     "power-majority": (_power_majority, 4),
+    "power-written": (_power_written, 4),
     "wipe": (_wipe, 2),
     "isolate": (_isolate, 5),
     "partition": (_partition, 6),
@@ -322,7 +346,7 @@ FAULTS: dict[str, tuple[Callable[[World, random.Random], None], int]] = {
 NEMESES: dict[str, tuple[str, ...]] = {
     "kill": ("kill", "kill-leader", "transfer"),
     "pause": ("pause",),
-    "power": ("power", "power-all", "power-while-syncing", "power-majority"),
+    "power": ("power", "power-all", "power-while-syncing", "power-majority", "power-written"),
     "network": (
         *("isolate", "partition", "partition-leader", "one-way", "reset", "slow-link"),
         *("lossy-link", "duplicates", "swizzle"),

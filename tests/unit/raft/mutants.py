@@ -373,3 +373,44 @@ SAFETY = (
     WipedDiskVotes,
 )
 """Those that a simulation of crashes, power cuts and bad links can catch by its checkers alone."""
+
+
+class LearnerCountsItself(RaftGroup):
+    """A learner that campaigns counts its own vote, as PySyncObj believes that it has one."""
+
+    def _start_prevote(self, now: float) -> None:
+        super()._start_prevote(now)
+        if self._prevotes is not None:
+            self._prevotes.add(self._self_peer)
+
+    def _count_vote(self, voter: Peer) -> None:
+        had, self._self_peer.voter = self._self_peer.voter, True
+        super()._count_vote(voter)
+        self._self_peer.voter = had
+
+
+class ReadsAwaitNoApply(RaftGroup):
+    """A read index is told before what it covers has applied here."""
+
+    def _finish_reads(self) -> None:
+        applied, self._SyncObj__raftLastApplied = self._SyncObj__raftLastApplied, 1 << 62
+        super()._finish_reads()
+        self._SyncObj__raftLastApplied = applied
+
+
+class AnyRoundConfirms(RaftGroup):
+    """An answer to an earlier round of beats confirms the newest one."""
+
+    def take_beat_answer(self, peer: Peer, term: int, round_: int, last_index: int) -> None:
+        super().take_beat_answer(peer, term, self._round, last_index)
+
+
+class QuarantinedVote(RaftGroup):
+    """A replica that can't read what it acknowledged votes and campaigns."""
+
+    def _may_campaign(self) -> bool:
+        return self._may_vote and self._log.last_index > 0
+
+    def _may_grant(self, incarnation: int) -> bool:
+        asked = incarnation == self.incarnation if incarnation else self._may_vote
+        return asked and self._log.last_index > 0

@@ -6,20 +6,38 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from goqueue.wire.types import Index, NodeId
-from log.entry import Entry
+from goqueue.wire.types import Incarnation, Index, NodeId, Voter
+from log.entry import Entry, EntryKind, make_entry
 from log.errors import EntryDamaged
 from raft import frames
 from raft.config import RaftConfig
-from raft.configuration import AddLearner, Confirm, Promote, Remove, unpack_snapshot
+from raft.configuration import (
+    AddLearner,
+    Configuration,
+    Confirm,
+    Promote,
+    Remove,
+    encode_configuration,
+    unpack_snapshot,
+)
 from raft.errors import ChangeUnderWay, NotCaughtUp, NotLeader, Outcome
 from raft.frames import FrameKind
 from raft.group import RaftGroup
-from tests.unit.raft.cluster import GROUP, Cluster, Lone, Sent, fails_under
+from tests.unit.raft.cluster import (
+    EPOCH_MS,
+    GROUP,
+    Cluster,
+    ClusterNode,
+    Lone,
+    Sent,
+    append_frame,
+    fails_under,
+)
 from tests.unit.raft.mutants import (
     ChangesAtOnce,
     ConfigurationAwaitsCommit,
     JoinersTrusted,
+    LearnerCountsItself,
     LearnersCount,
     LearnersStandBy,
     OnlyOwnConfigurationVotes,
@@ -391,6 +409,32 @@ def test_learner_with_the_newest_log_campaigns_where_it_is_asked_for_its_vote(
     cluster.change(Promote(NodeId("d")))
     cluster.settle()
     assert {cluster.voting(name) for name in (first, third, "d")} == {"abcd"}
+
+
+@fails_under(LearnerCountsItself)
+def test_learner_that_campaigns_is_elected_by_the_voters_alone(
+    group_type: type[RaftGroup],
+) -> None:
+    """Its own log says that it has no vote, and so two of three have to vote for it."""
+    lone = Lone(3, group_type=group_type)
+    voters = tuple(Voter(NodeId(name), Incarnation(at)) for at, name in enumerate("bcd", 1))
+    me = Voter(NodeId("a"), lone.me.store.incarnation)
+    body = encode_configuration(Configuration(voters, (me,)))
+    entry = make_entry(index=2, term=4, time_ms=EPOCH_MS, kind=EntryKind.VOTERS, body=body)
+    lone.nodes["d"] = ClusterNode(lone, "d")
+    lone.link_up()
+    lone.hear("b", append_frame(4, 1, 0, 2, [entry]), 3.0)
+    assert lone.replica.is_learner
+
+    lone.hear("c", frames.vote(5, 1, 0, frames.PRE, me.incarnation), 0.02)
+    lone.hear("c", frames.vote_reply(4, 5, frames.PRE | frames.GRANTED), 0.02)
+    assert lone.replica.term == 4
+    lone.hear("d", frames.vote_reply(4, 5, frames.PRE | frames.GRANTED), 0.02)
+    assert lone.replica.term == 5
+    lone.hear("c", frames.vote_reply(5, 5, frames.GRANTED), 0.02)
+    assert not lone.replica.is_leader
+    lone.hear("d", frames.vote_reply(5, 5, frames.GRANTED), 0.02)
+    assert lone.replica.is_leader
 
 
 # -- removal

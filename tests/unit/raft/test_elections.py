@@ -7,13 +7,14 @@ import pytest
 from raft import frames
 from raft.frames import FrameKind
 from raft.group import RaftGroup
-from tests.unit.raft.cluster import Cluster, Lone, append_frame, command, fails_under
+from tests.unit.raft.cluster import GROUP, Cluster, Lone, append_frame, command, fails_under
 from tests.unit.raft.mutants import (
     EasilyDeposed,
     LinksAreNoEvidence,
     NoCheckQuorum,
     NoPrevote,
     NoRegrant,
+    QuarantinedVote,
     ProposesDuringTransfer,
     TransferToAnyone,
     VotesCountedTwice,
@@ -299,3 +300,18 @@ def test_who_has_much_to_apply_lets_others_lead(seed: int) -> None:
     cluster.kill(leader)
 
     assert cluster.elect(2) == other
+
+
+@fails_under(QuarantinedVote)
+def test_replica_with_damage_neither_votes_nor_campaigns(group_type: type[RaftGroup]) -> None:
+    lone = Lone(group_type=group_type)
+    lone.hear("b", append_frame(1, 1, 0, 1, [command(2, 1, b"x")]), 0.2)
+    lone.me.store.group(GROUP).quarantine(2, 2, "a test")
+
+    lone.settle(5.0)
+    lone.hear("c", frames.vote(7, 9, 6, frames.PRE), 0.1)
+    lone.hear("c", frames.vote(7, 9, 6, 0), 0.1)
+
+    assert not lone.said(FrameKind.VOTE)
+    assert not lone.granted("c", 7)
+    assert not lone.said(FrameKind.VOTE_REPLY, "c")

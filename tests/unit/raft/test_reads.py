@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from goqueue.wire.types import Index
+from raft import frames
+from raft.config import RaftConfig
 from raft.frames import FrameKind
 from raft.group import RaftGroup
 from tests.unit.raft.cluster import Cluster, Lone, append_frame, command, fails_under
-from tests.unit.raft.mutants import ReadsUnconfirmed, ReadyBeforeNoop
+from tests.unit.raft.mutants import (
+    AnyRoundConfirms,
+    ReadsAwaitNoApply,
+    ReadsUnconfirmed,
+    ReadyBeforeNoop,
+)
 
 
 def ask(group: RaftGroup) -> list[tuple[bool, Index]]:
@@ -67,6 +74,50 @@ def test_new_leader_answers_reads_only_after_its_own_noop(group_type: type[RaftG
 
     assert not lone.replica.is_ready_leader
     assert answers == [(False, 0)]
+
+
+@fails_under(ReadsAwaitNoApply)
+def test_read_index_is_told_once_all_that_it_covers_has_applied(
+    group_type: type[RaftGroup],
+) -> None:
+    config = RaftConfig(apply_slice_s=0.001)
+    lone = Lone(group_type=group_type, config=config)
+    lone.lead()
+    lone.ack_all()
+    lone.me.machine.on_apply = lambda: lone.time.pass_by(0.01)
+    for _ in range(5):
+        lone.propose(b"x", "a")
+    lone.settle(0.02)
+    told: list[int] = []
+    replica = lone.replica
+    lone.hear("b", frames.ack(replica.term, lone.log.last_index))
+    replica.flush()
+    assert replica.applied_index < replica.commit_index == lone.log.last_index
+
+    replica.read_index(lambda _ok, _index: told.append(replica.applied_index))
+    replica.flush()
+    asked = frames.parse_beat(lone.said(FrameKind.BEAT, "b")[-1])[3]
+    lone.hear("b", frames.beat_answer(replica.term, asked, lone.log.last_index), 1.0)
+
+    assert told == [lone.log.last_index]
+
+
+@fails_under(AnyRoundConfirms)
+def test_answer_to_an_earlier_round_confirms_no_later_read(group_type: type[RaftGroup]) -> None:
+    lone = Lone(group_type=group_type)
+    term = lone.lead()
+    lone.ack_all()
+    early = ask(lone.replica)
+    lone.settle(0.01)
+    first = frames.parse_beat(lone.said(FrameKind.BEAT, "b")[-1])[3]
+    late = ask(lone.replica)
+    lone.settle(0.01)
+
+    lone.hear("b", frames.beat_answer(term, first, lone.log.last_index), 0.01)
+    assert [ok for ok, _index in early] == [True]
+    assert late == []
+    lone.hear("b", frames.beat_answer(term, first + 1, lone.log.last_index), 0.01)
+    assert [ok for ok, _index in late] == [True]
 
 
 def test_followers_give_no_read_index() -> None:

@@ -182,6 +182,11 @@ class Dispatcher(Generic[T]):
         waiting = [w.ticket for queued in self._waiting.values() for w in queued]
         return waiting + [sent.ticket for sent in self._submitted if sent.ticket is not None]
 
+    @property
+    def is_delivering(self) -> bool:
+        """Whether an entry on its way, or the one that is collected, delivers messages."""
+        return bool(self._in_flight.get("delivered"))
+
     # -- entries
 
     def collect(self, now_ms: int) -> Proposal[T] | None:

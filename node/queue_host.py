@@ -70,9 +70,11 @@ class QueueHost:
         requires_archive: Callable[[], bool] = lambda: False,
         created: int = 0,
         levels: Levels | None = None,
+        dispatcher: Callable[[PartitionState], Dispatcher[Ticket]] = Dispatcher,
     ) -> None:
         self._created = created
         self._levels = levels or Levels()
+        self._make_dispatcher = dispatcher
         self._requires_archive = requires_archive
         self._group = group
         self._state = state
@@ -95,7 +97,7 @@ class QueueHost:
     def open(self) -> None:
         """This node leads, and all that was before is applied."""
         self.asking.begin_anew()
-        self._dispatcher = Dispatcher(self._state)
+        self._dispatcher = self._make_dispatcher(self._state)
         self._dispatcher.watched = bool(self._waiters)
         self.configure()
 

@@ -361,7 +361,7 @@ class QueueReceiver:
                 look = asyncio.sleep(min(left_s, max(pause, LOOK_S)), poll.partitions)
                 waits.append(asyncio.ensure_future(look))
             done, _ = await asyncio.wait(waits, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
-            ready = [group for task in done for group in task.result()]
+            ready = [group for task in waits if task in done for group in task.result()]
             return ready or poll.partitions
         finally:
             self._metrics.queue.waiting_receives.dec()

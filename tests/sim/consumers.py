@@ -14,8 +14,8 @@ from tests.sim.queue_requests import Ask, Done
 from tests.sim.repeated import Leads, Repeated
 
 if TYPE_CHECKING:
-    from tests.sim.queue_side import GroupSpec
     from tests.sim.queue_work import QueueWork
+    from tests.sim.work import GroupSpec
 
 ACTIONS = {
     ops.ACK: "ack",
@@ -26,6 +26,10 @@ ACTIONS = {
 }
 CHOICES = (ops.ACK,) * 10 + (ops.NACK,) * 4 + (ops.REJECT, ops.EXTEND, ops.RELEASE)
 CALM_LIMIT = 100
+LEAVES = 0.25
+LEAVES_S = (0.003, 0.05)
+"""How many receives are given up so soon, as by a client that goes: what they are granted is given
+back, also where the answer was lost between two nodes."""
 OLD_MAX = 20
 """Receipts that a consumer keeps to settle them once more, too late."""
 
@@ -108,7 +112,12 @@ class Consumer:
                 self._pause(0.1)  # the group is not open yet
 
         tries = rng.choice((1, 2, 0))
-        Repeated(world, rng, work.group, self._leads, send, ended, tries=tries, wait_s=wait_s).go()
+        asking = Repeated(
+            world, rng, work.group, self._leads, send, ended, tries=tries, wait_s=wait_s
+        )
+        asking.go()
+        if not self._is_calm and rng.random() < LEAVES:
+            world.loop.call_later(rng.uniform(*LEAVES_S), asking.give_up)
 
     def _pause(self, seconds: float) -> None:
         self._work.world.loop.call_later(seconds, self._receive)

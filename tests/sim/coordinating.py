@@ -18,7 +18,7 @@ from log.entry import EntryKind
 from raft.errors import NotLeader, Outcome
 from tests.sim import rpc
 from tests.sim.loop import Timer
-from tests.sim.queue_requests import Ask, Done, NotDone
+from tests.sim.queue_requests import Ask, Done
 
 if TYPE_CHECKING:
     from tests.sim.managed import ClusterReplica
@@ -62,7 +62,6 @@ class Coordinating:
         self._heard_s: dict[tuple[int, str], float] = {}
         """As the checks know it."""
         self._began_s = self._looked_s = 0.0
-        self._leads: dict[GroupId, NodeId | None] = {}
         self._planned = False
         self._timer: Timer | None = None
         self._waiting: list[tuple[Beat, float]] = []
@@ -144,24 +143,15 @@ class Coordinating:
             owner = None
             if isinstance(answer, Done) and isinstance(answer.result, OwnedResult):
                 owner = (answer.result.member, answer.result.generation, answer.result.ended)
-            elif isinstance(answer, NotDone):
-                self._leads[naming.partition] = answer.leader
-            else:
-                self._leads.pop(naming.partition, None)
             coordinator.named(naming, owner, self._cluster.now_ms())
             self.look_soon()
 
-        def serve(process: Process, reply: rpc.Reply) -> None:
-            op = Own(naming.group, naming.member, naming.generation, naming.fence)
-            process.serve_queue(Ask(naming.partition, reply, op=op))
-
-        rpc.call(self._process, self._leader_of(naming.partition), serve, ended, RPC_S)
+        op = Own(naming.group, naming.member, naming.generation, naming.fence)
+        self._process.front.ask(Ask(naming.partition, ended, op=op))
 
     def _drain(self, coordinator: GroupCoordinator, drain: Drain) -> None:
         def ended(answer: object) -> None:
             in_flight = answer if isinstance(answer, int) else None
-            if in_flight is None:
-                self._leads.pop(drain.partition, None)
             coordinator.drained(drain, in_flight, self._cluster.now_ms())
             self.look_soon()
 
@@ -179,9 +169,7 @@ class Coordinating:
     def _leader_of(self, partition: GroupId) -> NodeId:
         """Who leads, as far as this node knows; else one of the replicas."""
         replica = self._process.replicas.get(partition)
-        known = self._leads.get(partition)
-        if known is None and replica is not None:
-            known = replica.raft.leader
+        known = None if replica is None else replica.raft.leader
         if known is not None:
             return known
         placed = self._cluster.state.placement(partition)

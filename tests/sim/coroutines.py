@@ -7,6 +7,7 @@ end: everything may happen in between. Nothing goes on in a process that is dead
 from __future__ import annotations
 
 import asyncio
+import warnings
 from asyncio import events
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
@@ -43,26 +44,71 @@ class Coroutines:
     def __init__(self, time: ProcessTime, work_s: Callable[[], float]) -> None:
         self._time = time
         self._work_s = work_s
-        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._works: dict[Coroutine[Any, Any, Any], None] = {}
+        """What is on its way: nothing else may end it, at a time that no seed says."""
         self.is_over = False
 
-    def close(self) -> None:
-        """Nothing goes on any more, nor later, when what is left here is collected as garbage."""
-        self.is_over = True
-        self._run(self._close, (), None)
+    def start(self, work: Coroutine[Any, Any, T], done: Callable[[T], object]) -> asyncio.Task[T]:
+        """Run it; `done` is told what it returned, unless it is cancelled, and what it raises ends
+        the simulation."""
 
-    def _close(self) -> None:
-        for task in list(self._tasks):
-            for _ in range(CLOSINGS):
-                with suppress(Exception):
-                    task.get_coro().close()  # type: ignore[union-attr]
+        def ended(task: asyncio.Task[T]) -> None:
+            if not task.cancelled():
+                done(task.result())
 
-    def start(self, work: Coroutine[Any, Any, T], done: Callable[[T], object]) -> None:
-        """Run it; `done` is told what it returned, and what it raises ends the simulation."""
         task = self.create_task(work)
-        task.add_done_callback(lambda ended: done(ended.result()))
+        task.add_done_callback(ended)
+        return task
+
+    def within(self, work: Callable[[], object]) -> None:
+        """Do it as if this loop had called it."""
+        self._run(work, (), None)
+
+    def close(self) -> None:
+        """The process is over: what was on its way ends where it stands. What it would have done
+        at its end, as production code does when it is let go of, has no effect any more."""
+        self.is_over = True
+        self.within(self._close_all)
+
+    def _close_all(self) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # some had not begun
+            while self._works:
+                for work in list(self._works):
+                    del self._works[work]
+                    for _ in range(CLOSINGS):
+                        with suppress(Exception):
+                            work.close()
 
     # as a task and a future see it
+
+    def create_task(
+        self, work: Coroutine[Any, Any, T], *, name: str | None = None
+    ) -> asyncio.Task[T]:
+        loop: Any = self  # all that a task asks for, of what a loop is
+        task = asyncio.Task(work, loop=loop, name=name)
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # its process may die
+        self._works[work] = None
+        task.add_done_callback(lambda ended: self._ended(work, ended))
+        return task
+
+    def _ended(self, work: Coroutine[Any, Any, T], task: asyncio.Task[T]) -> None:
+        self._works.pop(work, None)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None and not isinstance(error, EXPECTED):
+            raise error  # whoever waits for it might not look: it is a fault of the program
+
+    def call_at(
+        self,
+        when_s: float,
+        callback: Callable[..., object],
+        *args: object,
+        context: Context | None = None,
+    ) -> Timer:
+        delay_s = max(0.0, when_s - self._time.now())
+        return self.call_later(delay_s, callback, *args, context=context)
 
     def time(self) -> float:
         return self._time.now()
@@ -73,22 +119,6 @@ class Coroutines:
     def create_future(self) -> asyncio.Future[Any]:
         loop: Any = self
         return asyncio.Future(loop=loop)
-
-    def create_task(
-        self, work: Coroutine[Any, Any, T], *, name: str | None = None
-    ) -> asyncio.Task[T]:
-        loop: Any = self
-        task = asyncio.Task(work, loop=loop, name=name)
-        task._log_destroy_pending = False  # type: ignore[attr-defined]  # its process may die
-        self._tasks[task] = None
-        task.add_done_callback(self._done)
-        return task
-
-    def _done(self, task: asyncio.Task[Any]) -> None:
-        del self._tasks[task]
-        error = None if task.cancelled() else task.exception()
-        if error is not None and not isinstance(error, EXPECTED):
-            raise error
 
     def call_soon(
         self, callback: Callable[..., object], *args: object, context: Context | None = None

@@ -29,7 +29,6 @@ from delivery.ops import FORCED, Delivered, Granted, Own, OwnedResult, Result, S
 from delivery.queue import QueueState
 from goqueue.wire.types import GroupId
 from tests.sim.queue_mutants import Altered
-from tests.sim.queue_requests import Ask
 
 # -- in the cluster group
 
@@ -180,11 +179,11 @@ class ReceiveUnchecked(Altered):
     group_type = _DeliversToAnybody
 
 
-class RefusesNobody(Dispatcher[Ask]):
+class RefusesNobody(Dispatcher[Any]):
     """The leader's part of it."""
 
     @staticmethod
-    def _refuse_strangers(proposal: Proposal[Ask], group: GroupState, queued: deque[Any]) -> None:
+    def _refuse_strangers(proposal: Proposal[Any], group: GroupState, queued: deque[Any]) -> None:
         return None
 
 
@@ -209,11 +208,11 @@ class VeryGeneration(Altered):
     group_type = _WantsTheVeryGeneration
 
 
-class HoldsWhatIsOld(Dispatcher[Ask]):
+class HoldsWhatIsOld(Dispatcher[Any]):
     """Members are given what has just been published, and wait for the rest."""
 
     def _deliver(
-        self, proposal: Proposal[Ask], group: GroupState, queued: deque[Any], now_ms: int
+        self, proposal: Proposal[Any], group: GroupState, queued: deque[Any], now_ms: int
     ) -> None:
         if self._state.time_ms > now_ms - 100 or not group.owner.member:
             super()._deliver(proposal, group, queued, now_ms)

@@ -30,8 +30,7 @@ from tests.sim.managed import Ended
 from tests.sim.member_life import Life
 from tests.sim.member_programs import Outsider, Program
 from tests.sim.queue_ledger import QueueLedger
-from tests.sim.queue_requests import Ask
-from tests.sim.queue_side import GroupSpec
+from tests.sim.work import GroupSpec
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -181,7 +180,7 @@ class MemberWork:
             self.members.died(program.group.id, program.life.id, until_s)
             program.crash(None)
 
-    # a `queue_side.Work`
+    # a `work.Work`
 
     def has(self, group: GroupId) -> bool:
         """Whether the partition's queue is used."""
@@ -202,9 +201,9 @@ class MemberWork:
         """A replica has applied an entry."""
         self._ledger(group).applied(entry, state, result)
 
-    def held(self, group: GroupId, ask: Ask) -> None:
-        """A receive waits at a leader, though something is ready."""
-        self._broken("G4", f"{ask.want} waits at {group}, and something is ready")
+    def held(self, group: GroupId, who: str) -> None:
+        """A receive was given nothing, though something is ready and nothing is under way."""
+        self._broken("G4", f"{who} was given nothing at {group}, and something is ready")
 
     def _ledger(self, group: GroupId) -> QueueLedger:
         if group not in self.ledgers:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from coordinator.brokers import Brokers
 from coordinator.cluster_steps import cluster_members
@@ -31,7 +32,6 @@ from tests.sim import member_mutants as members
 from tests.sim import move_mutants as moves
 from tests.sim import queue_mutants as queues
 from tests.sim import timeline_mutants as timelines
-from tests.sim.queue_requests import Ask
 from tests.unit.raft import mutants as groups
 
 MOVES = ("kill-at-change", "split-at-change", "wipe", "power-majority", "kill", "partition")
@@ -51,7 +51,7 @@ class Mutant:
     group: type[RaftGroup] = RaftGroup
     appender: type[Appender] = Appender
     state: type[PartitionState] = PartitionState
-    dispatcher: type[Dispatcher[Ask]] = Dispatcher
+    dispatcher: type[Dispatcher[Any]] = Dispatcher
     coordinator: type[GroupCoordinator] = GroupCoordinator
     host: type[RaftHost] = RaftHost
     mover: type[Mover] = Mover

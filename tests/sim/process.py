@@ -6,7 +6,6 @@ import logging
 from typing import TYPE_CHECKING
 
 from coordinator.commands import Command
-from goqueue.wire.errors import NotLeader
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, Index, NodeId, Voter
 from log.errors import EntryDamaged
 from log.group import GroupLog
@@ -16,16 +15,17 @@ from tests.sim.coordinating import Coordinating
 from tests.sim.copying import Copying
 from tests.sim.coroutines import Coroutines
 from tests.sim.disk import Storage
+from tests.sim.front import Front
 from tests.sim.healing import Healing
-from tests.sim.link import SimLink
+from tests.sim.link import Link
 from tests.sim.loop import EPOCH_MS, ProcessTime
 from tests.sim.managed import ClusterReplica, Ended, Registrar
 from tests.sim.moving import Moving
 from tests.sim.net import NodeNetwork
-from tests.sim.queue_requests import Ask, NotDone, QueueAnswer
+from tests.sim.queue_requests import Ask, QueueAnswer
 from tests.sim.registry import Registry
 from tests.sim.replica import Replica
-from tests.sim.requests import Answer, Publish, Refused
+from tests.sim.requests import Answer, Publish
 
 if TYPE_CHECKING:
     from tests.sim.machines import Machine
@@ -54,7 +54,7 @@ class Process:
         self.began_s = self.time.now()
         self.coroutines = Coroutines(self.time, self._work_s)
         self.time.on_killed = self.coroutines.close
-        self.link = SimLink(self)
+        self.link = Link(self)
         self._replicas: dict[GroupId, Replica] = {}
         self.registry: Registry | None = None
         """Where the cluster group says what runs here."""
@@ -83,6 +83,7 @@ class Process:
             peers_clock_offset_ms=lambda: world.machines.clock_offset_ms(machine.node),
             group_type=world.group_type,
         )
+        self.front = Front(self)
         self.host.on_failed = self._failed
         self.host.on_snapshot_due = self._snapshot_due
         self.storage.on_flush_begun = self._flush_begun
@@ -183,8 +184,9 @@ class Process:
             self._replicas[group] = replica
 
     def _stop_replica(self, group: GroupId) -> None:
-        del self._replicas[group]
+        replica = self._replicas.pop(group)
         self.host.stop_group(group)
+        replica.close()
 
     def is_held(self, group: GroupId) -> bool:
         """Whether it must not run: its log is being replaced."""
@@ -266,31 +268,14 @@ class Process:
     # for clients
 
     def publish(self, publish: Publish) -> None:
-        self.time.call_soon(self._publish, publish)
-
-    def _publish(self, publish: Publish) -> None:
-        replica = self.replicas.get(publish.group)
-        if replica is None:
-            self.answer(publish, Refused(NotLeader(None), False, None))
-        else:
-            replica.publish(publish)
+        self.time.call_soon(self.front.publish, publish)
 
     def ask_queue(self, ask: Ask) -> None:
-        self.time.call_soon(self.serve_queue, ask)
-
-    def serve_queue(self, ask: Ask) -> None:
-        """Take a request for the queue of a partition, or say who leads it."""
-        replica = self.replicas.get(ask.group)
-        if replica is None or replica.queue is None:
-            self.answer_queue(ask, NotDone(NotLeader(None), False, None))
-        else:
-            replica.queue.ask(ask)
+        self.time.call_soon(self.front.ask, ask)
 
     def withdraw(self, ask: Ask) -> None:
         """Who asked has left."""
-        replica = self.replicas.get(ask.group)
-        if replica is not None and replica.queue is not None:
-            self.time.call_soon(replica.queue.withdraw, ask)
+        self.time.call_soon(self.front.withdraw, ask)
 
     def answer_queue(self, ask: Ask, answer: QueueAnswer) -> None:
         """On its way to the client, unless the process is over."""
@@ -315,8 +300,7 @@ class Process:
         if self.groups is not None:
             self.groups.changed()
             for replica in self.replicas.values():
-                assert replica.queue is not None
-                replica.queue.groups_changed()
+                replica.groups_changed()
 
     def answer(self, publish: Publish, answer: Answer) -> None:
         """On its way to the client, unless the process is over."""

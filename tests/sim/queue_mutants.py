@@ -35,7 +35,6 @@ from delivery.partition import PartitionState
 from delivery.queue import QueueState
 from goqueue.wire.types import Offset
 from log.entry import Entry
-from tests.sim.queue_requests import Ask
 
 EARLY_MS = 50
 
@@ -221,7 +220,7 @@ class AttemptsNotInSnapshot(Altered):
             group.failures = Failures()
 
 
-class LeasesDroppedAtFailover(Dispatcher[Ask]):
+class LeasesDroppedAtFailover(Dispatcher[Any]):
     """A new leader gives back what is in flight: it does not know its holders."""
 
     def __init__(self, state: PartitionState) -> None:
@@ -236,10 +235,10 @@ class LeasesDroppedAtFailover(Dispatcher[Ask]):
                 self.submit(Settled(group.id, RELEASE, list(deliveries.items())), None)
 
 
-class SettleAnsweredEarly(Dispatcher[Ask]):
+class SettleAnsweredEarly(Dispatcher[Any]):
     """An ack is answered when it is proposed."""
 
-    def collect(self, now_ms: int) -> Proposal[Ask] | None:
+    def collect(self, now_ms: int) -> Proposal[Any] | None:
         proposal = super().collect(now_ms)
         for sent in [] if proposal is None else proposal.sent:
             if isinstance(sent.op, Settled) and sent.op.action == ACK and sent.ticket is not None:
@@ -248,10 +247,10 @@ class SettleAnsweredEarly(Dispatcher[Ask]):
         return proposal
 
 
-class AckInMemory(Dispatcher[Ask]):
+class AckInMemory(Dispatcher[Any]):
     """An ack changes what the leader remembers, and nothing else."""
 
-    def submit(self, op: Any, ticket: Ask | None) -> None:
+    def submit(self, op: Any, ticket: Any) -> None:
         group = self._state.queue.groups.get(getattr(op, "group", 0))
         if isinstance(op, Settled) and op.action == ACK and group is not None:
             group.settle(op, self._state.time_ms)
@@ -259,7 +258,7 @@ class AckInMemory(Dispatcher[Ask]):
         else:
             super().submit(op, ticket)
 
-    def collect(self, now_ms: int) -> Proposal[Ask] | None:
+    def collect(self, now_ms: int) -> Proposal[Any] | None:
         early, self._early = getattr(self, "_early", []), []
         proposal = super().collect(now_ms)
         if early:
@@ -383,7 +382,7 @@ class AnyVersion(Altered):
     queue_type = _TakesAnyVersion
 
 
-class PutsAnyVersion(Dispatcher[Ask]):
+class PutsAnyVersion(Dispatcher[Any]):
     """A leader puts the settings that it knows, though the partition has newer ones."""
 
     def open_group(
@@ -392,7 +391,7 @@ class PutsAnyVersion(Dispatcher[Ask]):
         self.submit(OpenGroup(id, name, version, config, offset), None)
 
 
-class RepeatsChoose(Dispatcher[Ask]):
+class RepeatsChoose(Dispatcher[Any]):
     """Messages are chosen for a receive that will be told what it was granted before."""
 
     def _repeats(self, group: Any, queued: Any) -> dict[Any, bool]:

@@ -22,8 +22,7 @@ from tests.sim.consumers import Committer, Consumer
 from tests.sim.loop import EPOCH_MS
 from tests.sim.queue_ledger import QueueLedger
 from tests.sim.queue_publishers import QueueAdmin, QueuePublisher
-from tests.sim.queue_requests import Ask
-from tests.sim.queue_side import GroupSpec
+from tests.sim.work import GroupSpec
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -113,9 +112,7 @@ class QueueWork:
     def _tell_groups(self, node: NodeId) -> None:
         process = self.world.machines.process(node)
         if process is not None and self.group in process.replicas:
-            side = process.replicas[self.group].queue
-            assert side is not None
-            process.time.call_soon(side.groups_changed)
+            process.time.call_soon(process.replicas[self.group].groups_changed)
 
     # what applies
 
@@ -132,9 +129,9 @@ class QueueWork:
         if self.ledger.applied(entry, state, result) and entry.kind == EntryKind.QUEUE:
             self._is_in_time()
 
-    def held(self, group: GroupId, ask: Ask) -> None:
-        """A receive waits at a leader, though something is ready."""
-        self._broken("Q4", f"{ask.want} waits at {group}, and something is ready")
+    def held(self, group: GroupId, who: str) -> None:
+        """A receive was given nothing, though something is ready and nothing is under way."""
+        self._broken("Q4", f"{who} was given nothing at {group}, and something is ready")
 
     def _fell(self, group: str, offset: int) -> None:
         self.history.add("fallen", group=group, partition=0, offset=offset)

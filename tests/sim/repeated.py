@@ -72,6 +72,11 @@ class Repeated:
         self._in_doubt = False
         self._timer: Timer | None = None
 
+    def give_up(self) -> None:
+        """It is not waited for any longer."""
+        if not self._over:
+            self._end(None)
+
     def go(self) -> None:
         """Send it, now and for the first time or again."""
         if self._over or self._world.is_over:

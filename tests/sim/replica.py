@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import zlib
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coordinator.topics import TopicConfig
-from delivery.appender import NOT_PROPOSED, Admitted, Appender
-from delivery.records import AppendBatch, encode_records
-from goqueue.wire.errors import DiskFull, GoQueueError, NotLeader, OutcomeUnknown
+from delivery.appender import Appender
+from goqueue.wire.errors import DiskFull, NotLeader
 from goqueue.wire.types import GroupId, Index, NodeId, Offset, Term
 from log.entry import Entry, EntryKind
 from log.errors import EntryDamaged, LogError
 from log.group import GroupLog
+from node.append_queue import AppendQueue, ByteBudget
 from node.carried_rows import KeptReader
+from node.http.broker import AppendResult
+from node.message_reader import BatchCache, MessageReader
 from node.partition_reader import Bounds, PartitionReader
+from node.queue_rpc import GroupRef
+from node.retention import Retention
+from node.unread import Unread
 from raft.configuration import Configuration
-from raft.errors import Outcome
 from raft.group import RaftGroup
 from tests.sim.compacting import Compacting
+from tests.sim.front import Nothing
 from tests.sim.mutants import Mutant
 from tests.sim.queue_mutants import DelayByWallClock
-from tests.sim.queue_side import QueueSide
-from tests.sim.requests import Answer, Publish, Refused, Stored
 from tests.sim.upkeep import Upkeep
+from tests.sim.watched_queue import WatchedQueue
 
 if TYPE_CHECKING:
     from tests.sim.process import Process
@@ -34,20 +37,15 @@ STATE_CHECKED_EVERY = 16
 """Entries between two looks at the whole state."""
 QUEUE_STATE_CHECKED_EVERY = 48
 """Of a partition whose queue is used: it has several times as many entries."""
-ENTRY_BATCHES_MAX = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Boarded:
-    """A publish in an entry: what of its batch is new, and what to answer once that applied."""
-
-    publish: Publish
-    batch: AppendBatch
-    stored: Stored
+ENTRY_BYTES = 1200
+"""Of one entry: a few batches."""
+PENDING_BYTES_MAX = 1 << 20
+CACHE_BYTES = 1 << 16
 
 
 class Replica:
-    """Implements Raft's StateMachine; publishes of one turn share entries, as in the node."""
+    """Implements Raft's StateMachine, around the production append queue and queue host; `attach`
+    gives it its group."""
 
     def __init__(self, process: Process, group: GroupId, log: GroupLog, mutant: Mutant) -> None:
         self.id = group
@@ -67,15 +65,53 @@ class Replica:
             self.compacting = Compacting(self, self._reader, self._compaction.config)
         self._checks = process.world.checks
         self._mutant = mutant
-        self._appender: Appender | None = None
         self._last_appender: Appender | None = None
-        self._waiting: list[Publish] = []
-        self._turn_planned = False
-        self._on_original: dict[Index, list[tuple[Publish, Stored]]] = {}
+        self._appends: AppendQueue | None = None
+        self._leader_waiters: dict[asyncio.Future[None], None] = {}
         work = process.world.queue or process.world.members
-        self.queue = None
-        if work is not None and work.has(group):
-            self.queue = QueueSide(process, self, work)
+        self._work = work if work is not None and work.has(group) else None
+        self.queue: WatchedQueue | None = None
+        nothing: Any = Nothing()
+        self.figures = nothing
+        self.config = TopicConfig()
+        self.unread = Unread()
+        retention: Any = Retention(
+            log=log,
+            state=self.state,
+            reader=self._reader,
+            group=lambda: self.raft,
+            config=lambda: self.config,
+        )
+        self.messages = MessageReader(
+            group,
+            self._reader,
+            BatchCache(CACHE_BYTES),
+            carried=lambda: self.state.queue.held,
+            carried_rows=retention.carried_rows,
+        )
+
+    def attach(self, raft: RaftGroup) -> None:
+        """Take the group that was started with this state machine."""
+        self.raft = raft
+        raft.on_voters = self.vote
+        self._process.front.within(self._open_queues)
+
+    def _open_queues(self) -> None:
+        nothing: Any = Nothing()
+        self._appends = AppendQueue(
+            topic="t",
+            group=self.raft,
+            appender=self._make_appender,
+            original_time_ms=lambda offset: self._reader.time_at(offset) or 0,
+            is_relaxed=lambda: self.log.relaxed,
+            pending_bytes_max=PENDING_BYTES_MAX,
+            entry_bytes=ENTRY_BYTES,
+            budget=ByteBudget(PENDING_BYTES_MAX),
+            metrics=nothing,
+            workers=nothing,
+        )
+        if self._work is not None:
+            self.queue = WatchedQueue(self, self._work)
 
     # Raft's StateMachine
 
@@ -97,29 +133,22 @@ class Replica:
         """Whether somebody leads the partition."""
         return self.raft.leader is not None
 
-    def attach(self, group: RaftGroup) -> None:
-        """Take the group that was started with this state machine."""
-        self.raft = group
-        group.on_voters = self.vote
-
     def topic_changed(self, config: TopicConfig) -> None:
         """Nothing of it is used here."""
-
-    def close(self) -> None:
-        """It runs no more: what waits here is refused."""
-        self.on_follower(None)
 
     def apply(self, entry: Entry) -> object:
         self._checks.applied(self._process.node, self.log, entry)
         self._process.world.traps.committed(self._process.node, self.id)
         result = self.state.apply(entry)
+        if self._work is not None:
+            self._work.applied(self.id, entry, self.state, result)
         if self.queue is not None:
-            self.queue.applied(entry, result)
+            self.queue.applied(is_records=entry.kind == EntryKind.RECORDS)
         if self._compaction is not None:
             self._compaction.applied(self.id, entry, self.state)
         if entry.kind in (EntryKind.TRIM, EntryKind.COMPACT):
             self.log.trim_to(self.state.log_start_index)
-        every = STATE_CHECKED_EVERY if self.queue is None else QUEUE_STATE_CHECKED_EVERY
+        every = STATE_CHECKED_EVERY if self._work is None else QUEUE_STATE_CHECKED_EVERY
         if entry.index % every == 0:
             self.check_state()
         return result
@@ -140,26 +169,45 @@ class Replica:
             self._process.world.moves.removing.committed(self.id, committed)
 
     def on_leader(self, term: Term) -> None:
-        if self._last_appender is None or not self._mutant.appender_kept:
-            self._last_appender = self._make_appender()
-        self._appender = self._last_appender
+        assert self._appends is not None, "attached before it can lead"
+        self._appends.open()
         if self.queue is not None:
-            self.queue.lead()
+            self.queue.open()
+            self.groups_changed()
         if self._process.world.queue is not None:
             self._process.world.queue.log_time_is(self.raft.log_time_ms())
+        self._wake()
+        self._process.front.leader_changed(self.id, self._process.node)
+
+    def groups_changed(self) -> None:
+        """What this node knows of the groups is wanted here."""
+        for spec in self._work.known_groups(self._process.node) if self._work else ():
+            if self.queue is not None:
+                self.queue.reopen(GroupRef(spec.id, spec.name, spec.version, spec.config))
 
     def _make_appender(self) -> Appender:
-        if self._compaction is None:
-            return self._mutant.appender(self.state)
-        return self._mutant.appender(self.state, compacted=lambda: True)
+        if self._last_appender is None or not self._mutant.appender_kept:
+            options: dict[str, Any] = (
+                {} if self._compaction is None else {"compacted": lambda: True}
+            )
+            self._last_appender = self._mutant.appender(self.state, **options)
+        return self._last_appender
 
     def on_follower(self, leader: NodeId | None) -> None:
-        self._appender = None
-        waiting, self._waiting = self._waiting, []
-        for publish in waiting:
-            self._refuse(publish, NotLeader(leader))
+        self._step_down(leader)
+        if leader is not None:
+            self._process.front.leader_changed(self.id, leader)
+
+    def close(self) -> None:
+        """The replica is leaving this node: nothing that waits here will be served by it."""
+        self._step_down(None)
+
+    def _step_down(self, leader: NodeId | None) -> None:
+        if self._appends is not None:
+            self._appends.close(leader)
         if self.queue is not None:
-            self.queue.follow()
+            self.queue.close(leader)
+        self._wake()
 
     def check_state(self) -> None:
         """The same state at the same index on every replica, for ever. Entries with voters are
@@ -172,98 +220,43 @@ class Replica:
             zlib.crc32(self.state.snapshot()),
         )
 
-    # publishing
+    # as the production code of a node sees a partition
 
-    def publish(self, publish: Publish) -> None:
-        if self._appender is None or not self.raft.is_ready_leader:
-            self._refuse(publish, NotLeader(self.raft.leader))
-            return
+    @property
+    def end_offset(self) -> Offset:
+        return self.state.next_offset
+
+    def log_time_ms(self) -> int:
+        return self.raft.log_time_ms()
+
+    def append(
+        self, batch: bytes, *, request_id: int, validated: bool
+    ) -> asyncio.Future[AppendResult]:
+        """As `node.partition` does."""
+        if self._appends is None or not self.raft.is_ready_leader:
+            raise NotLeader(self.raft.leader)
+        if not self.raft.has_quorum:
+            raise NotLeader(None)
         if self._process.store.stalled is not None:
-            self._refuse(publish, DiskFull())
-            return
-        self._waiting.append(publish)
-        if not self._turn_planned:
-            self._turn_planned = True
-            self._process.time.call_soon(self._turn)
+            raise DiskFull(retry_after_s=10)
+        return self._appends.append(batch, request_id=request_id, validated=validated)
 
-    def _turn(self) -> None:
-        self._turn_planned = False
-        waiting, self._waiting = self._waiting, []
-        entry: list[Boarded] = []
-        for publish in waiting:
-            if self._appender is None:
-                self._refuse(publish, NotLeader(self.raft.leader))
-                continue
-            admitted = self._admit(publish)
-            if admitted is not None:
-                entry.append(admitted)
-            if len(entry) >= ENTRY_BATCHES_MAX:
-                self._propose(entry)
-                entry = []
-        if entry:
-            self._propose(entry)
-
-    def _admit(self, publish: Publish) -> Boarded | None:
-        assert self._appender is not None
-        batch = publish.batch
+    async def wait_for_leadership(self, timeout_s: float) -> None:
+        """Return when the leader may have changed, or after the time."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._leader_waiters[waiter] = None
         try:
-            verdict = self._appender.admit(batch, publish.request_id, self.raft.log_time_ms())
-        except GoQueueError as error:
-            self._refuse(publish, error)
-            return None
-        if isinstance(verdict, Admitted):
-            stored = Stored(verdict.base_offset, False, batch.count, verdict.rows)
-            return Boarded(publish, verdict.to_append(batch, publish.request_id), stored)
-        stored = Stored(verdict.base_offset, True, batch.count, verdict.rows)
-        if verdict.pending_index is None:
-            self._answer(publish, stored)
-        else:
-            twins = self._on_original.setdefault(verdict.pending_index, [])
-            twins.append((publish, stored))
-        return None
-
-    def _propose(self, entry: list[Boarded]) -> None:
-        appender = self._appender
-        assert appender is not None
-        body = encode_records([boarded.batch for boarded in entry])
-        try:
-            index = self.raft.propose(
-                EntryKind.RECORDS,
-                body,
-                base_offset=entry[0].stored.base_offset,
-                record_count=sum(boarded.batch.count for boarded in entry),
-                callback=self._ended(entry),
-            )
-        except NotLeader as error:  # handing over, say; this node may lead on
-            appender.withdraw()
-            refused = [boarded.publish for boarded in entry]
-            refused += [publish for publish, _ in self._on_original.pop(NOT_PROPOSED, ())]
-            for publish in refused:
-                self._refuse(publish, error)
+            async with asyncio.timeout(max(0.0, timeout_s)):
+                await waiter
+        except TimeoutError:
             return
-        appender.proposed(index)
-        twins = self._on_original.pop(NOT_PROPOSED, None)
-        if twins:
-            self._on_original.setdefault(index, []).extend(twins)
+        finally:
+            self._leader_waiters.pop(waiter, None)
 
-    def _ended(self, entry: list[Boarded]) -> Callable[[Outcome, object, Index], None]:
-        def ended(outcome: Outcome, _result: object, index: Index) -> None:
-            told = [(boarded.publish, boarded.stored) for boarded in entry]
-            for publish, stored in (*told, *self._on_original.pop(index, ())):
-                if outcome is Outcome.APPLIED:
-                    self._answer(publish, stored)
-                elif outcome is Outcome.NONE:
-                    self._refuse(publish, NotLeader(self.raft.leader))
-                else:
-                    self._refuse(publish, OutcomeUnknown(), unknown=True)
-
-        return ended
-
-    def _refuse(self, publish: Publish, error: GoQueueError, *, unknown: bool = False) -> None:
-        self._answer(publish, Refused(error, unknown, self.raft.leader))
-
-    def _answer(self, publish: Publish, answer: Answer) -> None:
-        self._process.answer(publish, answer)
+    def _wake(self) -> None:
+        for waiter in self._leader_waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
     # other work of a leader
 

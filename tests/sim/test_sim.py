@@ -304,6 +304,8 @@ def test_queue_work_brings_about_what_it_is_for() -> None:
     wanted |= {"duplicate", "redelivered", "dead letter", "late"}
     assert wanted <= {name for name, count in outcomes.items() if count > 5}
     assert {"redrive", "purge", "cancelled", "fallen"} <= events.keys()
+    calls = sum((world.calls for world in worlds), Counter[str]())
+    assert {"answers lost", "operations sent again", "leases recalled"} <= calls.keys()
 
 
 @pytest.mark.parametrize(

@@ -146,6 +146,9 @@ class World:
         """Of these, those of the cluster group."""
         self.damaged: Counter[str] = Counter()
         """Files, by the ends of their names."""
+        self.calls: Counter[str] = Counter()
+        """Of requests between nodes: answers lost, operations sent again, leases given back, and
+        of these those that were recalled, as their answers were lost."""
         self.set_aside = 0
         """Data directories whose write-ahead log was damaged."""
 
@@ -176,14 +179,15 @@ class World:
                 self.loop.run_until(self.faulty_s)
                 self._heal()
                 self._judge()
-                for process in self.machines.running():
-                    process.coroutines.close()
         except Exception as error:  # noqa: BLE001 - a crash of the code under test is a finding
             where = traceback.extract_tb(error.__traceback__)[-1]
             self.checks.violated(
                 f"crash: {type(error).__name__}: {error} at {where.filename}:{where.lineno}"
             )
         self.is_over = True
+        with quiet():
+            for process in self.machines.running():
+                process.coroutines.close()
         checks = self.checks
         return Verdict(
             self.seed,

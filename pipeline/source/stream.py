@@ -4,6 +4,11 @@ A position is `{"orders": {"id": "0fca1deac97785c4-7", "offsets": {"0": 12, "1":
 offset to read of each partition. A batch lies between two of them, so that a query that starts
 again reads the same messages for the same batch. A partition that a position does not name is
 new: it begins with its first message.
+
+Where a batch ends it is also told how it is split into tasks (`"split": [minPartitions,
+maxRecordsPerPartition]`, 0 for none): so that a batch which a failure interrupted comes again in
+the same Spark partitions, whatever the options say by then. Sinks that know their tasks by number,
+as this project's does, depend on it. Positions of 0.1.0 don't tell, and 0.1.0 does not look.
 """
 
 from __future__ import annotations
@@ -33,6 +38,8 @@ from pipeline.source.ranges import Key, Range, split, take
 from pipeline.source.topics import Known, look, no_topic, resolve
 
 Json = dict[str, Any]
+Split = tuple[int, int]
+"""The options `minPartitions` and `maxRecordsPerPartition`, 0 where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +48,8 @@ class Position:
 
     ids: Mapping[str, str] = field(default_factory=dict[str, str])
     offsets: Mapping[Key, int] = field(default_factory=dict[Key, int])
+    split: Split | None = None
+    """How the batch that ends here is split; None where that is not told."""
 
     @classmethod
     def read(cls, told: Json) -> Position:
@@ -51,7 +60,8 @@ class Position:
                 for topic, place in told.items()
                 for number, offset in place["offsets"].items()
             }
-            return cls({topic: str(place["id"]) for topic, place in told.items()}, offsets)
+            ids = {topic: str(place["id"]) for topic, place in told.items()}
+            return cls(ids, offsets, _split_told(told))
         except (AttributeError, KeyError, TypeError, ValueError):
             raise OptionError(
                 f"checkpointLocation: it is of a query with another source: {str(told)[:80]!r} is "
@@ -62,7 +72,13 @@ class Position:
         told: Json = {topic: {"id": id, "offsets": {}} for topic, id in sorted(self.ids.items())}
         for (topic, number), offset in sorted(self.offsets.items()):
             told[topic]["offsets"][str(number)] = offset
+        for place in told.values() if self.split is not None else ():
+            place["split"] = list(self.split or ())
         return told
+
+    def is_at(self, other: Position) -> bool:
+        """Whether nothing lies between the two."""
+        return (self.ids, self.offsets) == (other.ids, other.offsets)
 
     def start(self, key: Key, topic_id: str, first: int) -> int:
         """Where a partition goes on: at the first, if it is new or its topic is."""
@@ -130,10 +146,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadMaxRows):
             backlog = take(backlog, limit.max_rows)
         offsets = {key: starts[key] + rows for key, rows in backlog.items()}
-        found = Position({**kept.ids, **ends.ids}, {**kept.offsets, **offsets}).write()
-        if found != start:
-            self._triggered_s = time.monotonic()
-        return found
+        ids, split_now = {**kept.ids, **ends.ids}, self._split_now()
+        found = Position(ids, {**kept.offsets, **offsets}, split_now)
+        if found.is_at(begun):
+            return start
+        self._triggered_s = time.monotonic()
+        return found.write()
 
     def reportLatestOffset(self) -> Json | None:
         return None if self._reported is None else self._reported.write()
@@ -141,7 +159,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # a batch
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
-        options = self._options
         begun, ended = Position.read(start), Position.read(end)
         facts = {topic: self._facts(topic) for topic in ended.ids}
         found = []
@@ -151,7 +168,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             leader = None if known is None else known.leader(number)
             is_compacted = known is not None and known.is_compacted
             found.append(Range(topic, topic_id, number, first, last, leader, is_compacted))
-        return split(found, at_least=options.min_partitions, records_max=options.records_max)
+        least, most = self._split_now() if ended.split is None else ended.split
+        return split(found, at_least=least or None, records_max=most or None)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_partition(self._options, self._schema, partition)
@@ -160,6 +178,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._broker.close()
 
     # private
+
+    def _split_now(self) -> Split:
+        return self._options.min_partitions or 0, self._options.records_max or 0
 
     def _unread(self, begun: Position, ends: Position) -> Position:
         """The places that what is read now need not have: of topics and partitions that are no
@@ -221,6 +242,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _lost(self, what: str) -> None:
         data_loss.lost(what, fail=self._options.fail_on_data_loss)
+
+
+def _split_told(told: Json) -> Split | None:
+    """Equal for all topics of a position, as it is written."""
+    for place in told.values():
+        if "split" in place:
+            least, most = place["split"]
+            return int(least), int(most)
+    return None
 
 
 def _ids(known: Mapping[str, Known]) -> dict[str, str]:

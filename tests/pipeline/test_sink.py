@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -118,3 +119,108 @@ def test_a_task_that_dies_is_repeated_without_a_double(
     assert 0 < before < 400
     wanted = Counter(str(number).encode() for number in range(400))
     assert Counter(message.value for message in stored(servers, "sink-to")) == wanted
+
+
+class Interrupted:
+    """A streaming query from one topic into another that falls in its first micro-batch: once the
+    first row of Spark partition `at` comes by and something is stored."""
+
+    def __init__(self, spark: Any, servers: str, name: str, folder: Path) -> None:
+        self._spark, self._servers, self._name, self._folder = spark, servers, name, folder
+
+    def run(
+        self,
+        *,
+        falls: bool = False,
+        reads: dict[str, object] | None = None,
+        reshape: Callable[[Any], Any] = lambda df: df,
+        at: int = 1,
+    ) -> None:
+        """To the end of what there is. Raises what the query ended with."""
+        servers, target = self._servers, f"{self._name}-to"
+
+        def fall(batches: Any) -> Any:
+            for batch in batches:
+                if falls and TaskContext.get().partitionId() == at:
+                    ends_s = time.monotonic() + 30
+                    while not stored(servers, target) and time.monotonic() < ends_s:
+                        time.sleep(0.05)
+                    raise RuntimeError("killed by the test")
+                yield batch
+
+        source = self._spark.readStream.format("goqueue").option("servers", servers)
+        source = source.options(subscribe=f"{self._name}-from", startingOffsets="earliest")
+        read = reshape(source.options(**(reads or {})).load().select("value", "key"))
+        sink = read.mapInArrow(fall, "value binary, key binary").writeStream.format("goqueue")
+        sink = sink.option("servers", servers).option("topic", target)
+        sink = sink.options(batchRows=25, checkpointLocation=str(self._folder / "checkpoint"))
+        query = sink.trigger(availableNow=True).start()
+        query.awaitTermination()
+        if query.exception() is not None:
+            raise query.exception()
+
+
+@pytest.fixture
+def numbers(spark: Any, cluster: Cluster, servers: str, tmp_path: Path) -> Callable[..., Any]:
+    """400 keyed numbers in a topic of so many partitions, and an empty topic."""
+
+    def make(name: str, source: int, target: int) -> Interrupted:
+        made(cluster, f"{name}-from", source)
+        made(cluster, f"{name}-to", target)
+        rows = spark.range(0, 400, 1, 2).selectExpr("cast(id AS string) AS value")
+        rows = rows.selectExpr("value", "value AS key")
+        write(rows, servers, topic=f"{name}-from")
+        return Interrupted(spark, servers, name, tmp_path)
+
+    return make
+
+
+WANTED = Counter(str(number).encode() for number in range(400))
+
+
+def test_a_batch_that_comes_again_is_split_as_it_was_whatever_the_options_say(
+    servers: str, numbers: Callable[..., Interrupted]
+) -> None:
+    """One partition in four tasks; killed, and started again without `minPartitions`."""
+    query = numbers("sink-split", 1, 2)
+    with pytest.raises(Exception, match="killed by the test"):
+        query.run(falls=True, reads={"minPartitions": 4})
+    before = len(stored(servers, "sink-split-to"))
+
+    query.run(reads={"minPartitions": 1})
+
+    assert 0 < before < 400
+    assert Counter(message.value for message in stored(servers, "sink-split-to")) == WANTED
+
+
+def test_partitions_that_the_topic_gets_between_attempts_move_no_row(
+    cluster: Cluster, servers: str, numbers: Callable[..., Interrupted]
+) -> None:
+    query = numbers("sink-grows", 2, 3)
+    with pytest.raises(Exception, match="killed by the test"):
+        query.run(falls=True)
+    before = len(stored(servers, "sink-grows-to"))
+    with Client(servers) as client:
+        client.add_partitions("sink-grows-to", 4)
+
+    query.run()
+
+    assert 0 < before < 400
+    assert Counter(message.value for message in stored(servers, "sink-grows-to")) == WANTED
+
+
+@pytest.mark.parametrize("reshape", ["coalesce", "repartition"])
+def test_fewer_spark_partitions_than_before_are_never_passed_over(
+    spark: Any, cluster: Cluster, servers: str, reshape: str
+) -> None:
+    """Four tasks wrote all rows, one is to repeat the write: the job fails."""
+    topic = made(cluster, f"sink-fewer-{reshape}")
+    rows = spark.range(0, 400, 1, 4).selectExpr("cast(id AS string) AS value")
+    same = {"topic": topic, "writeId": "load-8", "batchRows": 40}
+    write(rows, servers, **same)
+    assert len(stored(servers, topic)) == 400
+
+    with pytest.raises(Exception, match=r"stored rows of Spark partition \d+, and this one has \d"):
+        write(getattr(rows, reshape)(1), servers, **same)
+
+    write(rows.selectExpr("value", "'k' AS key"), servers, topic=topic, writeId="load-9")

@@ -2,13 +2,17 @@
 
 Where a row goes must not depend on when it comes by, or another attempt would look for it in the
 wrong place. A partition that is asked for counts, then the key, then the message id; all other rows
-of a task go into one partition, another one with each micro-batch.
+of a task go into one partition, another one with each micro-batch. Where the topic has got more
+partitions meanwhile, what is stored already decides (`pipeline.sink.standing`). That takes a
+question to each partition, in a process's first micro-batch of a run and in batch writes that may
+have been tried before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 from goqueue.errors import GoQueueError, UnknownTopic
@@ -20,6 +24,7 @@ from pipeline.sink.identity import Identity
 from pipeline.sink.options import SinkOptions
 from pipeline.sink.rows import Rows, join
 from pipeline.sink.sequence import PartitionSequence, Tally
+from pipeline.sink.standing import partitions_then
 
 SENDERS = 8
 """Partitions that one task writes to at once."""
@@ -28,7 +33,22 @@ GATHERED_BYTES_MAX = 32 << 20
 TARGETS_MAX = 10_000
 """Partitions of all topics together that one task may write to."""
 
+SEEN_MAX = 1000
+
 Target = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """How many partitions a topic had when a run of a query wrote a micro-batch."""
+
+    run: str
+    epoch: int
+    partitions: int
+
+
+_seen: dict[tuple[str, str], _Seen] = {}
+"""By query and topic, for as long as this process lives."""
 
 
 class TaskWrite:
@@ -42,6 +62,8 @@ class TaskWrite:
         self._pool = ThreadPoolExecutor(SENDERS, "goqueue-sink")
         self._rows = 0
         self._facts: dict[str, TopicFacts] = {}
+        self._counts: dict[str, int] = {}
+        self._standing: set[Target] = set()
         self._outlets: dict[Target, _Outlet] = {}
 
     def __enter__(self) -> TaskWrite:
@@ -70,8 +92,21 @@ class TaskWrite:
             outlet.flush()
         for outlet in self._outlets.values():
             outlet.finish()
+        strange = sorted(self._standing - self._outlets.keys())
+        if strange and self._options.fails_on_changed_rows:
+            topic, partition = strange[0]
+            raise SinkError(
+                f"partition {partition} of topic {topic}: an earlier attempt at "
+                f"{self._identity.task} stored rows there, and this one has none for it, so these "
+                "are not the same rows; with failOnChangedRows false, both attempts' rows stay"
+            )
         tallies = [outlet.sequence.tally for outlet in self._outlets.values()]
         return Tally(sum(one.written for one in tallies), sum(one.found for one in tallies))
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Those that rows went to."""
+        return tuple(sorted({topic for topic, _partition in self._outlets}))
 
     # where rows go
 
@@ -93,7 +128,7 @@ class TaskWrite:
     def _targets(self, taken: Taken, topic: str | None) -> Iterable[Target]:
         keys, rows = taken.rows.keys, range(len(taken.rows))
         if topic is not None and keys is not None and None not in keys and not taken.partitions:
-            count = self._topic(topic).partitions
+            count = self._count(topic)
             targets = [(topic, partition) for partition in range(count)]
             return [targets[partition_for(key or b"", count)] for key in keys]
         return [self._target(taken, row, topic) for row in rows]
@@ -122,10 +157,27 @@ class TaskWrite:
             key = None if message_id is None else message_id.encode()
         if key is None:
             return topic, self._turn(topic)
-        return topic, partition_for(key, self._topic(topic).partitions)
+        return topic, partition_for(key, self._count(topic))
 
     def _turn(self, topic: str) -> int:
-        return (self._identity.partition + self._identity.epoch) % self._topic(topic).partitions
+        return (self._identity.partition + self._identity.epoch) % self._count(topic)
+
+    def _count(self, topic: str) -> int:
+        """How many partitions rows are spread over: by the topic as it is, or as it was when an
+        earlier attempt at this task wrote. Asked for before anything is written."""
+        if topic not in self._counts:
+            self._counts[topic] = self._count_then(self._topic(topic))
+        return self._counts[topic]
+
+    def _count_then(self, facts: TopicFacts) -> int:
+        me = self._identity
+        if me.is_first or "partition" in self._columns:
+            return facts.partitions
+        if _was_so_before(me, facts):
+            return facts.partitions
+        count, standing = partitions_then(self._broker, facts, me)
+        self._standing |= {(facts.name, partition) for partition in standing}
+        return count
 
     def _topic(self, name: str) -> TopicFacts:
         facts = self._facts.get(name)
@@ -144,6 +196,19 @@ class TaskWrite:
             sequence = PartitionSequence(self._broker, topic, partition, leader, identity, options)
             outlet = self._outlets[target] = _Outlet(sequence, self._pool, options)
         return outlet
+
+
+def _was_so_before(me: Identity, facts: TopicFacts) -> bool:
+    """Whether this run wrote an earlier micro-batch when the topic had as many partitions: so it
+    has had as many for all of this one, as their number only grows."""
+    place = (me.name, facts.name)
+    seen = _seen.get(place)
+    if me.run and seen is not None and (seen.run, seen.partitions) == (me.run, facts.partitions):
+        return seen.epoch < me.epoch
+    if len(_seen) >= SEEN_MAX:
+        _seen.clear()
+    _seen[place] = _Seen(me.run, me.epoch, facts.partitions)
+    return False
 
 
 def topic_facts(broker: Broker, name: str) -> TopicFacts:

@@ -1,12 +1,13 @@
 """What Spark calls to write: on the driver when a write is planned, in tasks on the executors.
 
 A row is stored, on a majority, when its task ends; committing a job or a micro-batch adds nothing,
-and aborting one takes nothing back.
+and aborting one takes nothing back. But only when all tasks have ended is it known how many there
+were, so a commit looks for rows of tasks that an earlier attempt had besides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,7 @@ from pipeline.sink.columns import Columns
 from pipeline.sink.errors import SinkError
 from pipeline.sink.identity import Identity, of_stream, of_write
 from pipeline.sink.options import SinkOptions
+from pipeline.sink.parts import check_parts
 from pipeline.sink.task import TaskWrite, topic_facts
 
 
@@ -32,6 +34,8 @@ class Written(WriterCommitMessage):
 
     written: int
     found: int
+    identity: Identity
+    topics: tuple[str, ...]
 
 
 class GoQueueWriter(DataSourceArrowWriter):
@@ -43,7 +47,13 @@ class GoQueueWriter(DataSourceArrowWriter):
         self._identity = of_write(options.write_id, options.write_epoch)
 
     def write(self, iterator: Iterator[Any]) -> Written:
-        return _write(iterator, self._identity(_task().partitionId()), self._columns, self._options)
+        task = _task()
+        identity = self._identity(task.partitionId(), task.attemptNumber() == 0)
+        return _write(iterator, identity, self._columns, self._options)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Raises SinkError where an earlier attempt had more Spark partitions."""
+        _check_parts(messages, self._options)
 
 
 class GoQueueStreamWriter(DataSourceStreamArrowWriter):
@@ -57,6 +67,10 @@ class GoQueueStreamWriter(DataSourceStreamArrowWriter):
         task = _task()
         identity = of_stream(task.getLocalProperty, task.partitionId())
         return _write(iterator, identity, self._columns, self._options)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Raises SinkError where an earlier attempt had more Spark partitions."""
+        _check_parts(messages, self._options)
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> GoQueueWriter:
@@ -104,4 +118,14 @@ def _write(
         for batch in batches:
             task.write(batch)
         tally = task.finish()
-    return Written(tally.written, tally.found)
+    return Written(tally.written, tally.found, identity, task.topics)
+
+
+def _check_parts(messages: Sequence[WriterCommitMessage | None], options: SinkOptions) -> None:
+    """Only where a row was found, or may have been stored before: whoever repeats nothing asks
+    nothing."""
+    done = [one for one in messages if isinstance(one, Written)]
+    if done and (options.write_id is not None or any(one.found for one in done)):
+        topics = sorted({topic for one in done for topic in one.topics})
+        with Broker(options.access) as broker:
+            check_parts(broker, topics, done[0].identity, len(messages))

@@ -17,6 +17,7 @@ BATCH_BYTES_MAX = 8 << 20
 DELIVERY_TIMEOUT_S = 120.0
 """Longer than failovers, restarts and full disks that somebody looks after take."""
 WRITE_ID_CHARACTERS_MAX = 249
+PARTS_MAX = 100_000
 
 _OF_BOTH = (
     "topic",
@@ -25,6 +26,7 @@ _OF_BOTH = (
     "batchBytes",
     "deliveryTimeout",
     "failOnChangedRows",
+    "sparkPartitions",
 )
 _OF_BATCH = (*ACCESS_OPTIONS, *_OF_BOTH, "writeId", "writeEpoch", "path")
 _OF_STREAM = (*ACCESS_OPTIONS, *_OF_BOTH, "checkpointLocation", "path", "queryName")
@@ -45,6 +47,8 @@ class SinkOptions:
     fails_on_changed_rows: bool
     write_id: str | None = None
     write_epoch: int = 0
+    parts: int | None = None
+    """How many Spark partitions are written, where that is told."""
 
     @classmethod
     def of(cls, given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
@@ -71,4 +75,5 @@ class SinkOptions:
             options.flag("failOnChangedRows", True),
             write_id,
             options.number("writeEpoch", most=UINT32_MAX) or 0,
+            options.number("sparkPartitions", least=1, most=PARTS_MAX),
         )

@@ -48,14 +48,15 @@ def standings(broker: Broker, facts: TopicFacts, identity: Identity) -> list[Sta
     return [one for one in found if one is not None]
 
 
-def partitions_then(broker: Broker, facts: TopicFacts, identity: Identity) -> tuple[int, list[int]]:
+def partitions_then(
+    broker: Broker, facts: TopicFacts, identity: Identity, found: Sequence[Standing]
+) -> int:
     """How many partitions rows without a partition of their own are spread over: as many as the
-    topic has, or as earlier attempts at this task reckoned with; and which of them hold rows of
-    those attempts. Raises SinkError where no number explains where they are, and GoQueueError."""
+    topic has, or as earlier attempts at this task reckoned with, whose rows were found. Raises
+    SinkError where no number explains where they are, and GoQueueError."""
     candidates: Sequence[int] = range(1, facts.partitions + 1)
     turn = identity.partition + identity.epoch
     seen = set[tuple[int, bytes | None]]()
-    found = standings(broker, facts, identity)
     for standing in found:
         for key, message_id in _rows(broker, facts, standing, identity):
             name = message_id if key is None else key
@@ -69,7 +70,7 @@ def partitions_then(broker: Broker, facts: TopicFacts, identity: Identity) -> tu
             "these would not be put, whatever the number of partitions: start again with the rows, "
             "columns and options of that attempt"
         )
-    return candidates[-1], [standing.partition for standing in found]
+    return candidates[-1]
 
 
 def _fitting(

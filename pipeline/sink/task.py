@@ -22,9 +22,10 @@ from pipeline.sink.columns import Columns, Taken
 from pipeline.sink.errors import SinkError
 from pipeline.sink.identity import Identity
 from pipeline.sink.options import SinkOptions
+from pipeline.sink.parts import check_parts
 from pipeline.sink.rows import Rows, join
 from pipeline.sink.sequence import PartitionSequence, Tally
-from pipeline.sink.standing import partitions_then
+from pipeline.sink.standing import partitions_then, standings
 
 SENDERS = 8
 """Partitions that one task writes to at once."""
@@ -55,6 +56,10 @@ class TaskWrite:
     """Use as `with`: `write` each Arrow batch, then `finish`."""
 
     def __init__(self, identity: Identity, columns: Columns, options: SinkOptions) -> None:
+        if options.parts is not None and identity.partition >= options.parts:
+            raise SinkError(
+                f"sparkPartitions: it tells {options.parts}, and there is a {identity.task}"
+            )
         self._identity = identity
         self._columns = columns
         self._options = options
@@ -171,13 +176,15 @@ class TaskWrite:
 
     def _count_then(self, facts: TopicFacts) -> int:
         me = self._identity
-        if me.is_first or "partition" in self._columns:
+        if me.is_first or _was_so_before(me, facts):
             return facts.partitions
-        if _was_so_before(me, facts):
+        if self._options.parts is not None:
+            check_parts(self._broker, [facts], me, self._options.parts, too_late=False)
+        found = standings(self._broker, facts, me)
+        self._standing |= {(facts.name, one.partition) for one in found}
+        if "partition" in self._columns:  # rows may lie anywhere
             return facts.partitions
-        count, standing = partitions_then(self._broker, facts, me)
-        self._standing |= {(facts.name, partition) for partition in standing}
-        return count
+        return partitions_then(self._broker, facts, me, found)
 
     def _topic(self, name: str) -> TopicFacts:
         facts = self._facts.get(name)
@@ -191,6 +198,7 @@ class TaskWrite:
             if len(self._outlets) == TARGETS_MAX:
                 raise SinkError(f"a task writes to at most {TARGETS_MAX} partitions of topics")
             topic, partition = target
+            self._count(topic)  # nothing is written before it is known what stands there
             leader = self._topic(topic).leader(partition)
             identity, options = self._identity, self._options
             sequence = PartitionSequence(self._broker, topic, partition, leader, identity, options)

@@ -24,7 +24,7 @@ from pipeline.sink.columns import Columns
 from pipeline.sink.errors import SinkError
 from pipeline.sink.identity import Identity, of_stream, of_write
 from pipeline.sink.options import SinkOptions
-from pipeline.sink.parts import check_parts
+from pipeline.sink.parts import check_parts, check_told
 from pipeline.sink.task import TaskWrite, topic_facts
 
 
@@ -124,8 +124,10 @@ def _write(
 def _check_parts(messages: Sequence[WriterCommitMessage | None], options: SinkOptions) -> None:
     """Only where a row was found, or may have been stored before: whoever repeats nothing asks
     nothing."""
+    check_told(len(messages), options.parts)
     done = [one for one in messages if isinstance(one, Written)]
     if done and (options.write_id is not None or any(one.found for one in done)):
-        topics = sorted({topic for one in done for topic in one.topics})
+        names = sorted({name for one in done for name in one.topics})
         with Broker(options.access) as broker:
-            check_parts(broker, topics, done[0].identity, len(messages))
+            topics = [topic_facts(broker, name) for name in names]
+            check_parts(broker, topics, done[0].identity, len(messages), too_late=True)

@@ -184,7 +184,7 @@ def test_a_batch_that_comes_again_is_split_as_it_was_whatever_the_options_say(
     """One partition in four tasks; killed, and started again without `minPartitions`."""
     query = numbers("sink-split", 1, 2)
     with pytest.raises(Exception, match="killed by the test"):
-        query.run(falls=True, reads={"minPartitions": 4})
+        query.run(falls=True, reads={"minPartitions": 4}, at=3)
     before = len(stored(servers, "sink-split-to"))
 
     query.run(reads={"minPartitions": 1})
@@ -223,4 +223,22 @@ def test_fewer_spark_partitions_than_before_are_never_passed_over(
     with pytest.raises(Exception, match=r"stored rows of Spark partition \d+, and this one has \d"):
         write(getattr(rows, reshape)(1), servers, **same)
 
-    write(rows.selectExpr("value", "'k' AS key"), servers, topic=topic, writeId="load-9")
+
+@pytest.mark.parametrize("reshape", ["coalesce", "repartition"])
+def test_fewer_spark_partitions_than_before_write_nothing_where_their_number_is_told(
+    spark: Any, cluster: Cluster, servers: str, reshape: str
+) -> None:
+    topic = made(cluster, f"sink-told-{reshape}")
+    rows = spark.range(0, 400, 1, 4).selectExpr("cast(id AS string) AS value")
+    same = {"topic": topic, "writeId": "load-9", "batchRows": 40}
+    write(rows.where("id < 350"), servers, **same, sparkPartitions=4)
+    before = len(stored(servers, topic))
+
+    with pytest.raises(Exception, match=r"stored rows of Spark partition 2, and this one has 2 "):
+        write(getattr(rows, reshape)(2), servers, **same, sparkPartitions=2)
+    with pytest.raises(Exception, match=r"sparkPartitions: it tells 2, and there is"):
+        write(rows, servers, **same, sparkPartitions=2)
+
+    assert len(stored(servers, topic)) == before == 350
+    write(rows, servers, **same, sparkPartitions=4)
+    assert Counter(message.value for message in stored(servers, topic)) == WANTED

@@ -11,9 +11,17 @@ types = pytest.importorskip("pyspark.sql.types")
 
 from goqueue import Client  # noqa: E402
 from goqueue.wire.partitioner import partition_for  # noqa: E402
+from pipeline.sink import task as task_module  # noqa: E402
 from pipeline.sink.columns import Columns  # noqa: E402
 from pipeline.sink.errors import SinkError  # noqa: E402
-from pipeline.sink.identity import Identity, of_write  # noqa: E402
+from pipeline.sink.identity import (  # noqa: E402
+    BATCH_ID,
+    QUERY_ID,
+    RUN_ID,
+    Identity,
+    of_stream,
+    of_write,
+)
 from pipeline.sink.options import SinkOptions  # noqa: E402
 from pipeline.sink.sequence import Tally  # noqa: E402
 from pipeline.sink.task import TaskWrite  # noqa: E402
@@ -90,3 +98,61 @@ def test_a_row_that_the_servers_refuse_is_named(cluster: Cluster, servers: str) 
 
     with pytest.raises(SinkError, match=r"row 2 of Spark partition 3, partition 0 of topic sink"):
         wrote(servers, of_write(None, 0)(3), columns, topic=topic)
+
+
+@pytest.mark.parametrize("kind", ["key", "message_id", "neither"])
+def test_a_repeated_task_puts_its_rows_where_the_first_did_though_the_topic_has_grown(
+    cluster: Cluster, servers: str, kind: str
+) -> None:
+    topic = made(cluster, f"sink-task-grows-{kind.replace('_', '-')}")
+    values = [f"v{number}" for number in range(60)]
+    columns: dict[str, list[Any]] = {"value": values}
+    if kind != "neither":
+        columns[kind] = [f"k{number}" for number in range(60)]
+    first = {name: column[:40] for name, column in columns.items()}
+    identity = of_write("grows", 4)(6)
+    wrote(servers, identity, first, topic=topic)
+    with Client(servers) as client:
+        client.add_partitions(topic, 7)
+
+    assert wrote(servers, identity, columns, topic=topic, batchRows="4") == Tally(20, 40)
+
+    assert sorted(places(servers, topic)) == sorted(values)
+    with Client(servers) as client:
+        assert sum(1 for _ in client.messages(topic)) == 60
+
+
+def test_rows_in_partitions_that_a_repeated_task_never_comes_to_are_noticed(
+    cluster: Cluster, servers: str
+) -> None:
+    topic = made(cluster, "sink-task-elsewhere")
+    identity = of_write("elsewhere", 0)(0)
+    wrote(servers, identity, {"value": ["a"], "partition": [0]}, topic=topic)
+
+    with pytest.raises(SinkError, match=r"partition 0 .* stored rows there, and this one has none"):
+        wrote(servers, identity, {"value": ["b"], "partition": [1]}, topic=topic)
+
+
+def test_a_first_attempt_asks_nothing_and_neither_does_a_later_micro_batch_of_the_run(
+    cluster: Cluster, servers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = made(cluster, "sink-task-asks")
+    asked = list[int]()
+    standings = task_module.standings
+
+    def counted(broker: Any, facts: Any, identity: Identity) -> Any:
+        asked.append(identity.epoch)
+        return standings(broker, facts, identity)
+
+    monkeypatch.setattr(task_module, "standings", counted)
+    columns: dict[str, list[Any]] = {"value": ["a"], "key": ["k"]}
+
+    def of_batch(number: int, run: str) -> Identity:
+        told = {QUERY_ID: "q", BATCH_ID: str(number), RUN_ID: run}
+        return of_stream(told.get, 0)
+
+    wrote(servers, of_write(None, 0)(0, True), columns, topic=topic)
+    for number, run in ((5, "a"), (6, "a"), (7, "a"), (7, "b"), (7, "b"), (8, "b")):
+        wrote(servers, of_batch(number, run), columns, topic=topic)
+
+    assert asked == [5, 7, 7]

@@ -134,8 +134,9 @@ class Checkpoints:
 
     @property
     def due(self) -> bool:
-        """Whether enough was spilled since the last one, or files wait to be dropped."""
-        enough = self._spilled_bytes >= self.config.checkpoint_bytes
+        """Whether enough was spilled since the last one, into enough files, or write-ahead files
+        wait to be dropped."""
+        enough = self._spilled_bytes >= self.config.checkpoint_bytes or self.files.is_crowded
         return enough or bool(self._old_files()) or self._is_urgent
 
     def take(self, spilled_lsn: Lsn, durable_lsn: Lsn) -> CheckpointJob | None:

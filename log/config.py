@@ -30,7 +30,10 @@ class StorageConfig:
     ram_tail_bytes: int = 32 << 20
     """RAM for entries that segments hold too, shared by all groups."""
     descriptors_max: int = 256
-    """Open segment and index files of the whole store."""
+    """Open segment and index files of the whole store, those with unsynced writes left out."""
+    descriptors_unsynced_max: int = 4096
+    """As many more that were written to since they were synced: a failed write-back is told for
+    sure only to who had the file open then. Beyond it, files are synced one by one."""
     watermark_bytes: int = 256 << 20
     """Free space below which publishes are refused."""
     watermark_percent: int = 2

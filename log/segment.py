@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 
 from goqueue.wire.types import GroupId, Index
 from log.descriptors import Descriptors
@@ -96,7 +96,7 @@ class Segment:
         """Creates the three files, empty but for their headers."""
         for suffix in SUFFIXES:
             self._files.replaced(self.path(suffix))
-            with self._files.borrow(self.path(suffix), create=True) as handle:
+            with self._changing(suffix, create=True) as handle:
                 self._files.disk.truncate(handle, 0)
                 self._files.disk.pwritev(handle, [self._header(suffix)], 0)
         self._index = OffsetIndex(self.interval_bytes)
@@ -114,9 +114,9 @@ class Segment:
             position += len(entry.frame)
         self._hold_files()
         disk = self._files.disk
-        with self._files.borrow(self.path(SEGMENT_SUFFIX)) as handle:
+        with self._files.written(self.path(SEGMENT_SUFFIX)) as handle:
             disk.pwritev(handle, [b"".join([entry.frame for entry in entries])], self.end)
-        with self._files.borrow(self.path(TERMS_SUFFIX)) as handle:
+        with self._files.written(self.path(TERMS_SUFFIX)) as handle:
             disk.pwritev(handle, [b"".join(terms)], self._term_at(self.count))
         self.end = position
         self.count += len(entries)
@@ -156,7 +156,7 @@ class Segment:
     def cut_files(self) -> None:
         """Makes the files end where the segment does."""
         for suffix, end in self._ends().items():
-            with self._files.borrow(self.path(suffix)) as handle:
+            with self._changing(suffix) as handle:
                 if self._files.disk.size(self.path(suffix)) != end:
                     self._files.disk.truncate(handle, end)
 
@@ -210,8 +210,7 @@ class Segment:
             self.end += len(entry.frame)
             self.count += 1
         if self._files.write and (cut or self.last_index == last_index):
-            path = self.path(TERMS_SUFFIX)
-            with self._files.borrow(path, create=True) as handle:
+            with self._changing(TERMS_SUFFIX, create=True) as handle:
                 self._files.disk.truncate(handle, 0)
                 self._files.disk.pwritev(handle, [self._header(TERMS_SUFFIX), *terms], 0)
         return self.last_index
@@ -269,7 +268,7 @@ class Segment:
         """Puts bytes in their places in a file whose header may be damaged, and syncs it. A file
         that is missing is made anew, of these. Raises OSError."""
         disk, path = self._files.disk, self.path(suffix)
-        self._files.forget(path)
+        self._files.forget(path)  # synced, if it was written to
         whole = {0: self._header(suffix), **parts}
         if not disk.exists(path):
             self._renew(suffix, whole)
@@ -283,6 +282,13 @@ class Segment:
                 disk.fdatasync(handle)
         finally:
             disk.close(handle)
+
+    def _changing(self, suffix: str, *, create: bool = False) -> AbstractContextManager[int]:
+        """A block that changes one of the files; the offset index is never synced."""
+        files = self._files
+        return (files.borrow if suffix == OFFSETS_SUFFIX else files.written)(
+            self.path(suffix), create=create
+        )
 
     def _hold_files(self) -> None:
         """Makes files anew that somebody has deleted: what they held is found missing later, and

@@ -22,7 +22,7 @@ from log.entry import Entry
 from log.errors import Damaged, reraise_other
 from log.install import Install, move_in
 from log.searches import SearchedChain
-from log.segment import SEGMENT_SUFFIX, SUFFIXES, Segment
+from log.segment import SEGMENT_SUFFIX, SUFFIXES, TERMS_SUFFIX, Segment
 from log.verify import Verification
 
 _HEX = re.compile(r"[0-9a-f]{16}", re.ASCII)
@@ -389,7 +389,10 @@ class GroupSegments(SearchedChain):
             reraise_other(error)
             self.tally.index_rebuilds += 1
             try:
-                return segment.rebuild(expected)
+                last = segment.rebuild(expected)
+                if last == expected:
+                    self.touched.add(segment.path(TERMS_SUFFIX))
+                return last
             except (Damaged, OSError) as error:
                 reraise_other(error)
                 segment.count = 0

@@ -7,8 +7,8 @@ that is there in full is verified instead of copied, one that was begun is gone 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 
 from crc32c import crc32c
 
@@ -84,17 +84,19 @@ class Staging:
 
         Raises Damaged, and then they are gone: they are to be copied anew.
         """
-        try:
-            self._verify(segment)
-        except Damaged:
-            self.drop(segment)
-            raise
         offsets = Part(FileKind.OFFSETS, segment.first_index, 0)
         if not self._disk.exists(self._path(offsets)):
             header = file_header(OFFSETS_SUFFIX, segment.first_index, self._group)
             self.write(offsets, 0, header)
-        for kind in SUFFIX_OF:
-            self._sync(self._path(Part(kind, segment.first_index, 0)))
+        paths = [self._path(Part(kind, segment.first_index, 0)) for kind in SUFFIX_OF]
+        with self._held(paths) as held:
+            try:
+                self._verify(segment)
+            except Damaged:
+                self.drop(segment)
+                raise
+            for path, handle in held.items():
+                self._sync_or_drop(handle, path)
 
     def check_state(self, manifest: Manifest) -> None:
         """Verifies the state, and makes it a snapshot of this very group, synced.
@@ -104,22 +106,19 @@ class Staging:
         part = manifest.state_part()
         path = self._path(part)
         crc, size = 0, 0
-        for block in self._blocks(path, STATE_AT):
-            crc, size = crc32c(block, crc), size + len(block)
-        if (size, crc) != (manifest.state_bytes, manifest.state_crc):
-            with suppress(FileNotFoundError):
-                self._disk.unlink(path)
-            raise Damaged(path, STATE_AT, "not the state that was announced")
-        index = manifest.snapshot_index
-        header = snapshot_header(
-            self._group, self._created_lsn, index, size, self._blocks(path, STATE_AT)
-        )
-        handle = self._disk.open(path, write=True)
-        try:
-            self._disk.pwritev(handle, [header], 0)
-            self._sync_or_drop(handle, path)
-        finally:
-            self._disk.close(handle)
+        with self._held([path]) as held:
+            for block in self._blocks(path, STATE_AT):
+                crc, size = crc32c(block, crc), size + len(block)
+            if (size, crc) != (manifest.state_bytes, manifest.state_crc):
+                with suppress(FileNotFoundError):
+                    self._disk.unlink(path)
+                raise Damaged(path, STATE_AT, "not the state that was announced")
+            index = manifest.snapshot_index
+            header = snapshot_header(
+                self._group, self._created_lsn, index, size, self._blocks(path, STATE_AT)
+            )
+            self._disk.pwritev(held[path], [header], 0)
+            self._sync_or_drop(held[path], path)
 
     def finish(self, manifest: Manifest) -> Install:
         """All was checked: the files' names are synced too, and can be installed."""
@@ -216,12 +215,23 @@ class Staging:
         finally:
             self._disk.close(handle)
 
-    def _sync(self, path: str) -> None:
-        handle = self._disk.open(path, write=True)
-        try:
-            self._sync_or_drop(handle, path)
-        finally:
-            self._disk.close(handle)
+    @contextmanager
+    def _held(self, paths: Sequence[str]) -> Iterator[dict[str, int]]:
+        """Handles of those of these files that are there, open from before they are verified until
+        they are synced.
+
+        Their chunks were written by descriptors that are closed. Where one's write-back failed, its
+        pages may have left memory with the inode, and then the medium is what is verified; or the
+        inode is still there, and stays now, and the sync is told of it. So what was verified is
+        what the sync has made durable.
+        """
+        with ExitStack() as stack:
+            held: dict[str, int] = {}
+            for path in paths:
+                if self._disk.exists(path):
+                    held[path] = self._disk.open(path, write=True)
+                    stack.callback(self._disk.close, held[path])
+            yield held
 
     def _sync_or_drop(self, handle: int, path: str) -> None:
         """A file whose sync failed goes: what is read of it may be in memory alone, and the next

@@ -72,7 +72,12 @@ class Store:
         self.on_damaged: Callable[[GroupId], None] = _nothing
         self.set_aside = SetAside(disk, root)
         self._disk = disk
-        self._files = Descriptors(disk, config.descriptors_max, write=not read_only)
+        self._files = Descriptors(
+            disk,
+            config.descriptors_max,
+            write=not read_only,
+            unsynced_max=config.descriptors_unsynced_max,
+        )
         self._space = Space(disk, root, config)
         self._spiller = Spiller(self._space)
         self._groups: dict[GroupId, GroupLog] = {}

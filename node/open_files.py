@@ -16,8 +16,13 @@ from node.http.limits import HttpLimits
 WANTED = 1 << 16
 """More than a node can use; a limit beyond it stays as it is."""
 OWN = 512
-"""Files and sockets that are no client's: 256 of the log between uses, what is written, copied and
-indexed beside them, peers, and 128 that have not proven to be peers."""
+"""Files and sockets that are no client's: 256 of the log between uses, what is copied and indexed
+beside them, peers, and 128 that have not proven to be peers."""
+UNSYNCED_MAX = 4096
+"""Files of the log that were written to and not synced yet, at most: two for each partition that is
+written to between two checkpoints."""
+UNSYNCED_SHARE = 8
+"""The log takes no more for those than one in so many of the files that are allowed."""
 REFUSED_AT_ONCE = 1024
 """Connections that may be open for the moment in which they are refused: as many as the listening
 socket holds."""
@@ -44,11 +49,16 @@ def allowed() -> int | None:
     return None if soft == resource.RLIM_INFINITY else soft
 
 
+def unsynced_max(files_max: int | None) -> int:
+    """How many files the log may keep open because they are not synced yet."""
+    return UNSYNCED_MAX if files_max is None else min(UNSYNCED_MAX, files_max // UNSYNCED_SHARE)
+
+
 def within(limits: HttpLimits, files_max: int | None) -> HttpLimits:
     """With as many connections as leave the node the files that it needs itself."""
     if files_max is None:
         return limits
-    left = max(0, files_max - OWN)
+    left = max(0, files_max - OWN - unsynced_max(files_max))
     connections = max(CONNECTIONS_LEAST, left - min(REFUSED_AT_ONCE, left // 2))
     if connections >= limits.connections_max:
         return limits

@@ -23,7 +23,7 @@ from node.config import NodeConfig
 from node.kubernetes.api import ClientMissing, check_client
 from node.kubernetes.pod import stands_among_others
 from node.logs import configure_logging
-from node.open_files import raise_limit
+from node.open_files import allowed, raise_limit, unsynced_max
 from node.stored_level import OtherLevel, stored_levels
 
 EXIT_OK = 0
@@ -181,6 +181,7 @@ def open_store(config: NodeConfig, *, set_aside: bool = False) -> Store:
             watermark_bytes=storage.space_reserve_bytes,
             watermark_percent=storage.space_reserve_percent,
             reserve_bytes=min(RESERVE_BYTES_MAX, storage.space_reserve_bytes // 4),
+            descriptors_unsynced_max=unsynced_max(allowed()),
         ),
         accept_damage=storage.accept_loss,
         set_aside=set_aside or bool(config.others),

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from node.http.limits import HttpLimits
-from node.open_files import CONNECTIONS_LEAST, OWN, within
+from node.open_files import CONNECTIONS_LEAST, OWN, UNSYNCED_MAX, unsynced_max, within
 
 
 @pytest.mark.parametrize("files_max", [None, 20_000, 1 << 30])
@@ -38,3 +38,13 @@ def test_process_allows_itself_what_it_may() -> None:
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
 
     assert run.stdout == "2000\n", run.stderr
+
+
+@pytest.mark.parametrize("files_max", [None, 100, 1024, 9000, 20_000, 1 << 30])
+def test_the_log_keeps_no_more_files_open_than_are_left_to_it(files_max: int | None) -> None:
+    if files_max is None:
+        assert unsynced_max(files_max) == UNSYNCED_MAX
+        return
+    connections = within(HttpLimits(), files_max).connections_max
+    assert unsynced_max(files_max) <= UNSYNCED_MAX
+    assert connections + OWN + unsynced_max(files_max) <= max(files_max, OWN + 50)

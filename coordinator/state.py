@@ -111,6 +111,8 @@ class _Snapshot(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fie
     memberships: list[MembershipRecord] = []
     layout: LayoutRecord | None = None
     keys: list[ApiKey] = []
+    time_ms: int = 0
+    """0 in snapshots of 0.1.0."""
 
 
 class ClusterState:
@@ -120,7 +122,7 @@ class ClusterState:
         self.cluster_id = cluster_id
         self.applied_index = Index(0)
         self.time_ms = 0
-        """The latest log time of what was applied here; 0 right after a restore."""
+        """The latest log time of what was applied; 0 after a restore from a snapshot of 0.1.0."""
         self.topics: dict[str, Topic] = {}
         self.deleted: dict[TopicId, str] = {}
         """The newest deleted ids, with the names they had."""
@@ -435,6 +437,7 @@ class ClusterState:
             self._members.dump(),
             self.layout.dump(),
             self.keys.dump(),
+            self.time_ms,
         )
         return msgspec.msgpack.encode(snapshot, order="deterministic")
 
@@ -450,6 +453,7 @@ class ClusterState:
             raise SnapshotUnreadable(f"not a cluster snapshot: {error}") from error
         restored = cls(found.cluster_id)
         restored.applied_index = Index(found.applied_index)
+        restored.time_ms = found.time_ms
         restored.layout = Layout(restored._keep, found.brokers, found.layout)
         restored.topics = {topic.name: topic for topic in found.topics}
         restored.deleted = dict(found.deleted)

@@ -37,7 +37,7 @@ class Cluster:
         self.skipped_ms += span_ms
 
     def refuses(self, command: Command, error: type[GoQueueError]) -> GoQueueError:
-        """The command must be refused, and change nothing but the applied index."""
+        """The command must be refused, and change nothing but the applied index and log time."""
         before = content(self.state)
         found = self.do(command)
         assert isinstance(found, error), found
@@ -49,9 +49,9 @@ class Cluster:
 
 
 def content(found: ClusterState) -> bytes:
-    """The whole state but for the applied index."""
+    """The whole state but for the applied index and log time."""
     copy = ClusterState.restore(found.snapshot())
-    copy.applied_index = Index(0)
+    copy.applied_index, copy.time_ms = Index(0), 0
     return copy.snapshot()
 
 

@@ -198,6 +198,20 @@ def test_keys_are_in_the_snapshot() -> None:
     assert restored.snapshot() == cluster.state.snapshot()
 
 
+def test_a_key_that_was_over_by_log_time_is_over_after_a_restart_with_a_slow_clock() -> None:
+    """A node's clock may stand before log time; what it restores tells how late it is at least."""
+    cluster = with_master()
+    cluster.do(create(expires_ms=cluster.now_ms + HOUR_MS))
+    cluster.pass_ms(2 * HOUR_MS)
+    cluster.do(create("other"))
+
+    restored = ClusterState.restore(cluster.state.snapshot())
+
+    slow_clock_ms = 0
+    now_ms = max(slow_clock_ms, restored.time_ms)
+    assert restored.keys.named("app").live_secrets(now_ms) == []
+
+
 def test_a_snapshot_from_before_there_were_keys_is_read() -> None:
     fields = msgspec.msgpack.decode(Cluster().state.snapshot())
 

@@ -304,7 +304,23 @@ def test_a_snapshot_from_before_there_were_groups_is_read() -> None:
 
     restored = ClusterState.restore(older)
 
+    assert restored.time_ms == 0
+    restored.time_ms = cluster.state.time_ms
     assert restored.snapshot() == cluster.state.snapshot()
+
+
+def test_log_time_is_in_the_snapshot_and_missing_in_one_of_an_earlier_release() -> None:
+    cluster = Cluster()
+    cluster.do(CreateTopic("orders"))
+    assert cluster.state.time_ms > 0
+    snapshot = cluster.state.snapshot()
+
+    assert ClusterState.restore(snapshot).time_ms == cluster.state.time_ms
+
+    fields = msgspec.msgpack.decode(snapshot)
+    older = ClusterState.restore(msgspec.msgpack.encode(fields[:13]))
+    assert older.time_ms == 0
+    assert older.topics == cluster.state.topics
 
 
 @pytest.mark.parametrize("damaged", [b"", b"\x91\x63", b"\x90", b"text"])

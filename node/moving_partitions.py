@@ -18,6 +18,7 @@ from goqueue.wire.errors import BadRequest, GoQueueError, NotLeader, OutcomeUnkn
 from goqueue.wire.types import GroupId, Index, NodeId, Voter
 from node import move_rpc, rpc
 from node.cluster import ClusterHost
+from node.damaged_replicas import is_damaged
 from node.disks import REPLAYING
 from node.forwarding import Forwarder
 from node.metrics import Metrics
@@ -180,10 +181,24 @@ class MovingPartitions:
         return hello is not None and int(hello["incarnation"]) == voter.incarnation
 
     def _is_in_sync(self, group: RaftGroup, voter: Voter) -> bool:
-        return self._is_there(voter) and group.in_step(voter.node)
+        return (
+            self._is_there(voter)
+            and group.in_step(voter.node)
+            and not self._is_damaged(group, voter.node)
+        )
 
     def _is_caught_up(self, group: RaftGroup, learner: Voter) -> bool:
-        return self._is_there(learner) and group.caught_up(learner.node)
+        return (
+            self._is_there(learner)
+            and group.caught_up(learner.node)
+            and not self._is_damaged(group, learner.node)
+        )
+
+    def _is_damaged(self, group: RaftGroup, node: NodeId) -> bool:
+        """Whether it has told so. That comes with its next hello, a moment after it knows; what
+        nobody has read since it was damaged, nobody knows. Of itself Raft knows at once."""
+        hello = self._cluster.hellos.get(node)
+        return hello is not None and is_damaged(hello, group.id)
 
     def _left_bytes(self, host: PartitionHost, node: NodeId) -> int:
         """What a learner has yet to get. While it copies, it holds nothing as far as Raft knows."""

@@ -18,6 +18,7 @@ from log.store import Store
 from node import rpc
 from node.cluster import ClusterHost
 from node.config import NodeConfig
+from node.damaged_replicas import DAMAGED, damaged_replicas
 from node.disks import REPLAYING, STOPPING, Disks
 from node.http.broker import (
     Check,
@@ -98,6 +99,7 @@ class NodeStatus:
             UNDER_REPLICATED: under_replicated,
             LAGGING: dict(lagging),
             REPLAYING: self._replicas.are_replaying,
+            DAMAGED: damaged_replicas(self._store),
             STOPPING: self.stopping,
         }
 

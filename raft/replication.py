@@ -181,12 +181,12 @@ class Replication(Following):
 
     def in_step(self, node: NodeId) -> bool:
         """Whether this leader has sent this replica all there is, and is answered: what it may
-        lack is on its way."""
+        lack is on its way. Of itself: whether it can read what it holds."""
         if self._SyncObj__raftState != LEADER:
             return False
         peer = self._peers.get(node)
         if peer is None:
-            return node == self.node
+            return node == self.node and not self._log.quarantined
         heard = peer.heard_at >= self._scheduler.now() - self._config.quorum_s
         sent = self._SyncObj__raftNextIndex[peer] > self._log.last_index
         return peer.connected and heard and sent and not peer.probing

@@ -22,10 +22,10 @@ from coordinator.placement_commands import (
     UndrainBroker,
 )
 from coordinator.state import ClusterState, Topic
-from coordinator.steps import TRANSFER, Step
+from coordinator.steps import REMOVE, TRANSFER, Step, refusal
 from goqueue.wire.batch import RecordBatch
 from goqueue.wire.errors import NotLeader
-from goqueue.wire.types import GroupId, NodeId, Offset, TopicId
+from goqueue.wire.types import GroupId, Index, NodeId, Offset, TopicId
 from node import copies
 from node.disks import REPLAYING
 from node.forwarding import Forwarder
@@ -403,6 +403,39 @@ async def test_a_copy_that_does_not_fit_waits_until_it_does(
         monkeypatch.setattr(disk, "space", lambda _path: (free, capacity))
         await settled(nodes)
         assert len(await values(nodes, "n1")) == 21
+
+
+@pytest.mark.parametrize("whose", ["the leader's own", "another's"])
+async def test_no_sound_replica_is_taken_away_while_one_that_stays_is_damaged(
+    nodes: ThreeNodes, monkeypatch: pytest.MonkeyPatch, whose: str
+) -> None:
+    # given three replicas in sync, of which two are wanted, and one of those two is damaged
+    await create(nodes, 3)
+    await eventually(lambda: any_leader(nodes, 0))
+    leader = next(name for name in NAMES if only(nodes, name).is_leader)
+    broker, host = nodes.broker(leader), only(nodes, leader)
+    moving = MovingPartitions(
+        broker._cluster,
+        broker._service,
+        cast(Forwarder, None),
+        NoPeers(),
+        Metrics(),
+        next(voter for voter in host.group.voters if voter.node == leader),
+    )
+    await eventually(lambda: len(moving.seen(host).in_sync) == 3)
+    leaves, stays = (voter for voter in host.group.voters if voter.node != leader)
+    damaged = leader if whose == "the leader's own" else stays.node
+    log = only(nodes, damaged).log
+    monkeypatch.setattr(log, "damaged", (Index(1), Index(1)))
+
+    # when it is known, or told
+    await eventually(lambda: damaged not in moving.seen(host).in_sync)
+
+    # then the third is not taken away
+    step = Step(host.id, REMOVE, leaves, host.group.configuration_before.index, 2)
+    assert refusal(step, moving.seen(host)) == "only 1 of the 2 that would stay are in sync"
+    monkeypatch.setattr(log, "damaged", None)
+    await eventually(lambda: refusal(step, moving.seen(host)) is None)
 
 
 async def test_leadership_does_not_move_to_a_node_that_still_applies_its_log(

@@ -35,7 +35,7 @@ def status(
     state = SimpleNamespace(placement=lambda _group: placement, layout=layout)
     parts: dict[str, Any] = {
         "config": SimpleNamespace(node_id="n1"),
-        "store": None,
+        "store": SimpleNamespace(groups=list),
         "cluster": SimpleNamespace(state=state, hellos=told or {}),
         "replicas": SimpleNamespace(led=lambda: [host], all=lambda: [host], are_replaying=False),
         "topology": None,

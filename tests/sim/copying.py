@@ -21,7 +21,7 @@ from node.throttle import Throttle
 from node.topology import Topology
 from node.transfer import Transfers
 from node.transfer_rpc import READ
-from node.transfer_source import TransferSource, behind_here, committed_here
+from node.transfer_source import behind_here, committed_here
 from tests.sim.coroutines import Workers
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Copying:
             is_present=lambda node: node in link.connected(),
         )
         draw = lambda: rng.getrandbits(63)  # noqa: E731
-        self._source = TransferSource(
+        self._source = process.world.mutant.source(
             store,
             link,
             committed=partial(committed_here, process.host),

@@ -25,9 +25,12 @@ from goqueue.wire.types import NodeId, Voter
 from log.entry import Entry
 from log.staging import Staging
 from node.compaction import Compactor
+from node.replicas import ReplicasOf
+from node.transfer_source import TransferSource
 from raft.group import RaftGroup
 from raft.host import RaftHost
 from tests.sim import compact_mutants as compaction
+from tests.sim import copy_mutants as copies
 from tests.sim import member_mutants as members
 from tests.sim import move_mutants as moves
 from tests.sim import queue_mutants as queues
@@ -66,6 +69,8 @@ class Mutant:
     refusal: Callable[[Step, Seen], str | None] = refusal
     """What they make of steps."""
     staging: type[Staging] = Staging
+    source: type[TransferSource] = TransferSource
+    replicas: type[ReplicasOf[Any]] = ReplicasOf
     hasty: bool = False
     """Nobody waits for a change of replicas to commit."""
     membership: type[Membership] = Membership
@@ -262,6 +267,13 @@ _ALL = (
         staging=moves.UncheckedStaging,
     ),
     Mutant("copy-misnamed", "log", kind="moving", staging=moves.StaleStaging),
+    Mutant("copy-uncommitted", "node", kind="moving", source=copies.CopiesUncommitted),
+    Mutant("copies-not-offered", "node", kind="moving", source=copies.OffersNothing),
+    Mutant("copied-while-it-runs", "node", kind="moving", replicas=copies.RunsWhileHeld),
+    Mutant("copied-never-released", "node", kind="moving", replicas=copies.NeverReleased),
+    Mutant("founds-by-an-older-state", "node", kind="topics", replicas=copies.FoundsEarly),
+    Mutant("joiner-founds", "node", kind="moving", replicas=copies.FoundsAlways),
+    Mutant("retired-unasked", "node", kind="moving", replicas=copies.RetiresUnasked),
     Mutant(
         "changes-at-once",
         "raft",

@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import structlog
 
@@ -36,7 +37,8 @@ class Quiet:
 def quiet() -> Iterator[None]:
     """As long as a run lasts."""
     before = structlog.get_config()
-    structlog.configure(wrapper_class=Quiet)
+    logger: Any = Quiet  # as much of one as is called
+    structlog.configure(wrapper_class=logger)
     try:
         yield
     finally:

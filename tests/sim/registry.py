@@ -23,7 +23,7 @@ class Registry:
     def __init__(self, process: Process, cluster: ClusterReplica) -> None:
         self._process = process
         self._cluster = cluster
-        self.replicas = ReplicasOf[Replica](
+        self.replicas: ReplicasOf[Replica] = process.world.mutant.replicas(
             process.voter, store=process.store, raft=process.host, make=self._make
         )
         self._reconciler = Reconciler(cluster, self)

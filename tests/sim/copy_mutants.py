@@ -1,0 +1,62 @@
+"""Bugs of what copies replicas, and of what starts and stops them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coordinator.state import ClusterState
+from goqueue.wire.types import GroupId, Index
+from log.export import Export
+from node.replicas import ReplicasOf
+from node.transfer_source import TransferSource
+
+
+class CopiesUncommitted(TransferSource):
+    """All that a log holds is copied, whatever of it is committed."""
+
+    def _export(self, group: GroupId) -> Export:
+        super()._export(group)
+        log = self._store.group(group)
+        return log.export(Index(min(log.last_index, log.spilled_index)))
+
+
+class OffersNothing(TransferSource):
+    """A replica that needs what its leader's log no longer has is not told."""
+
+    async def offer(self) -> None:
+        return None
+
+
+class RunsWhileHeld(ReplicasOf[Any]):
+    """A replica goes on while its log is replaced."""
+
+    def hold(self, group: GroupId) -> bool:
+        return True
+
+
+class NeverReleased(ReplicasOf[Any]):
+    """A replica whose log was replaced is not started again."""
+
+    def release(self, group: GroupId) -> None:
+        return None
+
+
+class FoundsEarly(ReplicasOf[Any]):
+    """Partitions are founded by a state that may be older than one that was known here."""
+
+    async def reconcile(self, state: ClusterState, *, may_found: bool = True) -> None:
+        await super().reconcile(state, may_found=True)
+
+
+class FoundsAlways(ReplicasOf[Any]):
+    """A replica that was named after its partition was created founds it, too, if it is empty."""
+
+    def _start(self, group: Any, topic: Any, placement: Any, *, founds: bool) -> None:
+        super()._start(group, topic, placement, founds=self._me in placement.replicas)
+
+
+class RetiresUnasked(ReplicasOf[Any]):
+    """What the state does not name goes, though it may take part."""
+
+    def _is_removed(self, state: ClusterState, group: GroupId) -> bool:
+        return group not in self._held and self._me not in state.layout.holders(group)

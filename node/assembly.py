@@ -185,10 +185,9 @@ class _Groups:
             config.limits.read_waiters,
             config.timelines.enabled,
         )
-        budget = ByteBudget(config.limits.node_pending_bytes)
         parts = NodeParts(
             node,
-            budget,
+            ByteBudget(config.limits.node_pending_bytes),
             base.metrics,
             base.workers,
             base.disks.lack_room,
@@ -205,7 +204,7 @@ class _Groups:
             store=base.store,
             raft=base.raft,
             make=partition_hosts(settings, parts),
-            pending_bytes=lambda: budget.used,
+            pending_bytes=lambda: parts.budget.used,
         )
         self.reconciler = Reconciler(cluster, self.replicas)
         self.topology = Topology(

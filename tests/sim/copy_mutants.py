@@ -5,19 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from coordinator.state import ClusterState
-from goqueue.wire.types import GroupId, Index
-from log.export import Export
+from goqueue.wire.types import GroupId
 from node.replicas import ReplicasOf
 from node.transfer_source import TransferSource
-
-
-class CopiesUncommitted(TransferSource):
-    """All that a log holds is copied, whatever of it is committed."""
-
-    def _export(self, group: GroupId) -> Export:
-        super()._export(group)
-        log = self._store.group(group)
-        return log.export(Index(min(log.last_index, log.spilled_index)))
 
 
 class OffersNothing(TransferSource):

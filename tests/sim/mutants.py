@@ -267,7 +267,6 @@ _ALL = (
         staging=moves.UncheckedStaging,
     ),
     Mutant("copy-misnamed", "log", kind="moving", staging=moves.StaleStaging),
-    Mutant("copy-uncommitted", "node", kind="moving", source=copies.CopiesUncommitted),
     Mutant("copies-not-offered", "node", kind="moving", source=copies.OffersNothing),
     Mutant("copied-while-it-runs", "node", kind="moving", replicas=copies.RunsWhileHeld),
     Mutant("copied-never-released", "node", kind="moving", replicas=copies.NeverReleased),

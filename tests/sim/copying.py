@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tests.sim.process import Process
 
 LIMITS = CopyLimits(
-    chunk_bytes=2048,
+    chunk_bytes=1024,
     window_chunks=3,
     sync_bytes=4096,
     chunk_timeout_s=0.5,

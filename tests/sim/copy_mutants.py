@@ -38,13 +38,6 @@ class FoundsEarly(ReplicasOf[Any]):
         await super().reconcile(state, may_found=True)
 
 
-class FoundsAlways(ReplicasOf[Any]):
-    """A replica that was named after its partition was created founds it, too, if it is empty."""
-
-    def _start(self, group: Any, topic: Any, placement: Any, *, founds: bool) -> None:
-        super()._start(group, topic, placement, founds=self._me in placement.replicas)
-
-
 class RetiresUnasked(ReplicasOf[Any]):
     """What the state does not name goes, though it may take part."""
 

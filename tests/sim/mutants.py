@@ -271,7 +271,6 @@ _ALL = (
     Mutant("copied-while-it-runs", "node", kind="moving", replicas=copies.RunsWhileHeld),
     Mutant("copied-never-released", "node", kind="moving", replicas=copies.NeverReleased),
     Mutant("founds-by-an-older-state", "node", kind="topics", replicas=copies.FoundsEarly),
-    Mutant("joiner-founds", "node", kind="moving", replicas=copies.FoundsAlways),
     Mutant("retired-unasked", "node", kind="moving", replicas=copies.RetiresUnasked),
     Mutant(
         "changes-at-once",

@@ -83,6 +83,9 @@ class Levels:
     """Why this node takes no part in its cluster; empty where it may."""
     _kept: int = field(default=0, init=False)
 
+    def __post_init__(self) -> None:
+        self._kept = self.known
+
     @property
     def spoken(self) -> Spoken:
         return Spoken(self.lowest, self.highest, self.known)

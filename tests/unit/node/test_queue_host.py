@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from delivery import ops
 from delivery.config import GroupConfig, QueueConfig
 from delivery.dispatcher import OPS_MAX, Want
 from delivery.ops import (
@@ -15,6 +16,7 @@ from delivery.ops import (
     Committed,
     Delivered,
     Granted,
+    Halted,
     Settled,
     SettledResult,
     Tick,
@@ -26,6 +28,7 @@ from goqueue.wire.batch import Record, RecordBatch, encode_batch
 from goqueue.wire.errors import NotLeader, OutcomeUnknown
 from goqueue.wire.types import Index
 from log.entry import Entry, EntryKind, make_entry
+from log.levels import NotFinished
 from node.queue_host import QueueHost
 from node.queue_rpc import GroupRef
 from raft.errors import Outcome
@@ -395,3 +398,18 @@ async def test_records_cost_no_turn_while_nobody_waits_and_nothing_falls_due_soo
     scene.group.publish(Record(b"z", deliver_at_ms=100))
     await turns()
     assert made == [1, 1]
+
+
+async def test_operations_of_a_level_that_is_not_finished_are_never_proposed(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ops, "FEATURES", {Halted: 2})
+    before = len(scene.group.entries)
+
+    with pytest.raises(NotFinished, match="needs level 2"):
+        await scene.host.submit([Halted(G.id, "of a later version")], G)
+    assert len(scene.group.entries) == before
+
+    scene.host._levels.applied(2)
+    await scene.host.submit([Halted(G.id, "of a later version")], G)
+    assert len(scene.group.entries) > before

@@ -112,6 +112,7 @@ class _Base:
         store: Store,
         on_failure: Callable[[Exception], None],
         levels: Levels,
+        on_outdated: Callable[[], None],
     ) -> None:
         self.levels = levels
         self.config = config
@@ -130,6 +131,7 @@ class _Base:
         )
         self.peer_certificates = peer_certificates(config, self.metrics)
         self.link = peer_link(config, self.me, self.peer_certificates, self)
+        levels.on_known = partial(level_known, levels, self.link, on_outdated)
         self.space = SpaceWatch(store, self.metrics)
         self.raft = RaftHost(
             self.me.node,
@@ -349,10 +351,8 @@ def assemble(
     levels: Levels | None = None,
     on_outdated: Callable[[], None] = lambda: None,
 ) -> NodeAssembly:
-    """Wire a node over its open store, on the running loop; nothing is started yet. `on_outdated`
-    is called when a level was finished that this version does not speak."""
-    base = _Base(config, store, on_failure, levels or Levels())
-    base.levels.on_known = partial(level_known, base.levels, base.link, on_outdated)
+    """Wire a node over its open store, on the running loop; nothing is started yet."""
+    base = _Base(config, store, on_failure, levels or Levels(), on_outdated)
     groups = _Groups(base)
     cluster, replicas, node = groups.cluster, groups.replicas, base.me.node
     lag = LoopLag(base.metrics, base.flusher.pace.ticked)

@@ -6,9 +6,6 @@ import asyncio
 import dataclasses
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
-
-from msgspec import structs
 
 from coordinator.commands import (
     AllocateProducer,
@@ -23,8 +20,6 @@ from goqueue.wire.batch import RecordBatch
 from goqueue.wire.errors import (
     GoQueueError,
     NoQuorum,
-    NotLeader,
-    OffsetOutOfRange,
     OutcomeUnknown,
     OutOfOrder,
     Timeout,
@@ -35,7 +30,6 @@ from goqueue.wire.errors import (
 )
 from goqueue.wire.ids import INTERNAL_PREFIX, validate_topic_name
 from goqueue.wire.types import GroupId, NodeId, Offset
-from log.errors import LogError
 from node import rpc
 from node.archive_broker import ArchiveBrokerNode
 from node.cluster import ClusterHost
@@ -44,7 +38,6 @@ from node.config import NodeConfig
 from node.ends import EndsCollector
 from node.event_broker import EventBrokerNode
 from node.forwarding import Forwarder
-from node.holding import time_at_hand
 from node.http.broker import (
     AppendResult,
     ClusterView,
@@ -55,7 +48,7 @@ from node.http.broker import (
     TopicView,
 )
 from node.member_broker import MemberBrokerNode, MemberParts
-from node.partition import PartitionHost
+from node.partition_reads import READ_DEADLINE_S, READ_PATIENCE_S, PartitionReads
 from node.partition_service import PartitionService
 from node.peer_link import PeerLink
 from node.placement_broker import PlacementBrokerNode, PlacementParts
@@ -74,9 +67,6 @@ from node.trace import trace_from_answer, trace_message
 from node.upgrade_broker import UpgradeBrokerNode
 from node.why_broker import WhyBrokerNode, Whys
 
-READ_DEADLINE_S = 10.0
-READ_PATIENCE_S = 0.3
-"""How long a read looks for a leader without a majority before it settles for what is here."""
 COMMAND_DEADLINE_S = 15.0
 ORDER_PAUSE_S = 0.01
 """How long a producer's batch waits when it has overtaken an earlier one that is being retried."""
@@ -143,6 +133,7 @@ class NodeBroker(
         self._service = service
         self._forwarder = forwarder
         self._ends = ends
+        self._reads = PartitionReads(replicas, service, forwarder)
         self._sync = sync
         self._status = status
         self._random_id = rng.getrandbits
@@ -210,8 +201,8 @@ class NodeBroker(
     async def _view(self, topic: Topic) -> TopicView:
         """The topic as it is here by now; as it was, if somebody has deleted it since."""
         topic = self._cluster.state.topic_of(topic.id) or topic
-        ends = await self._ends.collect(topic, linear=False)
-        return self._status.topic_view(topic, ends)
+        ends, stale = await self._ends.known(topic)
+        return self._status.topic_view(topic, ends, stale)
 
     def partition_count(self, topic: str) -> int:
         return len(self._cluster.topic(topic).partitions)
@@ -305,55 +296,27 @@ class NodeBroker(
         wait_s: float,
         to_time_ms: int | None = None,
         visible: bool = False,
+        current: bool = False,
     ) -> Slice:
         group = await self._group(topic, partition)
         max_bytes = min(max_bytes, self._config.limits.read_bytes)
         request = rpc.ReadRequest(
-            group.pack(), offset, max_records, max_bytes, round(wait_s * 1000), to_time_ms, visible
+            group.pack(),
+            offset,
+            max_records,
+            max_bytes,
+            round(wait_s * 1000),
+            to_time_ms,
+            visible,
+            current,
         )
-        host = self._replicas.find(group)
-        if host is not None and not host.is_leader and _is_current(host):
-            local = await self._read_applied(host, request)
-            if local is not None and local.next_offset < local.end_offset:
-                return _told_of(group, local)
-        try:
-            return _told_of(group, await self._read_at_leader(group, request, wait_s, host))
-        except (NoQuorum, Timeout, NotLeader):
-            local = None if host is None else await self._read_applied(host, request)
-            if local is None:
-                raise
-            return _told_of(group, local)
+        return await self._reads.read(group, request)
 
     async def offset_at(self, topic: str, partition: int, time_ms: int) -> Offset:
-        group = await self._group(topic, partition)
-        host = self._replicas.find(group)
-        if host is not None:
-            with suppress(LogError):  # damaged, or not known here: the leader may know
-                await time_at_hand(host.log, time_ms)
-                found = host.offset_at(time_ms)
-                if found is not None:
-                    return found
-
-        async def here(left_s: float) -> Offset:
-            return await self._service.offset_at(group, time_ms)
-
-        try:
-            return await self._forwarder.call(
-                group,
-                local=here,
-                method=rpc.OFFSET_AT,
-                payload=lambda _left_s: rpc.encode(rpc.OffsetRequest(group.pack(), time_ms)),
-                decode=lambda answer: Offset(int.from_bytes(answer, "little")),
-                deadline_s=READ_DEADLINE_S,
-                patience_s=READ_PATIENCE_S,
-            )
-        except (NoQuorum, Timeout):
-            if host is None or host.group.is_learner or not _is_current(host):
-                raise
-            return host.end_offset
+        return await self._reads.offset_at(await self._group(topic, partition), time_ms)
 
     async def end_offsets(self, topic: str) -> dict[int, tuple[Offset, Offset]]:
-        ends = await self._ends.collect(await self._topic(topic), linear=True)
+        ends = await self._ends.confirmed(await self._topic(topic))
         return {
             number: (Offset(found.earliest), Offset(found.next)) for number, found in ends.items()
         }
@@ -367,6 +330,7 @@ class NodeBroker(
         async def here(_left_s: float) -> rpc.TraceAnswer:
             return await self._service.trace(group, offset)
 
+        stale = False
         try:
             answer = await self._forwarder.call(
                 group,
@@ -382,7 +346,9 @@ class NodeBroker(
             if host is None or offset >= host.end_offset:  # it may be there all the same
                 raise
             answer = await trace_message(host, offset)  # as much as this replica has applied
-        return trace_from_answer(topic, partition, offset, answer)
+            stale = True
+        found = trace_from_answer(topic, partition, offset, answer)
+        return dataclasses.replace(found, stale=stale)
 
     # producers
 
@@ -407,6 +373,11 @@ class NodeBroker(
 
     def stats(self) -> StatsView:
         return self._status.stats()
+
+    async def confirmed_stats(self) -> StatsView:
+        here = self._status.hosts_by_topic()
+        groups = [host.id for hosts in here.values() for host in hosts]
+        return self._status.stats(await self._ends.told(groups))
 
     def alive(self) -> str | None:
         return self._status.fault
@@ -436,35 +407,6 @@ class NodeBroker(
             raise UnknownPartition(topic, partition)
         return GroupId(found.id, partition)
 
-    async def _read_applied(self, host: PartitionHost, request: rpc.ReadRequest) -> Slice | None:
-        """What this replica has applied; None where it lags behind the offset, or where what it
-        holds is damaged: another one may serve it."""
-        if host.group.is_learner:
-            return None
-        try:
-            return await self._service.read_here(host, request)
-        except (OffsetOutOfRange, LogError):
-            return None
-
-    async def _read_at_leader(
-        self, group: GroupId, request: rpc.ReadRequest, wait_s: float, host: PartitionHost | None
-    ) -> Slice:
-        deadline_s = READ_DEADLINE_S + wait_s
-
-        def with_wait(left_s: float) -> rpc.ReadRequest:
-            left_ms = round(max(0.0, left_s - READ_DEADLINE_S) * 1000)
-            return structs.replace(request, wait_ms=min(request.wait_ms, left_ms))
-
-        return await self._forwarder.call(
-            group,
-            local=lambda left_s: self._service.read(with_wait(left_s)),
-            method=rpc.READ,
-            payload=lambda left_s: rpc.encode(with_wait(left_s)),
-            decode=rpc.decode_slice,
-            deadline_s=deadline_s,
-            patience_s=READ_PATIENCE_S if host is not None else None,
-        )
-
     async def _until_led(self, name: str) -> None:
         """Wait until every partition of a topic has a leader known here, for a while."""
         loop = asyncio.get_running_loop()
@@ -479,19 +421,9 @@ class NodeBroker(
             await asyncio.sleep(LED_POLL_S)
 
 
-def _is_current(host: PartitionHost) -> bool:
-    """Whether the replica has applied what it knows to be committed. One that was just started or
-    copied has much to apply, and would tell of an end that was passed long ago."""
-    return host.group.applied_index >= host.group.commit_index
-
-
 def _count(batch: bytes) -> int:
     """Messages in a batch that was refused, 1 where it can't be read."""
     try:
         return RecordBatch.parse(batch).count
     except GoQueueError:
         return 1
-
-
-def _told_of(group: GroupId, found: Slice) -> Slice:
-    return dataclasses.replace(found, topic_id=group.topic)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from coordinator.state import Topic
 from goqueue.wire.errors import GoQueueError
@@ -15,8 +17,12 @@ from node.topology import Topology
 from raft.link import RemoteError
 
 ASK_TIMEOUT_S = 2.0
-ROUNDS = 3
+ROUNDS = 4
 """Leaders are asked again, where they moved, this often."""
+TELL_S = 1.0
+"""What leaders have not told by then is told as what others know."""
+
+Ends = dict[GroupId, rpc.PartitionEnds]
 
 
 class EndsCollector:
@@ -34,37 +40,57 @@ class EndsCollector:
         self._service = service
         self._link = link
 
-    async def collect(self, topic: Topic, *, linear: bool) -> dict[int, rpc.PartitionEnds]:
-        """By partition. With `linear`, as of a moment after the call, and partitions that can't
-        say are missing; else as well as is known, which may be a moment old."""
-        wanted = {GroupId(topic.id, number) for number in range(len(topic.partitions))}
-        found = await self._round(wanted, linear=linear, rounds=ROUNDS if linear else 1)
-        if not linear:
-            for ends in await self._service.ends(sorted(wanted - set(found)), linear=False):
-                found[GroupId.unpack(ends.group)] = ends
+    async def confirmed(self, topic: Topic) -> dict[int, rpc.PartitionEnds]:
+        """By partition, as of a moment after the call; partitions that can't say are missing."""
+        found: Ends = {}
+        await self._round(_partitions(topic), found, linear=True, rounds=ROUNDS)
         return {group.partition: ends for group, ends in sorted(found.items())}
+
+    async def known(self, topic: Topic) -> tuple[dict[int, rpc.PartitionEnds], set[int]]:
+        """By partition, and which of them are stale: their leaders did not tell within a moment,
+        so that it is what others know, this node first, or nothing."""
+        wanted = _partitions(topic)
+        found = await self.told(wanted)
+        stale = wanted - found.keys()
+        for ends in await self._service.ends(sorted(stale), linear=False):
+            found[GroupId.unpack(ends.group)] = ends
+        if left := wanted - found.keys():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(TELL_S):
+                    await self._round(left, found, linear=False, rounds=1)
+        known = {group.partition: ends for group, ends in sorted(found.items())}
+        return known, {group.partition for group in stale}
+
+    async def told(self, groups: Iterable[GroupId]) -> Ends:
+        """What leaders tell within a moment, as of after the call; the others are missing."""
+        found: Ends = {}
+        with suppress(TimeoutError):
+            async with asyncio.timeout(TELL_S):
+                await self._round(groups, found, linear=True, rounds=ROUNDS)
+        return dict(found)
 
     async def sizes(self, groups: Sequence[GroupId]) -> dict[GroupId, int]:
         """Bytes of one replica of each partition, of any topics, where its leader tells."""
-        found = await self._round(groups, linear=False, rounds=1)
+        found: Ends = {}
+        await self._round(groups, found, linear=False, rounds=1)
         return {group: ends.size_bytes for group, ends in found.items()}
 
     async def _round(
-        self, groups: Iterable[GroupId], *, linear: bool, rounds: int
-    ) -> dict[GroupId, rpc.PartitionEnds]:
-        """What leaders tell; where none does, and without `linear`, what others tell."""
-        led: dict[GroupId, rpc.PartitionEnds] = {}
-        others: dict[GroupId, rpc.PartitionEnds] = {}
+        self, groups: Iterable[GroupId], found: Ends, *, linear: bool, rounds: int
+    ) -> None:
+        """Adds what leaders tell; where none does, and without `linear`, what others tell."""
 
         async def ask(node: NodeId, asked: list[GroupId]) -> Iterable[GroupId]:
             told = {GroupId.unpack(e.group): e for e in await self._ask(node, asked, linear)}
-            leads = {group: ends for group, ends in told.items() if ends.is_leader}
+            leads = {group for group, ends in told.items() if ends.is_leader}
+            for group, ends in told.items():
+                if group in leads or not (linear or group in led):
+                    found[group] = ends
             led.update(leads)
-            others.update(told)
             return leads
 
+        led: set[GroupId] = set()
         await ask_leaders(self._topology, groups, ask, rounds)
-        return led if linear else {**others, **led}
 
     async def _ask(
         self, node: NodeId, groups: list[GroupId], linear: bool
@@ -77,3 +103,7 @@ class EndsCollector:
         except (GoQueueError, RemoteError):
             return []
         return rpc.decode_ends(answer).ends
+
+
+def _partitions(topic: Topic) -> set[GroupId]:
+    return {GroupId(topic.id, number) for number in range(len(topic.partitions))}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
-from goqueue.wire.errors import NotLeader, Timeout, Unavailable
+from goqueue.wire.errors import NotLeader, OffsetOutOfRange, Timeout, Unavailable
 from goqueue.wire.types import GroupId, NodeId, Offset
 from log.errors import Damaged, EntryDamaged
 from node import rpc
@@ -20,6 +21,9 @@ from node.trace import trace_message
 READ_STEP_BYTES = 512 << 10
 """Stored bytes read at once: what the loop may stall for when they come from the disk."""
 READ_INDEX_TIMEOUT_S = 2.0
+ENDS_TIMEOUT_S = 0.7
+"""When ends are told without those that no majority has confirmed by then: well before the second
+that who asks has for it."""
 
 
 class PartitionService:
@@ -54,15 +58,36 @@ class PartitionService:
             raise Timeout("the replicas did not confirm in time") from None
 
     async def read(self, request: rpc.ReadRequest) -> Slice:
-        """Read as leader, waiting for an append where nothing is there yet."""
+        """Read as leader, waiting for an append where nothing is there yet.
+
+        Where that reaches the end, or the end is asked for, this node is known to have led after
+        the call, and the end is no older. Raises `NotLeader` where no majority says so.
+        """
         host = self._host(GroupId.unpack(request.group))
         self._require_leader(host)
         with _mended_soon(host):
-            return await self._read_or_wait(host, request)
+            try:
+                found = await self._read_or_wait(host, request)
+            except OffsetOutOfRange:  # a leader that was replaced knows no end
+                await self._confirm(host)
+                return await self.read_here(host, request)
+            if found.is_at_end or request.current:
+                found = await self._with_confirmed_end(host, request, found)
+            return found
+
+    async def _with_confirmed_end(
+        self, host: PartitionHost, request: rpc.ReadRequest, found: Slice
+    ) -> Slice:
+        await self._confirm(host)
+        if host.end_offset == found.end_offset:
+            return found
+        if not found.batches:
+            return await self.read_here(host, request)
+        return replace(found, end_offset=host.end_offset)
 
     async def _read_or_wait(self, host: PartitionHost, request: rpc.ReadRequest) -> Slice:
         found = await self.read_here(host, request)
-        if found.batches or request.wait_ms <= 0 or found.next_offset < found.end_offset:
+        if found.batches or request.wait_ms <= 0 or not found.is_at_end:
             return found
         wait_s = request.wait_ms / 1000
         if request.to_time_ms is not None:
@@ -107,15 +132,10 @@ class PartitionService:
 
     async def ends(self, groups: list[GroupId], *, linear: bool) -> list[rpc.PartitionEnds]:
         """What is known here of each partition; with `linear`, only of those led here, as of a
-        moment after the question."""
-        hosts = [host for host in map(self._replicas.find, groups) if host is not None]
+        moment after the question: what is not confirmed in time holds up no other."""
         if not linear:
-            return [self._describe(host) for host in hosts]
-        answers = await asyncio.gather(
-            *(self._confirm(host) for host in hosts), return_exceptions=True
-        )
-        confirmed = [host for host, fault in zip(hosts, answers, strict=True) if fault is None]
-        return [self._describe(host) for host in confirmed]
+            return [self._describe(host) for host in self._hosts(groups)]
+        return [self._describe(host) for host in await self.all_confirmed(groups)]
 
     async def trace(self, group: GroupId, offset: Offset) -> rpc.TraceAnswer:
         """The message's timeline, as leader. Raises `NotFound`."""
@@ -140,6 +160,22 @@ class PartitionService:
         host = self._host(group)
         await self._confirm(host)
         return host
+
+    async def all_confirmed(self, groups: Iterable[GroupId]) -> list[PartitionHost]:
+        """As `confirmed`, those of which a majority says so in time."""
+        asked = {
+            asyncio.ensure_future(self._confirm(host)): host
+            for host in self._hosts(groups)
+            if host.is_leader
+        }
+        if not asked:
+            return []
+        try:
+            done, _ = await asyncio.wait(asked, timeout=ENDS_TIMEOUT_S)
+        finally:
+            for task in asked:
+                task.cancel()
+        return [asked[task] for task in asked if task in done and task.exception() is None]
 
     # for peers
 
@@ -166,6 +202,9 @@ class PartitionService:
         return rpc.encode(await self.trace(GroupId.unpack(request.group), Offset(request.value)))
 
     # private
+
+    def _hosts(self, groups: Iterable[GroupId]) -> list[PartitionHost]:
+        return [host for host in map(self._replicas.find, groups) if host is not None]
 
     def _host(self, group: GroupId) -> PartitionHost:
         host = self._replicas.find(group)

@@ -330,7 +330,8 @@ class QueueBrokerNode(ABC):
         found = group_view(await self._queue.groups.find(name))
         stats = await self.queue_stats(topic)
         views: list[GroupPartitionView] = [one.groups[name] for one in stats if name in one.groups]
-        return GroupView(found.name, found.id, found.settings, found.created_ms, views)
+        stale = any(one.stale for one in stats)
+        return GroupView(found.name, found.id, found.settings, found.created_ms, views, stale)
 
     async def delete_group(self, name: str, *, force: bool = False) -> None:
         await self._queue.groups.delete_group(name, force=force)
@@ -338,7 +339,14 @@ class QueueBrokerNode(ABC):
     async def queue_stats(self, topic: str | None = None) -> list[PartitionQueueStats]:
         topics = self._finder.all() if topic is None else [await self._finder.find(topic)]
         figures = await self._queue.calls.figures(topics)
-        return sorted(figures.partitions, key=lambda one: (one.topic, one.partition))
+        told = {GroupId.unpack(packed) for packed, _dead in figures.dead}
+        stale = [
+            self._queue.calls.unconfirmed(found.name, id)
+            for found in topics
+            for number in range(len(found.partitions))
+            if (id := GroupId(found.id, number)) not in told
+        ]
+        return sorted((*figures.partitions, *stale), key=lambda one: (one.topic, one.partition))
 
     # dead letters
 

@@ -16,6 +16,7 @@ from goqueue.wire.errors import GoQueueError, Timeout
 from goqueue.wire.types import GroupId, NodeId
 from node import queue_rpc, rpc
 from node.forwarding import Forwarder
+from node.http.queue_broker import PartitionQueueStats
 from node.leaders import Ask, ask_leaders
 from node.peer_link import PeerLink
 from node.queue_rpc import (
@@ -136,6 +137,10 @@ class QueueCalls:
 
         await self.each_leader(wanted, ask, FIGURES_ROUNDS)
         return found
+
+    def unconfirmed(self, topic: str, partition: GroupId) -> PartitionQueueStats:
+        """See `QueueViews.unconfirmed`."""
+        return self._views.unconfirmed(topic, partition)
 
     async def each_leader(
         self,

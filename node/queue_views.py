@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
 
+from delivery.config import LANES_COUNT
 from delivery.failures import DeadLetter
 from delivery.group import GroupState
 from delivery.ops import Op, Settled
-from goqueue.wire.errors import GoQueueError, NotFound
+from goqueue.wire.errors import NotFound
 from goqueue.wire.types import GroupId, NodeId, Offset
 from node import queue_rpc, rpc
 from node.http.queue_broker import DelayedView, GroupPartitionView, PartitionQueueStats
@@ -123,15 +125,24 @@ class QueueViews:
     async def figures(self, partitions: Iterable[GroupId]) -> FiguresAnswer:
         """Of those led here."""
         answer = FiguresAnswer([], [])
-        for group in partitions:
-            try:
-                host = await self._partitions.confirmed(group)
-            except GoQueueError:
-                continue
+        for host in await self._partitions.all_confirmed(partitions):
             answer.partitions.append(partition_stats(host))
             dead = {g.name: dict(g.dead_by_reason) for g in host.state.queue.groups.values()}
-            answer.dead.append((group.pack(), {name: why for name, why in dead.items() if why}))
+            answer.dead.append((host.id.pack(), {name: why for name, why in dead.items() if why}))
         return answer
+
+    def unconfirmed(self, topic: str, partition: GroupId) -> PartitionQueueStats:
+        """What this node knows of a partition whose leader does not tell: its replica's figures,
+        or none."""
+        host = self._partitions.find(partition)
+        if host is None:
+            none = [0] * LANES_COUNT
+            return PartitionQueueStats(
+                topic, partition.partition, none, 0, 0, 0, 0, 0, 0, 0, 0, stale=True
+            )
+        found = partition_stats(host)
+        groups = {name: replace(view, stale=True) for name, view in found.groups.items()}
+        return replace(found, groups=groups, stale=True)
 
     # for peers
 

@@ -56,6 +56,8 @@ class ReadRequest(GroupRequest, array_like=True, frozen=True):
     wait_ms: int
     to_time_ms: int | None
     visible: bool = False
+    current: bool = False
+    """The end is confirmed whether or not what is answered reaches it."""
 
     def packed_groups(self) -> Sequence[bytes]:
         return (self.group,)

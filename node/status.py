@@ -125,7 +125,10 @@ class NodeStatus:
 
     # views
 
-    def topic_view(self, topic: Topic, ends: Mapping[int, rpc.PartitionEnds]) -> TopicView:
+    def topic_view(
+        self, topic: Topic, ends: Mapping[int, rpc.PartitionEnds], stale: Collection[int] = ()
+    ) -> TopicView:
+        """`stale` are the partitions whose leaders did not confirm the ends in time."""
         partitions = []
         for number, placement in enumerate(topic.partitions):
             replicas = tuple(voter.node for voter in placement.replicas)
@@ -145,6 +148,7 @@ class NodeStatus:
                     voters=() if configuration is None else nodes_of(configuration.voters),
                     learners=() if configuration is None else nodes_of(configuration.learners),
                     archive=known.archive if known is not None else None,
+                    stale=number in stale or known is None,
                 )
             )
         config = dataclasses.asdict(topic.config)
@@ -175,18 +179,32 @@ class NodeStatus:
             voters=tuple(sorted(self._cluster.voters)),
         )
 
-    def stats(self) -> StatsView:
-        topics: dict[str, TopicStats] = {}
-        for name, topic in self._cluster.state.topics.items():
-            hosts = [
+    def hosts_by_topic(self) -> dict[str, list[PartitionHost]]:
+        """The replicas here of each topic, also of those that have none here."""
+        return {
+            name: [
                 host
                 for number in range(len(topic.partitions))
                 if (host := self._replicas.find(GroupId(topic.id, number))) is not None
             ]
+            for name, topic in self._cluster.state.topics.items()
+        }
+
+    def stats(self, told: Mapping[GroupId, rpc.PartitionEnds] | None = None) -> StatsView:
+        """`told` are ends as leaders know them: what they leave out is stale."""
+        topics: dict[str, TopicStats] = {}
+        for name, hosts in self.hosts_by_topic().items():
+            known = {host.id: told.get(host.id) for host in hosts} if told is not None else {}
+            ends = [
+                host.end_offset if (one := known.get(host.id)) is None else one.next
+                for host in hosts
+            ]
+            starts = [host.state.log_start_offset for host in hosts]
             topics[name] = TopicStats(
-                len(topic.partitions),
-                sum(host.end_offset - host.state.log_start_offset for host in hosts),
+                len(self._cluster.state.topics[name].partitions),
+                sum(ends) - sum(starts),
                 sum(host.log.size_bytes for host in hosts),
+                stale=None in known.values(),
             )
         return StatsView(
             time.monotonic() - self._started_s,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from dataclasses import replace
 
 import msgspec
 from aiohttp import web
@@ -12,6 +13,7 @@ from goqueue.wire.errors import BadRequest, Unavailable, UnknownTopic
 from goqueue.wire.ids import AUDIT_TOPIC, OFFSET_MAX
 from goqueue.wire.types import Offset
 from node.http.audited import OUTCOMES, AuditRecord
+from node.http.broker import Slice
 from node.http.call import Call, answer
 from node.http.render import MessageView
 from node.http.times import parse_time_ms
@@ -31,11 +33,13 @@ class StoredRecord(AuditRecord, kw_only=True):
 
 
 class AuditAnswer(msgspec.Struct):
-    """Records, oldest first. `next` is the offset to go on from, `end` where the log ends."""
+    """Records, oldest first. `next` is the offset to go on from, `end` where the log ends; `stale`
+    where no leader has confirmed that."""
 
     records: list[StoredRecord]
     next: int
     end: int
+    stale: bool = False
 
 
 async def read(call: Call) -> web.Response:
@@ -64,21 +68,22 @@ async def _find(call: Call, wanted: dict[str, str], limit: int) -> AuditAnswer:
     if at is None:
         at = await _before_end(call, SCANNED_MAX if wanted else limit)
     found: deque[StoredRecord] = deque(maxlen=limit)
-    wait_s, scanned, end = call.query_wait_s(), 0, at
+    wait_s, scanned, end, stale = call.query_wait_s(), 0, at, False
     while scanned < SCANNED_MAX:
-        views, following, end = await _page(call, at, wait_s if not scanned else 0.0)
+        views, page = await _page(call, at, wait_s if not scanned else 0.0)
+        end, stale = page.end_offset, page.stale
         for view in views:
             at = view.offset + 1
             record = _record(view)
             if record and all(getattr(record, name) == text for name, text in wanted.items()):
                 found.append(record)
                 if len(found) == limit and not is_tail:
-                    return AuditAnswer(list(found), at, end)
-        at = max(at, following)
+                    return AuditAnswer(list(found), at, end, stale)
+        at = max(at, page.next_offset)
         scanned += max(1, len(views))
-        if at >= end:
+        if at >= end or stale:
             break
-    return AuditAnswer(list(found), at, end)
+    return AuditAnswer(list(found), at, end, stale)
 
 
 async def _given_start(call: Call) -> int | None:
@@ -99,8 +104,8 @@ async def _before_end(call: Call, count: int) -> int:
     return max(earliest, end - count)
 
 
-async def _page(call: Call, at: int, wait_s: float) -> tuple[list[MessageView], int, int]:
-    """Stored records from there, where reading goes on, and the log's end."""
+async def _page(call: Call, at: int, wait_s: float) -> tuple[list[MessageView], Slice]:
+    """Stored records from there, all those of a slice."""
     found = await call.broker.read(
         AUDIT_TOPIC,
         0,
@@ -110,7 +115,7 @@ async def _page(call: Call, at: int, wait_s: float) -> tuple[list[MessageView], 
         wait_s=wait_s,
     )
     seen = see(found, at, PAGE, call.limits.read_bytes_max, skip_pending=False)
-    return seen.views, seen.following, found.end_offset
+    return seen.views, replace(found, next_offset=Offset(seen.following))
 
 
 def _record(view: MessageView) -> StoredRecord | None:

@@ -19,6 +19,7 @@ from goqueue.wire.stream import (
     END_OFFSET_HEADER,
     LOG_START_HEADER,
     NEXT_OFFSET_HEADER,
+    STALE_HEADER,
     TOPIC_ID_HEADER,
     frame_header,
 )
@@ -71,6 +72,8 @@ def slice_answer(found: Slice) -> web.Response:
     }
     if found.topic_id is not None:
         headers[TOPIC_ID_HEADER] = str(found.topic_id)
+    if found.stale:
+        headers[STALE_HEADER] = "true"
     return web.Response(body=b"".join(parts), headers=headers)
 
 

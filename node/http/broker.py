@@ -42,6 +42,8 @@ class PartitionView:
     learners: tuple[str, ...] = ()
     archive: PartitionArchive | None = None
     """None where nothing waits for an archive, and none was told of."""
+    stale: bool = False
+    """Its leader did not confirm the figures in time: they are those of some replica, or 0."""
 
     @property
     def messages(self) -> int:
@@ -60,6 +62,11 @@ class TopicView:
     is_current: bool = True
     """Whether it holds all that was acknowledged before it was asked for; not where the cluster
     group has no leader within reach."""
+
+    @property
+    def stale(self) -> bool:
+        """Whether a change, or messages, may be missing."""
+        return not self.is_current or any(one.stale for one in self.partitions)
 
 
 MAJORITY, RELAXED = "majority", "relaxed"
@@ -116,6 +123,10 @@ class Slice:
     which reading goes on when there are none. Only applied (committed) entries are ever here.
     `visibility` is given where it was asked for. `topic_id` is of the topic that was read, which
     need not be the one that has the name by now.
+
+    `end_offset` is no older than the question where `next_offset` has reached it, or where that
+    was asked for (`current`); unless the slice is `stale`. Else there is more, and the end is as
+    far as the replica that answered has come.
     """
 
     batches: Sequence[StoredBatch]
@@ -124,6 +135,14 @@ class Slice:
     end_offset: Offset
     visibility: Visibility | None = None
     topic_id: TopicId | None = None
+    stale: bool = False
+    """No leader has confirmed in time that there is no more: what was acknowledged may be missing
+    behind `next_offset`."""
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether reading goes on where the log ends, as far as this slice tells."""
+        return self.next_offset >= self.end_offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +183,9 @@ class MessageTrace:
     groups: tuple[GroupTrace, ...] = ()
     exact: bool = True
     """False where the log does not tell all of its past any more."""
+    stale: bool = False
+    """No leader answered in time: it is what this node's replica knows, and more may have happened
+    since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +254,8 @@ class TopicStats:
     partitions: int
     messages: int
     size_bytes: int
+    stale: bool = False
+    """Some of it is of replicas whose leaders did not confirm it in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,18 +359,22 @@ class Broker(
         wait_s: float,
         to_time_ms: int | None = None,
         visible: bool = False,
+        current: bool = False,
     ) -> Slice:
         """Stored batches from `offset` on; at least one batch if any is there, however large.
 
         With nothing at `offset` yet, waits up to `wait_s` for an append. An offset below the log
         start is served from the log start on. One beyond the end raises `OffsetOutOfRange`.
         `to_time_ms`: only entries with log time below it; a batch at or after it ends the wait.
-        `visible` asks for the slice's `visibility`; the batches are the same.
+        `visible` asks for the slice's `visibility`; the batches are the same. With `current` the
+        slice's end is no older than the call, also where the slice does not reach it. Where no
+        leader confirms an end in time, it is what this node has, and the slice is `stale`.
         """
         ...
 
     async def offset_at(self, topic: str, partition: int, time_ms: int) -> Offset:
-        """First offset with log time >= `time_ms`; the log's end if there is none."""
+        """First offset with log time >= `time_ms`; the log's end, as its leader confirms it, if
+        there is none. Raises `NoQuorum`, `Timeout` where no leader tells."""
         ...
 
     async def end_offsets(self, topic: str) -> dict[int, tuple[Offset, Offset]]:
@@ -378,7 +406,14 @@ class Broker(
 
     def cluster_view(self) -> ClusterView: ...
 
-    def stats(self) -> StatsView: ...
+    def stats(self) -> StatsView:
+        """Of this node's replicas, as far as they have applied."""
+        ...
+
+    async def confirmed_stats(self) -> StatsView:
+        """As `stats`, with messages as the partitions' leaders count them now; what they don't
+        tell in time is `stale`."""
+        ...
 
     def alive(self) -> str | None:
         """None, or why this process should be restarted (its log failed)."""

@@ -12,7 +12,7 @@ import asyncio
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from goqueue.wire.batch import RecordBatch
 from goqueue.wire.errors import (
@@ -33,6 +33,7 @@ from node.http.broker import (
     Check,
     ClusterView,
     MessageTrace,
+    PartitionView,
     Readiness,
     Slice,
     StatsView,
@@ -119,6 +120,7 @@ class FakeBroker(
         self._next_producer = 1
         self._created = 0
         self._started_ms = clock_ms()
+        self._lagging: dict[tuple[str, int], tuple[int, int]] = {}
 
     # topics
 
@@ -157,7 +159,7 @@ class FakeBroker(
 
     async def topic(self, name: str) -> TopicView:
         topic = self._topic(name)
-        views = tuple(self._partition_view(name, n) for n in range(len(topic.partitions)))
+        views = tuple(self._seen(name, n) for n in range(len(topic.partitions)))
         return TopicView(name, topic.id, dict(topic.config), views)
 
     def partition_count(self, topic: str) -> int:
@@ -225,9 +227,12 @@ class FakeBroker(
         wait_s: float,
         to_time_ms: int | None = None,
         visible: bool = False,
+        current: bool = False,
     ) -> Slice:
         log = self._partition(topic, partition)
         start = max(int(offset), log.start)
+        if (hidden := self._hidden(topic, partition)) is not None:
+            return self._read_hidden(log, start, hidden, max_records, max_bytes, current)
         if start > log.next:
             raise OffsetOutOfRange(start, log.start, log.next)
         if start == log.next and wait_s > 0:
@@ -238,6 +243,30 @@ class FakeBroker(
             cancelled = sorted(self._log(topic, partition).cancelled)
             seen = Visibility(self._clock_ms(), self.ttl_ms(topic), cancelled)
         return Slice(found, Offset(following), Offset(log.start), Offset(log.next), seen)
+
+    def hide(self, topic: str, partition: int, end: int, answers: int) -> None:
+        """So many answers come from a replica that has come to `end`, and no leader confirms it."""
+        self._lagging[topic, partition] = (end, answers)
+
+    def _seen(self, topic: str, partition: int) -> PartitionView:
+        view, end = self._partition_view(topic, partition), self._hidden(topic, partition)
+        return view if end is None else replace(view, next=Offset(end), stale=True)
+
+    def _hidden(self, topic: str, partition: int) -> int | None:
+        end, answers = self._lagging.pop((topic, partition), (0, 0))
+        if answers > 1:
+            self._lagging[topic, partition] = (end, answers - 1)
+        return end if answers else None
+
+    @staticmethod
+    def _read_hidden(
+        log: FakePartition, start: int, end: int, max_records: int, max_bytes: int, current: bool
+    ) -> Slice:
+        found, following = log.read(start, max_records, max_bytes, None)
+        found = [stored for stored in found if stored.base_offset < end]
+        following = min(following, end)
+        stale = current or following >= end
+        return Slice(found, Offset(following), Offset(log.start), Offset(end), stale=stale)
 
     async def offset_at(self, topic: str, partition: int, time_ms: int) -> Offset:
         log = self._partition(topic, partition)
@@ -316,6 +345,9 @@ class FakeBroker(
             for name, t in self._topics.items()
         }
         return StatsView((self._clock_ms() - self._started_ms) / 1000, topics)
+
+    async def confirmed_stats(self) -> StatsView:
+        return self.stats()
 
     def alive(self) -> str | None:
         return self.not_alive

@@ -34,7 +34,7 @@ class ParkedView(Struct, omit_defaults=True):
 class GroupPartition(Struct):
     """The group in one partition. Everything below `committed_offset` is settled; `lag` counts what
     is ready, in flight or waiting for its backoff; `halted` says why, empty while it is not. Lists
-    are by lane, critical first."""
+    are by lane, critical first. `stale`: the partition's leader did not tell in time."""
 
     topic: str
     partition: int
@@ -57,6 +57,7 @@ class GroupPartition(Struct):
     lane_wait_ms: list[int]
     lane_wait_ms_max: list[int]
     parked: list[ParkedView]
+    stale: bool
 
 
 class GroupDetail(Struct):
@@ -82,7 +83,8 @@ class GroupsAnswer(Struct):
 class GroupAnswer(Struct):
     """One group: its members, and its place in every partition that it has seen.
 
-    `state` is empty, stable or rebalancing; `topics` are those seen or subscribed to.
+    `state` is empty, stable or rebalancing; `topics` are those seen or subscribed to. `stale`: some
+    leaders did not tell in time, so that partitions are missing, or stale themselves.
     """
 
     id: str
@@ -99,6 +101,7 @@ class GroupAnswer(Struct):
     settings: dict[str, Any]
     created_at: str
     partitions: list[GroupPartition]
+    stale: bool
 
 
 class GroupDeleted(Struct):
@@ -188,6 +191,7 @@ def _group_answer(view: GroupView, membership: MembershipView) -> GroupAnswer:
         settings=shown_settings(view.settings),
         created_at=format_time(view.created_ms),
         partitions=list(map(_partition, view.partitions)),
+        stale=view.stale,
     )
 
 
@@ -218,4 +222,5 @@ def _partition(place: GroupPartitionView) -> GroupPartition:
             for key, waiting in place.parked
             for text, encoding in [text_or_base64(key)]
         ],
+        stale=place.stale,
     )

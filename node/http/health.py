@@ -66,7 +66,8 @@ class VersionAnswer(Struct):
 
 
 class StatsAnswer(Struct):
-    """Figures of this node; `topic_stats` has GoQueue's capitalised names."""
+    """Figures of this node; `topic_stats` has GoQueue's capitalised names. `stale`: leaders did not
+    confirm in time how many messages there are; `Stale` says of which topics."""
 
     node_id: str
     uptime: str
@@ -77,6 +78,7 @@ class StatsAnswer(Struct):
     topic_list: list[str]
     topic_stats: dict[str, dict[str, Any]]
     details: dict[str, Any]
+    stale: bool
 
 
 async def health(call: Call) -> web.Response:
@@ -129,7 +131,7 @@ async def version(call: Call) -> web.Response:
 
 
 async def stats(call: Call) -> web.Response:
-    view = call.broker.stats()
+    view = await call.broker.confirmed_stats()
     topics = view.topics.values()
     return answer(
         StatsAnswer(
@@ -146,10 +148,12 @@ async def stats(call: Call) -> web.Response:
                     "Partitions": topic.partitions,
                     "TotalMessages": topic.messages,
                     "TotalSize": topic.size_bytes,
+                    "Stale": topic.stale,
                 }
                 for name, topic in view.topics.items()
             },
             details=dict(view.extra),
+            stale=any(topic.stale for topic in topics),
         )
     )
 

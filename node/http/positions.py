@@ -97,8 +97,11 @@ class ParkedKey(Struct, omit_defaults=True):
 
 
 class ParkedAnswer(Struct):
+    """`stale`: some leaders did not tell in time, and keys may be missing."""
+
     group: str
     parked: list[ParkedKey]
+    stale: bool
 
 
 _COMMIT = msgspec.json.Decoder(CommitBody)
@@ -156,7 +159,7 @@ async def parked(call: Call) -> web.Response:
         for key, waiting in place.parked
         for text, encoding in [text_or_base64(key)]
     ]
-    return answer(ParkedAnswer(group, keys))
+    return answer(ParkedAnswer(group, keys, view.stale))
 
 
 async def _park(call: Call, *, release: bool) -> web.Response:

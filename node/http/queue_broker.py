@@ -217,6 +217,8 @@ class GroupPartitionView:
     owner: str = ""
     """The member that has the partition, nobody where it is empty, since `generation`."""
     generation: int = 0
+    stale: bool = False
+    """The partition's leader did not tell in time: these are figures of some replica's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +230,8 @@ class GroupView:
     settings: Mapping[str, object]
     created_ms: int
     partitions: Sequence[GroupPartitionView] = ()
+    stale: bool = False
+    """Some leaders did not tell in time: partitions are missing, or stale themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +275,8 @@ class PartitionQueueStats:
     groups: Mapping[str, GroupPartitionView] = field(default_factory=dict[str, GroupPartitionView])
     delay_ms_sum: int | None = None
     """Of all that were `scheduled`; None where it is not counted."""
+    stale: bool = False
+    """Its leader did not tell in time: these are figures of some replica's, or 0."""
 
 
 class QueueBroker(Protocol):

@@ -42,7 +42,8 @@ class TimerWheel(Struct):
 
 
 class DelayStats(Struct):
-    """Delayed messages; `by_topic` counts the pending ones, `avg_delay` is empty if unknown."""
+    """Delayed messages; `by_topic` counts the pending ones, `avg_delay` is empty if unknown.
+    `stale`: some leaders did not tell their figures in time."""
 
     total_scheduled: int
     total_delivered: int
@@ -57,6 +58,7 @@ class DelayStats(Struct):
     by_topic: dict[str, int]
     topics: dict[str, TopicDelays]
     timer_wheel: TimerWheel
+    stale: bool
 
 
 class PartitionLanes(Struct):
@@ -99,7 +101,7 @@ class GroupLanes(Struct):
 
 class PriorityStats(Struct):
     """Lanes; lists are in the order of `lanes`. No message of a group waits longer than
-    `wait_formula` says of its entry in `groups`."""
+    `wait_formula` says of its entry in `groups`. `stale`: some leaders did not tell in time."""
 
     lanes: list[str]
     total_by_priority: list[int]
@@ -109,6 +111,7 @@ class PriorityStats(Struct):
     topics: dict[str, TopicLanes]
     wait_formula: str
     groups: list[GroupLanes]
+    stale: bool
 
 
 class AckManager(Struct):
@@ -149,7 +152,8 @@ class DedupStats(Struct):
 
 
 class ReliabilityStats(Struct):
-    """What became of messages that were delivered, over all groups."""
+    """What became of messages that were delivered, over all groups. `stale`: some leaders did not
+    tell in time."""
 
     ack_manager: AckManager
     visibility_tracker: VisibilityTracker
@@ -165,6 +169,7 @@ class ReliabilityStats(Struct):
     redelivered_total: int
     in_flight: int
     fallen_total: int
+    stale: bool
 
 
 async def delays(call: Call) -> web.Response:
@@ -192,6 +197,7 @@ async def delays(call: Call) -> web.Response:
             by_topic={name: topic.pending for name, topic in topics.items() if topic.pending},
             topics=topics,
             timer_wheel=TimerWheel(scheduled, delivered, cancelled, pending, _next_due(found)),
+            stale=any(stats.stale for stats in found),
         )
     )
 
@@ -226,6 +232,7 @@ async def priorities(call: Call) -> web.Response:
                 for name, place in places
                 if name in settings
             ],
+            stale=any(stats.stale for stats in found),
         )
     )
 
@@ -270,6 +277,7 @@ async def reliability(call: Call) -> web.Response:
             redelivered_total=sums["redelivered"],
             in_flight=sums["in_flight"],
             fallen_total=sums["fallen"],
+            stale=any(stats.stale for stats in found),
         )
     )
 

@@ -49,6 +49,8 @@ class PendingView(msgspec.Struct, omit_defaults=True):
 class MessagesAnswer(msgspec.Struct):
     """Messages of one partition and where reading goes on.
 
+    `stale`: no leader has confirmed in time that there is no more behind `next_offset`, or where
+    the end is, if that was asked for: ask again.
     Of visible reads: `blocked_until` is when the message at `next_offset` is due, `pending` names
     the messages that were passed.
     """
@@ -59,6 +61,7 @@ class MessagesAnswer(msgspec.Struct):
     next_offset: int
     log_start: int
     end_offset: int
+    stale: bool = False
     blocked_until: str | UnsetType = UNSET
     pending: list[PendingView] | UnsetType = UNSET
 
@@ -66,12 +69,14 @@ class MessagesAnswer(msgspec.Struct):
 class TopicMessagesAnswer(msgspec.Struct):
     """Messages of all partitions in the order of their log times; continue with `offsets`.
 
+    `stale`: of a partition that is read to its end here no leader has confirmed the end in time.
     Of visible reads, `blocked_until` names the partitions whose next message is not due.
     """
 
     topic: str
     messages: list[MessageView]
     next_offsets: dict[str, int]
+    stale: bool = False
     blocked_until: dict[str, str] | UnsetType = UNSET
     pending: list[PendingView] | UnsetType = UNSET
 
@@ -173,7 +178,8 @@ def _merge(
         view.partition = partition
     following_offsets = {str(partition): offset for partition, offset in reached.items()}
     messages = [view for _, _, view in merged[:limit]]
-    told = TopicMessagesAnswer(topic, messages, following_offsets)
+    is_stale = any(found.stale for _, found in fetched)
+    told = TopicMessagesAnswer(topic, messages, following_offsets, is_stale)
     if shown.visible:
         told.blocked_until = {str(number): format_time(at) for number, at in blocked.items()}
     if shown.skip_pending:
@@ -197,6 +203,8 @@ async def message(call: Call) -> web.Response:
         raise missing from None
     cuts, _ = cut_slice(found, wanted.offset, 1, 0)
     views = render(cuts)
+    if not views and found.stale:  # it may be stored all the same
+        raise Unavailable(f"no leader of {wanted.topic}:{wanted.partition} can be asked for it")
     if not views or views[0].offset != wanted.offset:
         raise missing
     view = views[0]
@@ -222,7 +230,13 @@ async def _wait_until_due(
 
 def _answer(topic: str, partition: int, found: Slice, seen: Seen, shown: _Shown) -> web.Response:
     told = MessagesAnswer(
-        topic, partition, seen.views, seen.following, found.log_start, found.end_offset
+        topic,
+        partition,
+        seen.views,
+        seen.following,
+        found.log_start,
+        found.end_offset,
+        found.stale,
     )
     if seen.blocked_until_ms is not None:
         told.blocked_until = format_time(seen.blocked_until_ms)
@@ -285,7 +299,7 @@ async def _read(
     """One read; a long poll waits, but not past the front's own stop, nor for a client that has
     hung up."""
     broker, stopping = call.broker, call.shared.stopping
-    wait_s = call.query_wait_s()
+    wait_s, is_current = call.query_wait_s(), call.query_flag("current")
 
     async def read(wait_s: float) -> Slice:
         return await broker.read(
@@ -297,10 +311,11 @@ async def _read(
             wait_s=wait_s,
             to_time_ms=window.to_ms,
             visible=shown.visible,
+            current=is_current,
         )
 
     found = await read(0)
-    if found.batches or not wait_s or stopping.is_set():
+    if found.batches or found.stale or not wait_s or stopping.is_set():
         return found
     if window.to_ms is not None and found.end_offset > offset:
         return found  # what follows lies outside the window

@@ -109,6 +109,7 @@ _READ = (
     _FROM,
     _TO,
     *_VISIBLE,
+    Query("current", "boolean", "end_offset as of a moment after the question, or stale"),
     _DEAD_GROUP,
 )
 _EVENTS = (

@@ -249,6 +249,14 @@ def _stats(scope: ScopedBroker, method: Callable[[], StatsView]) -> Any:
     return seen
 
 
+def _confirmed_stats(scope: ScopedBroker, method: Callable[[], Awaitable[StatsView]]) -> Any:
+    async def seen() -> StatsView:
+        view = await method()
+        return cast(StatsView, _stats(scope, lambda: view)())
+
+    return seen
+
+
 def _cluster_view(scope: ScopedBroker, method: Callable[[], ClusterView]) -> Any:
     """Its problems name partitions."""
 
@@ -401,6 +409,7 @@ RULES: dict[str, Rule] = {
     "receipt_topics": _admins,
     "cluster_view": _cluster_view,
     "stats": _stats,
+    "confirmed_stats": _confirmed_stats,
     "list_topics": _names,
     "create_topic": _topic,
     "alter_topic": _topic,

@@ -43,7 +43,8 @@ class TimelineAnswer(Struct):
     the older messages of the same id, where that is how it was asked for.
 
     `status` is in_progress, completed, failed, retrying, delayed or expired; `exact` is false where
-    the log does not tell all of its past any more.
+    the log does not tell all of its past any more; `stale` is true where no leader answered in time
+    and more may have happened since.
     """
 
     id: str
@@ -56,6 +57,7 @@ class TimelineAnswer(Struct):
     status: str
     states: list[GroupState]
     exact: bool
+    stale: bool
     alike: list[str] | UnsetType = UNSET
 
 
@@ -79,6 +81,7 @@ async def timeline(call: Call) -> web.Response:
             status=trace.status,
             states=[_state(group) for group in trace.groups],
             exact=trace.exact,
+            stale=trace.stale,
             alike=alike or UNSET,
         )
     )

@@ -133,7 +133,7 @@ class PartitionAnswer(Struct):
 
     `replicas` should hold it, `voters` and `learners` do by now; `isr` are the voters that are
     caught up. They differ while it moves. `archive` is null where nothing waits for one, and none
-    was told of.
+    was told of. `stale`: its leader did not confirm these figures in time; there may be more.
     """
 
     partition: int
@@ -147,13 +147,15 @@ class PartitionAnswer(Struct):
     voters: list[str]
     learners: list[str]
     archive: ArchivedPartition | None
+    stale: bool
 
 
 class TopicAnswer(Struct):
     """A topic with totals and, under `config`, all of its settings.
 
-    `stale`: nobody could say whether that is all; a change made lately may be missing. `archive` is
-    where the topic is archived, as it was told last; null while it never was.
+    `stale`: nobody could say whether that is all; a change made lately may be missing, or messages
+    of the partitions that are stale themselves. `archive` is where the topic is archived, as it was
+    told last; null while it never was.
     """
 
     name: str
@@ -172,8 +174,11 @@ class TopicAnswer(Struct):
 
 
 class PartitionsAnswer(Struct):
+    """`stale`: some of them are, or a change made lately may be missing."""
+
     topic: str
     partitions: list[PartitionAnswer]
+    stale: bool
 
 
 class TopicDeleted(Struct):
@@ -231,7 +236,8 @@ async def partitions(call: Call) -> web.Response:
     view = await call.broker.topic(call.topic())
     if call.query_flag("current"):
         view = await _current(call, view)
-    return answer(PartitionsAnswer(view.name, list(map(_partition_answer, view.partitions))))
+    rows = list(map(_partition_answer, view.partitions))
+    return answer(PartitionsAnswer(view.name, rows, view.stale))
 
 
 async def _current(call: Call, view: TopicView) -> TopicView:
@@ -241,7 +247,9 @@ async def _current(call: Call, view: TopicView) -> TopicView:
     if unknown:
         raise Unavailable(f"the end of {view.name}:{unknown[0]} is not known now")
     places = ((one, *ends[one.partition]) for one in view.partitions)
-    told = tuple(dataclasses.replace(one, earliest=at, next=end) for one, at, end in places)
+    told = tuple(
+        dataclasses.replace(one, earliest=at, next=end, stale=False) for one, at, end in places
+    )
     return dataclasses.replace(view, partitions=told)
 
 
@@ -327,6 +335,7 @@ def _partition_answer(view: PartitionView) -> PartitionAnswer:
         list(view.voters),
         list(view.learners),
         None if view.archive is None else archived_row(view.partition, view.archive),
+        view.stale,
     )
 
 
@@ -352,7 +361,7 @@ def _topic_answer(view: TopicView) -> TopicAnswer:
         },
         partition_details=list(map(_partition_answer, view.partitions)),
         config=dict(view.config),
-        stale=not view.is_current,
+        stale=view.stale,
         archive=_archive(view),
     )
 

@@ -21,6 +21,8 @@ LOG_START_HEADER = "X-GoQueue-Log-Start"
 END_OFFSET_HEADER = "X-GoQueue-End-Offset"
 TOPIC_ID_HEADER = "X-GoQueue-Topic-Id"
 """A topic that was deleted and created again has another."""
+STALE_HEADER = "X-GoQueue-Stale"
+"""`true` where no leader has confirmed that there is no more; else it is not there."""
 
 FRAME_HEADER_BYTES = 20
 _FRAME = struct.Struct("<QQI")

@@ -61,6 +61,7 @@ async def show(visit: Visit) -> web.Response:
         rows=rows,
         log_start=found.log_start,
         end=found.end_offset,
+        stale=found.stale,
         older=max(found.log_start, first - MESSAGES_A_PAGE) if first > found.log_start else None,
         newer=rows[-1].view.offset + 1
         if rows and rows[-1].view.offset + 1 < found.end_offset

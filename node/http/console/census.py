@@ -138,7 +138,8 @@ class Census:
                 watched.tried_s = self._clock_s()
                 try:
                     async with asyncio.timeout(ASK_S):
-                        found = await self._broker.queue_stats(name)
+                        asked = await self._broker.queue_stats(name)
+                    found = [one for one in asked if not one.stale]
                 except (GoQueueError, TimeoutError):
                     found = []
                 if found or watched.figures is None:

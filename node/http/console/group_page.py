@@ -93,7 +93,7 @@ async def _places(
 
     async def ask(name: str) -> tuple[list[GroupPartitionView], bool]:
         found, _ = await tried(lambda: visit.broker.queue_stats(name), ASK_S)
-        told = found or []
+        told = [one for one in found or [] if not one.stale]
         places = [one.groups[group] for one in told if group in one.groups]
         return places, len(told) >= visit.broker.partition_count(name)
 

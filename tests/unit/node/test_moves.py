@@ -167,9 +167,7 @@ async def test_a_node_without_a_replica_finds_who_leads_after_each_move(
         await settled(nodes)
     assert await values(nodes, other) == [b"%d" % value for value in range(5)]
     broker = nodes.broker(other)
-    assert [
-        ends.is_leader for ends in (await broker._ends.collect(topic(nodes), linear=True)).values()
-    ]
+    assert [ends.is_leader for ends in (await broker._ends.confirmed(topic(nodes))).values()]
 
 
 async def test_publishing_goes_on_while_a_partition_moves_there_and_back(

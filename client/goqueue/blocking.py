@@ -109,9 +109,9 @@ class Client(BlockingQueue):
         """The names of all topics, sorted."""
         return self._thread.run(self._client.list_topics())
 
-    def topic(self, name: str) -> Topic:
-        """A topic with its totals and configuration. Raises `UnknownTopic`."""
-        return self._thread.run(self._client.topic(name))
+    def topic(self, name: str, *, current: bool = False) -> Topic:
+        """A topic with its totals and configuration. See `AsyncClient.topic`."""
+        return self._thread.run(self._client.topic(name, current=current))
 
     def alter_topic(self, name: str, **changes: object) -> Topic:
         """Change settings, by the names that `create_topic` has."""
@@ -204,6 +204,7 @@ class Client(BlockingQueue):
         wait_s: float = 0.0,
         from_time: Time | None = None,
         to_time: Time | None = None,
+        current: bool = False,
     ) -> Page:
         """Messages of one partition from an offset on, or within times. See `AsyncClient.read`."""
         return self._thread.run(
@@ -215,6 +216,7 @@ class Client(BlockingQueue):
                 wait_s=wait_s,
                 from_time=from_time,
                 to_time=to_time,
+                current=current,
             )
         )
 

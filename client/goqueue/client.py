@@ -28,6 +28,7 @@ from goqueue.models import (
     Topic,
 )
 from goqueue.outgoing import Text
+from goqueue.patience import Patience, confirmed
 from goqueue.placement import PartitionsAdded
 from goqueue.producer import Producer
 from goqueue.publishing import Publishing
@@ -37,10 +38,11 @@ from goqueue.reading import (
     interleaved,
     merged,
     partition_pages,
+    read_params,
 )
 from goqueue.secure import StrPath, tls_context
 from goqueue.subjects import Subjects
-from goqueue.times import Duration, Time, duration_text, time_ms, time_text
+from goqueue.times import Duration, Time, duration_text, time_ms
 from goqueue.tracing import SPANS
 from goqueue.wire.batch import BATCH_MEDIA_TYPE
 
@@ -185,9 +187,16 @@ class AsyncClient(Subjects):
         """The names of all topics, sorted."""
         return (await self._get(join("topics"), _TopicNames)).topics
 
-    async def topic(self, name: str) -> Topic:
-        """A topic with its totals and configuration. Raises `UnknownTopic`."""
-        return await self._get(join("topics", name), Topic)
+    async def topic(self, name: str, *, current: bool = False) -> Topic:
+        """A topic with its totals and configuration. With `current` it is asked for again until
+        nothing of it is `stale`. Raises `UnknownTopic`, and `Unavailable` where that takes longer
+        than the client's `timeout_s`."""
+
+        async def ask() -> tuple[Topic, bool]:
+            found = await self._get(join("topics", name), Topic)
+            return found, current and found.stale
+
+        return await confirmed(self._transport, f"topic {name}", ask)
 
     async def alter_topic(self, name: str, **changes: object) -> Topic:
         """Change settings, by the names that `create_topic` has; None leaves one as it is."""
@@ -214,7 +223,8 @@ class AsyncClient(Subjects):
         await self._transport.request("DELETE", join("topics", name), repeatable=False)
 
     async def partitions(self, topic: str) -> list[Partition]:
-        """Where each partition lives and what it holds, in their order."""
+        """Where each partition lives and what it holds, in their order; what a leader did not
+        confirm in time is `stale`."""
         return (await self._get(join("topics", topic, "partitions"), _Partitions)).partitions
 
     async def flush_topic(self, topic: str) -> None:
@@ -322,23 +332,19 @@ class AsyncClient(Subjects):
         wait_s: float = 0.0,
         from_time: Time | None = None,
         to_time: Time | None = None,
+        current: bool = False,
     ) -> Page:
         """Messages of one partition from an offset on, or within times (`to_time` is exclusive).
 
         With nothing there yet, waits up to `wait_s` for something. An offset below the log's start
-        reads from there. Raises `OffsetOutOfRange` beyond the end.
+        reads from there. With `current` the page's end is as the leader knows it, also where the
+        page does not reach it. One page that is `stale` may end too early: `pages` asks again by
+        itself. Raises `OffsetOutOfRange` beyond the end.
         """
-        params = {"offset": str(offset), "limit": str(limit)}
-        if wait_s > 0:
-            params["wait"] = f"{round(wait_s * 1000)}ms"
-        if from_time is not None:
-            params["from_time"] = time_text(from_time)
-        if to_time is not None:
-            params["to_time"] = time_text(to_time)
         answer = await self._transport.request(
             "GET",
             join("topics", topic, "partitions", partition, "messages"),
-            params=params,
+            params=read_params(offset, limit, wait_s, from_time, to_time, current=current),
             headers={"Accept": BATCH_MEDIA_TYPE},
             repeatable=True,
             wait_s=wait_s,
@@ -357,23 +363,27 @@ class AsyncClient(Subjects):
         to_time: Time | None = None,
     ) -> AsyncIterator[Page]:
         """One partition page by page, to its end as it was at the start; `follow` goes on for ever,
-        or until `to_time`."""
+        or until `to_time`.
 
-        async def read(offset: int, wait_s: float) -> Page:
-            return await self.read(
-                topic,
-                partition,
-                offset,
-                limit=limit,
-                wait_s=wait_s,
-                from_time=from_time,
-                to_time=to_time,
-            )
+        It never ends before all that had been acknowledged by then: where no leader confirms the
+        end, it asks again, for the client's `timeout_s`, and raises `Unavailable` then."""
+
+        async def read(offset: int, wait_s: float, current: bool) -> Page:
+            within: dict[str, Any] = {"from_time": from_time, "to_time": to_time}
+            more: dict[str, Any] = {"limit": limit, "wait_s": wait_s, "current": current}
+            return await self.read(topic, partition, offset, **more, **within)
 
         def is_over() -> bool:
             return to_time is not None and _now_ms() > time_ms(to_time)
 
-        return partition_pages(read, offset, follow=follow, is_over=is_over)
+        return partition_pages(
+            read,
+            offset,
+            follow=follow,
+            is_over=is_over,
+            patience=Patience(self._transport),
+            name=f"{topic}:{partition}",
+        )
 
     async def messages(
         self,

@@ -25,7 +25,8 @@ class GroupPartition(msgspec.Struct, frozen=True):
     messages may be received now, `in_flight` are leased, `waiting` for their next attempt, and
     `lag` is all three; `dead` are given up; the rest counts what has happened. `halted` says why
     the group is, empty if it is not. `lane_pending` and `lane_wait_ms` say of each lane, critical
-    first, how many are ready, and how long the first of them has been.
+    first, how many are ready, and how long the first of them has been. `stale`: the partition's
+    leader did not tell in time, and these are figures of another replica.
     """
 
     topic: str
@@ -48,6 +49,7 @@ class GroupPartition(msgspec.Struct, frozen=True):
     lane_pending: list[int] = []
     lane_wait_ms: list[int] = []
     lane_wait_ms_max: list[int] = []
+    stale: bool = False
 
 
 class GroupMember(msgspec.Struct, frozen=True):

@@ -150,6 +150,10 @@ class Transport:
             await asyncio.sleep(pause_s)
         raise AssertionError("at least one attempt is made")
 
+    def pause_s(self, attempt: int) -> float:
+        """How long to wait before number `attempt` of the repeats that a caller makes."""
+        return self.retry.pause_s(attempt, self._chance.random())
+
     def turn_away(self) -> bool:
         """Ask another server first from now on, as the one that answered is about to stop. False
         where there is no other one. Those who find the same at once turn away once."""

@@ -71,6 +71,11 @@ class Page(msgspec.Struct, frozen=True):
 
     Reading goes on at `next_offset`. `log_start` is the first offset still kept and `end_offset`
     the one after the last, both as of this answer; `topic_id` is that of the topic that was read.
+
+    The end is known where `next_offset` has reached it, or it was asked for (`current`), unless
+    the page is `stale`: then no leader has confirmed it, and messages that were acknowledged may
+    be missing behind `next_offset`. Ask again. Before that there is more, and `end_offset` is only
+    how far the replica that answered has come.
     """
 
     topic: str
@@ -80,6 +85,7 @@ class Page(msgspec.Struct, frozen=True):
     log_start: int
     end_offset: int
     topic_id: str = ""
+    stale: bool = False
 
     def __iter__(self) -> Iterator[Message]:
         return iter(self.messages)
@@ -148,7 +154,8 @@ class Partition(msgspec.Struct, frozen=True):
     """One partition: where it lives and what it holds.
 
     `replicas` should hold it, `voters` and `learners` do, `isr` are the voters that are caught up.
-    `earliest` is the first offset kept, `next` the one that the next message will get.
+    `earliest` is the first offset kept, `next` the one that the next message will get. `stale`: its
+    leader did not confirm these figures in time, and there may be more.
     """
 
     partition: int
@@ -162,10 +169,12 @@ class Partition(msgspec.Struct, frozen=True):
     voters: list[str] = []
     learners: list[str] = []
     archive: ArchivedPartition | None = None
+    stale: bool = False
 
 
 class Topic(msgspec.Struct, frozen=True):
-    """A topic; `config` holds its configuration under the fields' own names."""
+    """A topic; `config` holds its configuration under the fields' own names. `stale`: nobody could
+    say whether that is all, of its settings or of what its partitions hold."""
 
     name: str
     partitions: int
@@ -178,6 +187,7 @@ class Topic(msgspec.Struct, frozen=True):
     warnings: list[str] = []
     archive: str | None = None
     """Where it is archived; None while nobody told of an archive."""
+    stale: bool = False
 
     @property
     def is_compacted(self) -> bool:

@@ -21,11 +21,14 @@ from operator import attrgetter
 from goqueue.errors import GoQueueError, ServerError
 from goqueue.http import Answer
 from goqueue.models import Message, Page
+from goqueue.patience import Patience
+from goqueue.times import Time, time_text
 from goqueue.wire.batch import BATCH_MEDIA_TYPE, RecordBatch, resolve_ms
 from goqueue.wire.stream import (
     END_OFFSET_HEADER,
     LOG_START_HEADER,
     NEXT_OFFSET_HEADER,
+    STALE_HEADER,
     TOPIC_ID_HEADER,
     BatchFrame,
     decode_frames,
@@ -37,8 +40,8 @@ PAGE_LIMIT = 1000
 FOLLOWING = "goqueue-following"
 """The name of the tasks that fetch what follows."""
 
-ReadPage = Callable[[int, float], Awaitable[Page]]
-"""Reads a page from an offset, waiting up to some seconds for one."""
+ReadPage = Callable[[int, float, bool], Awaitable[Page]]
+"""Reads a page from an offset, waiting up to some seconds for one; whether the end is asked for."""
 
 _timestamp_ms = attrgetter("timestamp_ms")
 
@@ -50,6 +53,7 @@ class FramePage:
     Reading goes on at `next_offset`. `log_start` is the first offset still kept and `end_offset`
     the one after the last committed message, both as of this answer, and `topic_id` that of the
     topic it comes from: another one of the same name has another; empty where a node told none.
+    `stale` as of `goqueue.Page`.
     """
 
     body: bytes
@@ -57,10 +61,33 @@ class FramePage:
     log_start: int
     end_offset: int
     topic_id: str = ""
+    stale: bool = False
 
     def frames(self) -> Iterator[BatchFrame]:
         """Without copying; not parsed. Raises BatchError where one is cut short."""
         return decode_frames(self.body)
+
+
+def read_params(
+    offset: int,
+    limit: int,
+    wait_s: float,
+    from_time: Time | None,
+    to_time: Time | None,
+    *,
+    current: bool,
+) -> dict[str, str]:
+    """What is asked: see `AsyncClient.read`."""
+    params = {"offset": str(offset), "limit": str(limit)}
+    if wait_s > 0:
+        params["wait"] = f"{round(wait_s * 1000)}ms"
+    if from_time is not None:
+        params["from_time"] = time_text(from_time)
+    if to_time is not None:
+        params["to_time"] = time_text(to_time)
+    if current:
+        params["current"] = "true"
+    return params
 
 
 def frame_page(answer: Answer) -> FramePage:
@@ -75,7 +102,8 @@ def frame_page(answer: Answer) -> FramePage:
     except (KeyError, ValueError):
         raise ServerError("the server did not say where reading goes on") from None
     topic_id = answer.headers.get(TOPIC_ID_HEADER, "")
-    return FramePage(answer.body, following, start, end, topic_id)
+    is_stale = answer.headers.get(STALE_HEADER, "") == "true"
+    return FramePage(answer.body, following, start, end, topic_id, is_stale)
 
 
 def decode_page(answer: Answer, topic: str, partition: int, offset: int, limit: int) -> Page:
@@ -92,7 +120,14 @@ def decode_page(answer: Answer, topic: str, partition: int, offset: int, limit: 
             following = min(following, messages[-1].offset + 1)
             break
     return Page(
-        topic, partition, messages, following, page.log_start, page.end_offset, page.topic_id
+        topic,
+        partition,
+        messages,
+        following,
+        page.log_start,
+        page.end_offset,
+        page.topic_id,
+        page.stale,
     )
 
 
@@ -128,21 +163,40 @@ def _moments(cells: Sequence[int | None], log_time_ms: int) -> Iterable[int | No
 
 
 async def partition_pages(
-    read: ReadPage, offset: int, *, follow: bool, is_over: Callable[[], bool]
+    read: ReadPage,
+    offset: int,
+    *,
+    follow: bool,
+    is_over: Callable[[], bool],
+    patience: Patience,
+    name: str,
 ) -> AsyncIterator[Page]:
-    """Pages with messages, from `offset` to the end as it was at the first answer; or, with
-    `follow`, for ever, or until `is_over()` says that nothing asked for can come any more."""
+    """Pages with messages, from `offset` to the end as its leader tells it first; or, with
+    `follow`, for ever, or until `is_over()` says that nothing asked for can come any more.
+
+    An answer that is stale ends nothing: it is asked for again. Raises `Unavailable` where no
+    leader tells for too long.
+    """
     end: int | None = None
     while True:
-        page = await read(offset, FOLLOW_WAIT_S if follow else 0.0)
-        end = page.end_offset if end is None else end
+        page = await read(offset, FOLLOW_WAIT_S if follow else 0.0, end is None and not follow)
+        if end is None and not page.stale:
+            end = page.end_offset
         if page.messages:
             yield page
-        stuck, offset = page.next_offset <= offset, page.next_offset
-        if follow:
+        is_stuck, offset = page.next_offset <= offset, page.next_offset
+        if not is_stuck:
+            patience.renew()
+        if not follow and end is not None and offset >= end:
+            return
+        if page.stale:
+            if is_stuck:
+                await patience.pause(f"{name} from offset {offset} on")
+        elif follow:
+            patience.renew()
             if not page.messages and is_over():
                 return
-        elif offset >= end or stuck:
+        elif is_stuck:
             return
 
 

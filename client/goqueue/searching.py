@@ -47,7 +47,8 @@ class Timeline(msgspec.Struct, frozen=True):
 
     `status` is in_progress, completed, failed, retrying, delayed or expired; `states` are those of
     its groups. Where `exact` is false, some of its past is not known any more. `alike` are older
-    messages of the same id, where it was asked for by its producer's.
+    messages of the same id, where it was asked for by its producer's. `stale`: no leader answered
+    in time, and more may have happened since.
     """
 
     id: str
@@ -61,6 +62,7 @@ class Timeline(msgspec.Struct, frozen=True):
     states: list[GroupState] = []
     exact: bool = True
     alike: list[str] = []
+    stale: bool = False
 
     def __iter__(self) -> Iterator[Event]:
         return iter(self.events)

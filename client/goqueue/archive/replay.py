@@ -32,7 +32,7 @@ class TopicReplaced(Conflict):
 class Cluster(Protocol):
     """What is asked of the client."""
 
-    async def topic(self, name: str) -> Topic: ...
+    async def topic(self, name: str, *, current: bool = False) -> Topic: ...
 
     async def read(
         self,
@@ -197,9 +197,10 @@ class TopicReplay:
 
 
 async def find_topic(cluster: Cluster, wanted: Wanted) -> Topic | None:
-    """The topic of the cluster, or None where it has none of the wanted name and id."""
+    """The topic of the cluster, or None where it has none of the wanted name and id. Its ends are
+    as its leaders know them. Raises `Unavailable` where they don't tell."""
     try:
-        topic = await cluster.topic(wanted.topic)
+        topic = await cluster.topic(wanted.topic, current=True)
     except UnknownTopic:
         return None
     return topic if wanted.topic_id in (None, topic.id) else None

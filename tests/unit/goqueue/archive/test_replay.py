@@ -18,7 +18,7 @@ class Cluster:
         self.is_deleted = False
         self.end = 4
 
-    async def topic(self, name: str) -> Topic:
+    async def topic(self, name: str, *, current: bool = False) -> Topic:
         if self.is_deleted:
             raise UnknownTopic(name)
         details = [Partition(number, next=self.end) for number in range(3)]

@@ -209,7 +209,7 @@ async def consume(
         raise CliError("--ack, --no-ack and --visibility need --group", exit_code=EXIT_USAGE)
     else:
         async with session:
-            details = await _details(session, topic, partition)
+            details = await _details(session, topic, partition, wait=from_latest)
             if await _reaches_below(session, topic, details, start):
                 asked = _asked(topic, partition, start, to_time, limit, follow)
                 await _consume_past(session, asked, past, raw=raw)
@@ -286,7 +286,9 @@ async def _reaches_below(
         earliest = int(one["earliest"])
         if earliest > 0:
             path = join("topics", topic, "partitions", one["partition"], "messages")
-            found = (await session.get(path, from_time=start.from_time, limit=1))["messages"]
+            name = f"{topic}:{one['partition']}"
+            page = await session.get_confirmed(path, name, from_time=start.from_time, limit=1)
+            found = page["messages"]
             if found[0]["offset"] <= earliest if found else earliest == int(one["next"]):
                 return True
     return False
@@ -363,20 +365,27 @@ def _spans(details: Sequence[Json], start: Start, to_time: str | None, follow: b
     for one in details:
         number, earliest, end = one["partition"], one["earliest"], one["next"]
         span = Span(number, earliest, end, start.from_time, to_time)
+        if one.get("stale"):
+            span.end, span.is_end_known = NO_END, False
         if start.from_latest:
             span.offset = span.end
         elif start.offset is not None:
             span.offset = max(start.offset, earliest)
         elif start.from_time is not None:
             span.offset = None
-        if span.offset is None or span.offset < span.end or follow:
+        if span.offset is None or span.offset < span.end or follow or not span.is_end_known:
             spans.append(span)
     return spans
 
 
-async def _details(session: Session, topic: str, partition: int | None) -> list[Json]:
-    """What the topic's partitions hold, or what this one does."""
-    details: list[Json] = (await session.get(join("topics", topic)))["partition_details"]
+async def _details(
+    session: Session, topic: str, partition: int | None, *, wait: bool = False
+) -> list[Json]:
+    """What the topic's partitions hold, or what this one does; with `wait`, not before their
+    leaders confirm it."""
+    path = join("topics", topic)
+    found = await (session.get_confirmed(path, topic) if wait else session.get(path))
+    details: list[Json] = found["partition_details"]
     if partition is not None:
         details = [one for one in details if one["partition"] == partition]
         if not details:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from cli.output import Column, Row, age_text
 from cli.session import Json
+from cli.stale import or_stale
 
 
 def age(field: str) -> Callable[[Row], str | None]:
@@ -75,7 +76,7 @@ PARTITION_COLUMNS = (
     Column("END", "end_offset"),
     Column("LAG", "lag"),
     Column("BEHIND", age("lag_seconds")),
-    Column("READY", "ready"),
+    Column("READY", or_stale("ready")),
     Column("IN FLIGHT", "in_flight"),
     Column("WAITING", "waiting"),
     Column("DEAD", "dead"),

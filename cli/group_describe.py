@@ -14,6 +14,7 @@ from cli.group_keys import parked_rows
 from cli.options import command
 from cli.output import Column, Row, age_text, count_text, now_text
 from cli.session import Json, Session
+from cli.stale import STALE, warn_of_stale
 from goqueue.errors import GoQueueError
 from goqueue.http import join
 
@@ -64,6 +65,8 @@ async def describe(
             await _watch(session, name, topic, watch)
         else:
             group = await _described(session, name, topic)
+            if group.get("stale"):
+                warn_of_stale([f"group {name}"])
             session.output.detail(group, lambda: _show(session, group))
 
 
@@ -149,9 +152,10 @@ def _summary(group: Json) -> str:
     """The group on one line."""
     behind = age_text(group["max_lag_seconds"] * 1000)
     dead = sum(int(one["dead"]) for one in group["partitions"])
+    stale = STALE if group.get("stale") else ""
     return (
         f"{group['state']}  generation={group['generation']}  members={len(group['members'])}  "
-        f"lag={group['total_lag']}  behind={behind}  dead={dead}"
+        f"lag={group['total_lag']}  behind={behind}  dead={dead}{stale}"
     )
 
 

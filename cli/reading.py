@@ -2,7 +2,8 @@
 
 The order of a merged stream: by timestamp, then partition, then offset. A partition's timestamps
 never go back, so every partition's own order is kept. What a bounded read returns ends where
-each partition ended when it began. A followed stream has no end: each partition's messages come
+each partition ended when it began, as its leader confirms it: who reads waits for that, and is told
+where it takes too long. A followed stream has no end: each partition's messages come
 in their order, different partitions' as they arrive.
 """
 
@@ -12,11 +13,15 @@ import asyncio
 import heapq
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from cli.errors import explain, note
 from cli.session import Json, Session
 from goqueue.errors import GoQueueError
 from goqueue.http import join
+
+if TYPE_CHECKING:
+    from goqueue.patience import Patience
 
 PAGE_MESSAGES_MAX = 1000
 BUFFERED_MESSAGES_MAX = 16_000
@@ -27,13 +32,15 @@ RETRY_MAX_S = 5.0
 
 @dataclass(slots=True)
 class Span:
-    """What to read of one partition: from `offset`, or from `from_time`, to before `end`."""
+    """What to read of one partition: from `offset`, or from `from_time`, to before `end`. Where
+    that is not known yet, the first answer that is not stale tells it."""
 
     partition: int
     offset: int | None
     end: int
     from_time: str | None = None
     to_time: str | None = None
+    is_end_known: bool = True
 
 
 class Reader:
@@ -45,6 +52,7 @@ class Reader:
         self._topic = topic
         fair = max(1, BUFFERED_MESSAGES_MAX // max(1, count))
         self._troubled: set[int] = set()
+        self._patience: dict[int, Patience] = {}
         self._page = min(PAGE_MESSAGES_MAX, fair, limit or PAGE_MESSAGES_MAX)
 
     async def pages(self, span: Span) -> AsyncGenerator[list[Json], None]:
@@ -81,7 +89,12 @@ class Reader:
                 if len(piece) >= self._page:
                     yield piece
                     piece = []
-                pages[number] = page = await _next_page(sources[number])
+                try:
+                    pages[number] = page = await _next_page(sources[number])
+                except GoQueueError:
+                    if piece:  # what came until now is sound, and in order
+                        yield piece
+                    raise
                 at = 0
             if page:
                 heapq.heapreplace(heads, _key(page[at], number, at))
@@ -132,7 +145,11 @@ class Reader:
             to_time=span.to_time,
             limit=self._page,
             timeout=f"{wait_s:g}s" if wait_s else None,
+            current=None if span.is_end_known else "true",
         )
+        is_stale = bool(answer.get("stale"))
+        if not span.is_end_known and not is_stale:
+            span.end, span.is_end_known = int(answer["end_offset"]), True
         before, span.offset = span.offset, int(answer["next_offset"])
         messages: list[Json] = answer["messages"]
         while messages and messages[-1]["offset"] >= span.end >= 0:
@@ -141,7 +158,20 @@ class Reader:
             {"topic": self._topic, "partition": span.partition, **message} for message in messages
         ]
         moved = before is None or span.offset > before
-        return page, moved and bool(messages) and not 0 <= span.end <= span.offset
+        await self._wait_for_leader(span, is_needed=is_stale and not moved)
+        return page, (moved or is_stale) and not 0 <= span.end <= span.offset
+
+    async def _wait_for_leader(self, span: Span, *, is_needed: bool) -> None:
+        """Before it is asked again what no leader has confirmed. Raises `Unavailable`."""
+        from goqueue.patience import Patience
+
+        if not is_needed:
+            self._patience.pop(span.partition, None)
+            return
+        patience = self._patience.get(span.partition)
+        if patience is None:
+            patience = self._patience[span.partition] = Patience(self._session.client.transport)
+        await patience.pause(f"{self._topic}:{span.partition} from offset {span.offset} on")
 
 
 async def _next_page(pages: AsyncGenerator[list[Json], None]) -> list[Json]:

@@ -106,6 +106,17 @@ class Session:
     async def get(self, path: str, wait_s: float = 0, **query: object) -> Json:
         return await self.request("GET", path, query=query, wait_s=wait_s)
 
+    async def get_confirmed(self, path: str, what: str, **query: object) -> Json:
+        """As `get`, asked again until the answer is not stale. Raises `Unavailable` where that
+        takes longer than a request may."""
+        from goqueue.patience import confirmed
+
+        async def ask() -> tuple[Json, bool]:
+            found = await self.request("GET", path, query=query)
+            return found, bool(found.get("stale"))
+
+        return await confirmed(self.client.transport, what, ask)
+
     async def request(
         self,
         method: str,

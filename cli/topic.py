@@ -19,6 +19,7 @@ from cli.errors import EXIT_USAGE, CliError, note, warn
 from cli.options import command, span
 from cli.output import Column, Row, bytes_text, cell_text, count_text, duration_text
 from cli.session import Json, Session
+from cli.stale import STALE, or_stale, warn_of_stale
 from cli.topic_archive import RequireArchive, archive_text
 from goqueue.http import join
 
@@ -89,7 +90,7 @@ Label = Annotated[
 NAME_COLUMNS = (
     Column("NAME", "name"),
     Column("PARTITIONS", "partitions", wide=True),
-    Column("MESSAGES", "total_messages", wide=True),
+    Column("MESSAGES", or_stale("total_messages"), wide=True),
     Column("SIZE", lambda row: bytes_text(int(row["total_size_bytes"])), wide=True),
 )
 PARTITION_COLUMNS = (
@@ -99,7 +100,7 @@ PARTITION_COLUMNS = (
     Column("IN SYNC", "isr"),
     Column("EARLIEST", "earliest"),
     Column("LATEST", lambda row: row["next"] - 1 if row["messages"] else None),
-    Column("MESSAGES", "messages"),
+    Column("MESSAGES", or_stale("messages")),
     Column("SIZE", lambda row: bytes_text(int(row.get("size_bytes") or 0)), wide=True),
     Column("VOTERS", "voters", wide=True),
     Column("LEARNING", "learners", wide=True),
@@ -178,6 +179,7 @@ async def list_topics(session: Session) -> None:
         rows: list[Row] = [{"name": name} for name in names]
         if session.output.is_wide:
             rows = await _describe_all(session, names)
+    warn_of_stale([str(row["name"]) for row in rows if row.get("stale")])
     session.output.rows(NAME_COLUMNS, rows, empty="No topics.")
 
 
@@ -193,6 +195,8 @@ async def describe(session: Session, name: Name) -> None:
         session.output.line("PARTITION OFFSETS:", style="bold")
         session.output.table(PARTITION_COLUMNS, topic["partition_details"])
 
+    if topic.get("stale"):
+        warn_of_stale([name])
     session.output.detail(topic, show)
 
 
@@ -324,7 +328,7 @@ def _fields(topic: Json) -> list[tuple[str, object]]:
     return [
         ("Name", topic["name"]),
         ("Partitions", topic["partitions"]),
-        ("Total Messages", topic["total_messages"]),
+        ("Total Messages", f"{topic['total_messages']}{STALE if topic.get('stale') else ''}"),
         ("Total Size", bytes_text(topic["total_size_bytes"])),
         ("Replication Factor", topic["replication_factor"]),
         ("Durability", _durability(config)),

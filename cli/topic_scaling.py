@@ -12,6 +12,7 @@ from cli.following import Look, follow
 from cli.options import command
 from cli.output import Column, Row, bytes_text, count_text
 from cli.session import Json, Session
+from cli.stale import warn_of_stale
 from goqueue.http import join
 
 Name = Annotated[str, typer.Argument(help="The topic's name.", show_default=False)]
@@ -51,6 +52,8 @@ async def partitions(
         if count is None:
             moving = {one["partition"]: one for one in scaling["moving"]}
             rows = [{**row, **_move(moving, row)} for row in listed["partitions"]]
+            if listed.get("stale"):
+                warn_of_stale([name])
             session.output.rows(PARTITION_COLUMNS, rows)
             return
         before = len(listed["partitions"])

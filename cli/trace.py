@@ -8,7 +8,7 @@ import typer
 
 from cli import trace_events, trace_search
 from cli.default_command import DefaultGroup
-from cli.errors import EXIT_USAGE, CliError
+from cli.errors import EXIT_USAGE, CliError, warn
 from cli.options import command
 from cli.output import Column, Format
 from cli.session import Json, Session
@@ -72,6 +72,8 @@ async def show(
             await follow(session, path, found, group)
             return
         answer = await session.get(path)
+    if answer.get("stale"):
+        warn("stale: no leader answered in time, and more may have happened since; ask again")
     if session.given.output in (Format.json, Format.yaml):
         session.output.record(answer)
     else:  # a tree in a pipe too: it is what the command is for

@@ -112,8 +112,11 @@ class Until:
 
 async def _first_at(session: Session, topic: str, partition: int, time_text: str) -> int | None:
     """The first offset of this time or later, None where there is none yet."""
-    page = await session.get(
-        join("topics", topic, "partitions", partition, "messages"), from_time=time_text, limit=1
+    page = await session.get_confirmed(
+        join("topics", topic, "partitions", partition, "messages"),
+        f"{topic}:{partition}",
+        from_time=time_text,
+        limit=1,
     )
     messages: list[Json] = page["messages"]
     return int(messages[0]["offset"]) if messages else None

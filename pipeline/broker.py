@@ -43,6 +43,7 @@ from goqueue.errors import (
 from goqueue.http import Answer, RetryPolicy, Transport, join
 from goqueue.loop_thread import LoopThread
 from goqueue.models import ClusterNode, Partition, Topic
+from goqueue.patience import confirmed
 from goqueue.reading import FramePage, frame_page
 from goqueue.wire.layout import BATCH_MEDIA_TYPE
 from pipeline.broker_access import Access
@@ -162,7 +163,7 @@ class Broker:
         self, topic: str, partitions: Iterable[int], time_ms: int
     ) -> dict[int, int | None]:
         """In each partition the first offset whose log time is `time_ms` or later; None where no
-        message has. Raises as `spans`."""
+        message has, as its leader confirms. Raises as `spans`."""
         params = {"from_time": str(time_ms), "limit": "1", "max_bytes": "1"}
         found: dict[int, int | None] = {}
         for number, page in self._pages(topic, partitions, params).items():
@@ -239,9 +240,20 @@ class Broker:
         numbers = list(partitions)
 
         def asking(number: int) -> Callable[[Transport], Coroutine[Any, Any, FramePage]]:
-            return lambda _transport: self._page(topic, number, params, None)
+            return lambda _transport: self._confirmed_page(topic, number, params)
 
         return dict(zip(numbers, self.requests([*map(asking, numbers)]), strict=True))
+
+    async def _confirmed_page(
+        self, topic: str, partition: int, params: Mapping[str, str]
+    ) -> FramePage:
+        """A page that is not stale, or whose first messages are there. Raises Unavailable."""
+
+        async def ask() -> tuple[FramePage, bool]:
+            page = await self._page(topic, partition, params, None)
+            return page, page.stale and not page.body
+
+        return await confirmed(self._transport(None), f"{topic}:{partition}", ask)
 
     async def _page(
         self, topic: str, partition: int, params: Mapping[str, str], leader: str | None

@@ -166,7 +166,7 @@ async def _plan(
     source: Topic | None,
     found: Sequence[Found],
 ) -> Plan:
-    target = await client.topic(order.target)
+    target = await client.topic(order.target, current=True)
     manifest = await archived.current()
     partitions = max(manifest.partitions()) + 1 if source is None else source.partitions
     return Plan(

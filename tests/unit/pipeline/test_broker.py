@@ -127,3 +127,18 @@ async def test_anything_else_is_asked_over_the_same_connections(url: str) -> Non
     )
 
     assert answer.body == b'{"topics":[]}'
+
+
+async def test_the_first_message_of_a_time_is_not_missed_where_a_replica_lags() -> None:
+    """An empty page that no leader has confirmed does not say that there is none."""
+    broker = FakeBroker()
+    front = HttpFront(broker, port=0)
+    await front.start()
+    url = f"http://127.0.0.1:{front.port}"
+    times_ms = await fill(url, "orders", ["a", "b", "c"])
+    broker.hide("orders", 0, 2, answers=2)
+
+    found = await ask(Access((url,)), lambda broker: broker.offset_at("orders", 0, times_ms[-1]))
+    await front.stop()
+
+    assert found == 2

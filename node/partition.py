@@ -46,6 +46,8 @@ from raft.interfaces import SnapshotWork
 IN_SYNC_LAG_ENTRIES = 1000
 """Entries that a replica may be behind what is committed and still count as in sync: what is in
 flight of a busy partition."""
+ELECTION_S = 3.0
+"""What an election takes, with one that nobody wins before it."""
 ELECTED, HANDOVER = "elected", "handover"
 """How this node came to lead."""
 
@@ -230,6 +232,14 @@ class PartitionHost:
         if group.failed is not None or self.log.quarantined:
             return False
         return group.applied_index < min(self._found_index, self.log.last_index)
+
+    @property
+    def has_leader_soon(self) -> bool:
+        """Whether somebody leads the partition, or an election's time has not passed yet."""
+        since_s = self._leaderless_s
+        if self.group.leader is not None or since_s is None:
+            return True
+        return time.monotonic() - since_s < ELECTION_S
 
     def matches(self) -> dict[NodeId, Index]:
         """What each replica is known to hold durably, as far as this node knows."""

@@ -134,6 +134,16 @@ class ReplicasOf(Generic[Host]):
         """Whether this node has not come back from its last start with all of them."""
         return not self._began or any(host.is_replaying for host in self._hosts.values())
 
+    @property
+    def not_caught_up(self) -> str | None:
+        """Why requests would wait here: replicas apply what their logs held at the start, and keep
+        the loop busy with it. Those that nobody leads may have to wait for others for long, and
+        don't count."""
+        if not self._began:
+            return "the replicas are being started"
+        count = sum(host.is_replaying and host.has_leader_soon for host in self._hosts.values())
+        return f"{count} replicas still apply what their logs held at the start" if count else None
+
     async def reconcile(self, state: ClusterState, *, may_found: bool = True) -> None:
         """Make what runs here what the state says. A replica that can't be started is named in
         `refused`, and stops no other. Without `may_found`, where the state may be older than one

@@ -78,6 +78,8 @@ class NodeStatus:
         self._heard_ms: dict[NodeId, int] = {}
         self._failed: dict[GroupId, RaftGroup] = {}
         """Replicas that have stopped themselves, some of which may be gone by now."""
+        self._was_ready = False
+        """From then on a replica that is copied or healed, and applies its log, is one of many."""
         self.stopping = False
         self.diverged: Callable[[], Collection[str]] = tuple
         """What differs between replicas of groups led here."""
@@ -223,6 +225,7 @@ class NodeStatus:
         checks = {
             "storage": _check(self.fault),
             "cluster": _check(self._cluster.not_ready()),
+            "replay": _check(None if self._was_ready else self._replicas.not_caught_up),
             "loop": _check(
                 f"the event loop was {self._lag.lately_s:.1f} s late"
                 if self._lag.lately_s > LAG_S_MAX
@@ -234,7 +237,9 @@ class NodeStatus:
             checks["keys"] = Check("fail", "the first admin key is still to be made")
         if self.stopping:
             checks["lifecycle"] = Check("fail", "stopping")
-        return Readiness(all(check.status == "pass" for check in checks.values()), checks)
+        ready = all(check.status == "pass" for check in checks.values())
+        self._was_ready = self._was_ready or (ready and self._cluster.is_newest)
+        return Readiness(ready, checks)
 
     # private
 

@@ -143,17 +143,39 @@ def test_a_node_that_lets_nobody_in_is_not_ready_until_the_first_admin_key_holds
     )
 
 
+def test_a_node_that_still_applies_what_its_logs_held_is_not_ready() -> None:
+    why = "2 replicas still apply what their logs held at the start"
+    found = node_status(not_caught_up=why).readiness()
+
+    assert not found.ready
+    assert (found.checks["replay"].status, found.checks["replay"].message) == ("fail", why)
+
+
+def test_a_node_that_was_ready_stays_so_while_a_replica_is_renewed() -> None:
+    node = node_status()
+    assert node.readiness().ready
+
+    node._replicas = cast(Any, SimpleNamespace(not_caught_up="1 replica applies a copied log"))
+
+    assert node.readiness().ready
+
+
 def node_status(
-    auth: object = SimpleNamespace(enabled=False), keys: object = None, lag: LoopLag | None = None
+    auth: object = SimpleNamespace(enabled=False),
+    keys: object = None,
+    lag: LoopLag | None = None,
+    not_caught_up: str | None = None,
 ) -> NodeStatus:
     """A node's that lacks nothing else."""
     parts: dict[str, Any] = {
         "config": SimpleNamespace(node_id="n1", auth=auth),
         "store": SimpleNamespace(failed=None, groups=list),
         "cluster": SimpleNamespace(
-            state=SimpleNamespace(keys=SimpleNamespace(by_id=keys)), not_ready=lambda: None
+            state=SimpleNamespace(keys=SimpleNamespace(by_id=keys)),
+            not_ready=lambda: None,
+            is_newest=True,
         ),
-        "replicas": None,
+        "replicas": SimpleNamespace(not_caught_up=not_caught_up),
         "topology": None,
         "lag": lag or LoopLag(Metrics()),
         "space": None,

@@ -53,11 +53,10 @@ run: setup
 test: programs test-unit
 	@$(MAKE) --no-print-directory -j 2 -O test-cluster test-beside
 	@$(MAKE) --no-print-directory -j 2 -O test-pipeline test-shown
-	@$(MAKE) --no-print-directory test-upgrade
 # real processes mostly wait: what only computes fills the time, and gives way to them
 test-beside: setup-dev
 	@nice -n 19 $(MAKE) --no-print-directory lint setup-deploy setup-pipeline test-sim
-test-shown: test-console test-deploy
+test-shown: test-console test-deploy test-upgrade
 
 ## test-unit     fast tests of every floor
 test-unit: setup-dev

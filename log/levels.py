@@ -80,7 +80,9 @@ class Levels:
     on_known: Callable[[], None] = lambda: None
     """Told of each new known level, after it is kept: peers are told next."""
     problem: str = field(default="", init=False)
-    """Why this node takes no part in its cluster; empty where it may."""
+    """Why this version can't go on: its cluster has finished a level that it does not speak."""
+    refused: str = field(default="", init=False)
+    """What a peer says that this version lacks. It may belong to another cluster."""
     _kept: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -126,8 +128,8 @@ class Levels:
         if not peer.speaks(finished):
             return outdated(peer, finished, f"{node}'s version")
         if not self.spoken.speaks(finished):
-            self.problem = outdated(self.spoken, finished)
-            return self.problem
+            self.refused = outdated(self.spoken, finished)
+            return self.refused
         return None
 
 

@@ -226,9 +226,9 @@ class ClusterHost:
         if self.wiped:
             return wiped_text(self._me.node)
         if self.group is None:
-            return self.reason_not_formed
+            return self.levels.refused or self.reason_not_formed
         if self.group.leader is None or (self.group.is_learner and not self.group.hears_leader):
-            return "the cluster group has no leader"
+            return self.levels.refused or "the cluster group has no leader"
         known = self.state.brokers.get(self._me.node)
         if known is None or known.incarnation != self._me.incarnation:
             return "this node is not registered yet"

@@ -367,8 +367,9 @@ class NodeStatus:
         """What this version of the program can't read or can't take part in."""
         groups = [host.group for host in self._replicas.all()]
         groups += [] if self._cluster.group is None else [self._cluster.group]
-        found = [self._cluster.levels.problem] if self._cluster.levels.problem else []
-        return found + [
+        levels = self._cluster.levels
+        lacks = levels.problem or ("" if self._cluster.has_quorum else levels.refused)
+        return [lacks] * bool(lacks) + [
             f"replica {group.id} on {self._node} applies nothing more: {group.unspoken}"
             for group in groups
             if group.unspoken

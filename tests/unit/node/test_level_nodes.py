@@ -10,7 +10,7 @@ import pytest
 from coordinator.errors import UpgradeWaits
 from log.disk import OsDisk
 from log.level_file import NAME, LevelFile
-from log.levels import Levels
+from log.levels import Levels, Spoken
 from node.http.upgrade_broker import LevelsView
 from node.server import EXIT_OTHER_LEVEL, run_node
 from node.stored_level import OtherLevel, stored_levels
@@ -72,7 +72,8 @@ async def test_older_version_is_kept_out_after_the_level_is_finished_and_says_wh
 
         old = speaking(1)
         await nodes.start("n3", levels=old)
-        await eventually(lambda: bool(old.problem))
+        await eventually(lambda: bool(old.refused))
+        await eventually(lambda: not nodes.broker("n3").ready().ready)
 
         ready = nodes.broker("n3").ready()
         assert not ready.ready
@@ -121,3 +122,21 @@ async def test_directory_of_a_higher_level_is_left_alone(tmp_path: Path) -> None
     assert os.listdir(tmp_path) == [NAME]
     with pytest.raises(OtherLevel, match="the cluster has finished level 7: run the version that"):
         stored_levels(OsDisk(), str(tmp_path))
+
+
+async def test_stranger_of_a_higher_level_does_not_stop_a_cluster() -> None:
+    """Given three nodes that are well; when a node of another cluster that has the same secret, and
+    has finished a level beyond theirs, connects: then it is refused, and they stay ready."""
+    nodes = ThreeNodes()
+    try:
+        await started(nodes, dict.fromkeys(NAMES, 1))
+        levels = nodes.broker("n1")._cluster.levels
+
+        assert levels.refusal("n9", Spoken(1, 9, 9)) is not None
+
+        assert nodes.broker("n1").ready().ready
+        assert nodes.broker("n1").cluster_view().problems == ()
+        assert nodes.outdated == []
+    finally:
+        for name in list(nodes.running):
+            await nodes.stop(name)

@@ -39,9 +39,10 @@ async def test_node_that_is_told_that_it_is_outdated_knows_why_it_takes_no_part(
     await a.mesh.start()
     await b.mesh.start()
 
-    await eventually(lambda: bool(old.problem))
+    await eventually(lambda: bool(old.refused))
 
-    assert "finished level 2: run the version that finished it" in old.problem
+    assert "finished level 2: run the version that finished it" in old.refused
+    assert not old.problem, "the peer may belong to another cluster"
 
 
 async def test_link_ends_when_a_level_is_finished_that_the_peer_does_not_speak(

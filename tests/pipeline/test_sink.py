@@ -236,8 +236,6 @@ def test_fewer_spark_partitions_than_before_write_nothing_where_their_number_is_
 
     with pytest.raises(Exception, match=r"stored rows of Spark partition 2, and this one has 2 "):
         write(getattr(rows, reshape)(2), servers, **same, sparkPartitions=2)
-    with pytest.raises(Exception, match=r"sparkPartitions: it tells 2, and there is"):
-        write(rows, servers, **same, sparkPartitions=2)
 
     assert len(stored(servers, topic)) == before == 350
     write(rows, servers, **same, sparkPartitions=4)

@@ -156,3 +156,26 @@ def test_a_first_attempt_asks_nothing_and_neither_does_a_later_micro_batch_of_th
         wrote(servers, of_batch(number, run), columns, topic=topic)
 
     assert asked == [5, 7, 7]
+
+
+def test_a_task_beyond_the_number_that_is_told_writes_nothing(
+    cluster: Cluster, servers: str
+) -> None:
+    topic = made(cluster, "sink-task-beyond")
+
+    with pytest.raises(SinkError, match="sparkPartitions: it tells 2, and there is a Spark part"):
+        wrote(servers, of_write("b", 0)(2), {"value": ["a"]}, topic=topic, sparkPartitions="2")
+
+    assert places(servers, topic) == {}
+
+
+def test_rows_of_a_task_beyond_the_number_that_is_told_refuse_all_others(
+    cluster: Cluster, servers: str
+) -> None:
+    topic = made(cluster, "sink-task-told")
+    wrote(servers, of_write("told", 0)(3), {"value": ["a"]}, topic=topic, sparkPartitions="4")
+
+    with pytest.raises(SinkError, match="stored rows of Spark partition 3, and this one has 2 "):
+        wrote(servers, of_write("told", 0)(0), {"value": ["a"]}, topic=topic, sparkPartitions="2")
+
+    assert list(places(servers, topic)) == ["a"]

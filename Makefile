@@ -65,7 +65,7 @@ test-unit: setup-dev
 ## test-sim      2,000 seeds of the cluster simulation, and its mutants
 test-sim: setup-dev
 	$(BIN)/python -m tests.sim --seeds 0:2000
-	$(BIN)/python -m pytest tests/sim -q -n 2
+	$(BIN)/python -m pytest tests/sim tests/plants -q -n 2
 
 ## fuzz          FUZZ (10) minutes of fuzzing: formats, raw HTTP, the OpenAPI document
 fuzz: setup-dev
@@ -154,6 +154,7 @@ sim: setup-dev
 ## mutants       plant each known bug in turn: how many of SEEDS (0:2000) it takes to find it
 mutants: setup-dev
 	$(BIN)/python -m tests.sim --mutants --seeds $(SEEDS)
+	$(BIN)/python -m tests.plants
 
 ## chaos         MINUTES (10) of every fault that this machine can make, under load, checked
 chaos: setup-dev

@@ -1,0 +1,92 @@
+"""Bugs of the log, of Raft and of the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from log.wal import FileHeader, WalState
+from tests.plants.plant import Plant, always, nothing
+
+_LOG, _RAFT = "tests/unit/log", "tests/unit/raft"
+Header = Callable[[FileHeader], bytes]
+Begin = Callable[..., bool]
+
+
+def _without_votes(original: Header) -> Header:
+    def encode(header: FileHeader) -> bytes:
+        groups = {group: replace(meta, vote=None) for group, meta in header.state.groups.items()}
+        copy = replace(header, state=replace(header.state, groups=groups))
+        encoded = original(copy)
+        header.header_bytes = copy.header_bytes
+        return encoded
+
+    return encode
+
+
+def _suspects_nobody(original: Begin) -> Begin:
+    def begin(state: WalState, boot_id: str, **named: bool) -> bool:
+        unclean = original(state, boot_id, **named)
+        for meta in state.groups.values():
+            meta.suspect = False
+        return unclean
+
+    return begin
+
+
+LOG_PLANTS = (
+    Plant(
+        "header-drops-votes",
+        "log.wal_writer:encode_header",
+        _without_votes,
+        f"{_LOG}/test_hard_state.py::test_a_vote_outlives_every_new_file_of_the_log",
+    ),
+    Plant(
+        "suspects-trusted",
+        "log.wal:WalState.begin",
+        _suspects_nobody,
+        f"{_LOG}/test_boot.py::test_relaxed_group_alone_is_suspect_after_a_power_cut",
+    ),
+    Plant(
+        "doubt-does-nothing",
+        "log.group:GroupLog.doubt",
+        nothing,
+        f"{_LOG}/test_transfer.py"
+        "::test_where_nobody_can_tell_what_went_with_a_copy_the_log_is_suspect",
+    ),
+    Plant(
+        "copy-drops-what-is-beyond",
+        "log.group:entries_beyond",
+        always([]),
+        f"{_LOG}/test_transfer.py"
+        "::test_what_was_acknowledged_beyond_the_copy_stays_in_a_damaged_log",
+    ),
+    Plant(
+        "failed-sync-forgotten",
+        "log.wal_writer:WalWriter.note_failure",
+        nothing,
+        f"{_LOG}/test_boot.py::test_failed_sync_leaves_relaxed_groups_suspect_in_the_same_boot",
+    ),
+    Plant(
+        "voters-unsynced",
+        "log.store:Store.require_sync",
+        nothing,
+        f"{_RAFT}/test_relaxed.py"
+        "::test_change_of_voters_is_acknowledged_after_its_sync_with_all_before_it",
+    ),
+    Plant(
+        "counts-by-what-it-may-forget",
+        "raft.replication:Replication._keeps_configuration",
+        always(True),
+        f"{_RAFT}/test_relaxed.py"
+        "::test_relaxed_leader_counts_by_new_voters_once_its_own_disk_knows_them",
+    ),
+    Plant(
+        "producer-epochs-ignored",
+        "delivery.appender:check_epoch",
+        nothing,
+        "tests/unit/delivery/test_appender.py"
+        "::test_an_older_epoch_is_fenced_by_stored_and_by_flying_batches",
+    ),
+)
+"""By floors, from the bottom up."""

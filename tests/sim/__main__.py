@@ -1,6 +1,7 @@
 """`python -m tests.sim --seeds 0:2000`: simulate seeds, and judge every one of them.
 
-Exits with 1 where a seed violated something; shrinks its plan, and prints the command that replays
+Exits with 1 where a seed violated something, or where rare paths were walked too rarely in 2,000
+seeds or more of all kinds; shrinks its plan, and prints the command that replays
 it. With `--mutant` it plants a bug, and exits with 1 where no seed has found it. A run that was
 interrupted says with which seeds to go on.
 """
@@ -13,6 +14,7 @@ import os
 import sys
 import time
 import zlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -22,6 +24,7 @@ from tests.sim.faults import chosen
 from tests.sim.hunt import hunt
 from tests.sim.mutants import MUTANTS
 from tests.sim.pool import Pool
+from tests.sim.rare import FLOORS, missing
 from tests.sim.setup import Setup
 from tests.sim.shape import KINDS
 from tests.sim.shrink import shrink
@@ -46,6 +49,7 @@ class Totals:
     deliveries: int = 0
     settles: int = 0
     trace: int = 0
+    rare: Counter[str] = field(default_factory=Counter[str])
     bad: list[Verdict] = field(default_factory=list[Verdict])
 
     def add(self, verdict: Verdict) -> None:
@@ -57,9 +61,13 @@ class Totals:
         self.steps += verdict.steps
         self.deliveries += verdict.deliveries
         self.settles += verdict.settles
+        self.rare.update(verdict.rare)
         self.trace = zlib.crc32(verdict.trace.encode(), self.trace)
         if verdict.violations:
             self.bad.append(verdict)
+
+    def rare_line(self) -> str:
+        return "rare paths: " + ", ".join(f"{path} {self.rare[path]}" for path in FLOORS)
 
     def line(self, took_s: float) -> str:
         return (
@@ -97,7 +105,12 @@ def main() -> int:
             _tell(setup, verdict)
         if number < SHRUNK_MAX and setup.only is None and not options.mutant:
             _shrink(setup, verdict.seed)
-    return int(not totals.bad) if options.mutant else int(bool(totals.bad))
+    if options.mutant:
+        return int(not totals.bad)
+    missed = missing(totals.rare, totals.seeds) if setup == Setup() else []
+    for path in missed:
+        print("walked too rarely:", path, flush=True)
+    return int(bool(totals.bad or missed))
 
 
 def _run(setup: Setup, seeds: Sequence[int], jobs: int) -> Totals:
@@ -115,6 +128,7 @@ def _run(setup: Setup, seeds: Sequence[int], jobs: int) -> Totals:
         except KeyboardInterrupt:
             print(f"to go on: --seeds {seeds[0] + totals.seeds}:{seeds[-1] + 1}", flush=True)
     print(totals.line(max(time.monotonic() - began, 0.001)), flush=True)
+    print(totals.rare_line(), flush=True)
     return totals
 
 

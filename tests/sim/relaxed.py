@@ -75,6 +75,7 @@ class Relaxed:
         if not self.applies:
             return
         self.cuts += 1
+        self._world.rare.count("power cuts of relaxed groups")
         stores = {other: self._store(other) for other in self._world.nodes}
         state = self._world.newest_state()
         for group in self._world.checks.known_groups():
@@ -98,6 +99,7 @@ class Relaxed:
             if has and has < checks.reached(voter, group):
                 checks.violated(f"relaxed: {voter} lost {group}/{has + 1} without losing power")
         self.losses += 1
+        self._world.rare.count("losses of relaxed groups")
         self._world.loop.note("gone", group.partition, held)
         checks.gone(group, held)
         for client in self._world.clients:

@@ -28,6 +28,7 @@ from tests.sim.process import Process
 from tests.sim.queue_requests import Ask
 from tests.sim.queue_work import QueueWork
 from tests.sim.quiet import quiet
+from tests.sim.rare import Rare, counted
 from tests.sim.relaxed import Relaxed
 from tests.sim.requests import Publish
 from tests.sim.shape import Shape, make_shape
@@ -62,6 +63,8 @@ class Verdict:
     deliveries: int = 0
     settles: int = 0
     lines: list[str] = field(default_factory=list)
+    rare: Counter[str] = field(default_factory=Counter[str])
+    """How often rare paths were walked."""
 
 
 class World:
@@ -106,7 +109,8 @@ class World:
         self.timelines = Timelines(self)
         self.traps = Traps(self)
         self.relaxed = Relaxed(self)
-        self.group_type = watched(self.mutant.group, self.traps)
+        self.rare = Rare()
+        self.group_type = counted(watched(self.mutant.group, self.traps), self.rare)
         self.machines = Machines(self)
         self.net = Net(
             self.loop,
@@ -188,6 +192,7 @@ class World:
         with quiet():
             for process in self.machines.running():
                 process.coroutines.close()
+        self.rare.count("copies of replicas", self.copies)
         checks = self.checks
         return Verdict(
             self.seed,
@@ -202,6 +207,7 @@ class World:
             sum(work.deliveries for work in (self.queue, self.members) if work),
             sum(work.settles for work in (self.queue, self.members) if work),
             self.trace.kept(),
+            self.rare.paths,
         )
 
     def _form(self) -> None:

@@ -70,7 +70,7 @@ class _Writing:
 class Descriptors:
     """At most `limit` files stay open between borrowings, and `unsynced_max` that are unsynced."""
 
-    def __init__(self, disk: Disk, limit: int, *, write: bool, unsynced_max: int = 1 << 12) -> None:
+    def __init__(self, disk: Disk, limit: int, unsynced_max: int = 4096, *, write: bool) -> None:
         self.disk = disk
         self.write = write
         self._limit = max(1, limit)

@@ -25,7 +25,7 @@ class FlushJob:
     synced_lsn: Lsn
     parts: list[bytes]
     synced: bool
-    """Whether `sync` ends with an fdatasync; else it only writes (relaxed groups, seals)."""
+    """Whether `sync` ends with an fdatasync; else it only writes (relaxed groups)."""
     batch: SpillBatch
     roll: tuple[FileHeader, bytes] | None = None
 

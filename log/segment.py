@@ -285,10 +285,8 @@ class Segment:
 
     def _changing(self, suffix: str, *, create: bool = False) -> AbstractContextManager[int]:
         """A block that changes one of the files; the offset index is never synced."""
-        files = self._files
-        return (files.borrow if suffix == OFFSETS_SUFFIX else files.written)(
-            self.path(suffix), create=create
-        )
+        change = self._files.borrow if suffix == OFFSETS_SUFFIX else self._files.written
+        return change(self.path(suffix), create=create)
 
     def _hold_files(self) -> None:
         """Makes files anew that somebody has deleted: what they held is found missing later, and
@@ -456,11 +454,9 @@ class Segment:
 
     def _claimed(self, index: int) -> tuple[int, int]:
         """(position, CRC) of an entry according to the term index; (0, 0) where it has none."""
-        try:
-            position, crc, _term = self._term(index)
-        except Damaged:
-            return 0, 0
-        return position, crc
+        with suppress(Damaged):
+            return self._term(index)[:2]
+        return 0, 0
 
     def _find(self, index: int) -> int:
         """The entry's position, found by a scan. Raises Damaged where the scan does not get there.

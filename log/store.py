@@ -72,12 +72,8 @@ class Store:
         self.on_damaged: Callable[[GroupId], None] = _nothing
         self.set_aside = SetAside(disk, root)
         self._disk = disk
-        self._files = Descriptors(
-            disk,
-            config.descriptors_max,
-            write=not read_only,
-            unsynced_max=config.descriptors_unsynced_max,
-        )
+        limits = config.descriptors_max, config.descriptors_unsynced_max
+        self._files = Descriptors(disk, *limits, write=not read_only)
         self._space = Space(disk, root, config)
         self._spiller = Spiller(self._space)
         self._groups: dict[GroupId, GroupLog] = {}
@@ -293,25 +289,26 @@ class Store:
         return job
 
     def take_seal(self, idle_ms: int) -> FlushJob | None:
-        """After this long without a flush: a job that writes a seal behind the last block, once.
-
-        A sealed block is known synced, so that damage to it can no longer be taken for a tear.
-        """
+        """After this long without a flush: a job that syncs a seal behind the last block, once, so
+        that damage to it can't be taken for a tear, not even after a power cut. In a full file what
+        vouches for the block is the seal: the next file's header vouches before it is replaced."""
         if self._job is not None or self._pending or self.failed is not None:
             return None
-        sealed = self._sealed_lsn == self._block_lsn or self.durable_lsn < self._block_lsn
-        if sealed or idle_ms < self.config.seal_after_ms or self._writer is None:
+        if not self.seal_waits or idle_ms < self.config.seal_after_ms or self._writer is None:
             return None
-        if self._writer.roll_needed(self._block_lsn, BLOCK_BYTES):
-            return None
-        job = self._make_job([], 0, False, seal=True)
+        fits = not self._writer.roll_needed(self._block_lsn, BLOCK_BYTES)
+        job = self._make_job([], 0, True, seal=fits)
         self._sealed_lsn = job.end_lsn
         return job
 
     @property
+    def seal_waits(self) -> bool:
+        """Whether the last block is synced, and not sealed yet."""
+        return self._sealed_lsn < self._block_lsn == self.durable_lsn
+
+    @property
     def spill_waits(self) -> bool:
-        """Whether segments lack what is in the write-ahead log, because the disk is full: see
-        `take_respill`."""
+        """Whether segments lack what a full disk had no room for: see `take_respill`."""
         return self._spiller.full
 
     def take_respill(self) -> FlushJob | None:
@@ -443,7 +440,8 @@ class Store:
         relaxed = any(log.relaxed for log in self._groups.values())
         if relaxed and self._writer is not None and self.failed is None:
             self.record(RecordKind.CLOSED, None, (), 0)
-        for take in (self.take_flush, self._take_last_sync, self._take_last_seal):
+        seal = lambda: self.take_seal(self.config.seal_after_ms)  # noqa: E731
+        for take in (self.take_flush, self._take_last_sync, seal):
             if (job := take()) is not None:
                 self._finish(job)
         if self._writer is not None:
@@ -487,9 +485,6 @@ class Store:
         if self._job is None and self.failed is None and self.durable_lsn < self._block_lsn:
             return self._make_job([], 0, True) if self._writer is not None else None
         return None
-
-    def _take_last_seal(self) -> FlushJob | None:
-        return self.take_seal(self.config.seal_after_ms)
 
     def _finish(self, job: FlushJob) -> None:
         try:

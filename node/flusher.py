@@ -187,7 +187,7 @@ class Flusher:
         if self._syncs_wanted:
             self._dirty()
         self._plan_sync()
-        if job.parts:
+        if self._store.seal_waits:
             self._flushed_ms = self._now_ms()
             self._plan_seal()
 
@@ -240,7 +240,8 @@ class Flusher:
         self._plan_respill()
 
     def _plan_seal(self) -> None:
-        """The last block of a pause is sealed, so that damage to it can't pass for a tear."""
+        """The last block of a pause is sealed, so that damage to it can't pass for a tear: one
+        more sync for a pause, none for a write."""
         if "seal" not in self._timers:
             self._set_timer("seal", self._store.config.seal_after_ms / 1000, self._seal)
 

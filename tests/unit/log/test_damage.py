@@ -18,6 +18,7 @@ from log.errors import LogError, WalDamaged
 from log.group import GroupLog
 from log.memory_disk import MemoryDisk
 from log.store import Store
+from log.wal import BLOCK_BYTES
 from tests.unit.log.stores import (
     GROUP,
     OTHER,
@@ -255,6 +256,48 @@ def test_damage_to_the_last_block_after_a_power_cut_at_once_may_pass_for_a_tear(
     reopened = open_store(last_block_damaged(disk.crash(random.Random(1), keep=0.0)))
 
     assert reopened.group(GROUP).last_index == 1
+
+
+def test_damage_to_a_sealed_block_is_no_tear_after_a_power_cut_either() -> None:
+    disk = MemoryDisk()
+    store = open_store(disk)
+    for _ in range(2):
+        append(group_of(store))
+        flush(store)
+    before = disk.syncs
+
+    assert seal(store)
+
+    assert disk.syncs == before + 1
+    with pytest.raises(WalDamaged, match="was synced"):
+        open_store(last_block_damaged(disk.crash(random.Random(1), keep=0.0)))
+
+
+def test_the_last_block_of_a_full_file_is_sealed_too() -> None:
+    sealed = 0
+    for size in range(1400, 1800):
+        disk = MemoryDisk()
+        store = open_store(disk)
+        append(group_of(store), 1, 2, size=size)
+        flush(store)
+        writer = store._writer
+        assert writer is not None
+        if not writer.roll_needed(store._block_lsn, BLOCK_BYTES) or store.wal_files > 1:
+            continue
+        assert seal(store)
+        assert not seal(store)
+
+        after = disk.crash(random.Random(1), keep=0.0)
+        [path] = [path for path in after.paths() if path.endswith(".wal")]
+        last = f"{store.group(GROUP).last_index}.2:".encode()
+        after.content(path)[bytes(after.content(path)).rfind(last)] ^= 1
+        with pytest.raises(WalDamaged, match="was synced"):
+            open_store(after)
+        append(store.group(GROUP), 1, 3)
+        flush(store)
+        assert open_store(disk.clone(), seed=3).group(GROUP).last_term == 3
+        sealed += 1
+    assert sealed == BLOCK_BYTES, "one for each size of the room that is left"
 
 
 def test_the_same_damage_under_a_seal_is_refused_by_name() -> None:

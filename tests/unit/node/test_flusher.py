@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -12,6 +13,7 @@ import pytest
 from goqueue.wire.types import GroupId, TopicId
 from log.config import StorageConfig
 from log.entry import Entry, EntryKind, make_entry
+from log.errors import WalDamaged
 from log.group import GroupLog
 from log.memory_disk import MemoryDisk
 from log.store import Store
@@ -59,7 +61,7 @@ async def flushing(
 
 async def test_what_a_turn_appends_shares_one_sync() -> None:
     disk = MemoryDisk()
-    async with flushing(disk) as (store, log, _):
+    async with flushing(disk, config=StorageConfig(seal_after_ms=1 << 30)) as (store, log, _):
         await eventually(lambda: store.durable_lsn > 0)
         before = disk.syncs
 
@@ -68,6 +70,28 @@ async def test_what_a_turn_appends_shares_one_sync() -> None:
         await eventually(lambda: log.durable_index == 50)
 
         assert disk.syncs - before == 1
+
+
+@pytest.mark.parametrize("relaxed", [False, True])
+async def test_a_pause_costs_one_more_sync_and_then_damage_is_no_tear_even_without_power(
+    relaxed: bool,
+) -> None:
+    disk = MemoryDisk()
+    config = StorageConfig(seal_after_ms=1)
+    async with flushing(disk, relaxed=relaxed, config=config) as (store, log, _):
+        log.append([entry(1, b"the last block")])
+        await eventually(lambda: store.durable_lsn == store._sealed_lsn > log.created_lsn)
+        sealed = disk.syncs
+        await asyncio.sleep(0.02)
+        assert disk.syncs == sealed, "no sync where nothing was written"
+
+        after = disk.crash(random.Random(1), keep=0.0)
+
+    newest = max(path for path in after.paths() if path.endswith(".wal"))
+    content = after.content(newest)
+    content[bytes(content).rfind(b"the last block")] ^= 1
+    with pytest.raises(WalDamaged, match="was synced"):
+        Store.open(after, "/data", config)
 
 
 async def test_appends_made_during_a_sync_follow_in_the_next_one() -> None:

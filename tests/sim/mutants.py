@@ -307,7 +307,7 @@ _ALL = (
         "joiner-trusted",
         "raft",
         kind="moving",
-        nemesis=(*MOVES, "damage"),
+        nemesis=("damage", "kill-leader"),
         group=groups.JoinersTrusted,
     ),
     Mutant(

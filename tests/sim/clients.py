@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 REQUEST_S = 0.001
 PATIENCE_S = (0.3, 1.5)
 """How long a client waits for an answer before it asks another node."""
+ONCE_S = (0.5, 6.0)
+"""How long one waits that sends once: mostly until its node tells what has become of it."""
 
 
 class Sending:
@@ -48,7 +50,7 @@ class Sending:
             Publish(self.group, self.publish.batch, self.publish.request_id, replied),
             REQUEST_S,
         )
-        patience = client.rng.uniform(*PATIENCE_S)
+        patience = client.rng.uniform(*(ONCE_S if client.sends_once else PATIENCE_S))
         self._timer = client.world.loop.call_later(patience, self._unanswered, attempt)
 
     def _replied(self, node: NodeId, attempt: int, answer: Answer) -> None:

@@ -18,7 +18,6 @@ from goqueue.wire.errors import GoQueueError, ServerError, StaleGeneration
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId
 from node import rpc
 from node.errands import Errands
-from node.forwarding import Forwarder
 from node.http.broker import AppendResult
 from node.partition_service import PartitionService
 from node.queue_calls import QueueCalls
@@ -100,7 +99,7 @@ class Front:
             is_present=self._is_present,
         )
         hosts: Any = self
-        self._forwarder = Forwarder(node, topology, link, rng, metrics)
+        self._forwarder = self._process.world.mutant.forwarder(node, topology, link, rng, metrics)
         self._partitions = PartitionService(node, hosts, link)
         service = QueueService(node, hosts, link, self._partitions.confirmed)
         views = _CountedViews(self._partitions, link)

@@ -24,11 +24,14 @@ from goqueue.wire.batch import RecordBatch
 from goqueue.wire.types import NodeId, Voter
 from log.entry import Entry
 from log.staging import Staging
+from node.append_queue import AppendQueue
 from node.compaction import Compactor
+from node.forwarding import Forwarder
 from node.replicas import ReplicasOf
 from node.transfer_source import TransferSource
 from raft.group import RaftGroup
 from raft.host import RaftHost
+from tests.sim import call_mutants as calls
 from tests.sim import compact_mutants as compaction
 from tests.sim import copy_mutants as copies
 from tests.sim import member_mutants as members
@@ -55,6 +58,8 @@ class Mutant:
     appender: type[Appender] = Appender
     state: type[PartitionState] = PartitionState
     dispatcher: type[Dispatcher[Any]] = Dispatcher
+    forwarder: type[Forwarder] = Forwarder
+    appends: type[AppendQueue] = AppendQueue
     coordinator: type[GroupCoordinator] = GroupCoordinator
     host: type[RaftHost] = RaftHost
     mover: type[Mover] = Mover
@@ -159,6 +164,9 @@ _ALL = (
     Mutant("flights-ignored", "delivery", appender=_IgnoresFlights),
     Mutant("duplicate-answered-early", "delivery", appender=_AnswersEarly),
     Mutant("appender-kept", "delivery", appender_kept=True),
+    Mutant("doubt-forgotten", "node", kind="log", forwarder=calls.DoubtForgotten),
+    Mutant("twins-answered-anyway", "node", appends=calls.TwinsAnsweredAnyway),
+    Mutant("commits-come-twice", "delivery", kind="queue", state=queues.CommitsComeTwice),
     Mutant("early-delay", "delivery", kind="queue", state=queues.EarlyDelay),
     Mutant("delay-by-wall-clock", "delivery", kind="queue", state=queues.DelayByWallClock),
     Mutant("cancelled-and-delivered", "delivery", kind="queue", state=queues.CancelledAndDelivered),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from delivery.appender import Appender
 from delivery.config import GroupConfig
 from delivery.dispatcher import Dispatcher, Proposal
@@ -198,6 +200,19 @@ class _TakesForeignReceipts(GroupState):
 
 class ForeignReceipts(Altered):
     group_type = _TakesForeignReceipts
+
+
+class _CommitsComeTwice(QueueState):
+    """A commit or a seek that comes again under its request id is done again."""
+
+    def _apply(self, op: Any, index: int, time_ms: int) -> Result:
+        if isinstance(op, Committed | Sought):
+            op = msgspec.structs.replace(op, request=0)
+        return super()._apply(op, index, time_ms)
+
+
+class CommitsComeTwice(Altered):
+    queue_type = _CommitsComeTwice
 
 
 class LeasesNotInSnapshot(Altered):

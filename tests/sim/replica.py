@@ -98,7 +98,7 @@ class Replica:
 
     def _open_queues(self) -> None:
         nothing: Any = Nothing()
-        self._appends = AppendQueue(
+        self._appends = self._mutant.appends(
             topic="t",
             group=self.raft,
             appender=self._make_appender,

@@ -23,7 +23,7 @@ from log.errors import Damaged, reraise_other
 from log.install import Install, move_in
 from log.searches import SearchedChain
 from log.segment import SEGMENT_SUFFIX, SUFFIXES, TERMS_SUFFIX, Segment
-from log.verify import Verification
+from log.verify import Findings, Verification, mend
 
 _HEX = re.compile(r"[0-9a-f]{16}", re.ASCII)
 _HASH_CHUNK_BYTES = 1 << 20
@@ -57,6 +57,8 @@ class GroupSegments(SearchedChain):
         self._group = group
         self._config = config
         self._chain_change = threading.Lock()
+        self._replacing = threading.Lock()
+        """Held while bytes that were written are replaced: by the writing thread, or by `mend`."""
 
     @property
     def last_index(self) -> int:
@@ -105,6 +107,10 @@ class GroupSegments(SearchedChain):
 
     def truncate(self, index: int) -> None:
         """Drops entries from this index on. Raises OSError, also where damage hides their place."""
+        with self._replacing:
+            self._truncate(index)
+
+    def _truncate(self, index: int) -> None:
         self.generation += 1
         while self.chain and self.chain[-1].first_index >= index:
             with self._chain_change:
@@ -130,6 +136,10 @@ class GroupSegments(SearchedChain):
 
     def install(self, install: Install) -> None:
         """As `move_in`, in a chain that is in use. Raises OSError, also where a file is damaged."""
+        with self._replacing:
+            self._install(install)
+
+    def _install(self, install: Install) -> None:
         self.generation += 1
         self.touched = set()
         self.move_in(install)
@@ -166,6 +176,10 @@ class GroupSegments(SearchedChain):
         What a snapshot or a checkpoint on another thread puts there or takes away meanwhile is no
         error: the next opening removes what is left.
         """
+        with self._replacing:
+            self._remove_all()
+
+    def _remove_all(self) -> None:
         disk = self._files.disk
         self.chain = ()
         for name in disk.list_directory(self.directory):
@@ -319,6 +333,19 @@ class GroupSegments(SearchedChain):
                 self.chain[-1].reattach(suffix)
             self.touched.add(self.directory + "/")
             self._touch(self.chain[-1])
+
+    def mend(self, segment: Segment, findings: Findings, generation: int) -> list[str] | None:
+        """Puts right what was found while this was the generation; the paths of the files that were
+        written, synced. None, and nothing is changed, where entries have been replaced since: what
+        was found is of others, and a segment that has gone must not come back.
+
+        From any thread: a truncation that comes meanwhile waits. Raises OSError.
+        """
+        with self._replacing:
+            if self.generation != generation or segment not in self.chain:
+                return None
+            self.forget(segment)
+            return mend(segment, findings)
 
     def forget(self, segment: Segment) -> None:
         """Closes a segment's files: what stands under their names may be other ones by now."""

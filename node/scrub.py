@@ -23,7 +23,7 @@ from log.group import GroupLog
 from log.ranges import RangeHashes
 from log.segment import Segment
 from log.store import Store
-from log.verify import Findings, mend
+from log.verify import Findings
 from node.comparison import Comparison
 from node.flusher import Flusher
 from node.http.scrub_broker import ScrubView
@@ -192,9 +192,11 @@ class Scrub:
             check.close()
         is_same = segments.generation == generation and segment in segments.chain
         if check.findings.any and is_same and self._store.holds(log):
-            await self._act(log, segment, check.findings)
+            await self._act(log, segment, check.findings, generation)
 
-    async def _act(self, log: GroupLog, segment: Segment, findings: Findings) -> None:
+    async def _act(
+        self, log: GroupLog, segment: Segment, findings: Findings, generation: int
+    ) -> None:
         """Puts right what can be put right here, and names what can't."""
         segments = log.disk_segments
         if segment is segments.chain[-1] and segments.lacks_files(segment):
@@ -204,8 +206,9 @@ class Scrub:
             await self._flusher.spilled()
             await self._check_segment(log, segment, RangeHashes(0))
             return
-        segments.forget(segment)
-        written = await self._flusher.keep(lambda: mend(segment, findings))
+        written = await self._flusher.keep(lambda: segments.mend(segment, findings, generation))
+        if written is None:
+            return  # entries were replaced meanwhile: the next round looks at those
         self._mended += len(written)
         for path in written:
             self._tell(f"{path} disagreed with its entries: written again")

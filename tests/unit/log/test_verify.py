@@ -243,3 +243,54 @@ def test_a_file_of_the_write_ahead_log_that_was_deleted_is_made_good() -> None:
 
     check(store)
     assert everything(open_store(disk.clone(), CONFIG).group(log.id)) == everything(log)
+
+
+# -- mending beside the writer
+
+
+@pytest.mark.parametrize("kept", ["a part of the segment", "nothing of it"])
+def test_what_was_found_before_a_truncation_is_not_put_in_the_place_of_other_entries(
+    kept: str,
+) -> None:
+    # given a segment whose term index was damaged, as a scrub has found
+    disk, store, log = written()
+    segments = log.disk_segments
+    segment = segments.chain[-1]
+    truth = segment.first_index + 1 if kept == "a part of the segment" else segment.first_index
+    content = disk.content(segment.path(TERMS_SUFFIX))
+    content[48:] = bytes(len(content) - 48)
+    generation = segments.generation
+    findings = verify(log, segment)
+    assert findings.terms
+
+    # when a truncation comes before it is mended
+    before = bytes(disk.content(segment.path(TERMS_SUFFIX)))
+    segments.truncate(truth) if kept == "nothing of it" else log.truncate_from(Index(truth))
+    append(log, 1, 9, size=80) if kept != "nothing of it" else None
+    flush(store)
+
+    # then nothing is written, and a file that has gone stays away
+    assert segments.mend(segment, findings, generation) is None
+    assert disk.exists(segment.path()) == (kept != "nothing of it")
+    if kept != "nothing of it":
+        term, crc = segments.identity(truth)
+        assert (term, crc) == (9, log.entry(Index(truth)).crc)
+        assert bytes(disk.content(segment.path(TERMS_SUFFIX))) != before
+
+
+def test_mending_and_truncating_wait_for_each_other() -> None:
+    disk, _store, log = written()
+    segments = log.disk_segments
+    segment = segments.chain[-1]
+    disk.content(segment.path(TERMS_SUFFIX))[60] ^= 1
+    findings = verify(log, segment)
+    free: dict[str, bool] = {}
+
+    def look(operation: str, _path: str) -> None:
+        free[operation] = segments._replacing.acquire(blocking=False)
+
+    disk.fault = look
+    assert segments.mend(segment, findings, segments.generation)
+    segments.truncate(segment.first_index)
+
+    assert (free["fdatasync"], free["unlink"]) == (False, False)

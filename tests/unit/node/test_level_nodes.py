@@ -102,6 +102,29 @@ async def test_running_node_that_learns_of_a_level_beyond_it_leaves() -> None:
             await nodes.stop(name)
 
 
+async def test_node_keeps_a_level_that_a_peer_of_its_cluster_tells_before_its_own_state_does() -> (
+    None
+):
+    nodes, kept = ThreeNodes(), list[int]()
+
+    def keep(level: int) -> bool:
+        kept.append(level)
+        return True
+
+    try:
+        await nodes.start("n3", levels=Levels(1, 2, keep=keep))
+        await started(nodes, {"n1": 2, "n2": 2})
+        await eventually(lambda: nodes.broker("n3").ready().ready, 20)
+        nodes.broker("n1")._cluster.levels.learn(2)
+
+        await eventually(lambda: kept == [1, 2])
+
+        assert nodes.broker("n3")._cluster.levels.finished == 1
+    finally:
+        for name in list(nodes.running):
+            await nodes.stop(name)
+
+
 async def test_levels_are_finished_unasked_where_that_is_set() -> None:
     nodes = ThreeNodes(**{"cluster.autoFinish": True})
     try:

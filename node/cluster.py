@@ -232,6 +232,8 @@ class ClusterHost:
         known = self.state.brokers.get(self._me.node)
         if known is None or known.incarnation != self._me.incarnation:
             return "this node is not registered yet"
+        if (known.lowest_level, known.highest_level) != (self.levels.lowest, self.levels.highest):
+            return "this node has not told the cluster yet which feature levels it speaks"
         return None
 
     def level_told(self, told: Mapping[str, Any]) -> None:

@@ -159,6 +159,13 @@ _ALL = (
     ),
     Mutant("wiped-disk-votes", "raft", group=groups.WipedDiskVotes),
     Mutant("reads-unconfirmed", "raft", group=groups.ReadsUnconfirmed),
+    Mutant(
+        "suspects-trusted",
+        "raft",
+        kind="topics",
+        nemesis=("power-written",),
+        group=groups.SuspectsTrusted,
+    ),
     Mutant("discarded-means-applied", "raft", group=groups.DiscardedMeansApplied),
     Mutant("dedup-forgotten", "delivery", appender=_ForgetsRequests),
     Mutant("flights-ignored", "delivery", appender=_IgnoresFlights),

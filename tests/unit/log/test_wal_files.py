@@ -228,6 +228,7 @@ def test_the_last_block_of_a_full_file_is_no_tear_either_once_it_was_synced() ->
         disk = MemoryDisk()
         store = open_store(disk, CONFIG)
         log = group_of(store)
+        before = disk.clone()
         while store.wal_files < 2:
             before = disk.clone()
             append(log, 1, size=size)

@@ -27,6 +27,8 @@ LOST = 0.04
 LOST_GRANTS = 0.2
 """How many answers are lost, beside those of links that faults break, while faults strike; and how
 many of those that lease messages."""
+RESET, SOON_S = 0.15, 0.01
+"""How many links break so soon after a request for messages, which comes again meanwhile."""
 SILENT = 0.3
 """How many requests and answers that are lost are not noticed: their links are silent."""
 
@@ -154,6 +156,10 @@ class _Request:
                 self._back(result)
 
         target.time.call_soon(target.link.serve, source.node, self._method, self._payload, reply)
+        if self._method == TAKE and not world.is_quiet and self._rng.random() < RESET:
+            world.calls["answers lost"] += 1
+            reset_s = self._rng.uniform(0, SOON_S)
+            source.time.call_later(reset_s, self._end, LinkDown(self._node, sent=True))
         source.time.call_later(RESET_S, self._look, target)
 
     def _look(self, target: Process) -> None:

@@ -88,6 +88,8 @@ class Mutant:
     """Syncs are answered, and not done."""
     disk_hides: bool = False
     """Syncs that fail are taken for done."""
+    puts_any_version: bool = False
+    """A leader takes a group for open only where its settings are those that it knows."""
     appender_kept: bool = False
     """What was in flight in an earlier leadership still counts."""
 
@@ -212,6 +214,7 @@ _ALL = (
         kind="queue",
         state=queues.AnyVersion,
         dispatcher=queues.PutsAnyVersion,
+        puts_any_version=True,
     ),
     Mutant(
         "ids-forgotten-at-failover",

@@ -8,6 +8,7 @@ from delivery.ops import Granted, Result
 from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import Index
 from node.queue_host import QueueHost, Ticket
+from node.queue_rpc import GroupRef
 
 if TYPE_CHECKING:
     from tests.sim.replica import Replica
@@ -56,6 +57,12 @@ class WatchedQueue(QueueHost):
             self._recalls = False
 
     _recalls = False
+
+    def _is_open(self, ref: GroupRef) -> bool:
+        if self._replica.process.world.mutant.puts_any_version:
+            known = self._state.queue.groups.get(ref.id)
+            return known is not None and known.version == ref.version
+        return super()._is_open(ref)
 
     def _answer(self, ticket: Ticket, answer: Result | GoQueueError) -> None:
         if isinstance(answer, Granted) and not answer.grants and not self._recalls:

@@ -31,7 +31,7 @@ FOUND_FROM = {
     "twins-answered-anyway": 95,
     "commits-come-twice": 18,
     "commit-unchecked": 22,
-    "former-grants-repeated": 49,
+    "former-grants-repeated": 77,
     "repeats-told": 633,
     "joiner-trusted": 58,
 }

@@ -124,7 +124,7 @@ class LosesAnswers:
         self.meanwhile = meanwhile
         self.requests: list[OpsRequest] = []
 
-    async def request(self, _node: NodeId, _method: str, payload: bytes, _timeout: float) -> bytes:
+    async def request(self, node: NodeId, method: str, payload: bytes, timeout_s: float) -> bytes:
         request = rpc.decode_request(payload, OpsRequest)
         self.requests.append(request)
         results = self.desk.do(*request.ops)
@@ -138,18 +138,18 @@ class LosesAnswers:
 class Leads:
     """Leadership as a node knows it that is sure of the leader."""
 
-    def leader(self, _group: GroupId) -> NodeId | None:
+    def leader(self, group: GroupId) -> NodeId | None:
         return LEADER
 
-    def learn(self, _group: GroupId, _leader: NodeId | None, _asked: NodeId) -> None: ...
+    def learn(self, group: GroupId, leader: NodeId | None, asked: NodeId) -> None: ...
 
-    def replicas(self, _group: GroupId) -> tuple[NodeId, ...]:
+    def replicas(self, group: GroupId) -> tuple[NodeId, ...]:
         return (LEADER,)
 
-    def reachable(self, _group: GroupId) -> int:
+    def reachable(self, group: GroupId) -> int:
         return 1
 
-    async def changed(self, _group: GroupId, _timeout_s: float) -> None:
+    async def changed(self, group: GroupId, timeout_s: float) -> None:
         await asyncio.sleep(0)
 
 
@@ -232,7 +232,9 @@ async def test_a_report_that_takes_over_from_any_archive_is_not_repeated(
     asked: list[bytes] = []
 
     class Lost(NoPeers):
-        async def request(self, _node: NodeId, _method: str, payload: bytes, _time: float) -> bytes:
+        async def request(
+            self, node: NodeId, method: str, payload: bytes, timeout_s: float
+        ) -> bytes:
             asked.append(payload)
             raise LinkDown(LEADER, sent=True) if len(asked) < 2 else RemoteError(Conflict("enough"))
 

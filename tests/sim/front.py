@@ -220,8 +220,7 @@ class Front:
         try:
             taken = await self._receiver.receive(poll, ask.wait_s)
         except StaleGeneration as error:
-            generation = error.data.get("generation", 0)
-            return Done(StaleResult(want.group, "", int(generation)), me)
+            return Done(StaleResult(want.group, "", int(str(error.data.get("generation", 0)))), me)
         except GoQueueError as error:
             return NotDone(error, self._in_doubt(error), None)
         for one in taken:

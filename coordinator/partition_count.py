@@ -1,4 +1,4 @@
-"""Raising a topic's number of partitions.
+"""Raising a topic's number of partitions, and how many there may be in all.
 
 The partitions that are there stay as they are, with all their messages; keys are spread over more
 of them from then on, so a key's later messages may go to another partition than its earlier ones,
@@ -9,13 +9,27 @@ new partition, so nothing is missed between its creation and the day that they l
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 
-from coordinator.errors import BadConfig
+from coordinator.errors import BadConfig, ClusterFull
 from coordinator.layout import Layout
 from coordinator.partitions import PartitionPlacement, Topic
 from coordinator.placement_commands import AddPartitions
 from coordinator.topics import PARTITIONS_MAX
 from goqueue.wire.types import Index, NodeId, Voter
+
+TOPICS_MAX = 10_000
+PARTITIONS_TOTAL_MAX = 20_000
+"""Over all topics: every one is a Raft group."""
+
+
+def check_room(topics: Collection[Topic], partitions: int, *, is_new: bool) -> None:
+    """Raises ClusterFull where so many more partitions, of a new topic or not, are too many."""
+    total = sum(len(topic.partitions) for topic in topics) + partitions
+    if len(topics) + is_new > TOPICS_MAX or total > PARTITIONS_TOTAL_MAX:
+        raise ClusterFull(
+            f"at most {TOPICS_MAX} topics and {PARTITIONS_TOTAL_MAX} partitions in all"
+        )
 
 
 def check_growth(topic: Topic, command: AddPartitions) -> None:

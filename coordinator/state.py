@@ -22,7 +22,7 @@ from coordinator.commands import (
     Result,
     TopicResult,
 )
-from coordinator.errors import ClusterFull, SnapshotUnreadable
+from coordinator.errors import SnapshotUnreadable
 from coordinator.groups import Group, Groups
 from coordinator.key_commands import CreateKey, KeyResult, RevokeKey, RotateKey
 from coordinator.layout import Layout, LayoutRecord
@@ -36,7 +36,7 @@ from coordinator.member_commands import (
 )
 from coordinator.membership import MembershipRecord, Topics
 from coordinator.memberships import Memberships
-from coordinator.partition_count import check_growth, grow
+from coordinator.partition_count import check_growth, check_room, grow
 from coordinator.partitions import PartitionPlacement, Topic
 from coordinator.placement import check_factor
 from coordinator.placement_commands import (
@@ -89,9 +89,6 @@ SNAPSHOT_VERSION = 4
 SNAPSHOTS_READ = (1, 2, 3, 4)
 """Version 1 knew no groups, schedules and redrive jobs, version 2 no moves of replicas, version 3
 no API keys."""
-TOPICS_MAX = 10_000
-PARTITIONS_TOTAL_MAX = 20_000
-"""Over all topics: every one is a Raft group."""
 TOMBSTONES_MAX = 10_000
 """Ids of deleted topics that are remembered by name. No safety hangs on the bound: an id is alive
 or deleted for ever once the state has passed its index (`is_deleted`)."""
@@ -232,7 +229,7 @@ class ClusterState:
         if command.after:
             self._check_not_gone(command.name, command.after)
         config = create_config(command.config, self.layout.takers)
-        self._check_room(config.partitions, is_new=True)
+        check_room(self.topics.values(), config.partitions, is_new=True)
         self._members.check_topic(command.name, config.partitions)
         topic = Topic(
             command.name,
@@ -255,18 +252,11 @@ class ClusterState:
         if any(id.index > after and gone == name for id, gone in self.deleted.items()):
             raise Conflict(f"topic {name} was created and deleted since it was asked for first")
 
-    def _check_room(self, partitions: int, *, is_new: bool) -> None:
-        total = sum(len(topic.partitions) for topic in self.topics.values()) + partitions
-        if len(self.topics) + is_new > TOPICS_MAX or total > PARTITIONS_TOTAL_MAX:
-            raise ClusterFull(
-                f"at most {TOPICS_MAX} topics and {PARTITIONS_TOTAL_MAX} partitions in all"
-            )
-
     def _add_partitions(self, index: Index, time_ms: int, command: AddPartitions) -> Result:
         topic = self._meant(command.name, command.id)
         before = len(topic.partitions)
         check_growth(topic, command)
-        self._check_room(command.count - before, is_new=False)
+        check_room(self.topics.values(), command.count - before, is_new=False)
         self._members.check_topic(command.name, command.count - before)
         grown = grow(self.layout, topic, index, time_ms, command)
         self._put(grown, time_ms)

@@ -172,6 +172,17 @@ def decode_frame(buffer: bytes | memoryview, at: int = 0, *, name: str = "frame"
     return Entry(index, term, time_ms, kind, base, count, matches, view[body_at:], frame)
 
 
+def frames_after(index: int, entries: Sequence[Entry]) -> list[bytes]:
+    """The frames of entries that follow this index without a gap. Raises ValueError on a gap."""
+    frames = []
+    for entry in entries:
+        if entry.index != index + 1:
+            raise ValueError(f"entry {entry.index} does not follow {index}")
+        index += 1
+        frames.append(entry.frame)
+    return frames
+
+
 def decode_frames(buffer: bytes | memoryview, *, name: str = "frames") -> Iterator[Entry]:
     """Every entry of concatenated frames. Raises FrameDamaged as `decode_frame` does."""
     at = 0

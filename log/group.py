@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from goqueue.wire.types import GroupId, Index, Lsn, Offset, Term
 from log.disk import Disk
-from log.entry import Entry, EntryKind
+from log.entry import Entry, EntryKind, frames_after
 from log.errors import Damaged, EntryDamaged, EntryMissing
 from log.export import Export
 from log.install import UNKNOWN_END, Install, Reattach, entries_beyond
@@ -158,23 +158,14 @@ class GroupLog:
         Entries that change voters are synced with all before them, also where the group is relaxed:
         a replica that forgot one in a power cut would count everyone by an older configuration.
         """
-        index = self._tail.last
-        frames = []
-        length = 0
-        changes_voters = False
-        for entry in entries:
-            index += 1
-            if entry.index != index:
-                raise ValueError(f"group {self.id}: {entry.index} does not follow {index - 1}")
-            frames.append(entry.frame)
-            length += len(entry.frame)
-            changes_voters |= entry.kind == EntryKind.VOTERS
+        frames = frames_after(self._tail.last, entries)
+        index, length = self._tail.last + len(frames), sum(map(len, frames))
         lsn = self._store.record(RecordKind.APPEND, self, frames, length)
         self._tail.extend(entries, length)
         self._undurable.add(index, lsn)
         self._unspilled.add(index, lsn)
         self._store.spill_later(self, entries)
-        if changes_voters:
+        if any(entry.kind == EntryKind.VOTERS for entry in entries):
             self._store.require_sync()
         if self.damaged is not None and self.damaged[1] <= index and self._cut_at_damage:
             self.lift_quarantine()  # the damaged entries were cut off and came again

@@ -15,6 +15,7 @@ from log.flush import FlushJob
 from log.group import GroupLog
 from log.install import InstallRefused
 from log.opening import Opened, Opening
+from log.pending import PendingBlock
 from log.segments import GroupSegments
 from log.set_aside import SetAside
 from log.space import Space, SpaceState
@@ -22,9 +23,6 @@ from log.spill import SpillBatch, Spiller, Step
 from log.staging import Staging
 from log.wal import (
     BLOCK_BYTES,
-    RECORD,
-    RECORD_BYTES,
-    Record,
     RecordKind,
     WalState,
     checkpoint_payload,
@@ -80,14 +78,7 @@ class Store:
         self._state = WalState()
         self._writer: WalWriter | None = None
         self._lock = -1
-        self._pending: list[bytes] = []
-        self._pending_bytes = 0
-        self._pending_records: list[Record] = []
-        self._pending_group: GroupLog | None = None
-        """The group whose append record is last in the block, and still open."""
-        self._pending_at = 0
-        self._pending_length = 0
-        self._pending_strict = False
+        self._pending = PendingBlock()
         self._dirty_told = False
         self._pending_spill = SpillBatch()
         self._block_lsn = Lsn(0)
@@ -213,36 +204,17 @@ class Store:
         if self.read_only:
             raise ReadOnly("the store is open read-only")
         key = group.key if group is not None else _NO_GROUP
-        if kind == RecordKind.APPEND and group is not None and group is self._pending_group:
-            self._pending_length += length
+        pending, start = self._pending, self._block_lsn + BLOCK_BYTES
+        if kind == RecordKind.APPEND:
+            pending.append(key, parts, length)
+            pending.strict |= group is not None and not group.relaxed
         else:
-            self._end_record()
-            self._pending_at = len(self._pending)
-            self._pending.append(RECORD.pack(kind, flags, 0, length, key))
-            self._pending_bytes += RECORD_BYTES
-            if kind == RecordKind.APPEND:
-                self._pending_group, self._pending_length = group, length
-        self._pending += parts
-        self._pending_bytes += length
-        lsn = Lsn(self._block_lsn + BLOCK_BYTES + self._pending_bytes)
-        if kind != RecordKind.APPEND:
-            self._pending_records.append(Record(lsn, kind, flags, key, b"".join(parts)))
-            self._pending_strict = True
-        elif group is not None and not group.relaxed:
-            self._pending_strict = True
-        return lsn
+            pending.add(kind, key, parts, length, flags, start)
+        return Lsn(start + pending.length)
 
     def require_sync(self) -> None:
         """The pending block is synced before it counts as written, whatever it holds."""
-        self._pending_strict = True
-
-    def _end_record(self) -> None:
-        """States the length of the append record that later appends of its group have joined."""
-        group = self._pending_group
-        if group is not None:
-            header = RECORD.pack(RecordKind.APPEND, 0, 0, self._pending_length, group.key)
-            self._pending[self._pending_at] = header
-            self._pending_group = None
+        self._pending.strict = True
 
     def disown_trimmed(self, group: GroupLog) -> None:
         """Segments of this group that are still to be deleted no longer are: see `install`. Raises
@@ -258,7 +230,7 @@ class Store:
 
     def dirty(self) -> None:
         """Tells the shell, once a block, that there is something to flush."""
-        if not self._dirty_told and self._pending:
+        if not self._dirty_told and self._pending.parts:
             self._dirty_told = True
             self.on_dirty()
 
@@ -273,15 +245,15 @@ class Store:
         if self._job is not None or self.failed is not None or self._writer is None:
             return None
         overdue = self._sync_overdue(now_ms)
-        if not self._pending and not overdue:
+        pending = self._pending
+        if not pending.parts and not overdue:
             return None
-        self._end_record()
-        synced = self._pending_strict or overdue or now_ms is None
-        job = self._make_job(self._pending, self._pending_bytes, synced)
-        for record in self._pending_records:
+        pending.end()
+        synced = pending.strict or overdue or now_ms is None
+        job = self._make_job(pending.parts, pending.length, synced)
+        for record in pending.records:
             self._state.apply(record)
-        self._pending, self._pending_bytes, self._pending_records = [], 0, []
-        self._pending_strict = self._dirty_told = False
+        self._pending, self._dirty_told = PendingBlock(), False
         if synced:
             self._unsynced_since_ms = None
         elif self._unsynced_since_ms is None:
@@ -292,7 +264,7 @@ class Store:
         """After this long without a flush: a job that syncs a seal behind the last block, once, so
         that damage to it can't be taken for a tear, not even after a power cut. In a full file what
         vouches for the block is the seal: the next file's header vouches before it is replaced."""
-        if self._job is not None or self._pending or self.failed is not None:
+        if self._job is not None or self._pending.parts or self.failed is not None:
             return None
         if not self.seal_waits or idle_ms < self.config.seal_after_ms or self._writer is None:
             return None
@@ -313,7 +285,7 @@ class Store:
 
     def take_respill(self) -> FlushJob | None:
         """After a spill met a full disk: a job that writes nothing, and tries the spill again."""
-        if self._job is not None or self._pending or self.failed is not None:
+        if self._job is not None or self._pending.parts or self.failed is not None:
             return None
         return self._make_job([], 0, False) if self._spiller.full and self._writer else None
 

@@ -37,6 +37,7 @@ from node.admission import Admission
 from node.cluster import ClusterHost
 from node.config import NodeConfig
 from node.config_option import Address, address
+from node.hello_fields import hello_fields, read_hello
 from node.peer_link import PeerLink
 from node.version import VERSION
 from raft.host import RaftHost
@@ -117,15 +118,7 @@ class Membership:
 
     def hello(self) -> dict[str, Any]:
         """What peers are told of this node's part in the cluster."""
-        told = self._me_hello()
-        return {
-            "voters": _named(told.voters),
-            "members": _named(told.members),
-            "cluster": told.cluster,
-            "empty": told.empty,
-            "sees": told.sees,
-            "http_url": self._config.http_url,
-        }
+        return {**hello_fields(self._me_hello()), "http_url": self._config.http_url}
 
     # what is told
 
@@ -153,7 +146,7 @@ class Membership:
         cluster.hellos[node] = hello
         self._consider()
         if cluster.group is not None and not cluster.state.cluster_id:
-            cluster.state.cluster_id = _hello(node, hello).cluster
+            cluster.state.cluster_id = read_hello(node, hello).cluster
         self._sort(node)
         if node in self._admitted:
             self._admission.heard(node)
@@ -268,7 +261,7 @@ class Membership:
         return Hello(me.node, me.incarnation, alone.empty, sees=fingerprint(seen))
 
     def _peer_hellos(self) -> dict[NodeId, Hello]:
-        return {node: _hello(node, told) for node, told in self._cluster.hellos.items()}
+        return {node: read_hello(node, told) for node, told in self._cluster.hellos.items()}
 
     def _consider(self) -> None:
         """Form, begin with those that founded, or see that this node must be let in."""
@@ -480,25 +473,3 @@ class Membership:
         return known is not None and all(
             getattr(known, name) == getattr(wanted, name) for name in _REGISTERED
         )
-
-
-def _hello(node: NodeId, told: Mapping[str, Any]) -> Hello:
-    """A peer's hello; its incarnation is the one that the link has proven."""
-    return Hello(
-        node,
-        Incarnation(int(told["incarnation"])),
-        told.get("empty") is True,
-        _voters(told.get("voters")),
-        str(told.get("sees", "")),
-        int(told.get("cluster", 0)),
-        _voters(told.get("members")),
-    )
-
-
-def _named(voters: tuple[Voter, ...]) -> dict[str, int]:
-    return {voter.node: voter.incarnation for voter in voters}
-
-
-def _voters(told: object) -> tuple[Voter, ...]:
-    named = told.items() if isinstance(told, dict) else ()
-    return tuple(sorted(Voter(NodeId(str(name)), Incarnation(int(n))) for name, n in named))

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from goqueue.calls import JSON, decode, given
+from goqueue.calls import JSON, decode
 from goqueue.errors import GoQueueError, PublishFailed, UnknownTopic
 from goqueue.http import DEFAULT_SERVER, RetryPolicy, Transport, join, parse_servers
 from goqueue.metadata import KnownTopics, TopicFacts
@@ -42,18 +42,10 @@ from goqueue.reading import (
 )
 from goqueue.secure import StrPath, tls_context
 from goqueue.subjects import Subjects
-from goqueue.times import Duration, Time, duration_text, time_ms
+from goqueue.times import Duration, Time, time_ms
+from goqueue.topic_settings import topic_settings
 from goqueue.tracing import SPANS
 from goqueue.wire.batch import BATCH_MEDIA_TYPE
-
-_SPANS = (
-    "ttl",
-    "delay_max",
-    "dedup_window",
-    "dead_retention",
-    "delete_retention",
-    "min_compaction_lag",
-)
 
 
 class AsyncClient(Subjects):
@@ -181,7 +173,7 @@ class AsyncClient(Subjects):
             "labels": labels,
         }
         self._known.forget(name)
-        return await self._send("POST", join("topics"), _settings(settings), Topic)
+        return await self._send("POST", join("topics"), topic_settings(settings), Topic)
 
     async def list_topics(self) -> list[str]:
         """The names of all topics, sorted."""
@@ -201,7 +193,7 @@ class AsyncClient(Subjects):
     async def alter_topic(self, name: str, **changes: object) -> Topic:
         """Change settings, by the names that `create_topic` has; None leaves one as it is."""
         self._known.forget(name)
-        return await self._send("PATCH", join("topics", name), _settings(changes), Topic)
+        return await self._send("PATCH", join("topics", name), topic_settings(changes), Topic)
 
     async def add_partitions(
         self, topic: str, count: int, assignments: Sequence[Sequence[str]] | None = None
@@ -490,12 +482,6 @@ class _Partitions(msgspec.Struct):
 
 class _Nodes(msgspec.Struct):
     nodes: list[ClusterNode]
-
-
-def _settings(named: Mapping[str, Any]) -> dict[str, object]:
-    found = given(named)
-    spans = {name: duration_text(found[name], name) for name in _SPANS if name in found}
-    return {**found, **spans}
 
 
 def _now_ms() -> int:

@@ -247,8 +247,8 @@ class Spilling:
         """Everything appended before is in segments."""
         store = self._process.store
         lsn = store._block_lsn
-        if store._pending:
-            lsn = Lsn(lsn + BLOCK_BYTES + store._pending_bytes)
+        if store._pending.parts:
+            lsn = Lsn(lsn + BLOCK_BYTES + store._pending.length)
         while store.spilled_lsn < lsn:  # noqa: ASYNC110 - virtual time
             await asyncio.sleep(SPILL_LOOK_S)
 

@@ -515,7 +515,7 @@ def test_what_cannot_be_added_changes_nothing(monkeypatch: pytest.MonkeyPatch) -
     cluster.refuses(AddPartitions("orders", 4, "other"), UnknownTopic)
     cluster.refuses(AddPartitions("orders", 4, assignments=[["n0", "n1", "n9"]]), BadConfig)
     cluster.refuses(AddPartitions("orders", 5, assignments=[["n0", "n1", "n2"]]), BadConfig)
-    monkeypatch.setattr("coordinator.state.PARTITIONS_TOTAL_MAX", 4)
+    monkeypatch.setattr("coordinator.partition_count.PARTITIONS_TOTAL_MAX", 4)
     cluster.refuses(AddPartitions("orders", 5), ClusterFull)
 
 

@@ -134,7 +134,7 @@ def test_what_cannot_be_created_changes_nothing() -> None:
 
 
 def test_the_number_of_partitions_in_all_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state, "PARTITIONS_TOTAL_MAX", 10)
+    monkeypatch.setattr("coordinator.partition_count.PARTITIONS_TOTAL_MAX", 10)
     cluster = Cluster()
     cluster.do(CreateTopic("a", {"partitions": 6}))
 

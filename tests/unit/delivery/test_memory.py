@@ -216,7 +216,7 @@ def test_whoever_was_evicted_is_told_that_it_is_not_known() -> None:
     told = GoQueueError.from_body(unknown.value.to_body())
     assert isinstance(told, OutOfOrder)
     assert (told.data["unknown_producer"], told.data["expected"]) == (True, 0)
-    assert leader.state.evicted() == {"producer": 1, "request": 0, "message_id": 0}
+    assert leader.state.evicted() == {"producer": 1, "request": 0, "message_id": 0, "result": 0}
 
 
 def test_message_ids_that_go_before_their_window_is_over_are_counted() -> None:

@@ -6,6 +6,7 @@ apart, so that consumers who take much do not make a partition forget that a gro
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import cast
 
@@ -14,7 +15,9 @@ import msgspec
 from delivery.ops import CountResult, Granted, Result, SettledResult
 
 REMEMBERED_MS = 10 * 60 * 1000
-"""By log time: far longer than any node repeats a request."""
+"""By log time, where there is room: far longer than any node repeats a request."""
+REPEATED_MS = 60 * 1000
+"""No node repeats a request after this: what is let go of later is not asked for again."""
 REQUESTS_MAX = 16_384
 MESSAGES_MAX = 262_144
 """Messages that all remembered grants and settles speak of: what bounds their memory, at ten bytes
@@ -36,8 +39,9 @@ class _Table:
     def __init__(self, requests_max: int, messages_max: int) -> None:
         self.requests_max = requests_max
         self.messages_max = messages_max
-        self.results: dict[int, tuple[int, int, bytes]] = {}
-        """Request -> (log time, how many messages it speaks of, result)."""
+        self.results = OrderedDict[int, tuple[int, int, bytes]]()
+        """Request -> (log time, how many messages it speaks of, result). It has its first one at
+        once: a dict whose first keys were deleted looks at all of them for the next."""
         self.evicted = 0
         """Let go of before their time, on this replica since it started."""
         self.evicted_ms = -1
@@ -97,12 +101,12 @@ class Results:
         return None if found is None else _decoder.decode(found[2])
 
     def may_have_forgotten(self, request: int, now_ms: int, *, settles: bool) -> bool:
-        """Whether a request that is not known may have been applied nevertheless, in the time for
-        which results are remembered. `settles`: it is a settle."""
+        """Whether a request that is not known, and is made again, may have been applied by an
+        attempt before. `settles`: it is a settle."""
         table = self._handed if settles else self._changes
         if request in self._handed.results or request in self._changes.results:
             return False
-        return table.evicted_ms >= max(0, now_ms - REMEMBERED_MS)
+        return table.evicted_ms >= max(0, now_ms - REPEATED_MS)
 
     def remember(self, request: int, time_ms: int, result: Result) -> None:
         """Keep what a request resulted in; of a receive that was granted anew, the newer grant."""

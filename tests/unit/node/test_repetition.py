@@ -6,6 +6,7 @@ import ast
 import asyncio
 import importlib
 import random
+from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,6 +34,7 @@ from delivery.ops import (
     Purged,
     Redriven,
     Resumed,
+    SettledResult,
     Sought,
     Unparked,
 )
@@ -336,8 +338,31 @@ def test_a_snapshot_tells_what_was_forgotten(monkeypatch: pytest.MonkeyPatch) ->
     assert (full.evicted, again.evicted) == (1, 0)  # a figure of each process
     assert again.may_have_forgotten(1, 60, settles=False)
     assert not again.may_have_forgotten(2, 60, settles=False)
-    assert not again.may_have_forgotten(1, 60 + results.REMEMBERED_MS, settles=False)
+    assert not again.may_have_forgotten(1, 60 + results.REPEATED_MS, settles=False)
     assert len(again) == 2
+
+
+def test_a_repeat_is_not_refused_for_results_that_nobody_asks_for_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Given consumers that settle so much that results go after two minutes, long after the last
+    repeat; when a settle comes again after its leader died, then it is applied."""
+    monkeypatch.setattr(results, "MESSAGES_MAX", 120)
+    known = results.Results()
+    result = SettledResult([], 0, advanced=True, in_flight=0)
+    for second in range(300):
+        known.remember(1 + second, 1000 * second, result)
+
+    assert known.evicted == 180 and known.of(180) is None
+    assert not known.may_have_forgotten(999, 300_000, settles=True)
+
+
+def test_the_oldest_result_is_found_without_a_look_at_those_that_went_before() -> None:
+    """A dict steps over all keys that were deleted before its first one: 65,536 results that are
+    too old at once held the loop for seconds, and each entry for a tenth of a millisecond."""
+    known = results.Results()
+
+    assert all(isinstance(table.results, OrderedDict) for table in (known._handed, known._changes))
 
 
 # the cluster group

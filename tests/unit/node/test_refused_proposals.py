@@ -67,6 +67,7 @@ class Partition:
             group=cast(RaftGroup, self.group),
             appender=lambda: Appender(self.state),
             original_time_ms=lambda offset: self.original_time_ms(offset),
+            is_relaxed=lambda: False,
             pending_bytes_max=1 << 20,
             entry_bytes=entry_bytes,
             budget=self.budget,

@@ -120,4 +120,4 @@ def test_a_body_of_another_make_still_reads() -> None:
 def test_families_can_be_caught_together() -> None:
     assert issubclass(NotLeader, Unavailable)
     assert isinstance(UnknownPartition("t", 1), type(UnknownTopic("t")).__mro__[1])
-    assert OutOfOrder(1, 2).data == {"expected": 1, "got": 2}
+    assert OutOfOrder(1, 2).data == {"expected": 1, "got": 2, "unknown_producer": True}

@@ -65,7 +65,7 @@ async def test_error_of_the_handler_arrives_as_the_same_class(cluster: Cluster) 
     with pytest.raises(RemoteError) as caught:
         await a.mesh.request(B, "refuse", b"", 5)
     assert isinstance(caught.value.error, OutOfOrder)
-    assert caught.value.error.data == {"expected": 4, "got": 9}
+    assert caught.value.error.data == {"expected": 4, "got": 9, "unknown_producer": True}
 
 
 async def test_fault_of_the_handler_tells_no_details(cluster: Cluster) -> None:

@@ -18,7 +18,7 @@ class StorageConfig:
     seal_after_ms: int = 20
     """Idle time before the last block is sealed: a later bit flip in it is damage, not a tear."""
     relaxed_sync_ms: int = 50
-    """Longest time that relaxed appends stay unsynced."""
+    """Longest time that appends of relaxed groups stay unsynced which don't say it themselves."""
     segment_bytes: int = 64 << 20
     """A segment is rolled before an entry would take it past this size."""
     segment_time_ms: int = 24 * 3600 * 1000

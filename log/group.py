@@ -34,11 +34,11 @@ _log = logging.getLogger(__name__)
 class GroupLog:
     """Entries `first_index` to `last_index`, term and vote of one group.
 
-    `relaxed` groups count an entry durable once written, before it is synced; terms, votes and
-    entries that change voters are always synced. `suspect` is one that may have lost entries it
-    acknowledged in a power cut: it counts in no majority until it has caught up with a leader.
-    `damaged` is the range of acknowledged entries that cannot be read: a group that has one is
-    quarantined, and must neither vote nor lead.
+    `relaxed` groups count an entry durable once written, and sync it within `flush_interval_ms` (0:
+    the store's); terms, votes and entries that change voters are always synced. `suspect` is one
+    that may have lost entries it acknowledged in a power cut: it counts in no majority until it has
+    caught up with a leader. `damaged` is the range of acknowledged entries that cannot be read: a
+    group that has one is quarantined, and must neither vote nor lead.
     """
 
     def __init__(
@@ -52,6 +52,7 @@ class GroupLog:
         self.id = group
         self.key = group.pack()
         self.suspect = False
+        self.flush_interval_ms = 0
         self.first_index = Index(1)
         self.trim_index = Index(1)
         self.created_lsn = self.installed_lsn = Lsn(0)

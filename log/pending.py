@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from goqueue.wire.types import Lsn
 from log.wal import RECORD, RECORD_BYTES, Record, RecordKind
 
+NEVER_MS = 1 << 62
+
 
 class PendingBlock:
     """Records as the parts that one block of the write-ahead log is written from."""
@@ -19,10 +21,16 @@ class PendingBlock:
         """What changes the state of groups: all but entries."""
         self.strict = False
         """Whether it must be synced before it counts as written."""
+        self.sync_within_ms = NEVER_MS
+        """Where it need not be, how long what it holds may stay unsynced."""
         self._open = b""
         """The key of the group whose append record is last, and still open."""
         self._open_at = 0
         self._open_length = 0
+
+    def wait(self, sync_within_ms: int) -> None:
+        """Something that it holds may stay unsynced for no longer than this."""
+        self.sync_within_ms = min(self.sync_within_ms, sync_within_ms)
 
     def append(self, key: bytes, parts: Sequence[bytes], length: int) -> None:
         """Adds entries, of this many bytes together, to the group's open record or a new one."""

@@ -84,7 +84,7 @@ class Store:
         self._block_lsn = Lsn(0)
         self._job: FlushJob | None = None
         self._sealed_lsn = Lsn(0)
-        self._unsynced_since_ms: int | None = None
+        self._sync_due_ms: int | None = None
         self._checkpoints: Checkpoints | None = None
         self._renewing = False
 
@@ -207,7 +207,10 @@ class Store:
         pending, start = self._pending, self._block_lsn + BLOCK_BYTES
         if kind == RecordKind.APPEND:
             pending.append(key, parts, length)
-            pending.strict |= group is not None and not group.relaxed
+            if group is not None and group.relaxed:
+                pending.wait(group.flush_interval_ms or self.config.relaxed_sync_ms)
+            else:
+                pending.strict |= group is not None
         else:
             pending.add(kind, key, parts, length, flags, start)
         return Lsn(start + pending.length)
@@ -239,8 +242,9 @@ class Store:
     def take_flush(self, now_ms: int | None = None) -> FlushJob | None:
         """Everything appended so far as one job; None while one is out or nothing is to be done.
 
-        Given the time, a block of relaxed appends alone is written and not synced, until the oldest
-        unsynced one is `relaxed_sync_ms` old: then the job syncs, also with nothing appended.
+        Given the time, a block of relaxed appends alone is written and not synced, until the first
+        of them is as old as its group's `flush_interval_ms`: then the job syncs, also with nothing
+        appended.
         """
         if self._job is not None or self.failed is not None or self._writer is None:
             return None
@@ -254,10 +258,11 @@ class Store:
         for record in pending.records:
             self._state.apply(record)
         self._pending, self._dirty_told = PendingBlock(), False
-        if synced:
-            self._unsynced_since_ms = None
-        elif self._unsynced_since_ms is None:
-            self._unsynced_since_ms = now_ms
+        if now_ms is None or synced:
+            self._sync_due_ms = None
+        else:
+            due_ms = now_ms + pending.sync_within_ms
+            self._sync_due_ms = min(due_ms, self._sync_due_ms or due_ms)
         return job
 
     def take_seal(self, idle_ms: int) -> FlushJob | None:
@@ -291,8 +296,7 @@ class Store:
 
     def sync_due_ms(self) -> int | None:
         """The time at which relaxed appends must be synced: call `take_flush` then."""
-        since = self._unsynced_since_ms
-        return None if since is None else since + self.config.relaxed_sync_ms
+        return self._sync_due_ms
 
     def stall_flush(self, job: FlushJob, error: OSError) -> None:
         """The job's `sync` met a full disk, and is going to be run again; what is appended

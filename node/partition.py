@@ -113,6 +113,7 @@ class PartitionHost:
         self.config = config
         self.log = log
         log.relaxed = config.durability == "relaxed"
+        log.flush_interval_ms = config.flush_interval_ms
         self.state = PartitionState()
         kept = KeptReader(log, lambda: self.state.queue.survivors)
         self.reader = PartitionReader(log, self._bounds, kept)
@@ -260,6 +261,7 @@ class PartitionHost:
         """The topic was altered."""
         if config != self.config:
             self.config = config
+            self.log.flush_interval_ms = config.flush_interval_ms
             if self.log.relaxed != (config.durability == "relaxed"):
                 self.log.relaxed = not self.log.relaxed
                 if self._appends is not None:

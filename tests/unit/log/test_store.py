@@ -150,6 +150,28 @@ def test_relaxed_appends_are_written_at_once_and_synced_within_the_interval() ->
     assert both.synced
 
 
+def test_each_relaxed_group_is_synced_within_its_own_interval() -> None:
+    store = open_store(MemoryDisk(), replace(SMALL, wal_file_bytes=1 << 16, relaxed_sync_ms=50))
+    slow, quick = group_of(store, GROUP), group_of(store, OTHER)
+    slow.relaxed = quick.relaxed = True
+    slow.flush_interval_ms, quick.flush_interval_ms = 400, 20
+    flush(store)
+
+    append(slow)
+    written = store.take_flush(1000)
+    assert written is not None
+    written.sync()
+    store.complete_flush(written)
+    alone = store.sync_due_ms()
+    append(quick)
+    written = store.take_flush(1100)
+    assert written is not None
+    written.sync()
+    store.complete_flush(written)
+
+    assert (alone, store.sync_due_ms()) == (1400, 1120)
+
+
 def test_terms_and_votes_of_relaxed_groups_are_always_synced() -> None:
     store = open_store(MemoryDisk())
     log = group_of(store)

@@ -141,8 +141,16 @@ class ReplicasOf(Generic[Host]):
         don't count."""
         if not self._began:
             return "the replicas are being started"
-        count = sum(host.is_replaying and host.has_leader_soon for host in self._hosts.values())
+        count = len(self._catching_up())
         return f"{count} replicas still apply what their logs held at the start" if count else None
+
+    @property
+    def replayed(self) -> int | None:
+        """Up to where those have applied their logs, added up; None while the replicas are being
+        started."""
+        if not self._began:
+            return None
+        return sum(host.group.applied_index for host in self._catching_up())
 
     async def reconcile(self, state: ClusterState, *, may_found: bool = True) -> None:
         """Make what runs here what the state says. A replica that can't be started is named in
@@ -229,6 +237,9 @@ class ReplicasOf(Generic[Host]):
             self._stop(group)
 
     # private
+
+    def _catching_up(self) -> list[Host]:
+        return [host for host in self.all() if host.is_replaying and host.has_leader_soon]
 
     def _wanted(self, state: ClusterState) -> dict[GroupId, None]:
         return dict.fromkeys(state.layout.held_by(self._me))

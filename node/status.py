@@ -33,6 +33,7 @@ from node.http.broker import (
 from node.loop_lag import LoopLag
 from node.partition import PartitionHost
 from node.placement_views import nodes_of
+from node.replay_watch import ReplayWatch
 from node.replicas import Replicas
 from node.space_watch import ROOM_BYTES, SpaceWatch
 from node.topology import Topology
@@ -78,6 +79,7 @@ class NodeStatus:
         self._heard_ms: dict[NodeId, int] = {}
         self._failed: dict[GroupId, RaftGroup] = {}
         """Replicas that have stopped themselves, some of which may be gone by now."""
+        self._replay = ReplayWatch(replicas)
         self._was_ready = False
         """From then on a replica that is copied or healed, and applies its log, is one of many."""
         self.stopping = False
@@ -225,7 +227,7 @@ class NodeStatus:
         checks = {
             "storage": _check(self.fault),
             "cluster": _check(self._cluster.not_ready()),
-            "replay": _check(None if self._was_ready else self._replicas.not_caught_up),
+            "replay": _check(None if self._was_ready else self._replay.not_ready()),
             "loop": _check(
                 f"the event loop was {self._lag.lately_s:.1f} s late"
                 if self._lag.lately_s > LAG_S_MAX

@@ -10,6 +10,7 @@ import pytest
 from goqueue.wire.types import GroupId, Incarnation, NodeId, TopicId, Voter
 from node.loop_lag import LoopLag
 from node.metrics import Metrics
+from node.replay_watch import STALLED_S, ReplayWatch
 from node.status import LAGGING, UNDER_REPLICATED, NodeStatus
 
 GROUP = GroupId(TopicId(1, 7), 0)
@@ -155,9 +156,41 @@ def test_a_node_that_was_ready_stays_so_while_a_replica_is_renewed() -> None:
     node = node_status()
     assert node.readiness().ready
 
-    node._replicas = cast(Any, SimpleNamespace(not_caught_up="1 replica applies a copied log"))
+    copied = SimpleNamespace(not_caught_up="1 replica applies a copied log", replayed=1)
+    node._replay = ReplayWatch(copied)
 
     assert node.readiness().ready
+
+
+def test_replicas_that_can_not_go_on_do_not_keep_a_node_from_being_ready() -> None:
+    """Given a replica whose next entries were trimmed elsewhere, or are of a later version, beside
+    one that applies its log; when the other one is done, then the node is ready soon."""
+    now_s = 100.0
+    replicas = SimpleNamespace(not_caught_up="2 replicas still apply", replayed=7)
+    node = node_status()
+    node._replay = ReplayWatch(replicas, lambda: now_s)
+
+    for _ in range(5):  # what gets on is waited for, however long it takes
+        replicas.replayed += 1000
+        assert not node.readiness().ready
+        now_s += STALLED_S
+    replicas.not_caught_up, replicas.replayed = "1 replicas still apply", 7
+    assert not node.readiness().ready
+    now_s += STALLED_S - 0.1
+    assert not node.readiness().ready
+    now_s += 0.1
+    assert node.readiness().ready
+
+
+def test_a_node_is_not_ready_while_its_replicas_are_started_however_long_that_takes() -> None:
+    now_s = 100.0
+    node = node_status()
+    starting = SimpleNamespace(not_caught_up="the replicas are being started", replayed=None)
+    node._replay = ReplayWatch(starting, lambda: now_s)
+
+    assert not node.readiness().ready
+    now_s += 10 * STALLED_S
+    assert not node.readiness().ready
 
 
 def node_status(
@@ -175,7 +208,7 @@ def node_status(
             not_ready=lambda: None,
             is_newest=True,
         ),
-        "replicas": SimpleNamespace(not_caught_up=not_caught_up),
+        "replicas": SimpleNamespace(not_caught_up=not_caught_up, replayed=0),
         "topology": None,
         "lag": lag or LoopLag(Metrics()),
         "space": None,

@@ -102,8 +102,10 @@ class Forwarder:
         deadline_s: float,
         has_identity: bool | None = None,
         patience_s: float | None = None,
+        on_doubt: Callable[[], object] = lambda: None,
     ) -> T:
-        """The leader's answer. `local` and `payload` are told the seconds that are left.
+        """The leader's answer. `local` and `payload` are told the seconds that are left, `on_doubt`
+        that an attempt may have happened: what comes after is a repeat.
 
         `has_identity`: repeating the request can't make it happen twice (it carries a request id,
         a producer's sequence, or changes nothing); as `node.repetition` says of the method, where
@@ -137,8 +139,10 @@ class Forwarder:
                         raise
                     reason = error
                     in_doubt = in_doubt or error.outcome == "unknown"
-                    if error.outcome == "unknown" and not has_identity:
-                        raise
+                    if error.outcome == "unknown":
+                        if not has_identity:
+                            raise
+                        on_doubt()
                     hint = _hint(error, target) if hops < HINTS_MAX else None
                     hops += 1
                     if hint is not None or _knows_none(error, target, self._node):

@@ -78,17 +78,18 @@ class QueueCalls:
         attempts = _Attempts(OpsRequest(partition.pack(), named, opens))
 
         async def here(left_s: float) -> OpsAnswer:
-            return await _within(left_s, self._views.ops(attempts.request()))
+            return await _within(left_s, self._views.ops(attempts.request))
 
         return await self._forwarder.call(
             partition,
             local=here,
             method=queue_rpc.OPS,
-            payload=lambda _left_s: rpc.encode(attempts.request()),
+            payload=lambda _left_s: rpc.encode(attempts.request),
             decode=lambda answer: queue_rpc.decode_answer(answer, OpsAnswer),
             deadline_s=deadline_s,
             has_identity=may_repeat_ops(named),
             patience_s=patience_s,
+            on_doubt=attempts.in_doubt,
         )
 
     def _named(self, op: Op) -> Op:
@@ -197,14 +198,12 @@ class _Attempts:
     """One call's request, as each attempt sends it."""
 
     def __init__(self, first: OpsRequest) -> None:
-        self._next = first
-
-    def request(self) -> OpsRequest:
+        self.request = first
         """The next attempt's."""
-        request = self._next
-        if not request.again:
-            self._next = structs.replace(request, again=True)
-        return request
+
+    def in_doubt(self) -> None:
+        """An attempt may have been applied; one that was refused changes nothing for the next."""
+        self.request = structs.replace(self.request, again=True)
 
 
 async def _within(left_s: float, work: Awaitable[A]) -> A:

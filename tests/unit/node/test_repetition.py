@@ -38,7 +38,7 @@ from delivery.ops import (
     Sought,
     Unparked,
 )
-from goqueue.wire.errors import Conflict, OutcomeUnknown
+from goqueue.wire.errors import Conflict, NotLeader, OutcomeUnknown
 from goqueue.wire.types import GroupId, Incarnation, Index, NodeId, TopicId, Voter
 from node import rpc
 from node.archive_broker import ArchiveBrokerNode, ArchivedRequest
@@ -290,6 +290,27 @@ async def test_a_repeat_that_may_have_been_forgotten_is_refused_at_once(
     await ask(commit, again=False)  # a first attempt is no repeat
     desk.now_ms += results.REMEMBERED_MS + 1
     await ask(Sought(1, 0, 1000), again=True)  # nobody repeats for so long
+
+
+async def test_only_what_may_have_been_applied_is_told_to_be_a_repeat() -> None:
+    """Given a leader that hands over, and one whose answer is lost; then the attempt after the
+    refusal is no repeat, which may be refused as forgotten, and the one after the loss is."""
+    attempts: list[bool] = []
+
+    class Refuses:
+        async def request(self, _node: NodeId, _method: str, payload: bytes, _s: float) -> bytes:
+            attempts.append(rpc.decode_request(payload, OpsRequest).again)
+            if len(attempts) == 1:
+                raise RemoteError(NotLeader(None))
+            if len(attempts) == 2:
+                raise LinkDown(LEADER, sent=False)
+            if len(attempts) == 3:
+                raise LinkDown(LEADER, sent=True)
+            return rpc.encode(OpsAnswer([CountResult(3)]))
+
+    await calls(Refuses()).ops(PARTITION, [Committed(1, 3)])
+
+    assert attempts == [False, False, False, True]
 
 
 async def test_what_is_forgotten_is_not_asked_for_again() -> None:

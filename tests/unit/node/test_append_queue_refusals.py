@@ -59,7 +59,7 @@ async def test_a_large_damaged_batch_is_refused_once_it_is_checked(
     refused = scene.append(impossible(large))
     good = scene.append(batch("b"))
     with pytest.raises(BatchError):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await refused
     await turn()
     scene.group.finish(0)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from goqueue.wire.batch import RecordBatch, encode_columns
-from goqueue.wire.errors import OutOfOrder
 from goqueue.wire.types import GroupId, NodeId, TopicId
 from tests.sim.loop import Timer
 from tests.sim.requests import Answer, Identity, Publish, Stored
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 REQUEST_S = 0.001
 PATIENCE_S = (0.3, 1.5)
 """How long a client waits for an answer before it asks another node."""
+PAUSE_S = 0.08
 ONCE_S = (0.5, 6.0)
 """How long one waits that sends once: mostly until its node tells what has become of it."""
 
@@ -39,7 +39,7 @@ class Sending:
             return
         self.attempts += 1
         attempt = self.attempts
-        node = self.client.pick(self.group)
+        node = self.client.pick()
 
         def replied(answer: Answer) -> None:
             self._replied(node, attempt, answer)
@@ -62,19 +62,16 @@ class Sending:
             return
         if attempt != self.attempts or self.over:
             return
-        self.client.leads[self.group] = answer.leader
         if self.client.sends_once:
             if not answer.unknown:
                 checks.refused(self.group, identity)
             self.end()
         else:
-            slow = isinstance(answer.error, OutOfOrder) or answer.leader in (None, node)
-            self._again(0.08 if slow else 0.005)
+            self._again(PAUSE_S)
 
     def _unanswered(self, attempt: int) -> None:
         if attempt != self.attempts or self.over:
             return
-        self.client.leads[self.group] = None
         if self.client.sends_once:
             self.end()
         else:
@@ -104,7 +101,6 @@ class Client:
         self.world = world
         self.rng = rng
         self.number = number
-        self.leads: dict[GroupId, NodeId | None] = {}
         self.sends_once = number % 4 == 3
         self._producer_id = number + 1 if number % 2 == 0 else 0
         self._sequences: defaultdict[GroupId, int] = defaultdict(int)
@@ -122,10 +118,9 @@ class Client:
     def start(self) -> None:
         self.world.loop.call_later(self.rng.uniform(0, 0.1), self._publish)
 
-    def pick(self, group: GroupId) -> NodeId:
-        """The node believed to lead, else any."""
-        leader = self.leads.get(group)
-        return leader if leader is not None else self.rng.choice(self.world.nodes)
+    def pick(self) -> NodeId:
+        """Any node: that one finds who leads."""
+        return self.rng.choice(self.world.nodes)
 
     def done(self, sending: Sending) -> None:
         del self._sending[sending]

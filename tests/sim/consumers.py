@@ -11,7 +11,7 @@ from delivery import ops
 from delivery.dispatcher import Want
 from goqueue.wire.types import NodeId
 from tests.sim.queue_requests import Ask, Done
-from tests.sim.repeated import Leads, Repeated
+from tests.sim.repeated import Repeated
 
 if TYPE_CHECKING:
     from tests.sim.queue_work import QueueWork
@@ -56,7 +56,6 @@ class Consumer:
         self._number = number
         self._spec = spec
         self._rng = rng
-        self._leads: Leads = {}
         self._settling = 0
         self._held = 0
         """Messages that it works on."""
@@ -112,9 +111,7 @@ class Consumer:
                 self._pause(0.1)  # the group is not open yet
 
         tries = rng.choice((1, 2, 0))
-        asking = Repeated(
-            world, rng, work.group, self._leads, send, ended, tries=tries, wait_s=wait_s
-        )
+        asking = Repeated(world, rng, send, ended, tries=tries, wait_s=wait_s)
         asking.go()
         if not self._is_calm and rng.random() < LEAVES:
             world.loop.call_later(rng.uniform(*LEAVES_S), asking.give_up)
@@ -205,7 +202,7 @@ class Consumer:
                 self._old = [*self._old[-OLD_MAX:], *receipts]
 
         tries = rng.choice((0, 0, 0, 1, 3))
-        Repeated(work.world, rng, work.group, self._leads, send, ended, tries=tries).go()
+        Repeated(work.world, rng, send, ended, tries=tries).go()
 
     def _settled(self, action: int, receipts: list[Receipt]) -> ops.Settled:
         rng = self._rng
@@ -245,7 +242,6 @@ class Committer:
         self._work = work
         self._group = group
         self._rng = rng
-        self._leads: Leads = {}
 
     def start(self) -> None:
         self._work.world.loop.call_later(self._rng.uniform(0.3, 0.8), self._next)
@@ -261,7 +257,7 @@ class Committer:
         def send(node: NodeId, reply: Callable[[object], None]) -> None:
             work.world.ask_queue(node, Ask(work.group, reply, op=op))
 
-        Repeated(work.world, rng, work.group, self._leads, send, _ignore, tries=2).go()
+        Repeated(work.world, rng, send, _ignore, tries=2).go()
         work.world.loop.call_later(rng.uniform(0.2, 1.0), self._next)
 
 

@@ -23,6 +23,7 @@ from node.transfer import Transfers
 from node.transfer_rpc import READ
 from node.transfer_source import behind_here, committed_here
 from tests.sim.coroutines import Workers
+from tests.sim.front import Nothing
 
 if TYPE_CHECKING:
     from tests.sim.process import Process
@@ -251,16 +252,6 @@ class Spilling:
             lsn = Lsn(lsn + BLOCK_BYTES + store._pending.length)
         while store.spilled_lsn < lsn:  # noqa: ASYNC110 - virtual time
             await asyncio.sleep(SPILL_LOOK_S)
-
-
-class Nothing:
-    """Metrics that nobody reads."""
-
-    def __getattr__(self, _name: str) -> Nothing:
-        return self
-
-    def __call__(self, *_arguments: object) -> Nothing:
-        return self
 
 
 def _nothing(_result: object) -> None:

@@ -356,10 +356,6 @@ class Storage:
 
     # dying
 
-    @property
-    def is_flushing(self) -> bool:
-        return bool(self._writing)
-
     def die(self, rng: random.Random) -> None:
         """The process ends now: what the writer and the keeper were at may be done in part."""
         works: list[Callable[[], object]] = [run for run, _done in list(self._keeping)[:1]]

@@ -171,7 +171,7 @@ class Front:
                 deadline_s=self._rng.choice(DEADLINES_S),
             )
         except GoQueueError as error:
-            return Refused(error, self._in_doubt(error), None)
+            return Refused(self._in_doubt(error))
         return Stored(found.base_offset, found.duplicate, found.count, found.rows)
 
     def ask(self, ask: Ask) -> None:
@@ -198,7 +198,7 @@ class Front:
             deadline_s = self._rng.choice(DEADLINES_S)
             answer = await self._calls.ops(ask.group, [ask.op], opens, deadline_s)
         except GoQueueError as error:
-            return NotDone(error, self._in_doubt(error), None)
+            return NotDone(self._in_doubt(error))
         return Done(answer.results[0], self._process.node)
 
     async def _receive(self, ask: Ask) -> Done | NotDone:
@@ -222,7 +222,7 @@ class Front:
         except StaleGeneration as error:
             return Done(StaleResult(want.group, "", int(str(error.data.get("generation", 0)))), me)
         except GoQueueError as error:
-            return NotDone(error, self._in_doubt(error), None)
+            return NotDone(self._in_doubt(error))
         for one in taken:
             return Done(Granted(one.delivery, one.deadline_ms, one.grants), me)
         return Done(Granted(0, 0, []), me)

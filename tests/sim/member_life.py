@@ -18,7 +18,7 @@ from goqueue.wire.types import GroupId, NodeId
 from tests.sim.coordinating import Beat, Told
 from tests.sim.loop import ProcessTime
 from tests.sim.queue_requests import Ask, Done
-from tests.sim.repeated import Leads, Repeated
+from tests.sim.repeated import Repeated
 
 if TYPE_CHECKING:
     from tests.sim.member_work import MemberGroup, MemberWork
@@ -184,7 +184,6 @@ class Life:
         self._revision = ""
         self._revoking: dict[GroupId, Share | None] = {}
         """None where it works on nothing of it."""
-        self._leads: Leads = {}
         self._node = rng.choice(self.nodes)
         self._beats = 0
         self._send(self._join(), self._joined)
@@ -248,9 +247,7 @@ class Life:
 
             send(node, replied)
 
-        Repeated(
-            self, self.rng, partition, self._leads, sent, ended, tries=tries, wait_s=wait_s
-        ).go()
+        Repeated(self, self.rng, sent, ended, tries=tries, wait_s=wait_s).go()
 
     def lose(self, share: Share) -> None:
         """A partition is not its own any more: it asks at once what is."""

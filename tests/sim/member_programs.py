@@ -13,7 +13,7 @@ from delivery.dispatcher import Want
 from goqueue.wire.types import GroupId, NodeId
 from tests.sim.member_life import Habits, Life
 from tests.sim.queue_requests import Ask, Done
-from tests.sim.repeated import Leads, Repeated
+from tests.sim.repeated import Repeated
 
 if TYPE_CHECKING:
     from tests.sim.member_work import MemberGroup, MemberWork
@@ -152,7 +152,6 @@ class Outsider:
         self._work = work
         self._group = group
         self._rng = rng
-        self._leads: Leads = {}
 
     def start(self) -> None:
         self._work.world.loop.call_later(self._rng.uniform(0.3, 1.0), self._receive)
@@ -205,4 +204,4 @@ class Outsider:
         def send(node: NodeId, reply: Callable[[object], None]) -> None:
             world.ask_queue(node, Ask(partition, reply, op=op, want=want))
 
-        Repeated(world, self._rng, partition, self._leads, send, ended, tries=2).go()
+        Repeated(world, self._rng, send, ended, tries=2).go()

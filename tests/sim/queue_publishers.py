@@ -12,7 +12,7 @@ from goqueue.wire.batch import RecordBatch, encode_columns
 from goqueue.wire.types import NodeId
 from tests.check.queuemodel import DEAD, Group
 from tests.sim.queue_requests import Ask, Done
-from tests.sim.repeated import Leads, Repeated
+from tests.sim.repeated import Repeated
 from tests.sim.requests import Publish, Stored
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ class QueuePublisher:
         self._work = work
         self._rng = rng
         self._number = number
-        self._leads: Leads = {}
         self._count = 0
         self._flying = 0
         self._pause_s = rng.choice((0.1, 0.2, 0.4))
@@ -117,7 +116,7 @@ class QueuePublisher:
                     history.unpublished(number, in_doubt=in_doubt)
 
         tries = self._rng.choice((0, 0, 2))
-        Repeated(world, self._rng, group, self._leads, send, ended, tries=tries).go()
+        Repeated(world, self._rng, send, ended, tries=tries).go()
 
 
 class QueueAdmin:
@@ -126,7 +125,6 @@ class QueueAdmin:
     def __init__(self, work: QueueWork, rng: random.Random) -> None:
         self._work = work
         self._rng = rng
-        self._leads: Leads = {}
         self._busy = False
 
     def __str__(self) -> str:
@@ -199,7 +197,7 @@ class QueueAdmin:
             ended(answer, in_doubt)
 
         tries = self._rng.choice((0, 1))
-        Repeated(work.world, self._rng, work.group, self._leads, send, done, tries=tries).go()
+        Repeated(work.world, self._rng, send, done, tries=tries).go()
 
 
 def _encode(rows: list[Row]) -> RecordBatch:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from delivery.dispatcher import Want
 from delivery.ops import Op, Result
-from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import GroupId, NodeId
 
 
@@ -23,9 +22,7 @@ class Done:
 class NotDone:
     """It has not applied; with `unknown`, it may have, or may yet."""
 
-    error: GoQueueError | None
     unknown: bool
-    leader: NodeId | None
 
 
 QueueAnswer = Done | NotDone

@@ -6,18 +6,13 @@ import random
 from collections.abc import Callable
 from typing import Protocol
 
-from goqueue.wire.types import GroupId, NodeId
+from goqueue.wire.types import NodeId
 from tests.sim.loop import Timer
 from tests.sim.queue_requests import NotDone
 from tests.sim.requests import Refused
 
 PATIENCE_S = (0.3, 1.5)
-SLOW_S = 0.08
-FAST_S = 0.005
-
-
-Leads = dict[GroupId, NodeId | None]
-"""Who leads, as far as a client knows."""
+PAUSE_S = 0.08
 
 
 class Clock(Protocol):
@@ -49,8 +44,6 @@ class Repeated:
         self,
         world: Surroundings,
         rng: random.Random,
-        group: GroupId,
-        leads: Leads,
         send: Callable[[NodeId, Callable[[object], None]], None],
         ended: Callable[[object | None, bool], None],
         *,
@@ -61,8 +54,6 @@ class Repeated:
         """Whom it was sent to last."""
         self._world = world
         self._rng = rng
-        self._group = group
-        self._leads = leads
         self._send = send
         self._ended = ended
         self._tries = tries
@@ -83,8 +74,7 @@ class Repeated:
             return
         self._tried += 1
         tried = self._tried
-        leader = self._leads.get(self._group)
-        self.node = leader if leader is not None else self._rng.choice(self._world.nodes)
+        self.node = self._rng.choice(self._world.nodes)
 
         def replied(answer: object) -> None:
             self._replied(tried, answer)
@@ -101,13 +91,11 @@ class Repeated:
             return
         self._in_doubt = self._in_doubt or answer.unknown
         if tried == self._tried:
-            self._leads[self._group] = answer.leader
-            self._again(SLOW_S if answer.leader in (None, self.node) else FAST_S)
+            self._again(PAUSE_S)
 
     def _unanswered(self, tried: int) -> None:
         if tried == self._tried and not self._over:
             self._in_doubt = True
-            self._leads[self._group] = None
             self._again(0.0)
 
     def _again(self, delay_s: float) -> None:

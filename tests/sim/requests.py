@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from delivery.appender import Rows
 from goqueue.wire.batch import RecordBatch
-from goqueue.wire.errors import GoQueueError
-from goqueue.wire.types import GroupId, NodeId, Offset
+from goqueue.wire.types import GroupId, Offset
 
 Identity = tuple[int, int, int] | int
 """(producer id, epoch, base sequence), or a request id: what must not be stored twice."""
@@ -35,9 +34,7 @@ class Stored:
 class Refused:
     """The batch is not stored; with `unknown`, it may be, or may yet be."""
 
-    error: GoQueueError
     unknown: bool
-    leader: NodeId | None
 
 
 Answer = Stored | Refused

@@ -31,7 +31,7 @@ class ClusterVersion(Struct):
     waiting: list[str]
 
 
-class UpgradeBody(Struct):
+class UpgradeBody(Struct, forbid_unknown_fields=True):
     dry_run: bool | None = None
 
 

@@ -69,6 +69,7 @@ BODIES = {
     "purge": {"topic": "orders"},
     "addPartitions": {"count": 4},
     "drainBroker": {},
+    "finishUpgrade": {},
     "rebalanceCluster": {},
     "reassign": {"partitions": [{"topic": "orders", "partition": 0, "new_replicas": ["node-1"]}]},
     "createSchedule": {"name": "nightly", "topic": "orders", "cron": "0 0 3 * * *", "value": "v"},

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.commands import RegisterBroker
 from coordinator.errors import Overtaken
 from node.http.fake import FakeBroker
 from tests.unit.node.http.conftest import Client
@@ -511,3 +512,15 @@ async def test_no_shape_of_any_field_breaks_the_front(client: Client, cluster, s
             answer = await client.post(path, one)
             assert answer.status < 500, (path, one, answer.body)
             assert answer.json is not None
+
+
+async def test_upgrade_with_a_field_that_is_not_known_finishes_nothing(client: Client, cluster):
+    """A level can't be taken back: a misspelt `dry_run` must not finish it."""
+    for name in ("node-1", "node-2", "node-3"):
+        cluster.cluster.apply(RegisterBroker(name, 9, highest_level=2, replaces=True))
+
+    refused = await client.post("/admin/cluster/upgrade", {"dryRun": True})
+
+    assert (refused.status, refused.json["code"]) == (400, "bad_request")
+    assert "dryRun" in refused.json["error"]
+    assert (await client.get("/cluster/version")).json["finished_level"] == 1

@@ -37,7 +37,7 @@ from goqueue.wire.errors import (
 from goqueue.wire.types import CLUSTER_GROUP, Incarnation, Index, NodeId, Term, Voter
 from log.entry import Entry, EntryKind
 from log.group import GroupLog
-from log.levels import Levels
+from log.levels import Levels, Spoken
 from node import rpc
 from node.changes import Changes
 from node.forwarding import Forwarder
@@ -46,6 +46,7 @@ from node.peer_link import PeerLink
 from node.repetition import may_repeat_command
 from raft.errors import Outcome
 from raft.group import RaftGroup
+from raft.link import LEVELS
 
 APPLY_WAIT_S = 5.0
 """How long a command's answer waits until this node has applied it, too."""
@@ -200,6 +201,13 @@ class ClusterHost:
             return Standing.DOWN
         found = standing(self.known_incarnation(node), _incarnation(told))
         return Standing.DOWN if found is Standing.UP and self.kept_out(node) else found
+
+    def spoken(self, node: NodeId) -> Spoken | None:
+        """The levels that a node speaks which is connected now, or this one, by itself: what it
+        registered may be of the version that ran there before. None where nobody told them."""
+        if node == self._me.node:
+            return self.levels.spoken
+        return self.hellos.get(node, {}).get(LEVELS)
 
     def kept_out(self, node: NodeId) -> str:
         """Why a connected peer takes no part; empty where it does."""

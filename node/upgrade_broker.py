@@ -20,6 +20,7 @@ from coordinator.placement_commands import FinishLevel
 from coordinator.state import ClusterState
 from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import NodeId
+from log.levels import Spoken
 from node.http.broker import NodeView
 from node.http.upgrade_broker import BrokerVersion, LevelsView, VersionView
 from node.version import VERSION
@@ -40,6 +41,8 @@ class Cluster(Protocol):
     async def command(self, command: Command, deadline_s: float) -> Result: ...
 
     async def refresh(self) -> bool: ...
+
+    def spoken(self, node: NodeId) -> Spoken | None: ...
 
 
 class UpgradeBrokerNode:
@@ -75,7 +78,8 @@ class UpgradeBrokerNode:
         waiting: list[str] = []
         if level > known.level:
             for one in brokers:
-                waiting += _problem(one, known.by_name[NodeId(one.id)], level)
+                node = NodeId(one.id)
+                waiting += _problem(one, known.by_name[node], self._upgraded.spoken(node), level)
         return LevelsView(known.level, max(level, known.level), brokers, waiting)
 
     async def finish_level(self) -> LevelsView:
@@ -89,8 +93,10 @@ class UpgradeBrokerNode:
         return await self.levels()
 
 
-def _problem(told: BrokerVersion, broker: Broker, level: int) -> list[str]:
+def _problem(told: BrokerVersion, broker: Broker, running: Spoken | None, level: int) -> list[str]:
     spoken = broker.spoken
+    if running is not None and not running.speaks(level) and spoken.speaks(level):
+        return [f"{told.id} is back with another version, which speaks {running}"]
     if not spoken.speaks(level):
         return [f"{told.id} runs {told.version or 'an unknown version'}, which speaks {spoken}"]
     if told.status != ALIVE:

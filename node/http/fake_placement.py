@@ -18,7 +18,8 @@ from coordinator.planner import plan_drain, plan_factor
 from coordinator.reassignments import DRAIN, FACTOR
 from coordinator.state import ClusterState
 from goqueue.wire.errors import GoQueueError, NoQuorum
-from goqueue.wire.types import GroupId, Index, Offset
+from goqueue.wire.types import GroupId, Index, NodeId, Offset
+from log.levels import Spoken
 from node.http.archive_broker import PartitionArchive
 from node.http.broker import NodeView, PartitionView
 from node.http.fake_members import FakeMembers
@@ -63,6 +64,9 @@ class FakeCluster:
         if self.led:
             self.move(self.arrivals)
         return self.led
+
+    def spoken(self, node: NodeId) -> Spoken | None:
+        return None if node in self.down else self.state.layout.brokers.by_name[node].spoken
 
     def absent(self) -> list[str]:
         return sorted(self.down)

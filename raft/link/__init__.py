@@ -2,13 +2,14 @@
 
 from raft.link.admission import InsecureListen
 from raft.link.config import DEFAULT_LIMITS, LinkLimits
-from raft.link.mesh import Address, PeerMesh, Status
+from raft.link.mesh import LEVELS, Address, PeerMesh, Status
 from raft.link.rpc import Handler, LinkDown, RemoteError
 from raft.link.tls import PeerContexts, PeerTls, no_password
 from raft.link.traffic import Traffic
 
 __all__ = [
     "DEFAULT_LIMITS",
+    "LEVELS",
     "Address",
     "Handler",
     "InsecureListen",

@@ -33,6 +33,8 @@ from raft.link.traffic import Traffic
 
 Address = tuple[str, int]
 Status = dict[str, Any]
+LEVELS = "levels"
+"""Where a status that was received tells the feature levels that its sender speaks: a Spoken."""
 
 _log = structlog.get_logger("link")
 _GROUPS_CACHED_MAX = 4096
@@ -66,8 +68,9 @@ class PeerMesh:
     `hello` tells the own status: in the first message of a link and twice a second after it.
     `on_up(node, hello)` comes first, then `on_frame` and `on_status`, then `on_down(node)`; none of
     them is called from inside `send`, and none after `stop()` began. `hello` dicts received carry
-    the proven `incarnation` of the peer. A frame handed to `on_frame` may be kept. `levels` says
-    with whom this node can belong to one cluster.
+    the `incarnation` of the peer, and under `LEVELS` what it speaks, as the handshake has proven
+    them. A frame handed to `on_frame` may be kept. `levels` says with whom this node can belong to
+    one cluster.
     """
 
     def __init__(
@@ -392,6 +395,7 @@ class PeerMesh:
         except (msgspec.DecodeError, RecursionError, ValueError):
             raise FrameError("the status is not a map") from None
         status["incarnation"] = connection.peer.incarnation
+        status[LEVELS] = connection.peer.levels
         peer.status = status
         connection.traffic.heartbeats += 1
         if not connection.is_up:

@@ -12,6 +12,7 @@ from log.disk import OsDisk
 from log.level_file import NAME, LevelFile
 from log.levels import Levels, Spoken
 from node.http.upgrade_broker import LevelsView
+from node.membership import Membership
 from node.server import EXIT_OTHER_LEVEL, run_node
 from node.stored_level import OtherLevel, stored_levels
 from tests.unit.node.test_node import config, eventually
@@ -151,6 +152,35 @@ async def test_stranger_of_a_higher_level_does_not_stop_a_cluster() -> None:
 
         assert nodes.broker("n1").ready().ready
         assert nodes.broker("n1").cluster_view().problems == ()
+        assert nodes.outdated == []
+    finally:
+        for name in list(nodes.running):
+            await nodes.stop(name)
+
+
+async def test_older_version_that_is_back_but_not_registered_yet_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Given three nodes of a new version, one of which comes back with the older one: before the
+    cluster's state says so, the level is not finished, whoever is asked, and nobody is told to
+    leave."""
+    nodes = ThreeNodes()
+    try:
+        await started(nodes, dict.fromkeys(NAMES, 2))
+        await nodes.stop("n3")
+        await eventually(lambda: nodes.broker("n1").cluster_view().nodes[2].status == "dead")
+
+        async def register(_self: Membership) -> float:
+            return 3600.0
+
+        monkeypatch.setattr(Membership, "_register", register)
+        await started(nodes, {"n3": 1})
+        await eventually(lambda: nodes.broker("n1").cluster_view().nodes[2].status == "alive")
+
+        assert _highest(nodes, "n3") == 2
+        for name in ("n1", "n3"):
+            with pytest.raises(UpgradeWaits, match="n3 is back with another version, which speaks"):
+                await nodes.broker(name).finish_level()
         assert nodes.outdated == []
     finally:
         for name in list(nodes.running):

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from goqueue.wire.types import NodeId
-from raft.link import InsecureListen, LinkLimits
+from log.levels import Spoken
+from raft.link import LEVELS, InsecureListen, LinkLimits
 from tests.unit.raft.link.conftest import GROUP, QUICK, Cluster, Node, eventually
 
 A, B, C = NodeId("a"), NodeId("b"), NodeId("c")
@@ -20,8 +21,8 @@ async def test_three_nodes_link_every_pair_and_tell_their_hello(cluster: Cluster
     a, b, c = await cluster.started("a", "b", "c", incarnation=2**64 - 1)
 
     assert a.mesh.connected() == {
-        B: {"name": "b", "incarnation": 2**64 - 1},
-        C: {"name": "c", "incarnation": 2**64 - 1},
+        B: {"name": "b", "incarnation": 2**64 - 1, LEVELS: Spoken()},
+        C: {"name": "c", "incarnation": 2**64 - 1, LEVELS: Spoken()},
     }
     assert {len(n.mesh._shaking) for n in (a, b, c)} == {0}
 
@@ -120,7 +121,8 @@ async def test_status_goes_on_being_told(cluster: Cluster) -> None:
     b.hello["disk_low"] = True
 
     await eventually(lambda: bool(a.mesh.connected().get(B, {}).get("disk_low")))
-    assert a.statuses[-1] == (B, {"name": "b", "disk_low": True, "incarnation": 1})
+    told = {"name": "b", "disk_low": True, "incarnation": 1, LEVELS: Spoken()}
+    assert a.statuses[-1] == (B, told)
 
 
 async def test_hello_that_fails_for_a_while_is_told_again_later(cluster: Cluster) -> None:

@@ -12,7 +12,8 @@ import pytest
 from cryptography import x509
 
 from goqueue.wire.types import NodeId
-from raft.link import PeerTls
+from log.levels import Spoken
+from raft.link import LEVELS, PeerTls
 from raft.link.tls import certificate_nodes
 from tests import certificates
 from tests.unit.raft.link.conftest import GROUP, QUICK, Cluster, eventually
@@ -46,7 +47,7 @@ async def test_certificates_replace_the_secret(cluster: Cluster, authority: Auth
     await b.mesh.start()
     await eventually(lambda: a.is_up(b) and b.is_up(a))
 
-    assert a.mesh.connected()[B] == {"name": "b", "incarnation": 9}
+    assert a.mesh.connected()[B] == {"name": "b", "incarnation": 9, LEVELS: Spoken()}
     assert a.mesh.send(B, GROUP, [bytes(3_000_000)])
     await eventually(lambda: [len(f) for _, _, f in b.frames] == [3_000_000])
 

@@ -128,8 +128,9 @@ class Levels:
         if not peer.speaks(finished):
             return outdated(peer, finished, f"{node}'s version")
         if not self.spoken.speaks(finished):
-            self.refused = outdated(self.spoken, finished)
-            return self.refused
+            problem = outdated(self.spoken, finished)
+            self.refused = f"{problem} (told by {node})"
+            return problem
         return None
 
 

@@ -42,6 +42,7 @@ async def test_node_that_is_told_that_it_is_outdated_knows_why_it_takes_no_part(
     await eventually(lambda: bool(old.refused))
 
     assert "finished level 2: run the version that finished it" in old.refused
+    assert old.refused.endswith("(told by a)"), "it may be a stranger's word"
     assert not old.problem, "the peer may belong to another cluster"
 
 

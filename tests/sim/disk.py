@@ -249,7 +249,7 @@ class Storage:
             return
         self.store.complete_flush(job)
         self._plan_sync()
-        if job.parts:
+        if self.store.seal_waits:
             self._flushed_at = self._time.now()
             self._plan_seal()
         self._time.call_later(self._speed.spill_s, self._spill)

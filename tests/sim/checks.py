@@ -6,7 +6,7 @@ votes         of those only who have what they ever had on disk, and knew to be 
 truncated     is what differs, and never what was applied anywhere
 same state    at the same index, on every replica
 dense         offsets and log time rise without a gap or a step back
-once          a producer's sequence, or a request id, is stored once
+once          a producer's sequence is stored once; a request id, too, while it is remembered
 acked         what was acked is applied at the offset told, and is there in the end
 refused       what was refused for certain is not stored, and never will be
 reads         answer what was stored; an end read under a read index is not older than asked
@@ -61,6 +61,8 @@ class _Ledger:
     """Index to the end offset and the time after that entry."""
     gone: dict[Identity, int] = field(default_factory=dict)
     """Batches that a power cut took from everyone who held them, and their base offsets."""
+    earlier: defaultdict[Identity, set[int]] = field(default_factory=lambda: defaultdict(set))
+    """Base offsets of requests that were forgotten, and stored again since."""
 
     def forget_after(self, index: int) -> None:
         """All later entries are as if they had never been."""
@@ -90,6 +92,10 @@ class Checks:
         self.duplicates = 0
         self.reads = 0
         self.end_reads = 0
+        self.requests_kept = 0
+        """How many requests each partition remembers; 0 for all of a run."""
+        self.stored_again = 0
+        """Requests that came again after they had been forgotten."""
 
     def violated(self, *words: object) -> None:
         """Note a broken promise."""
@@ -141,11 +147,23 @@ class Checks:
             )
             ledger.batches[batch.base_offset] = (zlib.crc32(batch.batch), batch.count)
             first = ledger.stored.setdefault(identity, batch.base_offset)
-            if first != batch.base_offset:
+            if first != batch.base_offset and self._is_forgotten(ledger, identity):
+                self.stored_again += 1
+                ledger.earlier[identity].add(first)
+                ledger.stored[identity] = batch.base_offset
+            elif first != batch.base_offset:
                 self.violated(f"once: {identity} is stored at {first} and {batch.base_offset}")
             if identity in ledger.refused:
                 self.violated(f"refused: {identity} is stored at {batch.base_offset}")
             ledger.end_offset = batch.base_offset + batch.count
+
+    def _is_forgotten(self, ledger: _Ledger, identity: Identity) -> bool:
+        """Whether so many other requests were stored since that this one is not remembered."""
+        if not self.requests_kept or isinstance(identity, tuple):
+            return False
+        at = ledger.stored[identity]
+        later = [i for i, offset in ledger.stored.items() if offset > at and isinstance(i, int)]
+        return len(later) >= self.requests_kept
 
     def granted(
         self, group: GroupId, term: Term, node: NodeId, candidate: NodeId, last: Index
@@ -184,6 +202,10 @@ class Checks:
         self._loop.note("ack", node, group.partition, identity, offset)
         if ledger.gone.get(identity) == offset and identity not in ledger.stored:
             return  # the answer was on its way when the power went
+        if identity in ledger.earlier:
+            if offset not in {ledger.stored[identity], *ledger.earlier[identity]}:
+                self.violated(f"acked: {node} acks {identity} at {offset}, where it is not")
+            return  # answers of both may come
         if ledger.stored.get(identity) != offset:
             self.violated(
                 f"acked: {node} acks {identity} at {offset}, it is {ledger.stored.get(identity)}"

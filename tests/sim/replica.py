@@ -6,8 +6,12 @@ import asyncio
 import zlib
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from coordinator.topics import TopicConfig
 from delivery.appender import Appender
+from delivery.partition import PartitionState
+from delivery.requests import REQUEST_BYTES
 from goqueue.wire.errors import DiskFull, NotLeader
 from goqueue.wire.types import GroupId, Index, NodeId, Offset, Term
 from log.entry import Entry, EntryKind
@@ -52,6 +56,8 @@ class Replica:
         self.state = mutant.state()
         if isinstance(self.state, DelayByWallClock):
             self.state.wall_ms = process.wall_ms
+        if process.world.shape.requests_kept:
+            _remember_few(self.state, process.world.shape.requests_kept)
         self.log = log
         self._found_index = log.last_index
         self.raft: RaftGroup
@@ -312,3 +318,10 @@ class Replica:
                 self._checks.end_read(self._process.node, self.id, self.state.next_offset, asked)
 
         self.raft.read_index(confirmed)
+
+
+def _remember_few(state: PartitionState, requests: int) -> None:
+    """A smaller bound than a topic may have: as the log brings it, and snapshots keep it."""
+    few = requests * REQUEST_BYTES
+    state.queue.config = msgspec.structs.replace(state.queue.config, dedup_requests_bytes=few)
+    state.requests.configure(few)

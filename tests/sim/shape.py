@@ -48,6 +48,9 @@ RELAXED = {
     "compact": 0.0,
 }
 """How many runs have relaxed partitions."""
+FORGETFUL = 0.2
+"""How many runs of `core` and `log`, unless they are relaxed, have partitions that remember so few
+requests that some are forgotten before their repeats come."""
 CORE_FAULTS = 8
 """Of a dozen; as many in `compact`, where runs bring faults of their own."""
 READ_S = {
@@ -100,6 +103,9 @@ class Shape:
     """Whether learners that hold nothing begin with a copy of another replica."""
     founders: int = 5
     """Nodes that found the cluster, if there are so many; the others come to it."""
+    requests_kept: int = 0
+    """How many requests without an identity a partition remembers; 0 for as many as in production.
+    A topic's least bound, of 1 MiB, is never reached in a run."""
 
     @property
     def managed(self) -> bool:
@@ -152,6 +158,8 @@ def make_shape(rng: random.Random, *, kind: str | None = None) -> Shape:
         return _moving(rng, shape)
     if shape.kind == "compact":
         return _compact(rng, shape)
+    if shape.kind in ("core", "log") and not shape.relaxed and rng.random() < FORGETFUL:
+        shape = replace(shape, requests_kept=rng.choice((2, 6)))
     return _fast(shape) if shape.kind == "core" else shape
 
 

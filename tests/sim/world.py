@@ -99,6 +99,7 @@ class World:
         self.is_quiet = False
         self.is_over = False
         self.checks = Checks(self.loop)
+        self.checks.requests_kept = self.shape.requests_kept
         self.admin = Admin(self, self.rng("admin"))
         self.queue = None
         if self.shape.queue:
@@ -192,7 +193,7 @@ class World:
         with quiet():
             for process in self.machines.running():
                 process.coroutines.close()
-        self.rare.count("copies of replicas", self.copies)
+        self._count_rare()
         checks = self.checks
         return Verdict(
             self.seed,
@@ -225,6 +226,15 @@ class World:
         self.loop.call_later(self.shape.read_s, self._read)
         if self.shape.trim_keep:
             self.loop.call_later(TRIM_S, self._trim)
+
+    def _count_rare(self) -> None:
+        replicas = [r for p in self.machines.running() for r in p.replicas.values()]
+        self.rare.count("copies of replicas", self.copies)
+        self.rare.count("copies that went on", self.resumed_copies)
+        self.rare.count("leases recalled", self.calls["leases recalled"])
+        forgotten = sum(sum(replica.state.evicted().values()) for replica in replicas)
+        self.rare.count("requests forgotten early", forgotten)
+        self.rare.count("requests stored again", self.checks.stored_again)
 
     def _heal(self) -> None:
         self.loop.note("heal")

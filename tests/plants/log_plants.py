@@ -6,10 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 
+from goqueue.wire.types import GroupId
 from log.wal import FileHeader, WalState
+from raft.host import RaftHost
 from tests.plants.plant import Plant, always, nothing
 
 _LOG, _RAFT = "tests/unit/log", "tests/unit/raft"
+Retire = Callable[[RaftHost, GroupId], None]
 Header = Callable[[FileHeader], bytes]
 Begin = Callable[..., bool]
 
@@ -33,6 +36,15 @@ def _suspects_nobody(original: Begin) -> Begin:
         return unclean
 
     return begin
+
+
+def _forgets_all(_original: Retire) -> Retire:
+    def retire(self: RaftHost, id: GroupId) -> None:
+        self.stop_group(id)
+        if id in self._store.groups():
+            self._store.remove_group(id)
+
+    return retire
 
 
 LOG_PLANTS = (
@@ -81,6 +93,13 @@ LOG_PLANTS = (
         always(True),
         f"{_RAFT}/test_relaxed.py"
         "::test_relaxed_leader_counts_by_new_voters_once_its_own_disk_knows_them",
+    ),
+    Plant(
+        "retired-forget",
+        "raft.host:RaftHost.retire_group",
+        _forgets_all,
+        f"{_RAFT}/test_changes.py"
+        "::test_retired_replica_keeps_its_term_and_vote_and_never_founds_the_group_again",
     ),
     Plant(
         "producer-epochs-ignored",

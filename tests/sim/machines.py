@@ -194,9 +194,11 @@ class Machines:
 
     def victim_is_unknown(self) -> bool:
         """Whether a broker was wiped that comes back, and the cluster group does not know it yet as
-        what it is now."""
-        node = self._victim
-        if node is None or not self._world.shape.moving or self._machines[node].is_lost:
+        what it is now. One that was removed is not let in again."""
+        node, moves = self._victim, self._world.moves
+        if node is None or moves is None or self._machines[node].is_lost:
+            return False
+        if moves.removing.is_gone(node):
             return False
         process, known = self.process(node), self._world.newest_state().brokers.get(node)
         return process is None or known is None or known.voter != process.voter

@@ -56,6 +56,12 @@ async def test_level_is_finished_only_once_all_brokers_speak_it_and_are_there() 
             await nodes.stop(name)
 
 
+def _highest(nodes: ThreeNodes, name: str) -> int:
+    """What the cluster knows of a node's version."""
+    known = nodes.broker("n1")._cluster.state.brokers
+    return next(one.highest_level for node, one in known.items() if node == name)
+
+
 async def test_older_version_is_kept_out_after_the_level_is_finished_and_says_why() -> None:
     nodes = ThreeNodes()
     try:

@@ -437,7 +437,8 @@ class ClusterState:
         try:
             version = msgspec.msgpack.decode(state, type=list[msgspec.Raw])[0]
             if msgspec.msgpack.decode(version) not in SNAPSHOTS_READ:
-                raise SnapshotUnreadable("a cluster snapshot of another version")
+                told = "the cluster's state is of another version: run the one that wrote it"
+                raise SnapshotUnreadable(told)
             found = msgspec.msgpack.decode(state, type=_Snapshot)
         except (*UNREADABLE, IndexError) as error:
             raise SnapshotUnreadable(f"not a cluster snapshot: {error}") from error

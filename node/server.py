@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import structlog
 
+from coordinator.errors import SnapshotUnreadable
 from goqueue.wire.errors import GoQueueError
 from log.config import StorageConfig
 from log.disk import OsDisk
@@ -129,7 +130,7 @@ async def _live(config: NodeConfig, ends: _Ends) -> int:
     )
     try:
         await node.services.start()
-    except (OSError, ssl.SSLError, GoQueueError) as error:
+    except (OSError, ssl.SSLError, GoQueueError, SnapshotUnreadable) as error:
         _log.error("cannot_start", problem=str(error))
         return EXIT_CANNOT_START
     collector = Collector()

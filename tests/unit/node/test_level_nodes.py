@@ -11,10 +11,13 @@ from coordinator.errors import UpgradeWaits
 from log.disk import OsDisk
 from log.level_file import NAME, LevelFile
 from log.levels import Levels, Spoken
+from node.assembly import assemble
+from node.cluster import ClusterHost
 from node.http.upgrade_broker import LevelsView
 from node.membership import Membership
-from node.server import EXIT_OTHER_LEVEL, run_node
+from node.server import EXIT_CANNOT_START, EXIT_OTHER_LEVEL, open_store, run_node
 from node.stored_level import OtherLevel, stored_levels
+from raft.configuration import pack_snapshot
 from tests.unit.node.test_node import config, eventually
 from tests.unit.node.three_nodes import NAMES, ThreeNodes
 
@@ -191,3 +194,28 @@ async def test_older_version_that_is_back_but_not_registered_yet_is_waited_for(
     finally:
         for name in list(nodes.running):
             await nodes.stop(name)
+
+
+async def test_directory_whose_cluster_state_is_of_a_later_version_is_refused_in_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Given a node whose stored cluster state a later version has written, and whose level file is
+    gone: when this version is started there, then it does not start, and says why."""
+    settings = config(**{"broker.dataDir": str(tmp_path)})
+    node = assemble(settings, open_store(settings), on_failure=lambda _error: None)
+    await node.services.start()
+    await eventually(lambda: node.broker.ready().ready)
+    cluster = node.broker._cluster
+    assert isinstance(cluster, ClusterHost)
+    group, log = cluster.group, cluster._log
+    assert group is not None
+    assert log is not None
+    of_version_99 = pack_snapshot(group.configuration, b"\x91\x63")
+    await eventually(lambda: group.applied_index <= log.durable_index)
+    log.save_snapshot(group.applied_index, of_version_99).run()
+    await node.services.stop()
+
+    code = await run_node(settings)
+
+    assert code == EXIT_CANNOT_START
+    assert "run the one that wrote it" in "".join(capsys.readouterr())

@@ -59,10 +59,10 @@ async def test_level_is_finished_only_once_all_brokers_speak_it_and_are_there() 
             await nodes.stop(name)
 
 
-def _highest(nodes: ThreeNodes, name: str) -> int:
-    """What the cluster knows of a node's version."""
-    known = nodes.broker("n1")._cluster.state.brokers
-    return next(one.highest_level for node, one in known.items() if node == name)
+def _highest(nodes: ThreeNodes, name: str, asked: str = "n1") -> int:
+    """What the cluster knows of a node's version; 0 where who is asked knows nothing yet."""
+    known = nodes.broker(asked)._cluster.state.brokers
+    return next((one.highest_level for node, one in known.items() if node == name), 0)
 
 
 async def test_older_version_is_kept_out_after_the_level_is_finished_and_says_why() -> None:
@@ -183,10 +183,12 @@ async def test_older_version_that_is_back_but_not_registered_yet_is_waited_for(
             return 3600.0
 
         monkeypatch.setattr(Membership, "_register", register)
-        await started(nodes, {"n3": 1})
+        await nodes.start("n3", levels=Levels(1, 1))
         await eventually(lambda: nodes.broker("n1").cluster_view().nodes[2].status == "alive")
+        await eventually(lambda: _highest(nodes, "n3", asked="n3") == 2)
 
         assert _highest(nodes, "n3") == 2
+        assert "has not told the cluster yet" in str(nodes.broker("n3").ready())
         for name in ("n1", "n3"):
             with pytest.raises(UpgradeWaits, match="n3 is back with another version, which speaks"):
                 await nodes.broker(name).finish_level()

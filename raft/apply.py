@@ -213,9 +213,10 @@ class Applying(Configured):
         )
         logger.error("group %s on %s applies no more: %s", self.id, self.node, self.unspoken)
         self._unapplied.clear()
-        if self.is_leader:
+        if self._SyncObj__raftState != FOLLOWER:  # a candidate would be elected, and never serve
             self._SyncObj__setState(FOLLOWER)
             self._SyncObj__raftLeader = None
+        self._vote_changed()
         self._set_deadline(float("inf"))
         self._answer_unknown()
         self._announce()

@@ -232,7 +232,8 @@ class Voting(Transfers):
         by its own configuration, whose voters elect it without its vote, and then hands over.
         """
         is_learner = self._me in self.configuration.learners
-        if is_learner and not self._log.suspect and self._may_tell():
+        able = not self._log.suspect and not self.unspoken
+        if is_learner and able and self._may_tell():
             self._start_prevote(self._scheduler.now())
 
     def _newest(self) -> tuple[int, int]:

@@ -93,3 +93,19 @@ def test_replica_that_can_not_read_on_never_campaigns() -> None:
     cluster.unmute()
     cluster.settle(10)
     assert cluster.leader() == third
+
+
+def test_candidate_that_can_not_read_on_gives_up_and_another_one_leads() -> None:
+    """A candidate applies meanwhile what was committed: elected, it could neither serve nor see
+    that it had to give way."""
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    old, third = cluster.followers()
+    cluster.kill(leader)
+
+    cluster.group(old)._campaign()
+    cluster.group(old)._cannot_read(9, Unspoken("an unknown operation"))
+    cluster.settle(3)
+
+    assert not cluster.group(old).is_leader
+    assert cluster.elect() == third

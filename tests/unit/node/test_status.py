@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -156,8 +157,7 @@ def test_a_node_that_was_ready_stays_so_while_a_replica_is_renewed() -> None:
     node = node_status()
     assert node.readiness().ready
 
-    copied = SimpleNamespace(not_caught_up="1 replica applies a copied log", replayed=1)
-    node._replay = ReplayWatch(copied)
+    node._replay = ReplayWatch(Replay("1 replica applies a copied log", 1))
 
     assert node.readiness().ready
 
@@ -166,12 +166,12 @@ def test_replicas_that_can_not_go_on_do_not_keep_a_node_from_being_ready() -> No
     """Given a replica whose next entries were trimmed elsewhere, or are of a later version, beside
     one that applies its log; when the other one is done, then the node is ready soon."""
     now_s = 100.0
-    replicas = SimpleNamespace(not_caught_up="2 replicas still apply", replayed=7)
+    replicas = Replay("2 replicas still apply", 7)
     node = node_status()
     node._replay = ReplayWatch(replicas, lambda: now_s)
 
     for _ in range(5):  # what gets on is waited for, however long it takes
-        replicas.replayed += 1000
+        replicas.replayed = (replicas.replayed or 0) + 1000
         assert not node.readiness().ready
         now_s += STALLED_S
     replicas.not_caught_up, replicas.replayed = "1 replicas still apply", 7
@@ -185,12 +185,19 @@ def test_replicas_that_can_not_go_on_do_not_keep_a_node_from_being_ready() -> No
 def test_a_node_is_not_ready_while_its_replicas_are_started_however_long_that_takes() -> None:
     now_s = 100.0
     node = node_status()
-    starting = SimpleNamespace(not_caught_up="the replicas are being started", replayed=None)
-    node._replay = ReplayWatch(starting, lambda: now_s)
+    node._replay = ReplayWatch(Replay("the replicas are being started", None), lambda: now_s)
 
     assert not node.readiness().ready
     now_s += 10 * STALLED_S
     assert not node.readiness().ready
+
+
+@dataclass
+class Replay:
+    """Replicas, as far as they apply their logs again."""
+
+    not_caught_up: str | None
+    replayed: int | None
 
 
 def node_status(

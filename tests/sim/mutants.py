@@ -230,7 +230,7 @@ _ALL = (
     Mutant("seeks-untold", "timelines", kind="queue", project=timelines.skips_replays),
     Mutant("past-not-in-snapshot", "timelines", kind="queue", state=timelines.ForgetsThePast),
     Mutant("refused-told", "timelines", kind="queue", state=timelines.TellsRefused),
-    Mutant("repeats-told", "timelines", kind="queue", state=timelines.TellsRepeated),
+    Mutant("repeats-told", "timelines", kind="members", state=timelines.TellsRepeated),
     Mutant(
         "given-before-released",
         "coordinator",

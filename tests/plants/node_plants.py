@@ -47,7 +47,7 @@ def _answered_as_proposed(original: Call) -> Call:
     def propose(self: Any, requests: list[Any]) -> bool:
         proposed: bool = original(self, requests)
         for request in requests if proposed else ():
-            self._answer(request, 0)
+            self._answer(request, 0, relaxed=False)
         return proposed
 
     return propose

@@ -321,12 +321,13 @@ class ClusterHost:
         attempts = _Attempts(command, self.applied)
         answer = await self._forwarder.call(
             CLUSTER_GROUP,
-            local=lambda left_s: self._propose(attempts.encoded(), left_s),
+            local=lambda left_s: self._propose(attempts.encoded, left_s),
             method=rpc.COMMAND,
-            payload=lambda _left_s: attempts.encoded(),
+            payload=lambda _left_s: attempts.encoded,
             decode=_decode_answer,
             deadline_s=deadline_s,
             has_identity=may_repeat_command(command),
+            on_doubt=attempts.on_doubt,
         )
         index, result = answer
         await self.until_applied(index, APPLY_WAIT_S)
@@ -453,15 +454,17 @@ class _Attempts:
     """One call's command, as each attempt sends it."""
 
     def __init__(self, command: Command, applied: Index) -> None:
-        self._next = encode_command(command)
-        self._again = self._next
-        if isinstance(command, CreateTopic):
-            self._again = encode_command(structs.replace(command, after=max(applied, 1)))
-
-    def encoded(self) -> bytes:
+        self._command = command
+        self._applied = applied
+        self.encoded = encode_command(command)
         """The next attempt's."""
-        encoded, self._next = self._next, self._again
-        return encoded
+
+    def on_doubt(self) -> None:
+        """An attempt may have been applied: the next ones are repeats."""
+        if isinstance(self._command, CreateTopic):
+            self.encoded = encode_command(
+                structs.replace(self._command, after=max(self._applied, 1))
+            )
 
 
 def _incarnation(told: Mapping[str, Any]) -> Incarnation:

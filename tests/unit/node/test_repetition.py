@@ -396,18 +396,23 @@ async def test_a_topic_that_was_created_and_deleted_is_not_created_by_a_repeat()
     seen: list[CreateTopic] = []
 
     class Leader:
-        async def call(self, *_: Any, payload: Any, **__: Any) -> object:
+        async def call(self, *_: Any, payload: Any, on_doubt: Any, **__: Any) -> object:
+            seen.append(create(payload))  # refused by one that does not lead
             for index in (3, 5):
-                command = decode_command(payload(1.0))
-                assert isinstance(command, CreateTopic)
-                seen.append(command)
-                result = state.apply(Index(index), 0, command)
+                seen.append(create(payload))
+                result = state.apply(Index(index), 0, seen[-1])
                 state.apply(Index(index + 1), 0, DeleteTopic("t"))
+                on_doubt()
             raise cast(Conflict, result)
+
+    def create(payload: Any) -> CreateTopic:
+        command = decode_command(payload(1.0))
+        assert isinstance(command, CreateTopic)
+        return command
 
     cluster.use(cast(Forwarder, Leader()), NoPeers())
 
     with pytest.raises(Conflict, match="created and deleted"):
         await cluster.command(CreateTopic("t", {"replication_factor": 1}), 1)
-    assert [command.after > 0 for command in seen] == [False, True]
+    assert [command.after > 0 for command in seen] == [False, False, True]
     assert "t" not in state.topics

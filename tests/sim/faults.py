@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from goqueue.wire.types import NodeId
 from tests.sim.figure8 import Figure8
+from tests.sim.lone_learner import LoneLearner
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -299,6 +300,10 @@ def _figure_8(world: World, rng: random.Random) -> None:
     world.traps.follow(Figure8(world, rng, _leader(world, rng)))
 
 
+def _lone_learner(world: World, rng: random.Random) -> None:
+    world.traps.at_promotion(LoneLearner(world, rng))
+
+
 def _swizzle(world: World, rng: random.Random) -> None:
     """One after the other is cut off, and comes back in another order."""
     for node in rng.sample(world.nodes, len(world.nodes)):
@@ -341,6 +346,7 @@ FAULTS: dict[str, tuple[Callable[[World, random.Random], None], int]] = {
     "split-at-change": (_split_at_change, 4),
     "figure-8": (_figure_8, 4),
     "swizzle": (_swizzle, 3),
+    "lone-learner": (_lone_learner, 3),
 }
 
 NEMESES: dict[str, tuple[str, ...]] = {
@@ -361,5 +367,5 @@ NEMESES: dict[str, tuple[str, ...]] = {
 }
 """Faults by what they hit; `targeted` ones wait for a decisive moment."""
 
-BY_NAME_ONLY = ("damage-cluster",)
+BY_NAME_ONLY = ("damage-cluster", "lone-learner")
 """In no plan but where they are named."""

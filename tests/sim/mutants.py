@@ -301,6 +301,13 @@ _ALL = (
     ),
     Mutant("learner-counted", "raft", kind="moving", nemesis=MOVES, group=groups.LearnersCount),
     Mutant(
+        "learners-stand-by",
+        "raft",
+        kind="moving",
+        nemesis=("lone-learner",),
+        group=groups.LearnersStandBy,
+    ),
+    Mutant(
         "removed-leader-counts",
         "raft",
         kind="moving",

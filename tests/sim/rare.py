@@ -21,10 +21,10 @@ FLOORS = {
     "power cuts of relaxed groups": 300,
     "losses of relaxed groups": 0,
     "copies of replicas": 25,
-    "copies that went on": 0,
-    "leases recalled": 0,
-    "requests forgotten early": 0,
-    "requests stored again": 0,
+    "copies that went on": 10,
+    "leases recalled": 200,
+    "requests forgotten early": 2_000,
+    "requests stored again": 25,
 }
 """How often each is walked at least in `FLOOR_SEEDS` seeds of all kinds, with all faults; 0 for
 what is only counted."""

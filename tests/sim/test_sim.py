@@ -34,6 +34,7 @@ FOUND_FROM = {
     "former-grants-repeated": 77,
     "repeats-told": 5,
     "joiner-trusted": 58,
+    "learners-stand-by": 11,
 }
 """Where the search begins for bugs that the first seeds miss; it goes on over all of them."""
 EXACT = (
@@ -258,6 +259,15 @@ def test_a_cluster_group_that_is_damaged_and_keeps_few_commands_is_whole_again()
     assert {"segment", "terms", "snapshot"} <= damaged.keys()
 
 
+def test_a_learner_that_alone_has_the_newest_entry_campaigns() -> None:
+    setup = Setup(kind="moving", nemesis=("lone-learner",))
+
+    verdict = setup.run(FOUND_FROM["learners-stand-by"])
+
+    assert verdict.violations == []
+    assert verdict.rare["campaigns of learners"] > 0
+
+
 @pytest.mark.parametrize(
     ("setup", "seed"),
     [
@@ -331,6 +341,7 @@ def test_queue_work_brings_about_what_it_is_for() -> None:
         "learner-counted",
         "configuration-awaits-commit",
         "joiner-trusted",
+        "learners-stand-by",
         "lagging-counts-as-in-sync",
         "copy-misnamed",
         "copies-not-offered",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from coordinator.steps import Step
 from goqueue.wire.types import GroupId, Index, NodeId, Term
 from tests.sim.figure8 import Figure8
+from tests.sim.lone_learner import LoneLearner
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -25,12 +26,13 @@ class Traps:
         self._changes = 0
         self._splits = 0
         self._figure8: Figure8 | None = None
+        self._lone_learner: LoneLearner | None = None
 
     def clear(self) -> None:
         """No more faults."""
         self._flushes.clear()
         self._leads = self._votes = self._changes = self._splits = 0
-        self._figure8 = None
+        self._figure8 = self._lone_learner = None
 
     def at_flush(self, node: NodeId, *, power: bool, delay_s: float) -> None:
         """Kill this node after its next flush has begun."""
@@ -51,6 +53,8 @@ class Traps:
         self._world.checks.led(group, term, node, voters)
         if self._figure8 is not None:
             self._figure8.began_to_lead(node, group)
+        if self._lone_learner is not None:
+            self._lone_learner.began_to_lead(node, group)
         if self._leads:
             self._leads -= 1
             rng = self._world.rng("traps")
@@ -61,6 +65,10 @@ class Traps:
         """Let this script look at what happens, from now on."""
         self._figure8 = figure8
         figure8.start()
+
+    def at_promotion(self, lone_learner: LoneLearner) -> None:
+        """Let this script look at the next promotion."""
+        self._lone_learner = lone_learner
 
     def committed(self, node: NodeId, group: GroupId) -> None:
         if self._figure8 is not None:
@@ -100,6 +108,8 @@ class Traps:
 
     def changing(self, node: NodeId, step: Step, voters: list[NodeId]) -> None:
         """A leader has appended a change of its replicas; these had a vote before."""
+        if self._lone_learner is not None:
+            self._lone_learner.changing(node, step, voters)
         rng = self._world.rng("traps")
         if self._splits:
             self._splits -= 1

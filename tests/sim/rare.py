@@ -21,7 +21,7 @@ FLOORS = {
     "power cuts of relaxed groups": 300,
     "losses of relaxed groups": 0,
     "copies of replicas": 25,
-    "copies that went on": 10,
+    "copies that went on": 8,
     "leases recalled": 200,
     "requests forgotten early": 2_000,
     "requests stored again": 25,

@@ -39,11 +39,17 @@ def environment(manifests: list[Json]) -> dict[str, str]:
     return found
 
 
-def loaded(manifests: list[Json], folder: Path) -> NodeConfig:
-    """The node's configuration, its files below `folder`."""
+def mounted(manifests: list[Json]) -> Json:
+    """The files that nodes read."""
     volumes = one(manifests, "StatefulSet")["spec"]["template"]["spec"]["volumes"]
     name = next(volume["configMap"]["name"] for volume in volumes if "configMap" in volume)
-    text = one(manifests, "ConfigMap", name)["data"]["goqueue.yaml"]
+    data: Json = one(manifests, "ConfigMap", name)["data"]
+    return data
+
+
+def loaded(manifests: list[Json], folder: Path) -> NodeConfig:
+    """The node's configuration, its files below `folder`."""
+    text = mounted(manifests)["goqueue.yaml"]
     for path in set(re.findall(r"/etc/goqueue/[\w./-]+", text)):
         (folder / path[1:]).parent.mkdir(parents=True, exist_ok=True)
         (folder / path[1:]).write_text("admin.long-enough-to-be-a-secret")
@@ -126,7 +132,7 @@ def test_the_command_is_one_that_the_package_installs() -> None:
 
 def test_a_wrong_setting_would_be_found(tmp_path: Path) -> None:
     manifests = yaml.safe_load(yaml.safe_dump(rendered("defaults")))
-    config = one(manifests, "ConfigMap")["data"]
+    config = mounted(manifests)
     config["goqueue.yaml"] = config["goqueue.yaml"].replace("secretFile", "secretFiles")
 
     with pytest.raises(ConfigError, match="secretFiles"):

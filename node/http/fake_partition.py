@@ -141,6 +141,8 @@ class FakePartition:
             if batch.base_sequence != sequence + count:
                 within = (known.first_offset, self.next)
                 raise OutOfOrder(sequence + count, batch.base_sequence, within)
+        elif batch.base_sequence:
+            raise OutOfOrder(0, batch.base_sequence)
         return None
 
     async def wait(self, wait_s: float) -> None:

@@ -108,6 +108,10 @@ def _standing(
             f"partition {partition} of topic {facts.name}: a later run than {identity.task} has "
             "written: this one is over"
         ) from None
+    except Forbidden as error:
+        raise SinkError(
+            f"rows of {identity.task}, partition {partition} of topic {facts.name}: {error.message}"
+        ) from error
 
 
 def _rows(

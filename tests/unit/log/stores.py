@@ -118,6 +118,15 @@ def append(log: GroupLog, count: int = 1, term: int = 1, *, size: int = 20) -> N
         log.append([entry(log.last_index + 1, term, size=size)])
 
 
+def write(store: Store, now_ms: int) -> FlushJob:
+    """One turn of the flusher at this time: it syncs only what must be synced by then."""
+    job = store.take_flush(now_ms)
+    assert job is not None
+    job.sync()
+    store.complete_flush(job)
+    return job
+
+
 def flush(store: Store) -> FlushJob | None:
     """Flushes and spills what is pending."""
     job = store.take_flush()

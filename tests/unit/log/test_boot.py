@@ -12,7 +12,16 @@ from log import wal
 from log.disk import OsDisk
 from log.memory_disk import MemoryDisk
 from log.store import Store
-from tests.unit.log.stores import GROUP, OTHER, append, checkpoint, flush, group_of, open_store
+from tests.unit.log.stores import (
+    GROUP,
+    OTHER,
+    append,
+    checkpoint,
+    flush,
+    group_of,
+    open_store,
+    write,
+)
 
 
 def relaxed_store(disk: MemoryDisk) -> Store:
@@ -56,10 +65,7 @@ def test_failed_sync_leaves_relaxed_groups_suspect_in_the_same_boot() -> None:
     store = relaxed_store(disk)
     log = store.group(GROUP)
     append(log)
-    job = store.take_flush(1000)
-    assert job is not None
-    job.sync()
-    store.complete_flush(job)
+    write(store, 1000)
     assert log.durable_index == 2
     disk.fault = lambda name, _path: OSError(errno.EIO, "failed") if name == "fdatasync" else None
     last = store.take_flush(2000)
@@ -130,10 +136,7 @@ def test_group_that_is_relaxed_no_longer_has_synced_what_it_had_written() -> Non
     store = relaxed_store(disk)
     log = store.group(GROUP)
     append(log)
-    job = store.take_flush(1000)
-    assert job is not None
-    job.sync()
-    store.complete_flush(job)
+    job = write(store, 1000)
     assert not job.synced
 
     log.relaxed = False
@@ -151,10 +154,7 @@ def test_snapshot_beyond_a_log_that_lost_its_end_is_deleted() -> None:
     store = relaxed_store(disk)
     log = store.group(GROUP)
     append(log)
-    job = store.take_flush(1000)
-    assert job is not None
-    job.sync()
-    store.complete_flush(job)
+    write(store, 1000)
     for index in (1, 2):
         log.save_snapshot(Index(index), b"state").run()
 

@@ -25,6 +25,7 @@ from tests.unit.log.stores import (
     group_of,
     open_store,
     seal,
+    write,
 )
 
 # -- durability
@@ -125,10 +126,7 @@ def test_relaxed_appends_are_written_at_once_and_synced_within_the_interval() ->
     syncs = disk.syncs
 
     append(relaxed)
-    job = store.take_flush(1000)
-    assert job is not None
-    job.sync()
-    store.complete_flush(job)
+    job = write(store, 1000)
 
     assert (job.synced, disk.syncs) == (False, syncs)
     assert relaxed.durable_index == 1
@@ -136,10 +134,7 @@ def test_relaxed_appends_are_written_at_once_and_synced_within_the_interval() ->
     assert store.sync_due_ms() == 1050
     assert store.take_flush(1049) is None
 
-    last = store.take_flush(1050)
-    assert last is not None
-    last.sync()
-    store.complete_flush(last)
+    write(store, 1050)
     assert store.durable_lsn == store.written_lsn
     assert (disk.syncs, store.sync_due_ms()) == (syncs + 1, None)
 
@@ -158,16 +153,10 @@ def test_each_relaxed_group_is_synced_within_its_own_interval() -> None:
     flush(store)
 
     append(slow)
-    written = store.take_flush(1000)
-    assert written is not None
-    written.sync()
-    store.complete_flush(written)
+    write(store, 1000)
     alone = store.sync_due_ms()
     append(quick)
-    written = store.take_flush(1100)
-    assert written is not None
-    written.sync()
-    store.complete_flush(written)
+    write(store, 1100)
 
     assert (alone, store.sync_due_ms()) == (1400, 1120)
 
@@ -196,10 +185,7 @@ def test_close_syncs_what_relaxed_groups_wrote() -> None:
     log.relaxed = True
     flush(store)
     append(log, 2)
-    job = store.take_flush(1000)
-    assert job is not None
-    job.sync()
-    store.complete_flush(job)
+    job = write(store, 1000)
     job.spill()
     store.complete_spill(job)
     store.close()

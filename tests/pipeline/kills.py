@@ -240,15 +240,15 @@ class Scene:
     def _worker(self) -> int | None:
         """A Python worker of the query's, the newest: it works on a task."""
         assert self._process is not None
-        below = list(_below(self._process.pid))
-        daemons = {pid for pid in below if "pyspark.daemon" in _command(pid)}
+        processes = list(below(self._process.pid))
+        daemons = {pid for pid in processes if "pyspark.daemon" in _command(pid)}
         workers = [pid for pid in daemons if _parent(pid) in daemons]
         return max(workers, default=None)
 
     def _executor(self) -> int | None:
         """A Java process of the query's that runs tasks."""
         assert self._process is not None
-        found = [pid for pid in _below(self._process.pid) if EXECUTOR_CLASS in _command(pid)]
+        found = [pid for pid in below(self._process.pid) if EXECUTOR_CLASS in _command(pid)]
         return self._chance.choice(sorted(found)) if found else None
 
     # rows
@@ -326,7 +326,7 @@ def _newest(folder: Path) -> int:
     return max((int(name) for name in os.listdir(folder) if name.isdigit()), default=-1)
 
 
-def _below(pid: int) -> Iterator[int]:
+def below(pid: int) -> Iterator[int]:
     """All processes that descend from one."""
     parents = {int(name): _parent(int(name)) for name in os.listdir("/proc") if name.isdigit()}
     seen = {pid}

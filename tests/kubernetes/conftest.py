@@ -60,7 +60,7 @@ def settings(fake: FakeApi) -> KubernetesConfig:
         api_host=fake.host,
         api_port=fake.port,
         account=str(fake.account),
-        request_timeout_ms=1000,
+        request_timeout_ms=20_000,
     )
 
 

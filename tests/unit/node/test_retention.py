@@ -189,10 +189,10 @@ async def test_leases_of_messages_that_fell_to_retention_are_over(node: NodeAsse
 async def test_damage_that_retention_meets_is_told_and_leaves_other_partitions_trimmed(
     node: NodeAssembly, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await publish(node, "kept as long as its log can not be searched")
     damaged = led(node)
-    await node.broker.create_topic("u", {"partitions": 1, "retention_ms": KEPT_MS})
     monkeypatch.setattr(damaged.retention, "_due", unreadable)
+    await publish(node, "kept as long as its log can not be searched")
+    await node.broker.create_topic("u", {"partitions": 1, "retention_ms": KEPT_MS})
     await eventually(lambda: len(node.broker._replicas.led()) == 2)
     (other,) = (host for host in node.broker._replicas.led() if host is not damaged)
     await publish(node, "goes", topic="u")

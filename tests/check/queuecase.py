@@ -166,7 +166,8 @@ class Case:
         self.cancels: dict[Place, list[Cancel]] = defaultdict(list)
         self.dead: dict[str, list[Dead]] = defaultdict(list)
         self.redriven: set[str] = set()
-        self.purged: set[str] = set()
+        self.purged: dict[str, float] = {}
+        """When the last purge of a group's dead letters began."""
         self.drained: set[str] = set()
         self.lost_receives: dict[str, list[Lost]] = defaultdict(list)
         self.fallen: set[tuple[str, Place]] = set()
@@ -292,7 +293,7 @@ class Case:
         self.redriven.add(event["group"])
 
     def _take_purge(self, event: Event) -> None:
-        self.purged.add(event["group"])
+        self.purged[event["group"]] = event["time"]
 
     def _take_dead(self, event: Event) -> None:
         dead = Dead(

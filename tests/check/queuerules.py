@@ -109,9 +109,22 @@ def everything_is_delivered(case: Case, limits: Limits) -> Broken:
                 continue
             grants = case.grants[group].get(place, ())
             if not grants:
-                yield f"{place} was acked, and never delivered to {group}"
+                if not _may_have_died_unseen(case, group, place, message):
+                    yield f"{place} was acked, and never delivered to {group}"
             elif not any(g.tried("ack") for g in grants) and group not in case.purged:
                 yield f"{place} was acked, and never settled by {group}: {grants[-1]}"
+
+
+def _may_have_died_unseen(case: Case, group: str, place: Place, message: Message) -> bool:
+    """Whether each of its attempts may have been in a receive without an answer, and its dead
+    letter was purged then."""
+    purged_s = case.purged.get(group, -math.inf)
+    lost = [
+        one
+        for one in case.lost_receives[group]
+        if one.concerns(place[0]) and one.ended > message.began and one.sent < purged_s
+    ]
+    return len(lost) >= case.settings[group].get("max_attempts", math.inf)
 
 
 def _may_be_gone(case: Case, message: Message) -> bool:
@@ -160,7 +173,7 @@ def _stays_dead(case: Case, grants: list[Grant], is_dead: bool) -> Broken:
             again = other.redrives == grant.redrives and other.attempt > grant.attempt
             if again or (other.sent > death.ended and other.redrives <= grant.redrives):
                 yield f"{grant} died, and {other} came"
-        stays = grant.redrives == newest and group not in case.redriven | case.purged
+        stays = grant.redrives == newest and group not in case.redriven | case.purged.keys()
         if stays and group in case.drained and not is_dead:
             yield f"{place} died for {group}, and is no dead letter"
     if newest and group not in case.redriven:

@@ -567,6 +567,26 @@ def test_a_receive_answered_in_part_excuses_only_those_partitions_and_that_time(
     assert "Q4" not in judge([told(first, last, partition), *events]).rules()
 
 
+def test_a_message_that_nobody_was_given_may_have_died_in_lost_receives_and_been_purged() -> None:
+    """Only where as many receives were lost as it had attempts, and the purge came after them."""
+    with QueueHistory(clock=iter(range(99)).__next__) as history:
+        history.group("g", max_attempts=2)
+        op = history.publish("v", partition=0)
+        history.published(op, 0, 0)
+
+        def rules(lost: int, *, purged: bool) -> set[str]:
+            events = [*history.events]
+            times = range(10, 10 + lost)
+            events += [{"type": "unreceived", "group": "g", "sent": t, "time": t} for t in times]
+            events += [{"type": "purge", "group": "g", "time": 20}] * purged
+            return judge([*events, {"type": "drained", "group": "g", "time": 30}]).rules()
+
+        assert "G3" in rules(0, purged=True)
+        assert "G3" in rules(1, purged=True)
+        assert "G3" in rules(2, purged=False)
+        assert "G3" not in rules(2, purged=True)
+
+
 def planted_place(text: str) -> tuple[int, int]:
     """The (partition, offset) that a violation names first."""
     found = re.search(r"\((\d+), (\d+)\)", text)

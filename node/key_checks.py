@@ -14,18 +14,19 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, TypeVar
 
-from coordinator.api_keys import ApiKey, ApiKeys, KeySecret
+from coordinator.api_keys import SECRETS_MAX, ApiKey, ApiKeys, KeySecret
 from coordinator.key_commands import SecretDigest
 from goqueue.wire.errors import Busy, Unauthenticated, Unavailable
 from node.http.principal import Principal, Role
-from node.key_secrets import is_of
+from node.key_secrets import NOBODYS, is_of
+from node.proving_line import Origin, ProvingLine
 
+NOWHERE = Origin()
 PROVED_MAX = 8192
 """Secrets that are remembered as right; as many as wrong, apart: who guesses evicts no one."""
-PROVING_MAX = 64
-"""Secrets that wait to be tried; more are told to come again."""
 RESULTS = (
     "ok",
     "missing",
@@ -91,7 +92,7 @@ class KeyChecks:
     ) -> None:
         self._keys = keys
         self._now_ms = now_ms
-        self._workers = workers
+        self._line = ProvingLine(workers)
         self._figures: KeyFigures = figures or NoFigures()
         self._is_stale = is_stale
         self._refresh = refresh
@@ -118,21 +119,21 @@ class KeyChecks:
         self._figures.authenticated("ok")
         return proof.principal
 
-    async def prove(self, token: str) -> Principal:
+    async def prove(self, token: str, origin: Origin = NOWHERE) -> Principal:
         if self._is_stale():
             self._figures.authenticated("stale")
             raise Unavailable(
                 "this node has not heard of the cluster for too long to know which keys hold"
             )
-        tried = await self._try(token)
-        if tried in ("unknown", "bad_secret"):
+        tried = await self._try(token, origin)
+        if tried in ("unknown", "revoked", "bad_secret"):
             # this node may not have heard yet of a key, or a secret, that is new
             if self._refresh is not None and not await self._refresh():
                 self._figures.authenticated("stale")
                 raise Unavailable(
                     "this API key is not known here, and the cluster group's leader does not answer"
                 )
-            tried = await self._try(token)
+            tried = await self._try(token, origin)
         if isinstance(tried, str):
             self._figures.authenticated(tried)
             if tried == "expired":
@@ -155,15 +156,17 @@ class KeyChecks:
 
     # private
 
-    async def _try(self, token: str) -> _Proof | str:
-        """The proof, or the result that there is none, as far as this node knows."""
+    async def _try(self, token: str, origin: Origin) -> _Proof | str:
+        """The proof, or the result that there is none, as far as this node knows. It takes as long
+        for an id that is not known: time does not tell which ids there are."""
         id, _, secret = token.partition(".")
         key = self._keys().by_id.get(id)
-        if key is None or key.revoked_ms:
-            return "unknown" if key is None else "revoked"
-        digest = await self._matching(self._name(token), secret, key)
+        digests = () if key is None else tuple(one.secret for one in key.secrets)
+        digest = await self._matching(token, id, secret, digests, origin)
+        if key is None:
+            return "unknown"
         current = self._keys().by_id.get(id)
-        if current is None or current.revoked_ms:  # since it was tried
+        if current is None or current.revoked_ms:  # maybe since it was tried
             return "revoked"
         found = _secret_of(current, digest)
         if found is None:
@@ -187,23 +190,30 @@ class KeyChecks:
         renewed = self._proofs[name] = _proof(key, secret)
         return renewed
 
-    async def _matching(self, name: bytes, secret: str, key: ApiKey) -> SecretDigest | None:
-        """The digest of the key that is the secret's; the same question is worked on once."""
+    async def _matching(
+        self,
+        token: str,
+        id: str,
+        secret: str,
+        digests: tuple[SecretDigest, ...],
+        origin: Origin,
+    ) -> SecretDigest | None:
+        """The digest that is the secret's; the same question is worked on once."""
+        name = self._name(token)
         if name in self._proofs:
             return self._proofs[name].digest
-        digests = tuple(one.secret for one in key.secrets)
         if self._refuted.get(name) == digests:
             return None
         trying = self._trying.get(name)
-        if trying is None:
-            if len(self._trying) >= PROVING_MAX:
-                self._figures.authenticated("busy")
-                raise Busy("too many API keys wait to be proved")
-            loop = asyncio.get_running_loop()
-            trying = loop.run_in_executor(self._workers, _first_match, secret, digests)
-            self._trying[name] = trying
-            trying.add_done_callback(lambda _: self._trying.pop(name, None))
-        found = await asyncio.shield(trying)
+        try:
+            if trying is None:
+                trying = self._line.join(id, origin, partial(_first_match, secret, digests))
+                self._trying[name] = trying
+                trying.add_done_callback(lambda _: self._trying.pop(name, None))
+            found = await asyncio.shield(trying)
+        except Busy:
+            self._figures.authenticated("busy")
+            raise
         if found is None:
             self._remember(self._refuted, name, digests)
         return found
@@ -216,8 +226,10 @@ class KeyChecks:
 
 
 def _first_match(secret: str, digests: tuple[SecretDigest, ...]) -> SecretDigest | None:
-    matches = [digest for digest in digests if is_of(secret, digest)]
-    return matches[0] if matches else None
+    """Tries as many as a key may have, whatever there are."""
+    spare = [NOBODYS] * (SECRETS_MAX - len(digests))
+    matches = [digest for digest in (*digests, *spare) if is_of(secret, digest)]
+    return matches[0] if matches and matches[0] is not NOBODYS else None
 
 
 def _secret_of(key: ApiKey, digest: SecretDigest | None) -> KeySecret | None:

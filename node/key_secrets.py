@@ -18,6 +18,8 @@ SCHEME = "scrypt-11-8-1"
 """N = 2^11, r = 8, p = 1: 2 MiB and some 8 ms. Secrets that are made here have 256 bits, so this is
 for those that people make up; a request pays for it once, then its proof is remembered."""
 _SALT_BYTES = 16
+NOBODYS = SecretDigest(SCHEME, bytes(_SALT_BYTES), bytes(32))
+"""The digest of no secret, and as slow to try."""
 
 
 def new_id() -> str:

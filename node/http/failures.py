@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from goqueue.wire.errors import GoQueueError
 from node.http.addresses import bucket
+from node.proving_line import Origin
 
 FAILURES_MAX = 10
 """Of one address within a window: a person errs less often, and a rollout with an old secret is
@@ -36,13 +37,16 @@ class Failures:
 
     def check(self, address: str) -> None:
         """Raises TooManyFailures."""
-        since_s, count = self._known.get(bucket(address), (0.0, 0))
-        left_s = since_s + WINDOW_S - self._clock_s()
-        if count >= FAILURES_MAX and left_s > 0:
+        count, left_s = self._recent(address)
+        if count >= FAILURES_MAX:
             raise TooManyFailures(
                 f"too many API keys from {address} do not hold: try again in {math.ceil(left_s)} s",
                 retry_after_s=math.ceil(left_s),
             )
+
+    def origin(self, address: str) -> Origin:
+        """By which those that wait to be proved are told apart."""
+        return Origin(bucket(address), self._recent(address)[0])
 
     def add(self, address: str) -> None:
         name, now_s = bucket(address), self._clock_s()
@@ -52,3 +56,9 @@ class Failures:
         self._known[name] = (since_s, count + 1)
         if len(self._known) > ADDRESSES_MAX:
             self._known.popitem(last=False)
+
+    def _recent(self, address: str) -> tuple[int, float]:
+        """How many in the window that lasts, and how long it still does."""
+        since_s, count = self._known.get(bucket(address), (-math.inf, 0))
+        left_s = since_s + WINDOW_S - self._clock_s()
+        return (count, left_s) if left_s > 0 else (0, 0.0)

@@ -14,6 +14,7 @@ from node.http.failures import Failures, TooManyFailures
 from node.http.policies import POLICIES, Policy, Reach
 from node.http.principal import Principal, WrongRole
 from node.http.sessions import Sessions
+from node.proving_line import Origin
 
 TOKEN_CHARACTERS_MAX = 512
 _TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}\.[\x21-\x7e]{16,}", re.ASCII)
@@ -27,8 +28,9 @@ class Authenticator(Protocol):
         text. No more than a few microseconds."""
         ...
 
-    async def prove(self, token: str) -> Principal:
-        """Raises Unauthenticated, or Busy where too many secrets wait to be proved."""
+    async def prove(self, token: str, origin: Origin) -> Principal:
+        """Raises Unauthenticated, or Busy where too many secrets wait to be proved: those go first
+        that come from where fewer wrong ones came from."""
         ...
 
     def refused(self, result: str) -> None:
@@ -116,7 +118,7 @@ class Gate:
         address did not hold of late."""
         assert self._authenticator is not None
         if self._failures is None:
-            return await self._authenticator.prove(token)
+            return await self._authenticator.prove(token, Origin())
         address = self.addresses.of(request)
         try:
             self._failures.check(address)
@@ -124,7 +126,7 @@ class Gate:
             self._authenticator.refused("too_many")
             raise
         try:
-            return await self._authenticator.prove(token)
+            return await self._authenticator.prove(token, self._failures.origin(address))
         except Unauthenticated:
             self._failures.add(address)
             raise

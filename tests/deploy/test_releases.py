@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import ssl
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -72,7 +73,7 @@ def test_what_is_generated_is_kept_on_upgrades(releases: Releases, report: Repor
         f"{RELEASE}-{name}" for name in ("admin", "ca", "cluster", "peer-ca", "peer-tls", "tls")
     }
     key_id, _, secret = first[f"{RELEASE}-admin"]["admin-key"].decode().partition(".")
-    assert key_id == "admin" and len(secret) >= 40
+    assert re.fullmatch(r"admin-[a-z0-9]{12}", key_id) and len(secret) >= 40
     assert len(first[f"{RELEASE}-cluster"]["cluster-secret"]) >= 40
     report.executed(
         "Releases, by Helm over an imitated API server",

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.api_keys import SECRETS_MAX
 from coordinator.key_commands import CreateKey, RevokeKey, RotateKey, SecretDigest
 from coordinator.state import ClusterState
 from goqueue.wire.errors import Busy, Unauthenticated, Unavailable
 from goqueue.wire.types import Index
-from node import key_checks, key_secrets
+from node import key_checks, key_secrets, proving_line
 from node.http.principal import Principal, Role
 from node.key_checks import KeyChecks
 from node.key_secrets import digest_of, is_of, new_secret, read_token
@@ -103,7 +104,7 @@ async def test_a_secret_is_tried_once_off_the_loop(world: World, tried: list[int
 
     assert set(found) == {Principal("app", Role.PRODUCER, ("orders.",))}
     assert world.checks.known(TOKEN) == found[0]
-    assert len(tried) == 1 and tried[0] != threading.get_ident()
+    assert len(tried) == SECRETS_MAX and threading.get_ident() not in tried
 
 
 async def test_a_wrong_secret_is_tried_once_too(world: World, tried: list[int]) -> None:
@@ -112,21 +113,39 @@ async def test_a_wrong_secret_is_tried_once_too(world: World, tried: list[int]) 
     for _ in range(5):
         assert await world.result("app.wrong-wrong-wrong") == "bad_secret"
 
-    assert len(tried) == 1
+    assert len(tried) == SECRETS_MAX
+
+
+async def test_an_id_that_is_not_known_costs_as_much_as_one_that_is(
+    world: World, tried: list[int]
+) -> None:
+    for id in ("app", "rotated", "revoked"):
+        world.create(id)
+    world.do(RotateKey("rotated", digest_of(new_secret()), HOUR_MS))
+    world.do(RevokeKey("revoked"))
+
+    costs: dict[str, tuple[int, int]] = {}
+    for id in ("app", "rotated", "revoked", "nobody"):
+        before = len(tried), world.refreshed
+        for _ in range(3):
+            await world.result(f"{id}.wrong-wrong-wrong")
+        costs[id] = len(tried) - before[0], world.refreshed - before[1]
+
+    assert set(costs.values()) == {(SECRETS_MAX, 3)}, costs
 
 
 async def test_guessing_evicts_nobody_and_waits_in_a_bounded_line(
     world: World, tried: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(key_checks, "PROVED_MAX", 3)
-    monkeypatch.setattr(key_checks, "PROVING_MAX", 4)
+    monkeypatch.setattr(proving_line, "PLACES_MAX", 4)
     world.create()
     assert await world.result() == "ok"
     guesses = [f"app.guess-{number:016}" for number in range(10)]
 
     ends = await asyncio.gather(*map(world.checks.prove, guesses), return_exceptions=True)
 
-    assert sum(isinstance(end, Busy) for end in ends) == 6
+    assert sum(isinstance(end, Busy) for end in ends) == 5  # one is tried, and four wait
     assert len(world.checks._refuted) == 3
     before = len(tried)
     assert await world.result() == "ok" and len(tried) == before
@@ -137,7 +156,8 @@ async def test_a_proof_ends_with_its_key(world: World, tried: list[int]) -> None
     assert await world.result() == "ok"
 
     world.now_ms += HOUR_MS
-    assert await world.result() == await world.result() == "expired" and len(tried) == 1
+    assert await world.result() == await world.result() == "expired"
+    assert len(tried) == SECRETS_MAX
     world.create("other")
     assert await world.result(f"other.{SECRET}") == "ok"
     world.do(RevokeKey("other"))
@@ -152,7 +172,7 @@ async def test_a_rotation_needs_no_new_proof_of_the_old_secret_until_its_grace_i
     fresh = new_secret()
 
     world.do(RotateKey("app", digest_of(fresh), HOUR_MS))
-    assert await world.result() == "ok" and len(tried) == 1
+    assert await world.result() == "ok" and len(tried) == SECRETS_MAX
     assert await world.result(f"app.{fresh}") == "ok"
 
     world.now_ms += HOUR_MS

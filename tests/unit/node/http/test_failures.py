@@ -16,6 +16,7 @@ from node.http.failures import ADDRESSES_MAX, FAILURES_MAX, WINDOW_S, Failures, 
 from node.http.fake import FakeBroker
 from node.http.fake_keys import FakeKeys
 from node.http.gate import Gate
+from node.proving_line import Origin
 from tests.unit.node.http.conftest import Answer, Client, Clock
 
 WRONG = "nobody.0123456789abcdef"
@@ -121,6 +122,10 @@ def test_sites_of_ipv6_count_as_one(seconds: Seconds) -> None:
     with pytest.raises(TooManyFailures):
         failures.check("2001:db8:1:2:ffff::1")
     failures.check("2001:db8:1:3::1")
+    assert failures.origin("2001:db8:1:2:ffff::1") == Origin("2001:db8:1:2::/64", FAILURES_MAX)
+    assert failures.origin("2001:db8:1:3::1").failures == 0
+    seconds.now_s += WINDOW_S
+    assert failures.origin("2001:db8:1:2:ffff::1").failures == 0
     assert bucket("::ffff:10.0.0.1") == "10.0.0.1"
 
 

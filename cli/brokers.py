@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cli.errors import EXIT_UNAVAILABLE, CliError, note
+from cli.errors import EXIT_UNAVAILABLE, CliError
 from cli.following import Look, follow, left_text
 from cli.moves import (
     MOVES_COLUMNS,
@@ -21,6 +21,7 @@ from cli.moves import (
 from cli.options import byte_rate, command, confirm, span
 from cli.output import Column, Row, bytes_text, count_text
 from cli.session import Json, Session
+from cli.terminal import note
 from goqueue.errors import ConnectionFailed, GoQueueError
 from goqueue.http import join
 

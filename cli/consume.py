@@ -31,6 +31,7 @@ from cli.replaying import (
 )
 from cli.session import Json, Session
 from cli.taking import Receives, Taking, take
+from cli.terminal import visible, write_bytes
 from cli.until import Until
 from goqueue.errors import BadRequest, UnknownPartition
 from goqueue.http import join
@@ -407,9 +408,7 @@ class Printer:
     def messages(self, messages: list[Json]) -> None:
         self.count += len(messages)
         if self._raw:
-            stream = sys.stdout.buffer
-            stream.write(b"".join(value_bytes(message) + b"\n" for message in messages))
-            stream.flush()
+            write_bytes(sys.stdout, b"".join(value_bytes(message) + b"\n" for message in messages))
         elif self._lines:
             for message in messages:
                 self._output.line(follow_line(message, several=self._several))
@@ -431,7 +430,7 @@ def follow_line(message: Json, *, several: bool) -> str:
     where = f"{message['partition']}:" if several else ""
     key = f" [{message['key']}]" if message.get("key") else ""
     value = "null" if message["value"] is None else message["value"]
-    return f"{where}{message['offset']}{key}: {value}"
+    return visible(f"{where}{message['offset']}{key}: {value}")
 
 
 def register(app: typer.Typer) -> None:

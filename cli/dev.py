@@ -13,6 +13,7 @@ import re
 import signal
 import ssl
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,9 +24,10 @@ from typing import Annotated
 import typer
 
 from cli import processes
-from cli.errors import EXIT_UNAVAILABLE, CliError, note, warn
+from cli.errors import EXIT_UNAVAILABLE, CliError
 from cli.layout import HOST, ClusterDirectory, DevNode, speaks_tls
 from cli.options import finish
+from cli.terminal import note, warn, write
 
 NODES_MAX = 9
 POLL_S = 0.1
@@ -70,8 +72,8 @@ def run(root: Path, count: int | None, port: int) -> None:
         try:
             cluster.start()
             if cluster.wait_until_ready(stop):
-                print("ready", *(node.url for node in directory.nodes), flush=True)
-                print("console", f"{directory.nodes[0].url}/ui", flush=True)
+                urls = " ".join(node.url for node in directory.nodes)
+                write(sys.stdout, f"ready {urls}\nconsole {directory.nodes[0].url}/ui\n")
             while not stop.asked:
                 cluster.watch()
                 time.sleep(POLL_S)

@@ -6,15 +6,11 @@ Exit codes: 0 done, 1 error, 2 the command line is wrong, 3 not found, 4 timeout
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TextIO
 
+from cli.terminal import write_marked
 from goqueue.errors import GoQueueError
-
-if TYPE_CHECKING:  # what prints no style does without rich, which takes long to import
-    from rich.console import Console
 
 EXIT_ERROR = 1
 EXIT_USAGE = 2
@@ -107,35 +103,9 @@ def explain(error: BaseException) -> Report | None:
 def print_report(report: Report) -> None:
     """`Error: text (code)` and `Hint: ...` on standard error."""
     code = f" ({report.code})" if report.code else ""
-    print_marked(sys.stderr, ("Error: ", "bold red"), f"{report.message}{code}")
+    write_marked(sys.stderr, ("Error: ", "bold red"), f"{report.message}{code}")
     if report.hint:
-        print_marked(sys.stderr, ("Hint: ", "bold"), report.hint)
-
-
-def plain_console(stream: TextIO) -> Console:
-    """Prints text as it is, with the styles asked for; none at all under `NO_COLOR`."""
-    from rich.console import Console
-
-    system: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
-    return Console(file=stream, color_system=system, highlight=False, soft_wrap=True)
-
-
-def print_marked(stream: TextIO, mark: tuple[str, str], text: str) -> None:
-    """A line that begins with a mark, given with its style."""
-    from rich.text import Text
-
-    plain_console(stream).print(Text.assemble(mark, text))
-
-
-def warn(text: str) -> None:
-    """`Warning: text` on standard error."""
-    print_marked(sys.stderr, ("Warning: ", "bold yellow"), text)
-
-
-def note(text: str) -> None:
-    """A line for people that isn't part of the answer, on standard error."""
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()
+        write_marked(sys.stderr, ("Hint: ", "bold"), report.hint)
 
 
 def _exit_code(error: GoQueueError) -> int:

@@ -16,9 +16,9 @@ from rich.console import RenderableType
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from cli.errors import note, plain_console
 from cli.output import bytes_text
 from cli.session import Json, Session
+from cli.terminal import note, plain_console, visible
 from goqueue.errors import GoQueueError
 
 LOOK_S = 0.5
@@ -140,7 +140,7 @@ class _Bar(_Lines):
             console=plain_console(sys.stderr),
             transient=True,
         )
-        self._task = self._bar.add_task(title, total=None, text="")
+        self._task = self._bar.add_task(visible(title), total=None, text="")
 
     def __enter__(self) -> None:
         self._bar.start()
@@ -149,8 +149,9 @@ class _Bar(_Lines):
         self._bar.stop()
 
     def show(self, look: Look) -> None:
-        self._bar.waiting = waiting_text(look.waiting)
-        self._bar.update(self._task, completed=look.done, total=max(look.total, 1), text=look.text)
+        self._bar.waiting = visible(waiting_text(look.waiting))
+        total, text = max(look.total, 1), visible(look.text)
+        self._bar.update(self._task, completed=look.done, total=total, text=text)
 
 
 class _BarAndReasons(Progress):

@@ -6,6 +6,7 @@ Asks no node: what is made depends on this version alone.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -17,8 +18,9 @@ from cli.alerts import catalogue as alerts
 from cli.alerts.rules import resource, rules
 from cli.dashboards import catalogue as dashboards
 from cli.dashboards.grafana import rendered
-from cli.errors import EXIT_ERROR, EXIT_USAGE, CliError, note
+from cli.errors import EXIT_ERROR, EXIT_USAGE, CliError
 from cli.options import finish
+from cli.terminal import note, write
 
 RUNBOOKS = "docs/operations/runbooks"
 """Where they are in the repository; a site of your own is better: links need it."""
@@ -85,10 +87,10 @@ def _grafana(name: str | None, output: Path | None, runbooks: str) -> None:
     if output is not None:
         _write(output, {dashboards.file_name(d): dashboards.text_of(d, runbooks) for d in chosen})
     elif name is not None:
-        typer.echo(dashboards.text_of(chosen[0], runbooks), nl=False)
+        write(sys.stdout, dashboards.text_of(chosen[0], runbooks))
     else:
         found = [rendered(one, dashboards.DASHBOARDS, runbooks) for one in chosen]
-        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        write(sys.stdout, json.dumps(found, indent=2, ensure_ascii=False) + "\n")
 
 
 def _rules(format: RulesFormat, output: Path | None, runbooks: str) -> None:
@@ -101,7 +103,7 @@ def _rules(format: RulesFormat, output: Path | None, runbooks: str) -> None:
     if output is not None:
         _write(output, texts)
     else:
-        typer.echo("".join(texts.values()), nl=False)
+        write(sys.stdout, "".join(texts.values()))
 
 
 def _write(folder: Path, texts: Mapping[str, str]) -> None:

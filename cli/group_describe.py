@@ -8,13 +8,14 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from cli.errors import explain, note
+from cli.errors import explain
 from cli.group_columns import MEMBER_COLUMNS, PARKED_COLUMNS, PARTITION_COLUMNS
 from cli.group_keys import parked_rows
 from cli.options import command
 from cli.output import Column, Row, age_text, count_text, now_text
 from cli.session import Json, Session
 from cli.stale import STALE, warn_of_stale
+from cli.terminal import note
 from goqueue.errors import GoQueueError
 from goqueue.http import join
 

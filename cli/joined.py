@@ -7,10 +7,11 @@ import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
-from cli.errors import EXIT_UNAVAILABLE, CliError, explain, note
+from cli.errors import EXIT_UNAVAILABLE, CliError, explain
 from cli.messages import message_row
 from cli.session import Json, Session
 from cli.taking import BATCH_MAX, Taking
+from cli.terminal import note
 from goqueue.consumer import AsyncConsumer
 from goqueue.errors import GoQueueError, GroupHalted
 from goqueue.group_models import TopicPartition

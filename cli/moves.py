@@ -14,11 +14,12 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from cli.errors import EXIT_USAGE, CliError, note
+from cli.errors import EXIT_USAGE, CliError
 from cli.following import Look, follow, left_text
 from cli.options import byte_rate, command
 from cli.output import Column, Row, bytes_text, count_text
 from cli.session import Json, Session
+from cli.terminal import note
 from goqueue.http import join
 from goqueue.wire.unreadable import UNREADABLE
 

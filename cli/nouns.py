@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
+
+from cli.terminal import shown
 
 MODULES = {
     "produce": "cli.produce",
@@ -32,6 +36,8 @@ MODULES = {
     "generate": "cli.generate",
 }
 """In the order of the help. A noun's module has `app`, a verb's `register(app)`."""
+_UsageError: Any = typer.BadParameter.__mro__[1]
+"""Click's, whether typer brings its own Click or takes an installed one."""
 
 
 class Nouns(TyperGroup):
@@ -40,6 +46,14 @@ class Nouns(TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands = Commands()
+
+    def make_context(self, *given: Any, **settings: Any) -> Any:
+        with _visible_errors():
+            return super().make_context(*given, **settings)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _visible_errors():
+            return super().invoke(ctx)
 
 
 class Commands(MutableMapping[str, Any]):
@@ -67,6 +81,16 @@ class Commands(MutableMapping[str, Any]):
 
     def __contains__(self, name: object) -> bool:
         return name in MODULES
+
+
+@contextmanager
+def _visible_errors() -> Iterator[None]:
+    """What is wrong with a command line may repeat words of it: a terminal gets them visible."""
+    try:
+        yield
+    except _UsageError as error:
+        error.message = shown(sys.stderr, error.message)
+        raise
 
 
 def _commands(name: str, module: str) -> MutableMapping[str, Any]:

@@ -20,6 +20,7 @@ import typer
 from cli.errors import EXIT_INTERRUPTED, EXIT_USAGE, CliError, explain, print_report
 from cli.output import Format
 from cli.session import GlobalOptions, Session
+from cli.terminal import shown
 from goqueue.errors import BadRequest
 from goqueue.times import duration_text
 
@@ -187,7 +188,7 @@ def confirm(session: Session, question: str, *, yes: bool, needs: str) -> None:
         return
     if not session.can_ask():
         raise CliError(f"{needs} needs --yes", exit_code=EXIT_USAGE)
-    typer.confirm(question, abort=True, err=True)
+    typer.confirm(shown(sys.stderr, question), abort=True, err=True)
 
 
 def finish(work: Callable[[], None]) -> None:

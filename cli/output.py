@@ -9,7 +9,6 @@ a lone object is indented on a terminal. Colours come and go with the terminal a
 from __future__ import annotations
 
 import json
-import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,15 +19,12 @@ from typing import Any, TextIO
 
 from rich.cells import cell_len, set_cell_size
 
-from cli.errors import print_marked
+from cli import terminal
+from cli.terminal import visible
 
 CELL_CHARS_MAX = 50
 BINARY_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
 Row = Mapping[str, Any]
-_UNSEEN = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
-)
-"""Controls, of terminals too, and what turns the direction of text or hides in it."""
 
 
 class Format(StrEnum):
@@ -80,9 +76,9 @@ class Output:
             elif empty:
                 self.line(empty)
         elif self.format is Format.yaml:
-            self._write(_yaml([dict(row) for row in rows]))
+            self._write(self._yaml([dict(row) for row in rows]))
         else:
-            self._write("".join(_json_line(row) for row in rows))
+            self._write("".join(self._json_line(row) for row in rows))
 
     def stream_rows(self, columns: Sequence[Column], rows: Sequence[Row]) -> None:
         """The next rows of a list that comes in pieces; call it as often as needed."""
@@ -91,9 +87,9 @@ class Output:
         if self.is_table:
             self._table(columns, rows, header=self._widths is None)
         elif self.format is Format.yaml:
-            self._write("".join("---\n" + _yaml(dict(row)) for row in rows))
+            self._write("".join("---\n" + self._yaml(dict(row)) for row in rows))
         else:
-            self._write("".join(_json_line(row) for row in rows))
+            self._write("".join(self._json_line(row) for row in rows))
 
     def detail(self, record: Row, show: Callable[[], None]) -> None:
         """One object: `show` prints it for people, other formats print `record` whole."""
@@ -104,29 +100,30 @@ class Output:
 
     def record(self, record: Row) -> None:
         if self.format is Format.yaml:
-            self._write(_yaml(dict(record)))
+            self._write(self._yaml(dict(record)))
         elif self.is_terminal:
-            self._write(json.dumps(record, ensure_ascii=False, indent=2) + "\n")
+            text = json.dumps(record, ensure_ascii=False, indent=2)
+            self._write(terminal.visible_json(text) + "\n")
         else:
-            self._write(_json_line(record))
+            self._write(self._json_line(record))
 
     def record_line(self, record: Row) -> None:
         """One of a stream of objects."""
         if self.format is Format.yaml:
-            self._write("---\n" + _yaml(dict(record)))
+            self._write("---\n" + self._yaml(dict(record)))
         else:
-            self._write(_json_line(record))
+            self._write(self._json_line(record))
 
     def success(self, text: str, record: Row) -> None:
         """`✓ text` for people; the record for programs."""
         if self.is_table:
-            print_marked(self.stream, ("✓ ", "green"), text)
+            terminal.write_marked(self.stream, ("✓ ", "green"), text)
         else:
             self.record(record)
 
     def line(self, text: str = "", style: str = "") -> None:
         if style:
-            print_marked(self.stream, (text, style), "")
+            terminal.write_marked(self.stream, (text, style), "")
         else:
             self._write(text + "\n")
 
@@ -138,7 +135,7 @@ class Output:
 
     def clear(self) -> None:
         """An empty screen; only of a terminal."""
-        self._write("\x1b[H\x1b[2J")
+        terminal.clear(self.stream)
 
     def table(self, columns: Sequence[Column], rows: Sequence[Row]) -> None:
         """A table inside an answer for people, whatever the format."""
@@ -162,14 +159,20 @@ class Output:
             return text
         return set_cell_size(text, CELL_CHARS_MAX - 3) + "..."
 
+    def _json_line(self, row: Row) -> str:
+        text = json.dumps(row, ensure_ascii=False, separators=(",", ":"))
+        return (terminal.visible_json(text) if self.is_terminal else text) + "\n"
+
+    def _yaml(self, value: object) -> str:
+        import yaml  # only who asks for it waits for the import
+
+        text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+        if self.is_terminal and terminal.hides(text):
+            text = yaml.safe_dump(value, sort_keys=False)  # quotes what it escapes
+        return text
+
     def _write(self, text: str) -> None:
-        self.stream.write(text)
-        self.stream.flush()
-
-
-def visible(text: str) -> str:
-    """Foreign text within a line of ours: it can't begin another line, nor move the cursor."""
-    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+        terminal.write(self.stream, text)
 
 
 def cell_text(value: object) -> str:
@@ -233,13 +236,3 @@ def count_text(count: int, noun: str) -> str:
 def _columns(cells: Sequence[str], widths: Sequence[int]) -> str:
     padded = (set_cell_size(cell, width) for cell, width in zip(cells, widths, strict=True))
     return "  ".join(padded).rstrip()
-
-
-def _json_line(row: Row) -> str:
-    return json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n"
-
-
-def _yaml(value: object) -> str:
-    import yaml  # only who asks for it waits for the import
-
-    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import socket
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from cli.errors import EXIT_USAGE, Report, print_report
+from cli.terminal import note
 
 CONFIG = Path("/etc/goqueue/goqueue.yaml")
 EXIT_OK = 0
@@ -61,6 +61,6 @@ def _follow(path: Path) -> int:
         connection.connect(str(path))
         for line in connection.makefile("rb"):
             told = json.loads(line)
-            print(told["said"], file=sys.stderr, flush=True)
+            note(told["said"])
             done = told["done"]
     return EXIT_OK if done else EXIT_NOT_DONE

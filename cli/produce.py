@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Annotated, BinaryIO
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from cli.errors import EXIT_USAGE, CliError, note
+from cli.errors import EXIT_USAGE, CliError
 from cli.lines import PRIORITIES, LineSplitter, Message, check_times, parse, read_blocks
 from cli.options import command, pairs
 from cli.output import Column, Row, count_text, time_of
 from cli.publishing import Publisher, publish_few
 from cli.session import Session
+from cli.terminal import note, plain_console
 from goqueue import Published
 
 RELAXED = "relaxed"
@@ -243,7 +243,7 @@ def _source(file: Path | None) -> Iterator[tuple[BinaryIO, _Progress]]:
         return
     with _opened(file) as stream:
         size = os.fstat(stream.fileno()).st_size
-        console = Console(stderr=True)
+        console = plain_console(sys.stderr)
         if not console.is_terminal:
             yield stream, _Progress(None, 0)
             return

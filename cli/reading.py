@@ -15,8 +15,9 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cli.errors import explain, note
+from cli.errors import explain
 from cli.session import Json, Session
+from cli.terminal import note
 from goqueue.errors import GoQueueError
 from goqueue.http import join
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.errors import EXIT_USAGE, CliError, explain, note
+from cli.errors import EXIT_USAGE, CliError, explain
 from cli.messages import stored_row
 from cli.replay_position import ReplayPosition
 from cli.session import Json, Session
+from cli.terminal import note
 from goqueue.errors import BadRequest, GoQueueError, UnknownTopic
 from goqueue.times import moment_ms
 

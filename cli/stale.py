@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from cli.errors import warn
 from cli.output import Row, cell_text
+from cli.terminal import warn
 
 STALE = " (stale)"
 

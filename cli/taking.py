@@ -12,9 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from cli.errors import EXIT_UNAVAILABLE, CliError, explain, note, warn
+from cli.errors import EXIT_UNAVAILABLE, CliError, explain
 from cli.output import count_text
 from cli.session import Json, Session
+from cli.terminal import note, warn
 from cli.until import Holder, Until
 from goqueue.errors import GoQueueError, NotInFlight, ReceiptExpired, StaleGeneration
 from goqueue.http import join

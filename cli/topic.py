@@ -15,11 +15,12 @@ from cli.compaction import (
     MinCompactionLag,
     cleanup_text,
 )
-from cli.errors import EXIT_USAGE, CliError, note, warn
+from cli.errors import EXIT_USAGE, CliError
 from cli.options import command, span
 from cli.output import Column, Row, bytes_text, cell_text, count_text, duration_text
 from cli.session import Json, Session
 from cli.stale import STALE, or_stale, warn_of_stale
+from cli.terminal import note, warn
 from cli.topic_archive import RequireArchive, archive_text
 from goqueue.http import join
 

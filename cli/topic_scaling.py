@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
-from cli.errors import HINTS, CliError, note
+from cli.errors import HINTS, CliError
 from cli.following import Look, follow
 from cli.options import command
 from cli.output import Column, Row, bytes_text, count_text
 from cli.session import Json, Session
 from cli.stale import warn_of_stale
+from cli.terminal import note
 from goqueue.http import join
 
 Name = Annotated[str, typer.Argument(help="The topic's name.", show_default=False)]

@@ -8,10 +8,11 @@ import typer
 
 from cli import trace_events, trace_search
 from cli.default_command import DefaultGroup
-from cli.errors import EXIT_USAGE, CliError, warn
+from cli.errors import EXIT_USAGE, CliError
 from cli.options import command
 from cli.output import Column, Format
 from cli.session import Json, Session
+from cli.terminal import warn
 from cli.trace_follow import follow
 from cli.trace_search import print_found
 from cli.trace_tree import details_text, print_tree

@@ -8,10 +8,11 @@ from typing import Annotated
 
 import typer
 
-from cli.errors import EXIT_USAGE, CliError, warn
+from cli.errors import EXIT_USAGE, CliError
 from cli.options import command
 from cli.output import Column, time_of
 from cli.session import Json, Session
+from cli.terminal import warn
 from cli.trace_tree import details_text
 from goqueue.wire.events import EventsPage
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 
-from cli.errors import note
 from cli.session import Json, Session
+from cli.terminal import note
 from cli.trace_tree import event_line, print_end, print_head
 from goqueue.errors import GoQueueError
 

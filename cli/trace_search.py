@@ -7,10 +7,11 @@ from urllib.parse import urlencode
 
 import typer
 
-from cli.errors import EXIT_UNAVAILABLE, CliError, note, warn
+from cli.errors import EXIT_UNAVAILABLE, CliError
 from cli.options import command, pairs
 from cli.output import Column, age_text
 from cli.session import Json, Session
+from cli.terminal import note, warn
 from goqueue.http import join
 
 PAGE_MAX = 1000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from cli.output import visible
 from cli.session import Json, Session
+from cli.terminal import visible
 
 EVENT_WIDTH = 12
 INEXACT = "Some of its past is not known any more: events may be missing."

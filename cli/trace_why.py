@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cli.output import visible
 from cli.session import Json, Session
+from cli.terminal import visible
 
 
 def print_why(session: Session, answer: Json) -> None:

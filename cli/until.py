@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Iterable
 from typing import Protocol
 
-from cli.errors import warn
 from cli.output import count_text
 from cli.session import Json, Session
+from cli.terminal import warn
 from goqueue.http import join
 from goqueue.settling import Settle, Settled, SettleResult
 

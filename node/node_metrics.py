@@ -10,6 +10,7 @@ from goqueue.wire.types import NodeId
 from log.store import Store
 from node.cluster import ClusterHost
 from node.cluster_metrics import ClusterFigures
+from node.http.budgets import Budgets
 from node.link_metrics import LinkFigures
 from node.metrics import Metrics
 from node.metrics.exposition import SLICE_S
@@ -36,6 +37,7 @@ class Front(Protocol):
     def bytes_in_flight(self) -> int: ...
 
     requests_in_flight: int
+    budgets: Budgets
 
 
 class NodeFigures:
@@ -96,6 +98,7 @@ class NodeFigures:
         metrics.http.body_bytes.set(self._front.bytes_in_flight)
         metrics.http.in_flight.set(self._front.requests_in_flight)
         self._process.tell()
+        self._process.tell_budgets(self._front.budgets)
         self._links.tell()
         yield
         yield from self._cluster.tell()

@@ -9,6 +9,7 @@ import resource
 import time
 from pathlib import Path
 
+from node.http.budgets import Budgets
 from node.metrics import Metrics
 from node.version import VERSION
 
@@ -22,6 +23,14 @@ class ProcessFigures:
         self._metrics = metrics.process
         self._started_s = _started_s()
         metrics.process.build_info.labels(VERSION.version, platform.python_version()).set(1)
+
+    def tell_budgets(self, budgets: Budgets) -> None:
+        metrics = self._metrics
+        for budget in budgets.all:
+            metrics.budget_used.labels(budget.kind).set(budget.used)
+            metrics.budget_bound.labels(budget.kind).set(budget.bounds.node)
+            for bound, count in budget.refused.items():
+                metrics.budget_refused.put(count, budget.kind, bound)
 
     def tell(self) -> None:
         metrics, used = self._metrics, resource.getrusage(resource.RUSAGE_SELF)

@@ -20,6 +20,7 @@ from aiohttp import HttpVersion10, web
 from goqueue.wire.errors import BadRequest, GoQueueError, ServerError
 from node.http.access import Access, OnAccess
 from node.http.broker import Broker
+from node.http.budgets import Budgets
 from node.http.call import Call, FrontMetrics, NoMetrics, Shared
 from node.http.console.front import Console, is_for_console
 from node.http.errors import encode_error, error_answer
@@ -60,12 +61,14 @@ class HttpFront:
         gate: Gate | None = None,
         keys: KeyBroker | None = None,
         on_access: OnAccess | None = None,
+        budgets: Budgets | None = None,
     ) -> None:
         self._host = host
         self._port = port
         self._ssl_context = ssl_context
         self._limits = limits or HttpLimits()
         self._metrics: FrontMetrics = metrics or NoMetrics()
+        self.budgets = budgets or Budgets()
         self._shared = Shared(
             broker, self._limits, self._metrics, ByteBudget(self._limits.in_flight_bytes_max), host
         )

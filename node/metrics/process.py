@@ -103,7 +103,31 @@ class ProcessMetrics:
             moves=always,
         )
         self._declare_memory(of)
+        self._declare_budgets(of)
         self._declare_looks(of)
+
+    def _declare_budgets(self, of: Declarations) -> None:
+        self.budget_used = of.gauge(
+            "goqueue_memory_charged_bytes",
+            "Memory that clients decide about and that is held, by what it is for",
+            ("kind",),
+            told=Teller.NODE,
+            moves=Moves.LOADED,
+        )
+        self.budget_bound = of.gauge(
+            "goqueue_memory_bound_bytes",
+            "The most that the node holds of it",
+            ("kind",),
+            told=Teller.NODE,
+            moves=Moves.ALWAYS,
+        )
+        self.budget_refused = of.counter(
+            "goqueue_memory_refusals_total",
+            "Requests refused for want of room, by the bound: connection, holder, share or node",
+            ("kind", "bound"),
+            told=Teller.FRONT,
+            moves=Moves.LOADED,
+        )
 
     def _declare_memory(self, of: Declarations) -> None:
         node, always = Teller.NODE, Moves.ALWAYS

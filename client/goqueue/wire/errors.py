@@ -297,6 +297,22 @@ class TooManyDelayed(Busy):
     code, text = "too_many_delayed", "too many messages are delayed"
 
 
+class OverBudget(Busy):
+    """No room in the server's memory for this request now, or for its client: `bound` says whose
+    limit that is: of the connection, of the holder (its key or address), of the node, or of the
+    share that is kept for those who hold little."""
+
+    code = "over_budget"
+
+    def __init__(self, kind: str, bound: str, limit: int) -> None:
+        super().__init__(
+            f"no room for more {kind}: the bound of the {bound} is {limit} bytes",
+            kind=kind,
+            bound=bound,
+            limit=limit,
+        )
+
+
 class Corrupt(GoQueueError):
     code, http_status, text = "corrupt", 500, "stored data is damaged"
 

@@ -6,9 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import msgspec
-
-from coordinator.api_keys import ApiKey, ApiKeys
+from coordinator.api_keys import ApiKeys
 from coordinator.brokers import Broker
 from coordinator.commands import (
     AllocateProducer,
@@ -22,10 +20,9 @@ from coordinator.commands import (
     Result,
     TopicResult,
 )
-from coordinator.errors import SnapshotUnreadable
 from coordinator.groups import Group, Groups
 from coordinator.key_commands import CreateKey, KeyResult, RevokeKey, RotateKey
-from coordinator.layout import Layout, LayoutRecord
+from coordinator.layout import Layout
 from coordinator.member_commands import (
     ExpireMembers,
     HandOver,
@@ -34,7 +31,7 @@ from coordinator.member_commands import (
     LetGo,
     MemberResult,
 )
-from coordinator.membership import MembershipRecord, Topics
+from coordinator.membership import Topics
 from coordinator.memberships import Memberships
 from coordinator.partition_count import check_growth, check_room, grow
 from coordinator.partitions import PartitionPlacement, Topic
@@ -51,7 +48,7 @@ from coordinator.placement_commands import (
     SetReplicationFactor,
     UndrainBroker,
 )
-from coordinator.producers import ProducerIds, ProducerIdsRecord
+from coordinator.producers import ProducerIds
 from coordinator.queue_commands import (
     BeginRun,
     DeleteGroup,
@@ -71,11 +68,17 @@ from coordinator.queue_commands import (
 from coordinator.rebalances import PARTITIONS, TOPIC
 from coordinator.redrives import Redrive, Redrives
 from coordinator.schedules import Schedule, Schedules
+from coordinator.snapshot import (
+    SNAPSHOT_VERSION,
+    Level2,
+    Snapshot,
+    encode_snapshot,
+    read_snapshot,
+)
 from coordinator.topics import TopicConfig, alter_config, create_config
 from goqueue.wire.errors import Conflict, GoQueueError, TopicExists, UnknownGroup, UnknownTopic
 from goqueue.wire.ids import INTERNAL_TOPICS, validate_topic_name
 from goqueue.wire.types import GroupId, Index, NodeId, TopicId
-from goqueue.wire.unreadable import UNREADABLE
 
 __all__ = [
     "Broker",
@@ -85,31 +88,9 @@ __all__ = [
     "TopicConfig",
 ]
 
-SNAPSHOT_VERSION = 4
-SNAPSHOTS_READ = (1, 2, 3, 4)
-"""Version 1 knew no groups, schedules and redrive jobs, version 2 no moves of replicas, version 3
-no API keys."""
 TOMBSTONES_MAX = 10_000
 """Ids of deleted topics that are remembered by name. No safety hangs on the bound: an id is alive
 or deleted for ever once the state has passed its index (`is_deleted`)."""
-
-
-class _Snapshot(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
-    version: int
-    cluster_id: int
-    applied_index: int
-    brokers: list[Broker]
-    topics: list[Topic]
-    deleted: list[tuple[TopicId, str]]
-    producers: ProducerIdsRecord
-    groups: list[Group] = []
-    schedules: list[Schedule] = []
-    redrives: list[Redrive] = []
-    memberships: list[MembershipRecord] = []
-    layout: LayoutRecord | None = None
-    keys: list[ApiKey] = []
-    time_ms: int = 0
-    """0 in snapshots of 0.1.0."""
 
 
 class ClusterState:
@@ -413,8 +394,7 @@ class ClusterState:
 
     def snapshot(self) -> bytes:
         """The whole state; equal bytes on nodes that applied the same commands."""
-        snapshot = _Snapshot(
-            SNAPSHOT_VERSION,
+        fields = (
             self.cluster_id,
             self.applied_index,
             list(self.brokers.values()),
@@ -429,19 +409,16 @@ class ClusterState:
             self.keys.dump(),
             self.time_ms,
         )
-        return msgspec.msgpack.encode(snapshot, order="deterministic")
+        return encode_snapshot(Snapshot(SNAPSHOT_VERSION, *fields), self._level_2())
+
+    def _level_2(self) -> Level2 | None:
+        """What came with level 2; None below it, where no node may be sent it."""
+        return Level2() if self.layout.brokers.level >= Level2.LEVEL else None
 
     @classmethod
     def restore(cls, state: bytes) -> ClusterState:
         """The state of a snapshot. Raises SnapshotUnreadable."""
-        try:
-            version = msgspec.msgpack.decode(state, type=list[msgspec.Raw])[0]
-            if msgspec.msgpack.decode(version) not in SNAPSHOTS_READ:
-                told = "the cluster's state is of another version: run the one that wrote it"
-                raise SnapshotUnreadable(told)
-            found = msgspec.msgpack.decode(state, type=_Snapshot)
-        except (*UNREADABLE, IndexError) as error:
-            raise SnapshotUnreadable(f"not a cluster snapshot: {error}") from error
+        found, _level_2 = read_snapshot(state)
         restored = cls(found.cluster_id)
         restored.applied_index = Index(found.applied_index)
         restored.time_ms = found.time_ms

@@ -15,7 +15,7 @@ from enum import IntEnum
 from goqueue.wire.errors import GoQueueError
 
 LOWEST = 1
-HIGHEST = 1
+HIGHEST = 2
 FIRST = 1
 """The finished level of a cluster that has finished none by command."""
 
@@ -25,6 +25,14 @@ class Feature(IntEnum):
 
     BASE = 1
     """All that release 0.2.0 knows."""
+    RECEIPT_KEYS = 2
+    """Receipts carry a code (MAC) made with keys of the cluster."""
+    SCOPES = 2
+    """Consumer groups belong to the scope that created them."""
+    LAG_EVERYWHERE = 2
+    """Nodes ask each other which groups have begun a topic."""
+    TOPIC_COMPRESSION = 2
+    """A topic has a default compression."""
 
 
 class Unspoken(Exception):

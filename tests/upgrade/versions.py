@@ -13,6 +13,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from coordinator import commands
+from delivery import ops
 from log.levels import HIGHEST
 from tests.cluster.processes import ROOT, Node
 
@@ -59,11 +61,13 @@ _PATCHES = {
 
 @dataclass(frozen=True)
 class Version:
-    """`highest` is the highest feature level that it speaks."""
+    """`highest` is the highest feature level that it speaks; `kinds` are the tags of the operations
+    and commands that came with that level."""
 
     name: str
     folders: tuple[Path, ...]
     highest: int
+    kinds: frozenset[int | str] = frozenset()
 
     def start(self, node: Node) -> None:
         """A process of this version over the node's data."""
@@ -87,7 +91,11 @@ def released(folder: Path) -> Version:
 
 
 def head() -> Version:
-    return Version("head", (ROOT, ROOT / "client"), HIGHEST)
+    new = [
+        kind for kind, level in {**ops.FEATURES, **commands.FEATURES}.items() if level == HIGHEST
+    ]
+    kinds = frozenset(kind.__struct_config__.tag for kind in new)
+    return Version("head", (ROOT, ROOT / "client"), HIGHEST, kinds)
 
 
 def made_up(folder: Path) -> Version:
@@ -104,4 +112,5 @@ def made_up(folder: Path) -> Version:
             keeps = old if name == "delivery/queue.py" and old not in new else ""
             text = text.replace(old, new + keeps)
         path.write_text(text)
-    return Version("made up", (folder, ROOT / "client"), HIGHEST + 1)
+    kinds = frozenset({MADE_UP_TAG})
+    return Version("made up", (folder, ROOT / "client"), HIGHEST + 1, kinds)

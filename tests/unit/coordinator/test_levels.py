@@ -130,3 +130,15 @@ def test_levels_change_nothing_else_of_a_broker() -> None:
     cluster.do(broker("a", 1, 3))
 
     assert cluster.state.brokers[NodeId("a")] == replace(before, highest_level=3)
+
+
+def test_snapshot_of_level_two_is_written_once_that_is_finished() -> None:
+    cluster = two()
+    before = msgspec.msgpack.decode(cluster.state.snapshot())
+    cluster.do(FinishLevel(2))
+
+    after = cluster.state.snapshot()
+
+    assert (before[0], len(before)) == (4, 14)
+    assert msgspec.msgpack.decode(after)[0] == 5
+    assert ClusterState.restore(after).snapshot() == after

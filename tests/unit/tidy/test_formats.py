@@ -70,7 +70,7 @@ def test_operations_and_commands_above_level_one_are_asked_for_before_they_are_w
         ("handshake", "HELLO = 1"),
         ("wal", "APPEND = 1"),
         ("flag", "goqueue.wire.layout.HAS_NULLS = 16"),
-        ("number", "coordinator.state.SNAPSHOT_VERSION = 4"),
+        ("number", "coordinator.snapshot.SNAPSHOT_VERSION = 4"),
         ("field", "delivery.ops.Own array tag 17"),
         ("field", "coordinator.commands.RegisterBroker 9 highest_level: int"),
         ("field", "coordinator.layout.LayoutRecord 5 level: int"),

@@ -97,6 +97,8 @@ def _show_health(session: Session, found: Json) -> None:
     )
     for problem in _problems(found):
         session.output.line(f"✗ {problem}", style="red")
+    for warning in found.get("warnings", []):
+        session.output.line(f"! {warning}", style="yellow")
 
 
 def _problems(found: Json) -> list[str]:

@@ -48,6 +48,13 @@ Zone = Annotated[str | None, typer.Option(help="Replicas of a partition are spre
 AutoCreate = Annotated[
     bool | None, typer.Option(help="Create a topic on the first publish to it.", show_default=False)
 ]
+InsecureOpen = Annotated[
+    bool,
+    typer.Option(
+        "--insecure-open",
+        help="Serve beyond loopback without API keys: anybody who reaches it may do anything.",
+    ),
+]
 AcceptLoss = Annotated[
     bool,
     typer.Option(
@@ -73,6 +80,7 @@ def serve(
     secret_file: SecretFile = None,
     zone: Zone = None,
     auto_create_topics: AutoCreate = None,
+    insecure_open: InsecureOpen = False,
     accept_loss: AcceptLoss = False,
     set_: Set = None,
     pid_file: PidFile = None,
@@ -88,6 +96,7 @@ def serve(
         "cluster.secretFile": str(secret_file) if secret_file else None,
         "cluster.advertise": peer_advertise,
         "cluster.clientAdvertise": advertise,
+        "auth.insecureOpen": True if insecure_open else None,
         "storage.acceptLoss": True if accept_loss else None,
         **_pairs(set_ or []),
     }
@@ -98,7 +107,7 @@ serve.__doc__ = HELP
 
 
 def run(config: Path | None, overrides: dict[str, object], pid_file: Path | None) -> int:
-    """Load the configuration and serve; the exit code."""
+    """Load the configuration and serve; the exit code, 2 where the configuration is refused."""
     # only here may the command line know the service, and only when asked to
     from node.config_file import ConfigError, load_config
 
@@ -106,6 +115,12 @@ def run(config: Path | None, overrides: dict[str, object], pid_file: Path | None
         loaded = load_config(str(config) if config else None, overrides=overrides)
     except ConfigError as error:
         print_report(Report(str(error), "", "", EXIT_USAGE))
+        return EXIT_USAGE
+    from log.disk import OsDisk
+    from node.open_listener import refusal
+
+    if problem := refusal(loaded, OsDisk()):
+        print_report(Report(problem, "", "", EXIT_USAGE))
         return EXIT_USAGE
     from node.server import main_node
 

@@ -19,6 +19,14 @@ class AuthConfig:
         parse=flag,
         why="a laptop has nobody to keep out; when on, whatever has no key is refused but probes",
     )
+    insecure_open: bool = option(
+        False,
+        key="auth.insecureOpen",
+        parse=flag,
+        why="without auth.enabled a node listens on loopback only, unless this says that whoever"
+        " reaches it may do everything; tls.caFile, which asks clients for certificates, will do"
+        " too; a data directory that was served so before goes on, with a warning",
+    )
     admin_key_file: str = option(
         "",
         key="auth.adminKeyFile",

@@ -18,6 +18,7 @@ from log.disk import OsDisk
 from log.errors import LogError, WalDamaged
 from log.set_aside import SetAside
 from log.store import Store
+from node import open_listener
 from node.assembly import NodeAssembly, assemble
 from node.collector import Collector
 from node.config import NodeConfig
@@ -59,6 +60,8 @@ def main_node(config: NodeConfig) -> int:
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     if config.warnings:
         _log.warning("configuration", warnings=list(config.warnings))
+    if problem := open_listener.warning(config):
+        _log.warning("listens_openly", problem=problem)
     try:
         import uvloop
     except ImportError:  # where it is not built, asyncio's own loop serves as well
@@ -114,6 +117,7 @@ async def _live(config: NodeConfig, ends: _Ends) -> int:
     try:
         levels = stored_levels(OsDisk(), config.data_dir)
         store = await _opened(config)
+        open_listener.remember(config, OsDisk())
     except OtherLevel as error:
         _log.critical("cannot_start", directory=config.data_dir, problem=str(error))
         return EXIT_OTHER_LEVEL

@@ -15,7 +15,7 @@ from coordinator.holdings import short
 from coordinator.state import ClusterState, Topic
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId, Offset
 from log.store import Store
-from node import rpc
+from node import open_listener, rpc
 from node.cluster import ClusterHost
 from node.config import NodeConfig
 from node.damaged_replicas import DAMAGED, damaged_replicas
@@ -181,6 +181,7 @@ class NodeStatus:
             leaderless=len(leaderless),
             problems=tuple(self._problems(nodes)),
             voters=tuple(sorted(self._cluster.voters)),
+            warnings=tuple(filter(None, [open_listener.warning(self._config)])),
         )
 
     def hosts_by_topic(self) -> dict[str, list[PartitionHost]]:

@@ -260,11 +260,14 @@ def run(root: Path, image: Image, folder: Path) -> list[str]:
         f'cd {root}; exec chroot {root} "$@"'
     )
     spaces = ("--mount", "--net", "--pid", "--fork", "--kill-child")
-    as_user = _as_user(image)
-    began = time.monotonic()
-    outer = subprocess.Popen(
-        ["unshare", *spaces, "sh", "-c", script, "sh", *as_user, *image.entry, *image.command]
+    as_user = [*_as_user(image), "GOQUEUE_AUTH_INSECURE_OPEN=true"]
+    command = [*image.entry, *image.command]
+    refused = subprocess.run(
+        ["unshare", *spaces, "sh", "-c", script, "sh", *_as_user(image), *command]
     )
+    assert refused.returncode == 2, "it served whoever reaches it, without being told to"
+    began = time.monotonic()
+    outer = subprocess.Popen(["unshare", *spaces, "sh", "-c", script, "sh", *as_user, *command])
     try:
         pid = until("process 1", lambda: child_of(outer.pid))
         inside = ["nsenter", f"--target={pid}", "--mount", "--net", "--pid", "--root", "--wd=/"]
@@ -295,7 +298,8 @@ def run(root: Path, image: Image, folder: Path) -> list[str]:
             outer.kill()
             outer.wait(10)
     return [
-        f"{' '.join([*image.entry, *image.command])}: up after {up_s:.1f} s, as process 1,",
+        "without GOQUEUE_AUTH_INSECURE_OPEN=true it refuses to start, with exit code 2",
+        f"{' '.join(command)}: up after {up_s:.1f} s, as process 1,",
         f"  as {image.user}, without capabilities, on a read-only root with one volume",
         "HEALTHCHECK's command; a topic made, a message published and read back by goqueue-cli",
         "an orphan was reaped; SIGTERM ended it with exit code 0",

@@ -233,6 +233,8 @@ class ClusterHealth(msgspec.Struct, frozen=True):
     under_replicated_partitions: int = 0
     leaderless_partitions: int = 0
     problems: list[str] = []
+    warnings: list[str] = []
+    """What should be changed about the node that answered; the cluster is well meanwhile."""
 
 
 class ProducerIdentity(msgspec.Struct, frozen=True):

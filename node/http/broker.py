@@ -245,6 +245,8 @@ class ClusterView:
     problems: tuple[str, ...] = ()
     voters: tuple[str, ...] = ()
     """Who votes in the cluster group; all other nodes follow it."""
+    warnings: tuple[str, ...] = ()
+    """What should be changed about the node that answers; the cluster is well meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,8 @@ class NodesAnswer(Struct):
 
 
 class ClusterHealth(Struct):
-    """`healthy`, `degraded` (serves, but a further death may stop it) or `unavailable`."""
+    """`healthy`, `degraded` (serves, but a further death may stop it) or `unavailable`. `warnings`
+    are of the node that answers."""
 
     status: str
     has_quorum: bool
@@ -58,6 +59,7 @@ class ClusterHealth(Struct):
     under_replicated_partitions: int
     leaderless_partitions: int
     problems: list[str]
+    warnings: list[str] = []
 
 
 class Address(Struct):
@@ -124,6 +126,7 @@ async def health(call: Call) -> web.Response:
             view.under_replicated,
             view.leaderless,
             list(view.problems),
+            list(view.warnings),
         )
     )
 

@@ -146,6 +146,7 @@ GOQUEUES_OWN: Json = {
     "persistence": {"storageClass": "gp3", "size": "20Gi", "annotations": {"a": "b"}},
 }
 
+NO_KEYS: Json = {"enabled": False, "insecureOpen": True}
 ISSUER: Json = {"enabled": True, "issuerRef": {"name": "letsencrypt", "kind": "ClusterIssuer"}}
 
 CASES: dict[str, Json] = {
@@ -153,7 +154,7 @@ CASES: dict[str, Json] = {
     "one node": {"replicaCount": 1},
     "five nodes": {"replicaCount": 5},
     "TLS off": {"tls": {"enabled": False}, "peerTls": {"enabled": False}},
-    "TLS and keys off": {"tls": {"enabled": False}, "auth": {"enabled": False}},
+    "TLS and keys off": {"tls": {"enabled": False}, "auth": NO_KEYS},
     "cert-manager": {"tls": {"certManager": ISSUER}},
     "monitoring on": MONITORING,
     "existing secrets": EXISTING,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from typer.testing import CliRunner
 
+from cli.main import app
 from tests.deploy.rendering import one, render
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,6 +49,17 @@ def test_all_that_is_copied_is_there_and_in_the_context(check: ModuleType) -> No
         assert not check.is_ignored(source), source
     assert check.is_ignored("tests")
     assert check.is_ignored(".git")
+
+
+def test_the_image_refuses_to_serve_anybody_unless_that_is_meant(check: ModuleType) -> None:
+    (command,) = steps(check, "CMD")
+    (environment,) = steps(check, "ENV")
+    assert "INSECURE" not in environment
+    words = ["serve", *json.loads(command)]
+
+    refused = CliRunner().invoke(app, words)
+
+    assert refused.exit_code == 2 and "--insecure-open" in refused.stderr
 
 
 def test_every_package_of_the_server_is_in_the_image(check: ModuleType) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.deploy.matrix import NO_KEYS
 from tests.deploy.rendering import notes, one, rendered
 
 Json = dict[str, Any]
@@ -35,7 +36,7 @@ def test_the_notes_name_objects_that_there_are() -> None:
         ({"replicaCount": 4}, "4 nodes survive no more deaths than 3"),
         ({"persistence": {"enabled": False}}, "persistence.enabled is false"),
         ({"tls": {"enabled": False}}, "in the clear"),
-        ({"auth": {"enabled": False}}, "may do everything"),
+        ({"auth": NO_KEYS}, "may do everything"),
         ({"peerTls": {"enabled": False}}, "between nodes in the clear"),
         ({"networkPolicy": {"enabled": False}}, "networkPolicy.enabled is false"),
         ({"kubernetes": {"enabled": False}}, "by hand"),

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from scripts.chart_docs import CHART, README, VALUES, sections
-from tests.deploy.matrix import CASES, EVERYTHING
+from tests.deploy.matrix import CASES, EVERYTHING, NO_KEYS
 from tests.deploy.rendering import one, render, rendered, rendered_texts
 
 Json = dict[str, Any]
@@ -42,6 +42,7 @@ BASES: tuple[Json, ...] = (
     {**QUICK, "podAntiAffinity": {}, "service": {"type": "NodePort"}, "image": {}},
     {**CASES["cert-manager"], "diagnosticMode": {"enabled": True}},
     CASES["existing secrets"],
+    {**QUICK, "auth": {"insecureOpen": True}},
     {**QUICK, "persistence": {}, "archive": {}, "podDisruptionBudget": {"minAvailable": ""}},
     CASES["monitoring on"],
 )
@@ -196,6 +197,8 @@ def test_what_is_not_a_value_is_refused_by_name(values: Json, told: str) -> None
         ({"archive": {"enabled": True}}, "archive.destination is needed"),
         ({"keda": {"consumers": [{"name": "a", "group": "a"}]}}, "keda.existingSecret is needed"),
         ({"service": {"internalPort": 8080}}, "must differ"),
+        ({"auth": {"enabled": False}}, "auth.insecureOpen: true"),
+        ({"config": {"auth": {"insecureOpen": True}}}, "is decided by auth.insecureOpen"),
         (
             {"persistence": {"whenScaled": "Delete"}},
             "would delete the volumes of nodes that were not drained",
@@ -243,7 +246,7 @@ def test_the_readme_names_only_values_that_there_are() -> None:
     tree = yaml.safe_load(VALUES.read_text())
     text = README.read_text().partition("## GoQueue's own values")[0]
     for example in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL):
-        render({**yaml.safe_load(example), "auth": {"enabled": False}})
+        render({**yaml.safe_load(example), "auth": NO_KEYS})
     for name in set(re.findall(r"`([a-z]\w+(?:\.\w+)+)(?:: [^`]*)?`", text)) - FILES:
         node: Any = tree
         for part in name.split("."):

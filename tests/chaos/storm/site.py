@@ -238,7 +238,7 @@ class Site(Cluster):
         command = [*SERVE, "--node-id", node.id]
         command += ["--data", str(node.data), "--http", http]
         command += ["--peer-listen", f"{node.peer[0]}:{node.peer[1]}"]
-        command += ["--secret-file", str(self._secret)]
+        command += ["--secret-file", str(self._secret), "--insecure-open"]
         for peer in peers:
             host, port = await self._way(node, peer)
             command += ["--peer", f"{peer.id}={host}:{port}"]

@@ -78,6 +78,21 @@ def test_all_problems_are_told_at_once(served: Served, tmp_path: Path) -> None:
     assert served.configs == []
 
 
+def test_a_node_that_anybody_could_use_is_refused_unless_that_is_meant(
+    served: Served, tmp_path: Path
+) -> None:
+    words = ["serve", "--data", str(tmp_path / "data"), "--http", "0.0.0.0:8080"]
+
+    refused = CliRunner().invoke(app, words)
+    assert (refused.exit_code, served.configs) == (2, [])
+    assert "0.0.0.0:8080" in refused.stderr and "--insecure-open" in refused.stderr
+    assert not (tmp_path / "data").exists()
+
+    assert CliRunner().invoke(app, [*words, "--insecure-open"]).exit_code == 0
+    assert CliRunner().invoke(app, words, env={"GOQUEUE_AUTH_INSECURE_OPEN": "true"}).exit_code == 0
+    assert [config.auth.insecure_open for config in served.configs] == [True, True]
+
+
 @pytest.mark.parametrize("words", [["-config", "{}"], ["-config={}"], ["--config", "{}"]])
 def test_goqueue_starts_from_a_file_as_it_always_did(
     served: Served, tmp_path: Path, words: list[str]

@@ -50,6 +50,9 @@ refuse is refused, all at once.
 {{- if eq .Values.persistence.whenScaled "Delete" -}}
 {{- $problems = append $problems "persistence.whenScaled: Delete would delete the volumes of nodes that were not drained in their grace period, with the only copies of messages: leave it at Retain, and delete the claim of a broker once `goqueue-cli cluster nodes` no longer has it" -}}
 {{- end -}}
+{{- if not (or .Values.auth.enabled .Values.auth.insecureOpen) -}}
+{{- $problems = append $problems "auth.enabled: false lets whoever reaches the client port do everything; say auth.insecureOpen: true where that is meant" -}}
+{{- end -}}
 {{- $ports := list .Values.service.httpPort .Values.service.internalPort -}}
 {{- if .Values.service.grpcEnabled -}}{{- $ports = append $ports .Values.service.grpcPort -}}{{- end -}}
 {{- if ne (len $ports) (len (uniq $ports)) -}}
@@ -94,6 +97,7 @@ cluster.secretFile: clusterSecret
 cluster.tls: peerTls
 tls: tls
 auth.enabled: auth.enabled
+auth.insecureOpen: auth.insecureOpen
 auth.rootKey: auth.existingSecret
 auth.adminKeyFile: auth.existingSecret
 auth.metricsAnonymous: metrics.anonymous

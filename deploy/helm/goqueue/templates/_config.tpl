@@ -23,6 +23,9 @@
 {{- if .Values.auth.enabled -}}
 {{- $_ := set $own "auth" (dict "enabled" true "adminKeyFile" "/etc/goqueue/secrets/admin-key" "metricsAnonymous" .Values.metrics.anonymous) -}}
 {{- end -}}
+{{- if .Values.auth.insecureOpen -}}
+{{- $_ := set $own "auth" (merge (dict "insecureOpen" true) ($own.auth | default dict)) -}}
+{{- end -}}
 {{- if not .Values.kubernetes.enabled -}}
 {{- $peers := dict -}}
 {{- range $ordinal := until (int .Values.replicaCount) -}}

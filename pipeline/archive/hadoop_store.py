@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from goqueue.archive.layout import ROOT
+from goqueue.archive.layout import TEMPORARY
 from goqueue.errors import ServerError
 
 T = TypeVar("T")
@@ -28,7 +28,6 @@ T = TypeVar("T")
 CONDITIONAL_CREATE = "fs.option.create.conditional.overwrite"
 """Hadoop's name for the capability, and for the option of `createFile`."""
 EXCLUSIVE_RENAME_SCHEMES = frozenset(("hdfs", "abfs", "abfss"))
-TEMPORARY = f"{ROOT}/_temporary"
 COPY_BYTES = 1 << 20
 
 

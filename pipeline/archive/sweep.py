@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from goqueue.archive.layout import MANIFESTS, STAGING, Series, parse_file_name
-from goqueue.archive.manifest import commit, newest
-from pipeline.archive.hadoop_store import TEMPORARY
-from pipeline.archive.run import Run
+from goqueue.archive.layout import MANIFESTS, STAGING, TEMPORARY, Series, parse_file_name
+from goqueue.archive.manifest import Manifest, commit, newest
+
+if TYPE_CHECKING:  # this module itself needs no Spark
+    from pipeline.archive.run import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,7 @@ def sweep(run: Run, series: Series) -> Swept:
     before_ms = time.time_ns() // 1_000_000 - int(run.grace_s * 1000)
     store = run.store
     held = newest(store, series)
-    retired = [item.path for item in held.retired if item.at_ms < before_ms]
+    retired = _removable(held, before_ms)
     if retired:
         commit(
             store,
@@ -56,3 +58,16 @@ def sweep(run: Run, series: Series) -> Swept:
         if file.modified_ms < before_ms:
             store.remove(file.path)
     return Swept(len(retired), orphans)
+
+
+def _removable(manifest: Manifest, before_ms: int) -> list[str]:
+    """Retired files of before that time. A manifest may say anything: what is not named as data
+    files are, or is still committed, is left alone. That paths stay below the series' folder has
+    been checked as the manifest was read."""
+    committed = {file.path for file in manifest.files}
+    paths = (item.path for item in manifest.retired if item.at_ms < before_ms)
+    return [
+        path
+        for path in paths
+        if parse_file_name(path.rpartition("/")[2]) is not None and path not in committed
+    ]

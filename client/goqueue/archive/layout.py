@@ -22,6 +22,8 @@ from goqueue.wire.types import TopicId
 ROOT: Final = "archive/v1"
 MANIFESTS: Final = "_manifest"
 STAGING: Final = "_staging"
+TEMPORARY: Final = f"{ROOT}/_temporary"
+"""Files on their way to a name, of stores that need that."""
 MANIFEST_SUFFIX: Final = ".json.zst"
 
 PARTITION_DIGITS: Final = 5
@@ -118,6 +120,14 @@ def parse_file_name(name: str) -> FileRange | None:
         return None
     found = FileRange(int(match[2]), int(match[3]), int(match[4]))
     return found if found.first <= found.last else None
+
+
+def is_below(path: str) -> bool:
+    """Whether a path that a manifest names stays below its series' folder, and leads to nothing
+    that is hidden there. A manifest is written by whoever may write to the store."""
+    if "\\" in path or "\0" in path:
+        return False
+    return all(part not in ("", ".", "..") and part[0] != "_" for part in path.split("/"))
 
 
 def parse_manifest_name(name: str) -> int | None:

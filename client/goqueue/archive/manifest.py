@@ -20,7 +20,14 @@ from typing import Final, Literal
 import msgspec
 import zstandard
 
-from goqueue.archive.layout import Kind, Series, parse_id_folder, parse_manifest_name, topic_folder
+from goqueue.archive.layout import (
+    Kind,
+    Series,
+    is_below,
+    parse_id_folder,
+    parse_manifest_name,
+    topic_folder,
+)
 from goqueue.archive.schema import SCHEMA_VERSION, UnreadableArchive, check_schema_version
 from goqueue.archive.store import ReadableStore, WritableStore
 from goqueue.wire.errors import Conflict
@@ -203,8 +210,15 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return frozenset((*paths, *(item.path for item in self.retired)))
 
     def check(self) -> None:
-        """Raises UnreadableArchive where a partition is not covered once and without a break, or
-        a file's schema is newer than this code."""
+        """Raises UnreadableArchive where a partition is not covered once and without a break, a
+        file's schema is newer than this code, or a path leads out of the series' folder: it may
+        be read, and a retired one is removed."""
+        for path in self.named():
+            if not is_below(path):
+                raise UnreadableArchive(
+                    f"the manifest of {self.topic} (version {self.version}) names {path[:200]!r},"
+                    " which is no file of this archive"
+                )
         for file in self.files:
             check_schema_version(file.schema, file.path)
         for partition, items in self.partitions().items():

@@ -75,4 +75,6 @@ async def audit(
 def _outcome(row: Row) -> str:
     if row["outcome"] == "lost":
         return f"{row['count']} lost"
+    if row["action"] == "sum":
+        return f"{row['count']} denied from {row['addresses']} addresses"
     return f"{row['outcome']} ({row['code']})" if row.get("code") else str(row["outcome"])

@@ -2,8 +2,9 @@
 
 Requests never wait for it. What is to be kept goes into a buffer with a bound, and from there, in
 batches, into the topic, which is replicated as any other; what finds no room is counted, and told
-in a record as soon as there is some. The ids of records make a repeated batch store nothing twice.
-What is in the buffer when the process is killed is gone.
+in a record as soon as there is some. Requests of those who showed no key are told in sums
+(`node.audit_sums`), so that nobody pushes out what was done with keys. The ids of records make a
+repeated batch store nothing twice. What is in the buffer when the process is killed is gone.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from coordinator.state import ClusterState
 from goqueue.wire.batch import encode_columns
 from goqueue.wire.errors import GoQueueError, TopicExists
 from goqueue.wire.ids import AUDIT_TOPIC
+from node.audit_sums import SUM_S, Sum, Sums
 from node.config_audit import AuditConfig
 from node.http.access import Access
-from node.http.audited import LOST, AuditRecord, is_audited, record_of
+from node.http.audited import ANONYMOUS, DENIED, LOST, SUM, AuditRecord, is_audited, record_of
 from node.http.broker import AppendResult
 from node.http.times import format_time
 from node.metrics.doors import DoorMetrics
 
 RECORDS_MAX = 4096
-"""In the buffer; those of nobody in particular fill half of it at most, so that who has no key
-can't keep what is done with one out of the log."""
+"""In the buffer: some seconds of a busy node."""
 BATCH_RECORDS = 200
 GATHER_S = 0.05
 """How long a record waits for others to join it."""
@@ -42,6 +43,9 @@ APPEND_DEADLINE_S = 10.0
 STOP_S = 2.0
 
 _log = structlog.get_logger("audit")
+
+What = Access | Sum | int
+"""What a record tells: a request, a sum of them, or how many records were lost."""
 
 
 class AuditCluster(Protocol):
@@ -75,6 +79,7 @@ class AuditLog:
         metrics: DoorMetrics,
         wall_ms: Callable[[], int],
         *,
+        has_keys: bool = True,
         records_max: int = RECORDS_MAX,
         retry_s: float = RETRY_S,
     ) -> None:
@@ -88,35 +93,47 @@ class AuditLog:
         self._retry_s = retry_s
         self._run = os.urandom(6).hex()
         self._count = 0
-        self._waiting: deque[tuple[int, int, Access | int]] = deque()
-        """(number, time in ms, what happened; or how many records were lost until then)."""
+        self._waiting: deque[tuple[int, int, What]] = deque()
+        """(number, time in ms, what happened)."""
+        self._sums = Sums(has_keys=has_keys)
         self._lost = 0
         self._is_checked = False
         self._is_failing = False
         self._wanted = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     def __call__(self, access: Access) -> None:
         if not is_audited(access):
             return
-        bound = self._records_max if access.principal else self._records_max // 2
-        if len(self._waiting) >= bound:
+        if self._sums.takes(access):
+            self._sums.add(access, self._wall_ms())
+        elif len(self._waiting) >= self._records_max:
             self._lost += 1
             self._metrics.audit_lost.inc()
-            return
-        self._put(access)
+        else:
+            self._put(access)
+
+    def minute(self) -> None:
+        """A minute is over: the sum of it is told, once there is room for it."""
+        if len(self._waiting) < self._records_max and (told := self._sums.minute()):
+            self._put(told)
 
     async def start(self) -> None:
-        self._task = asyncio.create_task(self._write_forever(), name="audit")
+        self._tasks = [
+            asyncio.create_task(self._write_forever(), name="audit"),
+            asyncio.create_task(self._sum_forever(), name="audit-sums"),
+        ]
 
     async def stop(self) -> None:
         """What waits is written within two seconds, or lost, and this node's log says how much."""
-        task, self._task = self._task, None
-        if task is None:
+        tasks, self._tasks = self._tasks, []
+        if not tasks:
             return
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        if told := self._sums.rest():
+            self._put(told)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STOP_S):
                 while self._waiting or self._lost:
@@ -127,7 +144,7 @@ class AuditLog:
 
     # private
 
-    def _put(self, what: Access | int) -> None:
+    def _put(self, what: What) -> None:
         self._count += 1
         self._waiting.append((self._count, self._wall_ms(), what))
         self._wanted.set()
@@ -139,6 +156,11 @@ class AuditLog:
             self._wanted.clear()
             while self._waiting or self._lost:
                 await self._write()
+
+    async def _sum_forever(self) -> None:
+        while True:
+            await asyncio.sleep(SUM_S)
+            self.minute()
 
     async def _write(self) -> None:
         """One batch; a pause where it could not be written."""
@@ -169,15 +191,28 @@ class AuditLog:
                 self._waiting.popleft()
                 self._metrics.audit_records.inc()
 
-    def _batch(self, rows: list[tuple[int, int, Access | int]]) -> bytes:
+    def _batch(self, rows: list[tuple[int, int, What]]) -> bytes:
         return encode_columns(
             [msgspec.json.encode(self._record(time_ms, what)) for _, time_ms, what in rows],
             timestamps_ms=[time_ms for _, time_ms, _ in rows],
             message_ids=[f"{self._node}:{self._run}:{number}" for number, _, _ in rows],
         )
 
-    def _record(self, time_ms: int, what: Access | int) -> AuditRecord:
+    def _record(self, time_ms: int, what: What) -> AuditRecord:
         time = format_time(time_ms)
+        if isinstance(what, Sum):
+            return AuditRecord(
+                time,
+                self._node,
+                ANONYMOUS,
+                SUM,
+                DENIED,
+                count=what.count,
+                since=format_time(what.since_ms),
+                reasons=dict(what.reasons.most_common()),
+                addresses=len(what.addresses),
+                sample=what.samples,
+            )
         if isinstance(what, int):
             return AuditRecord(time, self._node, self._node, "audit", LOST, count=what)
         return record_of(what, time, self._node)

@@ -40,7 +40,7 @@ class AuditConfig:
         parse=size_bytes,
         unit="bytes",
         low=MIB,
-        why="about a million records; whatever is refused makes records too",
+        why="about a million records; keys that are refused something make records too",
     )
 
     def is_kept(self, *, has_keys: bool) -> bool:

@@ -180,7 +180,15 @@ def doors_of(
     door = Door(config.auth, cluster, wall_ms, rng, metrics.doors, secret)
     audit = None
     if config.audit.is_kept(has_keys=config.auth.enabled):
-        audit = AuditLog(config.node_id, config.audit, cluster, broker, metrics.doors, wall_ms)
+        audit = AuditLog(
+            config.node_id,
+            config.audit,
+            cluster,
+            broker,
+            metrics.doors,
+            wall_ms,
+            has_keys=config.auth.enabled,
+        )
     return Doors(client_certificates(config, metrics), door, audit)
 
 

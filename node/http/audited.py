@@ -7,8 +7,10 @@ import msgspec
 from node.http.access import Access
 
 TARGET_CHARACTERS_MAX = 300
+METHOD_CHARACTERS_MAX = 16
 ANONYMOUS = "anonymous"
 OK, FAILED, DENIED, LOST = "ok", "failed", "denied", "lost"
+SUM = "sum"
 OUTCOMES = (OK, FAILED, DENIED, LOST)
 
 LOOKS = frozenset(("GET", "HEAD", "OPTIONS"))
@@ -46,9 +48,23 @@ DATA_PATH = frozenset(
 """What producers and consumers do all day. Everything else that changes something is recorded."""
 
 
+class Sample(msgspec.Struct, omit_defaults=True):
+    """One of the requests of a sum."""
+
+    address: str
+    action: str
+    method: str
+    target: str
+    code: str = ""
+    request_id: str = ""
+
+
 class AuditRecord(msgspec.Struct, omit_defaults=True):
     """One request and what became of it. `who` is a key's id, or `anonymous`; `address` the one the
-    request came from. `outcome`: ok, failed or denied; lost: `count` records could not be kept."""
+    request came from. `outcome`: ok, failed or denied; lost: `count` records could not be kept.
+
+    Requests without a key are told in sums, of action `sum`: `count` of them since `since`, how
+    many with each `code`, from how many `addresses` (of IPv6: /64), and a sample."""
 
     time: str
     node: str
@@ -63,6 +79,10 @@ class AuditRecord(msgspec.Struct, omit_defaults=True):
     code: str = ""
     request_id: str = ""
     count: int = 0
+    since: str = ""
+    reasons: dict[str, int] = {}
+    addresses: int = 0
+    sample: list[Sample] = []
 
 
 def outcome_of(access: Access) -> str:
@@ -90,7 +110,7 @@ def record_of(access: Access, time: str, node: str) -> AuditRecord:
         outcome=outcome_of(access),
         role="" if principal is None else principal.role.value,
         address=access.remote,
-        method=access.method,
+        method=access.method[:METHOD_CHARACTERS_MAX],
         target=access.target[:TARGET_CHARACTERS_MAX],
         status=access.status,
         code=access.code,

@@ -33,13 +33,15 @@ def made(number: int, **more: object) -> AuditRecord:
 def test_log_is_a_table_or_json(shell: Shell) -> None:
     denied = made(2, who="app", outcome="denied", code="forbidden", address="10.0.0.7")
     lost = made(3, action="audit", outcome="lost", count=5, target="")
-    record(shell, made(1), denied, lost)
+    summed = made(4, who="anonymous", action="sum", outcome="denied", count=500_000, addresses=9)
+    record(shell, made(1), denied, lost, summed)
 
     table = shell.ok("audit", "-o", "table")
     rows = [json.loads(line) for line in shell.ok("audit", "-o", "json").splitlines()]
 
     assert "denied (forbidden)" in table and "10.0.0.7" in table and "5 lost" in table
-    assert [row["offset"] for row in rows] == [0, 1, 2]
+    assert "500000 denied from 9 addresses" in table
+    assert [row["offset"] for row in rows] == [0, 1, 2, 3]
 
 
 def test_log_is_narrowed(shell: Shell) -> None:

@@ -22,6 +22,7 @@ class LinkFigures:
     def __init__(self, link: PeerLink, metrics: Metrics) -> None:
         self._link = link
         self._figures = metrics.cluster
+        self._doors = metrics.doors
         self._task: asyncio.Task[None] | None = None
         self._totals = (0, 0)
         link.handle(PING, self._serve_ping)
@@ -49,6 +50,8 @@ class LinkFigures:
             figures.link_backlog_bytes.put(self._link.backlog_bytes(node), node)
             received += traffic.received_bytes
             sent += traffic.sent_bytes
+        for failure, count in self._link.failed_handshakes.counts.items():
+            self._doors.handshakes_failed.labels(failure).set(count)
         figures.network_in_bytes.inc(max(0, received - self._totals[0]))
         figures.network_out_bytes.inc(max(0, sent - self._totals[1]))
         self._totals = (received, sent)

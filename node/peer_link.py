@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from goqueue.wire.types import GroupId, NodeId
-from raft.link import Address, LinkDown, Traffic
+from raft.link import Address, FailedHandshakes, LinkDown, Traffic
 
 Handler = Callable[[NodeId, bytes], Awaitable[bytes]]
 
@@ -24,6 +24,9 @@ class PeerLink(Protocol):
 
     @property
     def traffic(self) -> Mapping[NodeId, Traffic]: ...
+
+    @property
+    def failed_handshakes(self) -> FailedHandshakes: ...
 
     def set_peers(self, peers: dict[NodeId, Address]) -> None: ...
 
@@ -56,6 +59,10 @@ class NoPeers:
     @property
     def traffic(self) -> Mapping[NodeId, Traffic]:
         return {}
+
+    @property
+    def failed_handshakes(self) -> FailedHandshakes:
+        return FailedHandshakes()
 
     def set_peers(self, peers: dict[NodeId, Address]) -> None:
         return None

@@ -210,4 +210,5 @@ def _refuse_nameless(request: web.BaseRequest) -> None:
     head = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nConnection: close\r\n"
     if request.transport is not None:
         request.transport.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        request.transport.close()
     raise ConnectionResetError

@@ -80,6 +80,8 @@ class Connection(RequestHandler):
         message: str | None = None,
     ) -> StreamResponse:
         """What the HTTP parser refused (400), and what escaped the front (500)."""
+        if isinstance(exc, ConnectionError):  # it is gone: nobody is left to tell, nor at fault
+            raise exc
         if request.writer.output_size > 0:
             raise ConnectionError("part of another answer was sent already")
         error: GoQueueError

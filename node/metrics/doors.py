@@ -46,6 +46,14 @@ class DoorMetrics:
             told=Teller.FRONT,
             moves=Moves.FAILURE,
         )
+        self.handshakes_failed = of.counter(
+            "goqueue_peer_handshakes_failed_total",
+            "Handshakes on the peer link that failed: tls, proof (another secret), malformed,"
+            " refused (proven, and not let in), unfinished",
+            ("failure",),
+            told=Teller.NODE,
+            moves=Moves.FAILURE,
+        )
         self.certificate_reloads = of.counter(
             "goqueue_certificate_reloads_total",
             "New certificates found on disk: taken, or refused because the files were not usable",

@@ -2,6 +2,7 @@
 
 from raft.link.admission import InsecureListen
 from raft.link.config import DEFAULT_LIMITS, LinkLimits
+from raft.link.failed import FailedHandshakes
 from raft.link.mesh import LEVELS, Address, PeerMesh, Status
 from raft.link.rpc import Handler, LinkDown, RemoteError
 from raft.link.tls import PeerContexts, PeerTls, no_password
@@ -11,6 +12,7 @@ __all__ = [
     "DEFAULT_LIMITS",
     "LEVELS",
     "Address",
+    "FailedHandshakes",
     "Handler",
     "InsecureListen",
     "LinkDown",

@@ -8,6 +8,7 @@ from typing import Protocol, cast
 
 from goqueue.wire.types import Incarnation, NodeId
 from raft.link.config import LinkLimits
+from raft.link.failed import Failure
 from raft.link.frames import (
     FrameError,
     Kind,
@@ -59,6 +60,8 @@ class Connection(asyncio.Protocol):
     ) -> None:
         self.opened_at = self.heard_at = loop.time()
         self.reason = ""
+        self.failure: Failure | None = None
+        """What was wrong with the handshake, once something was."""
         self.is_up = False
         """Whether the peer's first status has arrived; kept by the mesh."""
         self.settled: asyncio.Future[bool] = loop.create_future()
@@ -201,6 +204,7 @@ class Connection(asyncio.Protocol):
                 self.traffic.received_bytes += len(data)
                 self._receive(self._opener, data)
         except HandshakeError as error:
+            self.failure = error.failure
             self.cut(str(error), tell=True)
         except FrameError as error:
             self.cut(str(error))
@@ -217,6 +221,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.reason = self.reason or (str(exc) if exc else "closed by the peer")
+        if self.is_inbound and self._sealer is None:
+            self.failure = self.failure or Failure.UNFINISHED
         if not self.settled.done():
             self.settled.set_result(False)
         if not self.closed.done():
@@ -236,7 +242,7 @@ class Connection(asyncio.Protocol):
         if isinstance(handshake, Acceptor) and handshake.proven:
             refused = self._owner.admit(self)
             if refused is not None:
-                raise HandshakeError(refused)
+                raise HandshakeError(refused, Failure.REFUSED)
             answer += handshake.accept()
         if answer:
             self._transport.write(answer)
@@ -247,7 +253,7 @@ class Connection(asyncio.Protocol):
         if isinstance(handshake, Dialer):
             refused = self._owner.admit(self)
             if refused is not None:
-                raise HandshakeError(refused)
+                raise HandshakeError(refused, Failure.REFUSED)
         self._sealer, self._opener = Sealer(handshake.keys.send), Opener(handshake.keys.receive)
         self.settled.set_result(True)
         self._owner.established(self)

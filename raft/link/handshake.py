@@ -31,6 +31,7 @@ from enum import IntEnum
 
 from goqueue.wire.types import Incarnation, NodeId
 from log.levels import Spoken
+from raft.link.failed import Failure
 
 MAGIC = b"GQPEER"
 LAYOUT = 2
@@ -61,6 +62,10 @@ class Part(IntEnum):
 
 class HandshakeError(Exception):
     """The other side is not a peer, or not one that may connect."""
+
+    def __init__(self, reason: str, failure: Failure = Failure.MALFORMED) -> None:
+        super().__init__(reason)
+        self.failure = failure
 
 
 class Refused(HandshakeError):
@@ -120,7 +125,7 @@ class Handshake:
         del self._buffer[:end]
         body = raw[_HEAD.size :]
         if number == Part.REFUSED:
-            raise Refused(_reason(body))
+            raise Refused(_reason(body), Failure.REFUSED)
         return Part(number), body, raw
 
     def _prove(self, label: bytes) -> bytes:
@@ -128,7 +133,7 @@ class Handshake:
 
     def _check_proof(self, body: bytes) -> None:
         if not hmac.compare_digest(self._prove(self.peer_label), body):
-            raise HandshakeError("the proof does not match: another cluster secret")
+            raise HandshakeError("the proof does not match: another cluster secret", Failure.PROOF)
 
     def _finish(self) -> None:
         def key(label: bytes) -> bytes:

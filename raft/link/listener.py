@@ -10,6 +10,7 @@ from collections.abc import Callable
 import structlog
 
 from raft.link.config import LinkLimits
+from raft.link.failed import FailedHandshakes, Failure
 
 _log = structlog.get_logger("link")
 _BACKLOG = 1024
@@ -25,7 +26,9 @@ class Listener:
         make: Callable[[], asyncio.Protocol],
         context: ssl.SSLContext | None,
         limits: LinkLimits,
+        failed: FailedHandshakes,
     ) -> None:
+        self._failed = failed
         self._make = make
         self._context = context
         self._limits = limits
@@ -71,18 +74,18 @@ class Listener:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                accepted, _ = await loop.sock_accept(listening)
+                accepted, address = await loop.sock_accept(listening)
             except OSError as error:
                 _log.warning("accept_failed", reason=str(error))
                 await asyncio.sleep(_NO_DESCRIPTOR_PAUSE_S)
                 continue
             if len(self._preparing) >= self._limits.unauthenticated_max:
                 next(iter(self._preparing)).cancel()
-            task = loop.create_task(self._prepare(accepted))
+            task = loop.create_task(self._prepare(accepted, address))
             self._preparing[task] = None
             task.add_done_callback(lambda done: self._preparing.pop(done, None))
 
-    async def _prepare(self, accepted: socket.socket) -> None:
+    async def _prepare(self, accepted: socket.socket, address: object) -> None:
         try:
             async with asyncio.timeout(self._limits.handshake_s):
                 await asyncio.get_running_loop().connect_accepted_socket(
@@ -90,7 +93,9 @@ class Listener:
                 )
         except (OSError, ssl.SSLError, TimeoutError) as error:
             accepted.close()
-            _log.debug("connection_dropped", reason=str(error))
+            self._failed.add(Failure.TLS, str(error) or "it took too long", address)
         except asyncio.CancelledError:
             accepted.close()
+            if self._accepting is not None and not self._accepting.done():
+                self._failed.add(Failure.UNFINISHED, "too many open handshakes", address)
             raise

@@ -24,6 +24,7 @@ from log.levels import Levels
 from raft.link.admission import Standing, Verdict, check_listen, judge_inbound
 from raft.link.config import DEFAULT_LIMITS, LinkLimits
 from raft.link.connection import STUCK, Connection
+from raft.link.failed import FailedHandshakes
 from raft.link.frames import FrameError, Kind
 from raft.link.handshake import NONCE_BYTES, Acceptor, Dialer, Identity
 from raft.link.listener import Listener
@@ -113,6 +114,7 @@ class PeerMesh:
         self._listener: Listener | None = None
         self._client_context: ssl.SSLContext | None = None
         self._running = False
+        self.failed_handshakes = FailedHandshakes()
         self.traffic: dict[NodeId, Traffic] = {}
         """Of each peer that a link was established with; forgotten with the peer."""
 
@@ -126,7 +128,8 @@ class PeerMesh:
         check_listen(self._listen[0], is_protected=bool(self._secret or self._tls))
         server_context = self._tls.server_context() if self._tls else None
         self._client_context = self._tls.client_context() if self._tls else None
-        listener = Listener(self._accepted, server_context, self._limits)
+        limits, failed = self._limits, self.failed_handshakes
+        listener = Listener(self._accepted, server_context, limits, failed)
         await listener.start(*self._listen)
         self._listener = listener
         self._running = True
@@ -235,7 +238,7 @@ class PeerMesh:
 
     def admit(self, connection: Connection) -> str | None:
         node = connection.peer.node
-        if self._tls is not None and node not in certificate_nodes(_certificate(connection)):
+        if self._tls is not None and node not in certificate_nodes(connection.extra("peercert")):
             return f"the certificate does not stand for {node}"
         if not self._running:
             return "stopping"
@@ -279,6 +282,9 @@ class PeerMesh:
 
     def lost(self, connection: Connection) -> None:
         self._shaking.pop(connection, None)
+        if connection.failure and self._running and not connection.reason.startswith(_DUPLICATE):
+            address, claims = connection.extra("peername"), connection.peer.node
+            self.failed_handshakes.add(connection.failure, connection.reason, address, claims)
         peer = self._peers.get(connection.peer.node)
         if peer is not None and peer.link is connection:
             self._unlink(peer, connection.reason)
@@ -492,8 +498,3 @@ class PeerMesh:
 def _tune(sock: Any) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-
-
-def _certificate(connection: Connection) -> dict[str, Any] | None:
-    found = connection.extra("peercert")
-    return found if isinstance(found, dict) else None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 NODE_URI_PREFIX = "goqueue://node/"
 
@@ -49,13 +49,13 @@ def no_password() -> str:
     raise ValueError("the key file is encrypted: keys are read without a password")
 
 
-def certificate_nodes(certificate: Mapping[str, Any] | None) -> frozenset[str]:
-    """The node ids that a verified certificate (`getpeercert()`) may speak for.
+def certificate_nodes(certificate: object) -> frozenset[str]:
+    """The node ids that a verified certificate (`getpeercert()`) may speak for; none without one.
 
     A URI `goqueue://node/<id>`, or a DNS name: its whole and its first label, which is a pod's
     name in a StatefulSet. The common name counts only when there is no alternative name at all.
     """
-    if not certificate:
+    if not isinstance(certificate, dict) or not certificate:
         return frozenset()
     alternatives: Iterable[tuple[str, str]] = certificate.get("subjectAltName", ())
     nodes: set[str] = set()

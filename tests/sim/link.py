@@ -12,7 +12,7 @@ from goqueue.wire.errors import GoQueueError, Timeout
 from goqueue.wire.types import GroupId, NodeId
 from node.peer_link import Handler
 from node.queue_rpc import TAKE
-from raft.link import Address, LinkDown, RemoteError, Traffic
+from raft.link import Address, FailedHandshakes, LinkDown, RemoteError, Traffic
 
 if TYPE_CHECKING:
     from tests.sim.process import Process
@@ -57,6 +57,10 @@ class Link:
     @property
     def traffic(self) -> Mapping[NodeId, Traffic]:
         return {}
+
+    @property
+    def failed_handshakes(self) -> FailedHandshakes:
+        return FailedHandshakes()
 
     def set_peers(self, peers: dict[NodeId, Address]) -> None:
         return None

@@ -17,7 +17,8 @@ from node.log_metrics import Counted, LogFigures
 from node.metrics import Metrics
 from node.peer_link import NoPeers
 from node.replica_metrics import ReplicaFigures
-from raft.link import Traffic
+from raft.link import FailedHandshakes, Traffic
+from raft.link.failed import Failure
 from tests.unit.node.test_node import batch, running
 from tests.unit.node.test_queue_node import publish, receive, settle
 
@@ -48,10 +49,17 @@ def test_who_falls_out_of_sync_and_comes_back_is_counted_from_the_leaderships_be
 def test_links_tell_what_they_counted_and_sums_outlive_a_peer() -> None:
     traffic = {NodeId("n2"): Traffic(100, 40, 7, 5, 2, 1, 9, 3)}
 
+    failed = FailedHandshakes()
+    failed.add(Failure.PROOF, "another secret", ("10.0.0.9", 4711))
+
     class Link(NoPeers):
         @property
         def traffic(self) -> dict[NodeId, Traffic]:
             return traffic
+
+        @property
+        def failed_handshakes(self) -> FailedHandshakes:
+            return failed
 
     metrics = Metrics()
     figures = LinkFigures(Link(), metrics)
@@ -68,6 +76,8 @@ def test_links_tell_what_they_counted_and_sums_outlive_a_peer() -> None:
         'goqueue_link_connects_total{node_id="n2"} 2.0',
         'goqueue_link_frames_total{direction="in",node_id="n2"} 5.0',
         'goqueue_link_frames_total{direction="out",node_id="n2"} 7.0',
+        'goqueue_peer_handshakes_failed_total{failure="proof"} 1.0',
+        'goqueue_peer_handshakes_failed_total{failure="tls"} 0.0',
     ):
         assert line in found
     assert "goqueue_cluster_inter_broker_network_out_bytes_total 100.0" in text(metrics)

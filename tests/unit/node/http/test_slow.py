@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 
 import pytest
 
@@ -214,3 +215,34 @@ async def test_pipelined_requests_are_answered_in_order(front):
 
     assert statuses == [200, 404]
     writer.close()
+
+
+@pytest.mark.parametrize("path", [b"/x", b"/v1/topics"])
+async def test_request_line_without_a_version_is_answered_once_and_leaves_no_traceback(
+    front, caplog, path
+):
+    reader, writer = await connect(front)
+
+    writer.write(b"GET " + path + b"\r\n\r\n")
+    status, body = await answer_of(reader)
+
+    assert status == 400
+    assert "version" in json.loads(body)["error"]
+    assert [record for record in caplog.records if record.levelno >= logging.INFO] == []
+
+
+async def test_client_that_goes_away_within_its_body_leaves_no_traceback(front, orders, caplog):
+    _, writer = await connect(front)
+
+    writer.write(
+        b"POST /topics/orders/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 9000\r\n\r\n{"
+    )
+    await writer.drain()
+    async with asyncio.timeout(30):
+        while not front.requests_in_flight:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        writer.transport.abort()
+        while front.requests_in_flight:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []

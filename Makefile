@@ -14,7 +14,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PYTHONHASHSEED ?= 0
 
-.PHONY: help setup setup-dev run test test-unit test-cluster test-upgrade wheels test-prometheus test-sim test-console test-deploy test-pods check-image setup-deploy setup-pipeline test-pipeline pipeline-kills test-terraform setup-terraform screenshots programs lint lint-mypy lint-pyright sim mutants fuzz damage chaos \
+.PHONY: help setup setup-dev run test test-unit test-cluster test-upgrade wheels test-prometheus test-sim test-console test-deploy test-pods check-image image setup-deploy setup-pipeline test-pipeline pipeline-kills test-terraform setup-terraform screenshots programs lint lint-mypy lint-pyright sim mutants fuzz damage chaos \
 	chaos-release chaos-elastic chaos-sum chaos-kills chaos-queue chaos-transfers \
 	chaos-groups chaos-rolling bench clean-data lock
 
@@ -91,9 +91,10 @@ wheels: setup-dev
 test-prometheus: setup-dev programs
 	GOQUEUE_PROMETHEUS_REPORT=build/prometheus.md $(BIN)/python -m pytest tests/cluster/test_prometheus.py -q -s
 
-## programs      Debian's prometheus, chromium, shellcheck and Java, for tests; only as root, with apt-get, and only if missing
+## programs      Debian's prometheus, chromium, shellcheck, nftables, Java and what faults of networks and disks need, for tests; only as root, with apt-get, and only if missing
 programs:
-	@$(PYTHON) scripts/programs.py prometheus=prometheus promtool=prometheus chromium=chromium shellcheck=shellcheck java=openjdk-17-jre-headless
+	@$(PYTHON) scripts/programs.py prometheus=prometheus promtool=prometheus chromium=chromium shellcheck=shellcheck java=openjdk-17-jre-headless \
+	  nft=nftables ip=iproute2 mkfs.ext4=e2fsprogs cc=gcc+libc6-dev
 
 ## setup-terraform  moto and checkov, in a virtual environment of their own
 setup-terraform: $(VENV)-terraform/.done
@@ -131,6 +132,10 @@ test-pods: setup-deploy
 check-image: setup-dev
 	@$(PYTHON) scripts/programs.py mmdebstrap=mmdebstrap
 	$(BIN)/python scripts/check_image.py
+
+## image         the image, by docker, podman or buildah, and its bill of materials in build/; RELEASE=1 BASE=12.12-slim@sha256:... for a release
+image: setup-deploy
+	$(BIN)/python scripts/image.py $(if $(TAG),--tag $(TAG)) $(if $(BASE),--base $(BASE)) $(if $(RELEASE),--release)
 
 ## screenshots   a picture of every page of the console, light and dark, in build/screenshots
 screenshots: setup-dev programs
@@ -201,8 +206,8 @@ bench: setup-dev
 clean-data:
 	rm -rf $(DATA)
 
-## lock          resolve requirements/*.in again (needs uv)
+## lock          resolve requirements/*.in again, with hashes (needs uv)
 lock:
 	cd requirements && for f in server image dev deploy pipeline terraform; do \
-	  uv pip compile --universal --python-version 3.11 --no-header --no-annotate \
+	  uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	    --no-emit-index-url --no-emit-find-links $$f.in -o $$f.lock; done

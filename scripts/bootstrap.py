@@ -1,11 +1,14 @@
 """Creates the virtual environment and installs one lock file into it, or says what is missing.
 
+A file whose hash is not in the lock file is refused. What has no wheel is built by the locked
+setuptools, which are installed first: pip would fetch others, whose hashes nobody knows.
 With `--and-this` the packages of this checkout are installed too, editable.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +18,9 @@ from subprocess import DEVNULL
 MINIMUM = (3, 11)
 # what all lock files together take
 ROOM = 2_000_000_000
+# in the environment: the lock's entries of what builds distributions that have no wheel
+BUILDERS = "builders.txt"
+BUILDER = re.compile(r"^(?:setuptools|wheel|packaging)==(?:.*\\\n)*.*\n", re.MULTILINE)
 
 
 def main(venv: Path, lock: Path, *, with_this: bool) -> int:
@@ -32,7 +38,11 @@ def main(venv: Path, lock: Path, *, with_this: bool) -> int:
         )
     install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     print(f"installing {lock} into {venv}", flush=True)
-    runs = [["-r", str(lock)]]
+    locked = ["--require-hashes", "--no-build-isolation", "-r"]
+    runs = [[*locked, str(lock)]]
+    if needed := builders(lock):
+        (venv / BUILDERS).write_text(needed)
+        runs.insert(0, [*locked, str(venv / BUILDERS)])
     if with_this:
         runs.append(["--no-deps", "--no-build-isolation", "-e", "client", "-e", "."])
     for arguments in runs:
@@ -49,6 +59,11 @@ def has_pip(python: Path) -> bool:
     return python.exists() and not subprocess.call(
         [str(python), "-c", "import pip"], stderr=DEVNULL
     )
+
+
+def builders(lock: Path) -> str:
+    """The entries of setuptools, wheel and what it needs, with hashes; empty where it has none."""
+    return "".join(BUILDER.findall(lock.read_text()))
 
 
 def create(venv: Path) -> int:

@@ -131,7 +131,9 @@ def build(stages: list[Stage], folder: Path) -> tuple[Path, Image]:
 
 def bootstrap(base: str, root: Path, folder: Path) -> None:
     """`debian:12.12-slim`, made of the same release's packages."""
-    found = re.fullmatch(r"(?:docker\.io/library/)?debian:(\d+)(?:\.\d+)?-slim", base)
+    found = re.fullmatch(
+        r"(?:docker\.io/library/)?debian:(\d+)(?:\.\d+)?-slim(?:@sha256:\w+)?", base
+    )
     if found is None:
         raise ValueError(f"{base} can't be made of Debian's packages")
     packed = folder / f"{found[1]}.tar"

@@ -13,9 +13,9 @@ WORKDIR /src
 COPY requirements/image.lock requirements/image.lock
 COPY requirements/pipeline.lock requirements/pipeline.lock
 RUN python3 -m venv /opt/goqueue \
- && grep -E '^(setuptools|wheel)==' requirements/image.lock > /tmp/builders.txt \
- && /opt/goqueue/bin/pip install --no-cache-dir --requirement /tmp/builders.txt \
- && /opt/goqueue/bin/pip install --no-cache-dir --no-build-isolation \
+ && sed -n '/^setuptools==/,/[^\\]$/p; /^wheel==/,/[^\\]$/p; /^packaging==/,/[^\\]$/p' requirements/image.lock > /tmp/builders.txt \
+ && /opt/goqueue/bin/pip install --no-cache-dir --require-hashes --requirement /tmp/builders.txt \
+ && /opt/goqueue/bin/pip install --no-cache-dir --require-hashes --no-build-isolation \
       --requirement requirements/image.lock --requirement requirements/pipeline.lock
 # What s3a:// needs beside Spark, with all that this needs, from Maven's repository; empty: nothing is fetched.
 # Its version is that of Spark's own Hadoop.

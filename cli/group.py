@@ -27,10 +27,16 @@ Name = Annotated[str, typer.Argument(help="The group's name.", show_default=Fals
 
 
 @command(app, "list")
-async def list_groups(session: Session) -> None:
+async def list_groups(
+    session: Session,
+    unowned: Annotated[
+        bool, typer.Option("--unowned", help="Only groups that belong to nobody: see `assign`.")
+    ] = False,
+) -> None:
     """List the groups, how far behind each is, and who works on it; `-o wide` adds settings."""
     async with session:
-        groups: list[Json] = (await session.get("/v1/groups"))["details"]
+        only = "true" if unowned else None
+        groups: list[Json] = (await session.get("/v1/groups", unowned=only))["details"]
         rows = await _with_lag(session, groups)
     session.output.rows(GROUP_COLUMNS, rows, empty="No groups.")
 
@@ -80,6 +86,29 @@ async def delete(
         query = {"force": "true"} if force else None
         answer = await session.request("DELETE", join("groups", name), query=query)
     session.output.success(f"Deleted group {name}", answer)
+
+
+@command(app, "assign")
+async def assign(
+    session: Session,
+    name: Name,
+    owner: Annotated[
+        str,
+        typer.Option(
+            metavar="PREFIX",
+            help="A group prefix of the API keys that it is for; * leaves it to those of all.",
+            show_default=False,
+        ),
+    ],
+) -> None:
+    """Say whose a group is. Then keys with other prefixes reach it no longer, whatever its topics.
+
+    For admins of every topic. Groups have owners since feature level 2: those that are older belong
+    to nobody, and are reached by whoever reaches their topics.
+    """
+    async with session:
+        answer = await session.request("PUT", join("groups", name, "owner"), body={"owner": owner})
+    session.output.success(f"Group {name} belongs to {answer['owner']}", answer)
 
 
 group_keys.register(app)

@@ -52,6 +52,7 @@ GROUP_COLUMNS = (
     Column("LAG", "total_lag"),
     Column("BEHIND", age("max_lag_seconds")),
     Column("CREATED", "created_at"),
+    Column("OWNER", "owner", wide=True),
     Column("TOPICS", "topics", wide=True),
     Column("MODE", _setting("mode"), wide=True),
     Column("VISIBILITY", _setting("visibility_timeout"), wide=True),

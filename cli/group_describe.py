@@ -105,6 +105,7 @@ def _show(session: Session, group: Json, *, is_watched: bool = False) -> None:
             ("Generation", group["generation"]),
             ("Topics", group["topics"]),
             ("Lag", _lag_text(group)),
+            ("Owner", group.get("owner") or "nobody"),
             ("Created", group["created_at"]),
             *settings,
         ]

@@ -20,6 +20,7 @@ COLUMNS = (
     Column("NAME", "name"),
     Column("ROLE", "role"),
     Column("TOPICS", lambda row: ",".join(map(_reach, row["prefixes"]))),
+    Column("GROUPS", lambda row: ",".join(map(_reach, row["group_prefixes"])), wide=True),
     Column("STATE", "state"),
     Column("SECRETS", lambda row: str(len(row["secrets"]))),
     Column("EXPIRES", "expires_at"),
@@ -40,7 +41,16 @@ async def create(
             "--prefix",
             "-p",
             metavar="PREFIX",
-            help="Topics whose names begin so; repeat for more. * is every topic.",
+            help="Topics and groups whose names begin so; repeat for more. * is all.",
+            show_default=False,
+        ),
+    ] = None,
+    group_prefix: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--group-prefix",
+            metavar="PREFIX",
+            help="Groups whose names begin so, where they differ from topics; repeat for more.",
             show_default=False,
         ),
     ] = None,
@@ -57,6 +67,7 @@ async def create(
     body = {
         "role": role,
         "prefixes": prefix or [],
+        **({"group_prefixes": group_prefix} if group_prefix else {}),
         "id": id or "",
         "name": name or "",
         "expires_in": None if expires_in is None else span("--expires-in", expires_in),

@@ -82,8 +82,13 @@ class ApiKey(msgspec.Struct, array_like=True, frozen=True):
 class ApiKeys:
     """All keys. Commands in, state out; `time_ms` is their entries'."""
 
-    def __init__(self, keys: Iterable[ApiKey] = ()) -> None:
+    def __init__(
+        self, keys: Iterable[ApiKey] = (), group_prefixes: Iterable[tuple[str, list[str]]] = ()
+    ) -> None:
         self.by_id: dict[str, ApiKey] = {key.id: key for key in keys}
+        self.group_prefixes = dict(group_prefixes)
+        """By a key's id, of those whose groups begin otherwise than their topics."""
+        self._reserved: frozenset[str] | None = None
 
     def named(self, id: str) -> ApiKey:
         """Raises UnknownKey."""
@@ -91,6 +96,17 @@ class ApiKeys:
         if key is None:
             raise UnknownKey(id[:64])
         return key
+
+    def groups_of(self, key: ApiKey) -> list[str]:
+        """What the names of the groups begin with that a key reaches."""
+        return self.group_prefixes.get(key.id, key.prefixes)
+
+    def is_reserved(self, group: str) -> bool:
+        """Whether the name begins as those of some key's groups do; not of keys of all groups."""
+        if self._reserved is None:
+            living = (key for key in self.by_id.values() if not key.revoked_ms)
+            self._reserved = frozenset(p for key in living for p in self.groups_of(key) if p)
+        return any(group[:length] in self._reserved for length in range(1, len(group) + 1))
 
     def has_master(self, time_ms: int) -> bool:
         """Whether anybody can make keys now."""
@@ -120,6 +136,9 @@ class ApiKeys:
             command.expires_ms,
             seeded=command.seed,
         )
+        if command.group_prefixes:
+            self.group_prefixes[command.id] = sorted(set(command.group_prefixes))
+        self._reserved = None
         return KeyResult(command.id, created=True)
 
     def rotate(self, time_ms: int, command: RotateKey) -> KeyResult:
@@ -154,6 +173,7 @@ class ApiKeys:
         if is_last and key.state(time_ms) == "active":
             raise LastAdminKey(key.id)
         self.by_id[key.id] = msgspec.structs.replace(key, revoked_ms=time_ms, secrets=[])
+        self._reserved = None
         return KeyResult(key.id)
 
     def dump(self) -> list[ApiKey]:
@@ -184,6 +204,7 @@ class ApiKeys:
         if over is None:
             raise ClusterFull(f"there are {KEYS_MAX} API keys already")
         del self.by_id[over]
+        self.group_prefixes.pop(over, None)
 
 
 def check_key(command: CreateKey) -> None:
@@ -198,13 +219,14 @@ def check_key(command: CreateKey) -> None:
         problems.append(f"role: {command.role[:40]!r} is none of {', '.join(ROLES)}")
     if not command.prefixes:
         problems.append("prefixes: none, so the key would reach nothing; * is every topic")
-    if len(command.prefixes) > PREFIXES_MAX:
-        problems.append(f"prefixes: more than {PREFIXES_MAX}")
-    problems += [
-        f"prefixes: {prefix[:64]!r} is not how the name of a topic can begin"
-        for prefix in command.prefixes[:PREFIXES_MAX]
-        if prefix and not is_name(prefix)
-    ]
+    problems += _prefix_problems("prefixes", "topic", command.prefixes)
+    problems += _prefix_problems("group_prefixes", "group", command.group_prefixes)
+    if (
+        command.role == "admin"
+        and "" in command.prefixes
+        and command.group_prefixes not in ([], [""])
+    ):
+        problems.append("group_prefixes: an admin of every topic reaches every group")
     if len(command.name) > NAME_MAX or not (command.name or "-").isprintable():
         problems.append(f"name: not at most {NAME_MAX} printable characters")
     if command.expires_ms < 0:
@@ -222,6 +244,15 @@ def check_rotation(command: RotateKey) -> None:
         problems.append(f"keep: {command.keep[:40]!r} is none of {', '.join(KEEP)}")
     if problems:
         raise BadConfig(problems)
+
+
+def _prefix_problems(field: str, noun: str, prefixes: list[str]) -> list[str]:
+    problems = [f"{field}: more than {PREFIXES_MAX}"] if len(prefixes) > PREFIXES_MAX else []
+    return problems + [
+        f"{field}: {prefix[:64]!r} is not how the name of a {noun} can begin"
+        for prefix in prefixes[:PREFIXES_MAX]
+        if prefix and not is_name(prefix)
+    ]
 
 
 def _digest_problems(secret: SecretDigest) -> list[str]:

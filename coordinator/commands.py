@@ -15,6 +15,7 @@ from coordinator.placement_commands import (
     PlacementResult,
 )
 from coordinator.queue_commands import (
+    AssignGroup,
     QueueCommand,
     QueueResult,
 )
@@ -112,7 +113,7 @@ Command = (
 )
 
 
-FEATURES: Mapping[type, Feature] = {}
+FEATURES: Mapping[type, Feature] = {AssignGroup: Feature.SCOPES}
 """What came after level 1, and with which feature: all other commands are part of level 1."""
 
 

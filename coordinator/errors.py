@@ -105,6 +105,15 @@ class ClusterFull(Busy):
     code, retriable = "cluster_full", False
 
 
+class GroupTaken(Conflict):
+    """Another scope made a group of this name while a key was about to."""
+
+    code, retriable = "group_taken", True
+
+    def __init__(self, group: str) -> None:
+        super().__init__(f"group {group} was made by another key just now: ask again", group=group)
+
+
 class UnknownSchedule(NotFound):
     """There is no schedule of this name, or it is another one by now."""
 

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from coordinator.errors import BadConfig, ClusterFull
-from coordinator.queue_commands import DeleteGroup, GroupResult, PutGroup
+from coordinator.errors import BadConfig, ClusterFull, GroupTaken
+from coordinator.queue_commands import AssignGroup, DeleteGroup, GroupResult, PutGroup
 from goqueue.wire.errors import BadName, UnknownGroup
 from goqueue.wire.ids import NAME_CHARACTERS_MAX, is_name
 from goqueue.wire.types import Index
@@ -84,8 +84,13 @@ _WORDS: dict[str, tuple[str, ...]] = {
 class Groups:
     """All groups by name."""
 
-    def __init__(self, groups: Iterable[Group] = ()) -> None:
+    def __init__(
+        self, groups: Iterable[Group] = (), owners: Iterable[tuple[int, str]] = ()
+    ) -> None:
         self.by_name = {group.name: group for group in groups}
+        self.owners = dict(owners)
+        """By a group's id: the prefix that it belongs to, "" for every key of all groups. A group
+        that is not here belongs to nobody: it is older than owners are, or made without a key."""
         self._by_id: dict[int, Group] | None = None
 
     def by_id(self) -> Mapping[int, Group]:
@@ -102,10 +107,11 @@ class Groups:
         return group
 
     def put(self, index: Index, time_ms: int, command: PutGroup) -> GroupResult:
-        """Raises BadName, BadConfig, ClusterFull; then nothing has changed."""
+        """Raises BadName, BadConfig, ClusterFull, GroupTaken; then nothing has changed."""
         known = self.by_name.get(command.name)
         if known is None:
             return self._create(index, time_ms, command)
+        self.check_judged(known, command.owner, command.judged)
         if not command.ensure:
             settings = group_settings(command.settings, known.settings)
             if settings != known.settings:
@@ -119,8 +125,26 @@ class Groups:
         if command.id not in (0, group.id):
             raise UnknownGroup(command.name)
         del self.by_name[group.name]
+        self.owners.pop(group.id, None)
         self._by_id = None
         return GroupResult(group.name, group.id, group.version)
+
+    def assign(self, command: AssignGroup) -> GroupResult:
+        """Raises UnknownGroup as `delete` does, BadConfig."""
+        group = self.named(command.name)
+        if command.id not in (0, group.id):
+            raise UnknownGroup(command.name)
+        _check_owner(command.owner)
+        self.owners[group.id] = command.owner
+        return GroupResult(group.name, group.id, group.version)
+
+    def check_judged(self, known: Group, owner: str | None, judged: int) -> None:
+        """Raises GroupTaken where a scope would have made a group, and another one did so first.
+
+        Keys of all groups reach whatever is there, and a command that is sent again finds its own.
+        """
+        if owner and known.id != judged and self.owners.get(known.id) != owner:
+            raise GroupTaken(known.name)
 
     def _create(self, index: Index, time_ms: int, command: PutGroup) -> GroupResult:
         if not is_name(command.name):
@@ -128,6 +152,9 @@ class Groups:
         settings = group_settings({**command.defaults, **command.settings})
         if len(self.by_name) >= GROUPS_MAX:
             raise ClusterFull(f"there are {GROUPS_MAX} groups already")
+        if command.owner is not None:
+            _check_owner(command.owner)
+            self.owners[index] = command.owner
         self._keep(Group(command.name, index, index, settings, time_ms))
         return GroupResult(command.name, index, index, created=True)
 
@@ -154,6 +181,11 @@ def group_settings(
     if changed.ordering != "key" and changed.on_poison == "park":
         raise BadConfig(["on_poison: park needs ordering: key, because it parks keys"])
     return changed
+
+
+def _check_owner(owner: str) -> None:
+    if owner and not is_name(owner):
+        raise BadConfig([f"owner: {owner[:64]!r} is not how the name of a group can begin"])
 
 
 def _check_number(name: str, value: object) -> str | None:

@@ -21,8 +21,8 @@ class SecretDigest(msgspec.Struct, array_like=True, frozen=True):
 class CreateKey(
     msgspec.Struct, frozen=True, tag="create_key", omit_defaults=True, forbid_unknown_fields=True
 ):
-    """Create a key. `prefixes` are of the topics it may reach, "" is all; `expires_ms` is log time,
-    0 for never.
+    """Create a key. `prefixes` are of the topics it may reach, "" is all; `group_prefixes` of the
+    groups, the same ones where there are none. `expires_ms` is log time, 0 for never.
 
     With `seed` it is the first admin key: made only where no live key is an admin's of every topic,
     and never again once a key of this id was revoked.
@@ -36,6 +36,7 @@ class CreateKey(
     expires_ms: int = 0
     seed: bool = False
     request: int = 0
+    group_prefixes: list[str] = []
 
 
 class RotateKey(

@@ -17,13 +17,26 @@ class PutGroup(
     """Create a group, or change the settings that are named.
 
     `defaults` are those of a group that is created. With `ensure`, a group that is there stays as
-    it is.
+    it is. `owner` is the prefix that a created group belongs to, "" is every key of all groups,
+    None is nobody. A group that is there already, and not the owner's, must be the `judged` one.
     """
 
     name: str
     settings: dict[str, Any] = {}
     defaults: dict[str, Any] = {}
     ensure: bool = False
+    owner: str | None = None
+    judged: int = 0
+
+
+class AssignGroup(
+    msgspec.Struct, frozen=True, tag="assign_group", omit_defaults=True, forbid_unknown_fields=True
+):
+    """Give a group an owner, or another one; `owner` as of `PutGroup`, `id` as of `DeleteGroup`."""
+
+    name: str
+    owner: str
+    id: int = 0
 
 
 class DeleteGroup(
@@ -195,6 +208,7 @@ class RedriveResult(msgspec.Struct, frozen=True, tag="redrive"):
 
 QueueCommand = (
     PutGroup
+    | AssignGroup
     | DeleteGroup
     | PutSchedule
     | PauseSchedule

@@ -56,6 +56,11 @@ class Level2(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     LEVEL: ClassVar[int] = 2
 
+    group_owners: list[tuple[int, str]] = []
+    """By a group's id, as `Groups.owners`."""
+    group_prefixes: list[tuple[str, list[str]]] = []
+    """By an API key's id, as `ApiKeys.group_prefixes`."""
+
 
 class _Level2Snapshot(Snapshot, array_like=True, frozen=True, forbid_unknown_fields=True):
     level_2: Level2 = Level2()

@@ -50,6 +50,7 @@ from coordinator.placement_commands import (
 )
 from coordinator.producers import ProducerIds
 from coordinator.queue_commands import (
+    AssignGroup,
     BeginRun,
     DeleteGroup,
     DeleteSchedule,
@@ -138,6 +139,15 @@ class ClusterState:
     def groups(self) -> Mapping[str, Group]:
         """All groups by name."""
         return self._groups.by_name
+
+    @property
+    def group_owners(self) -> Mapping[int, str]:
+        """The prefix that each group belongs to, as `Groups.owners` says."""
+        return self._groups.owners
+
+    def check_judged(self, group: Group, owner: str | None, judged: int) -> None:
+        """Raises GroupTaken, as `Groups.check_judged` says."""
+        self._groups.check_judged(group, owner, judged)
 
     def group_of(self, id: int) -> Group | None:
         """The living group with this id."""
@@ -290,6 +300,9 @@ class ClusterState:
         self._members.group_deleted(deleted.id)
         return deleted
 
+    def _assign_group(self, _index: Index, _time_ms: int, command: AssignGroup) -> GroupResult:
+        return self._groups.assign(command)
+
     # members
 
     def _join(self, _index: Index, time_ms: int, command: JoinGroup) -> MemberResult:
@@ -413,12 +426,17 @@ class ClusterState:
 
     def _level_2(self) -> Level2 | None:
         """What came with level 2; None below it, where no node may be sent it."""
-        return Level2() if self.layout.brokers.level >= Level2.LEVEL else None
+        if self.layout.brokers.level < Level2.LEVEL:
+            return None
+        return Level2(
+            group_owners=list(self._groups.owners.items()),
+            group_prefixes=list(self.keys.group_prefixes.items()),
+        )
 
     @classmethod
     def restore(cls, state: bytes) -> ClusterState:
         """The state of a snapshot. Raises SnapshotUnreadable."""
-        found, _level_2 = read_snapshot(state)
+        found, level_2 = read_snapshot(state)
         restored = cls(found.cluster_id)
         restored.applied_index = Index(found.applied_index)
         restored.time_ms = found.time_ms
@@ -429,10 +447,10 @@ class ClusterState:
         for topic in found.topics:
             restored.layout.put(topic, 0)
         restored._producers.load(found.producers)
-        restored._groups = Groups(found.groups)
+        restored._groups = Groups(found.groups, level_2.group_owners)
         restored._schedules = Schedules(found.schedules)
         restored._redrives = Redrives(found.redrives)
-        restored.keys = ApiKeys(found.keys)
+        restored.keys = ApiKeys(found.keys, level_2.group_prefixes)
         restored._members = Memberships(restored._groups, restored._subscribable, found.memberships)
         return restored
 
@@ -454,6 +472,7 @@ _APPLY: Mapping[type, Callable[[ClusterState, Index, int, Any], Result]] = {
     AllocateProducer: ClusterState._allocate,
     PutGroup: ClusterState._put_group,
     DeleteGroup: ClusterState._delete_group,
+    AssignGroup: ClusterState._assign_group,
     PutSchedule: ClusterState._put_schedule,
     PauseSchedule: ClusterState._pause_schedule,
     DeleteSchedule: ClusterState._delete_schedule,

@@ -53,7 +53,7 @@ from node.partition_service import PartitionService
 from node.peer_clocks import WALL_MS, PeerClocks
 from node.peer_link import PeerLink
 from node.queue_assembly import QueueBase, member_parts, queue_parts, whys_of
-from node.queue_broker import QueueParts
+from node.queue_parts import QueueParts
 from node.reconciler import Reconciler
 from node.redrives import RedriveRunner
 from node.repair import Repair

@@ -54,7 +54,7 @@ from node.peer_link import PeerLink
 from node.placement_broker import PlacementBrokerNode, PlacementParts
 from node.placement_views import Progress, no_progress
 from node.producer_flights import ProducersInFlight
-from node.queue_broker import QueueParts
+from node.queue_parts import QueueParts
 from node.replicas import Replicas
 from node.scrub import Scrub
 from node.scrub_broker import ScrubBrokerNode

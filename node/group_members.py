@@ -76,7 +76,7 @@ class GroupMembers:
         if request.member:
             found = await self.find(group, request.member)
         else:
-            found = await self._groups.ensure_group(group, request.settings)
+            found = await self._groups.ensure_group(group, request.settings, request.maker)
         command = _join_command(found.name, found.id, id, request)
         joined = False
         try:

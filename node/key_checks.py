@@ -171,7 +171,7 @@ class KeyChecks:
         found = _secret_of(current, digest)
         if found is None:
             return "bad_secret"
-        proof = _proof(current, found)
+        proof = _proof(current, found, self._keys())
         self._remember(self._proofs, self._name(token), proof)
         return "expired" if 0 < proof.ends_ms <= self._now_ms() else proof
 
@@ -187,7 +187,7 @@ class KeyChecks:
         if key is None or secret is None:
             del self._proofs[name]
             return None
-        renewed = self._proofs[name] = _proof(key, secret)
+        renewed = self._proofs[name] = _proof(key, secret, self._keys())
         return renewed
 
     async def _matching(
@@ -236,7 +236,14 @@ def _secret_of(key: ApiKey, digest: SecretDigest | None) -> KeySecret | None:
     return next((one for one in key.secrets if one.secret == digest), None)
 
 
-def _proof(key: ApiKey, secret: KeySecret) -> _Proof:
+def principal_of(key: ApiKey, keys: ApiKeys) -> Principal:
+    """What the key may do."""
+    groups = keys.group_prefixes.get(key.id)
+    return Principal(
+        key.id, Role(key.role), tuple(key.prefixes), None if groups is None else tuple(groups)
+    )
+
+
+def _proof(key: ApiKey, secret: KeySecret, keys: ApiKeys) -> _Proof:
     ends = [ms for ms in (key.expires_ms, secret.expires_ms) if ms]
-    principal = Principal(key.id, Role(key.role), tuple(key.prefixes))
-    return _Proof(key, secret.secret, principal, min(ends, default=0))
+    return _Proof(key, secret.secret, principal_of(key, keys), min(ends, default=0))

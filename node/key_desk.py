@@ -13,6 +13,7 @@ from coordinator.commands import Command, Result
 from coordinator.errors import UnknownKey
 from coordinator.key_commands import CreateKey, RevokeKey, RotateKey, SecretDigest
 from goqueue.wire.errors import Unavailable
+from log.levels import Feature, Levels
 from node.http.key_broker import KeyView, NewSecret, SecretView
 from node.key_secrets import digest_of, new_id, new_secret
 
@@ -32,6 +33,9 @@ class KeyGroup(Protocol):
 
     @property
     def state(self) -> KeysState: ...
+
+    @property
+    def levels(self) -> Levels: ...
 
     async def command(self, command: Command, deadline_s: float) -> Result: ...
 
@@ -54,12 +58,31 @@ class KeyDesk:
         self._rng = rng
 
     async def create_key(
-        self, id: str, *, name: str, role: str, prefixes: Sequence[str], expires_ms: int
+        self,
+        id: str,
+        *,
+        name: str,
+        role: str,
+        prefixes: Sequence[str],
+        expires_ms: int,
+        group_prefixes: Sequence[str] = (),
     ) -> NewSecret:
+        if group_prefixes:
+            self._cluster.levels.require(Feature.SCOPES)
+        groups = [] if set(group_prefixes) == set(prefixes) else list(group_prefixes)
         id, secret = id or new_id(), new_secret()
 
         def command(digest: SecretDigest) -> CreateKey:
-            return CreateKey(id, role, list(prefixes), digest, name, expires_ms, request=request)
+            return CreateKey(
+                id,
+                role,
+                list(prefixes),
+                digest,
+                name,
+                expires_ms,
+                request=request,
+                group_prefixes=groups,
+            )
 
         request = self._request()
         check_key(command(_NO_DIGEST))
@@ -70,13 +93,14 @@ class KeyDesk:
     async def keys(self) -> list[KeyView]:
         await self._cluster.refresh()
         now_ms = self._now_ms()
-        known = self._cluster.state.keys.by_id
-        return [_view(known[id], now_ms) for id in sorted(known)]
+        keys = self._cluster.state.keys
+        return [_view(keys.by_id[id], keys, now_ms) for id in sorted(keys.by_id)]
 
     async def key(self, id: str) -> KeyView:
         is_current = await self._cluster.refresh()
         try:
-            return _view(self._cluster.state.keys.named(id), self._now_ms())
+            keys = self._cluster.state.keys
+            return _view(keys.named(id), keys, self._now_ms())
         except UnknownKey:
             if is_current:
                 raise
@@ -104,12 +128,13 @@ class KeyDesk:
         return await loop.run_in_executor(self._workers, digest_of, secret)
 
 
-def _view(key: ApiKey, now_ms: int) -> KeyView:
+def _view(key: ApiKey, keys: ApiKeys, now_ms: int) -> KeyView:
     return KeyView(
         id=key.id,
         name=key.name,
         role=key.role,
         prefixes=key.prefixes,
+        group_prefixes=keys.groups_of(key),
         state=key.state(now_ms),
         created_ms=key.created_ms,
         expires_ms=key.expires_ms,

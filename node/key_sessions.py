@@ -19,7 +19,8 @@ from collections.abc import Callable
 from coordinator.api_keys import ApiKeys
 from coordinator.key_commands import SecretDigest
 from goqueue.wire.errors import Unauthenticated, Unavailable
-from node.http.principal import Principal, Role
+from node.http.principal import Principal
+from node.key_checks import principal_of
 
 LIFE_S = 8 * 3600
 """A working day; then the key is shown again."""
@@ -73,7 +74,7 @@ class KeySessions:
         for secret in [] if key is None else key.live_secrets(now_ms):
             if hmac.compare_digest(self._sign(told, secret.secret), found["code"]):
                 assert key is not None
-                return Principal(key.id, Role(key.role), tuple(key.prefixes))
+                return principal_of(key, self._keys())
         raise Unauthenticated("the session has ended with its key", reason="invalid")
 
     def _sign(self, told: str, digest: SecretDigest) -> str:

@@ -21,7 +21,8 @@ from node.http.member_broker import (
     ResetView,
 )
 from node.http.queue_broker import Claim, QueuedMessage
-from node.queue_broker import QueueBrokerNode, QueueParts
+from node.queue_broker import QueueBrokerNode
+from node.queue_parts import QueueParts
 from node.topic_finder import TopicFinder
 
 

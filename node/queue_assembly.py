@@ -20,10 +20,10 @@ from node.metrics import Metrics
 from node.partition_service import PartitionService
 from node.peer_link import PeerLink
 from node.position_views import PositionViews
-from node.queue_broker import QueueParts
 from node.queue_calls import QueueCalls
 from node.queue_groups import GroupsBroker
 from node.queue_letters import DeadLetters, DelayedMessages
+from node.queue_parts import QueueParts
 from node.queue_receiver import QueueReceiver
 from node.queue_redrives import PartitionDeadLetters, RedrivesBroker
 from node.queue_schedules import SchedulesBroker

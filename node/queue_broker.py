@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import chain, zip_longest
-from typing import Protocol
 
 from coordinator.state import Topic
 from delivery.config import LANES_COUNT
@@ -33,14 +31,17 @@ from goqueue.wire.errors import (
 )
 from goqueue.wire.types import GroupId, Offset
 from node.all_of import all_of
+from node.http.owner_broker import OwnerBroker
 from node.http.queue_broker import (
     NOBODY,
+    NOBODYS,
     Claim,
     DeadFilter,
     DeadPage,
     DelayedView,
     GroupPartitionView,
     GroupView,
+    Maker,
     PartitionQueueStats,
     QueuedMessage,
     Received,
@@ -50,16 +51,12 @@ from node.http.queue_broker import (
     SettleView,
 )
 from node.message_reader import row_bytes
-from node.queue_calls import QueueCalls
-from node.queue_groups import GroupsBroker, claim_in, group_ref, group_view
+from node.queue_groups import claim_in, group_ref
 from node.queue_host import stale_generation
-from node.queue_letters import DeadLetters, DelayedMessages
-from node.queue_receiver import Poll, QueueReceiver
+from node.queue_parts import QueueParts
+from node.queue_receiver import Poll
 from node.queue_rpc import GroupRef, PeekRequest, Taken, queued
-from node.queue_settles import Settles
 from node.receipt import encode_receipts
-from node.redrives import DeadLetterSource
-from node.request_metrics import RequestMetrics
 from node.topic_finder import TopicFinder
 
 EARLIEST, END = -1, -2
@@ -70,63 +67,13 @@ FAR_END = (1 << 62) - 1
 """Beyond every offset: the partition's end where it applies."""
 
 
-class Redriving(Protocol):
-    """Redrive jobs, as `QueueBroker` names them."""
-
-    async def redrive(
-        self,
-        group: str,
-        topic: str,
-        which: DeadFilter,
-        *,
-        rate: float,
-        dry_run: bool,
-        force: bool,
-    ) -> RedriveView: ...
-
-    async def redrives(self, group: str) -> list[RedriveView]: ...
-
-    async def stop_redrive(self, group: str, job: int) -> RedriveView: ...
-
-
-class Scheduling(Protocol):
-    """Recurring schedules, as `QueueBroker` names them."""
-
-    async def put_schedule(self, schedule: Mapping[str, object]) -> ScheduleView: ...
-
-    async def schedules(self) -> list[ScheduleView]: ...
-
-    async def schedule(self, name: str) -> ScheduleView: ...
-
-    async def pause_schedule(self, name: str, *, paused: bool) -> ScheduleView: ...
-
-    async def delete_schedule(self, name: str) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class QueueParts:
-    """What the queue's front stands on."""
-
-    groups: GroupsBroker
-    calls: QueueCalls
-    receiver: QueueReceiver
-    settles: Settles
-    letters: DeadLetters
-    delays: DelayedMessages
-    redriving: Redriving
-    scheduling: Scheduling
-    source: DeadLetterSource
-    answer_bytes: int
-    rng: random.Random
-    requests: RequestMetrics
-
-
 class QueueBrokerNode(ABC):
     """Implements `node.http.queue_broker.QueueBroker`. Loop thread only."""
 
     def __init__(self, finder: TopicFinder, parts: QueueParts) -> None:
         self._finder = finder
         self._queue = parts
+        self.owners: OwnerBroker = parts.groups
 
     @abstractmethod
     async def offset_at(self, topic: str, partition: int, time_ms: int) -> Offset:
@@ -152,7 +99,7 @@ class QueueBrokerNode(ABC):
             found = await self._partitions(topics, partitions)
         else:
             found = await self._places(places)
-        known = await self._queue.groups.ensure_group(group)
+        known = await self._queue.groups.ensure_group(group, maker=claim.maker)
         ref, claim = group_ref(known), claim_in(known, claim)
         names = {id: topic.name for id, topic in found}
         start = self._queue.rng.randrange(len(found)) if found else 0
@@ -223,8 +170,8 @@ class QueueBrokerNode(ABC):
         named = None if group is None else await self._queue.groups.find(group)
         return await self._queue.settles.settle(requests, named, claim)
 
-    async def receipt_topics(self, receipts: Sequence[str]) -> list[str | None]:
-        return await self._queue.settles.topics(receipts)
+    async def receipt_places(self, receipts: Sequence[str]) -> list[tuple[str, str] | None]:
+        return await self._queue.settles.places(receipts)
 
     async def commit(
         self, group: str, topic: str, offsets: Mapping[int, int], claim: Claim = NOBODY
@@ -233,7 +180,7 @@ class QueueBrokerNode(ABC):
         for number in offsets:
             if not 0 <= number < len(found.partitions):
                 raise UnknownPartition(topic, number)
-        known = await self._queue.groups.ensure_group(group)
+        known = await self._queue.groups.ensure_group(group, maker=claim.maker)
         ref, claim = group_ref(known), claim_in(known, claim)
         ops = {
             number: Committed(ref.id, offset, claim.member, claim.generation)
@@ -320,18 +267,19 @@ class QueueBrokerNode(ABC):
 
     # groups and figures
 
-    async def put_group(self, name: str, settings: Mapping[str, object]) -> GroupView:
-        return await self._queue.groups.put_group(name, settings)
+    async def put_group(
+        self, name: str, settings: Mapping[str, object], maker: Maker = NOBODYS
+    ) -> GroupView:
+        return await self._queue.groups.put_group(name, settings, maker)
 
     async def list_groups(self) -> list[GroupView]:
         return await self._queue.groups.list_groups()
 
     async def group(self, name: str, topic: str | None = None) -> GroupView:
-        found = group_view(await self._queue.groups.find(name))
+        found = self._queue.groups.view(await self._queue.groups.find(name))
         stats = await self.queue_stats(topic)
         views: list[GroupPartitionView] = [one.groups[name] for one in stats if name in one.groups]
-        stale = any(one.stale for one in stats)
-        return GroupView(found.name, found.id, found.settings, found.created_ms, views, stale)
+        return replace(found, partitions=views, stale=any(one.stale for one in stats))
 
     async def delete_group(self, name: str, *, force: bool = False) -> None:
         await self._queue.groups.delete_group(name, force=force)

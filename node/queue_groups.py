@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import lru_cache
 
 from coordinator.groups import Group, GroupSettings
 from coordinator.membership import SHARED
-from coordinator.queue_commands import DeleteGroup, PutGroup
+from coordinator.queue_commands import AssignGroup, DeleteGroup, PutGroup
 from delivery.config import GroupConfig
 from goqueue.wire.errors import BadName, Unavailable, UnknownGroup
 from goqueue.wire.ids import NAME_CHARACTERS_MAX, is_name
+from log.levels import Feature
 from node.cluster import ClusterHost
-from node.http.queue_broker import Claim, GroupView
+from node.http.owner_broker import Ownership
+from node.http.queue_broker import NOBODYS, Claim, GroupView, Maker
 from node.queue_rpc import GroupRef
 
 COMMAND_DEADLINE_S = 15.0
@@ -29,23 +31,36 @@ class GroupsBroker:
         self._cluster = cluster
         self._defaults = dict(defaults)
 
-    async def put_group(self, name: str, settings: Mapping[str, object]) -> GroupView:
+    async def put_group(
+        self, name: str, settings: Mapping[str, object], maker: Maker = NOBODYS
+    ) -> GroupView:
         """Create the group, or change the settings that are named; names are `GroupConfig`'s.
 
-        Raises BadName, BadConfig with every problem.
+        Raises BadName, BadConfig with every problem, GroupTaken.
         """
         _check_name(name)
-        command = PutGroup(name, dict(settings), self._defaults)
+        owner, judged = self._told(maker)
+        command = PutGroup(name, dict(settings), self._defaults, owner=owner, judged=judged)
         await self._cluster.command(command, COMMAND_DEADLINE_S)
-        return group_view(await self.find(name))
+        return self.view(await self.find(name))
 
-    async def ensure_group(self, name: str, settings: Mapping[str, object] | None = None) -> Group:
-        """The group; created with these settings, and defaults, where there is none."""
+    async def ensure_group(
+        self,
+        name: str,
+        settings: Mapping[str, object] | None = None,
+        maker: Maker = NOBODYS,
+    ) -> Group:
+        """The group; created with these settings, and defaults, where there is none. Raises
+        GroupTaken."""
+        owner, judged = self._told(maker)
         known = self._cluster.state.groups.get(name)
         if known is not None:
+            self._cluster.state.check_judged(known, owner, judged)
             return known
         _check_name(name)
-        command = PutGroup(name, dict(settings or {}), self._defaults, ensure=True)
+        command = PutGroup(
+            name, dict(settings or {}), self._defaults, ensure=True, owner=owner, judged=judged
+        )
         await self._cluster.command(command, COMMAND_DEADLINE_S)
         return await self.find(name)
 
@@ -53,7 +68,39 @@ class GroupsBroker:
         """All groups, without partitions, by name."""
         await self._cluster.refresh()
         groups = self._cluster.state.groups
-        return [group_view(groups[name]) for name in sorted(groups)]
+        return [self.view(groups[name]) for name in sorted(groups)]
+
+    def view(self, group: Group) -> GroupView:
+        """The group as the front shows it, without partitions."""
+        owner = self._cluster.state.group_owners.get(group.id)
+        return replace(group_view(group), owner=owner)
+
+    # as OwnerBroker names them
+
+    def ownership(self, name: str) -> Ownership | None:
+        state = self._cluster.state
+        known = state.groups.get(name)
+        return None if known is None else Ownership(known.id, state.group_owners.get(known.id))
+
+    async def find_ownership(self, name: str) -> Ownership | None:
+        await self._cluster.refresh()
+        return self.ownership(name)
+
+    def is_reserved(self, name: str) -> bool:
+        state = self._cluster.state
+        return self._cluster.levels.speaks(Feature.SCOPES) and state.keys.is_reserved(name)
+
+    async def assign_group(self, name: str, owner: str) -> GroupView:
+        self._cluster.levels.require(Feature.SCOPES)
+        group = await self.find(name)
+        await self._cluster.command(AssignGroup(name, owner, group.id), COMMAND_DEADLINE_S)
+        return self.view(await self.find(name))
+
+    def _told(self, maker: Maker) -> tuple[str | None, int]:
+        """The maker as commands say it: nothing before every node knows of it."""
+        if maker.owner is None or not self._cluster.levels.speaks(Feature.SCOPES):
+            return None, 0
+        return maker.owner, maker.judged
 
     async def find(self, name: str) -> Group:
         """A group; where none of this name is known here, this node first catches up.

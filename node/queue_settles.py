@@ -129,22 +129,26 @@ class Settles:
                 results[row] = _view(*receipts[row], outcome)
         return results
 
-    async def topics(self, receipts: Sequence[str]) -> list[str | None]:
-        """See `QueueBroker.receipt_topics`. A node that does not know one first catches up."""
-        found = self._topics(receipts)
-        if None in found:
+    async def places(self, receipts: Sequence[str]) -> list[tuple[str, str] | None]:
+        """See `QueueBroker.receipt_places`. A node that does not know one first catches up."""
+        found = self._places(receipts)
+        if any(place is None or not place[1] for place in found):
             await self._cluster.refresh()
-            found = self._topics(receipts)
+            found = self._places(receipts)
         return found
 
-    def _topics(self, receipts: Sequence[str]) -> list[str | None]:
-        found: list[str | None] = []
+    def _places(self, receipts: Sequence[str]) -> list[tuple[str, str] | None]:
+        state = self._cluster.state
+        found: list[tuple[str, str] | None] = []
         for text in receipts:
             try:
-                topic = self._cluster.state.topic_of(decode_receipt(text).partition.topic)
+                receipt = decode_receipt(text)
             except BadReceipt:
-                topic = None
-            found.append(None if topic is None else topic.name)
+                found.append(None)
+                continue
+            topic, group = state.topic_of(receipt.partition.topic), state.group_of(receipt.group)
+            name = "" if group is None else group.name
+            found.append(None if topic is None else (topic.name, name))
         return found
 
     async def _settle(

@@ -73,6 +73,7 @@ _COMMANDS: Rows = {
         commands.DeleteTopic: "it names the topic's id",
         commands.AllocateProducer: "a producer id, or an epoch, too many costs nothing",
         queue_commands.DeleteGroup: "it names the group's id",
+        queue_commands.AssignGroup: "it names the group's id, and the owner",
         queue_commands.DeleteSchedule: "it names the schedule's id",
         queue_commands.PlanRun: "it names the schedule's id, and moves no run that has begun",
         queue_commands.BeginRun: "it names the run",

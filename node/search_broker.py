@@ -23,7 +23,7 @@ from node.http.search_broker import (
     SearchStats,
 )
 from node.message_search import MessageSearch
-from node.queue_broker import QueueParts
+from node.queue_parts import QueueParts
 from node.queue_rpc import queued
 from node.search_counts import SearchCounts
 from node.search_rpc import NO_BOUND, FoundRow, SearchAnswer, SearchRequest

@@ -193,6 +193,7 @@ class BlockingQueue:
     group = blocking(AsyncClient.group)
     put_group = blocking(AsyncClient.put_group)
     delete_group = blocking(AsyncClient.delete_group)
+    assign_group = blocking(AsyncClient.assign_group)
     resume_group = blocking(AsyncClient.resume_group)
     park_key = blocking(AsyncClient.park_key)
     release_key = blocking(AsyncClient.release_key)

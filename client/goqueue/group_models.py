@@ -72,7 +72,8 @@ class Group(msgspec.Struct, frozen=True):
     """A group; `settings` has its configuration under the names that `put_group` takes.
 
     `state` is empty, stable or rebalancing; `generation` counts rebalances. A list of groups has
-    neither `members`, only how many (`member_count`), nor `partitions`.
+    neither `members`, only how many (`member_count`), nor `partitions`. `owner` is the prefix that
+    it belongs to, `*` for API keys of all groups, None for nobody.
     """
 
     name: str
@@ -87,6 +88,7 @@ class Group(msgspec.Struct, frozen=True):
     leader_id: str = ""
     members: list[GroupMember] = []
     member_count: int = 0
+    owner: str | None = None
 
 
 class ParkedKey(msgspec.Struct, frozen=True):

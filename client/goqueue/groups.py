@@ -17,8 +17,10 @@ from goqueue.times import Duration, duration_text
 class Groups(Calls):
     """The part of the client that knows groups."""
 
-    async def list_groups(self) -> list[Group]:
-        """All groups by name, without their members and partitions."""
+    async def list_groups(self, *, unowned: bool = False) -> list[Group]:
+        """All groups by name, without their members and partitions; with `unowned` those that
+        belong to nobody."""
+        params = {"unowned": "true"} if unowned else None
         return [
             Group(
                 one.name,
@@ -28,8 +30,9 @@ class Groups(Calls):
                 state=one.state,
                 generation=one.generation,
                 member_count=one.members,
+                owner=one.owner,
             )
-            for one in (await self._get(join("groups"), _Groups)).details
+            for one in (await self._get(join("groups"), _Groups, params)).details
         ]
 
     async def group(self, name: str, topic: str | None = None) -> Group:
@@ -105,6 +108,12 @@ class Groups(Calls):
             "DELETE", join("groups", name), params=params, repeatable=False
         )
 
+    async def assign_group(self, name: str, owner: str) -> None:
+        """Give a group to the keys that reach this prefix; `*`: to those of all groups only. For
+        admins of every topic. Raises `UnknownGroup`."""
+        body = {"owner": owner}
+        await self._post("PUT", join("groups", name, "owner"), body, repeatable=True)
+
     async def resume_group(self, name: str, topic: str | None = None) -> None:
         """Let a halted group go on, in one topic or all."""
         body = given({"topic": topic})
@@ -138,6 +147,7 @@ class _Detail(msgspec.Struct):
     state: str = "empty"
     generation: int = 0
     members: int = 0
+    owner: str | None = None
 
 
 class _Groups(msgspec.Struct):

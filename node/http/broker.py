@@ -16,6 +16,7 @@ from node.http.archive_broker import ArchiveBroker, PartitionArchive
 from node.http.compaction_broker import CompactionBroker
 from node.http.event_broker import EventBroker
 from node.http.member_broker import MemberBroker
+from node.http.owner_broker import OwnerBroker
 from node.http.placement_broker import PlacementBroker
 from node.http.queue_broker import QueueBroker
 from node.http.scrub_broker import ScrubBroker
@@ -290,6 +291,11 @@ class Broker(
 
     @property
     def node_id(self) -> str: ...
+
+    @property
+    def owners(self) -> OwnerBroker:
+        """Whose groups are whose."""
+        ...
 
     # topics: answered from, or replicated by, the cluster group
 

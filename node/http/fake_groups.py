@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 
 from coordinator.groups import Group, Groups
-from coordinator.queue_commands import DeleteGroup, PutGroup
+from coordinator.queue_commands import AssignGroup, DeleteGroup, PutGroup
 from delivery.config import GroupConfig
 from goqueue.wire.types import GroupId, Index
 from node.http.fake_delays import FakeDelays
 from node.http.fake_group import FakeGroup
-from node.http.queue_broker import GroupView, RedriveView
-from node.queue_groups import delivery_config
+from node.http.owner_broker import OwnerBroker, Ownership
+from node.http.queue_broker import NOBODYS, GroupView, Maker, RedriveView
+from node.queue_groups import delivery_config, group_view
 
 Place = tuple[str, int]
 
@@ -36,11 +37,15 @@ class FakeGroups(FakeDelays):
     def __init__(self, clock_ms: Callable[[], int]) -> None:
         super().__init__(clock_ms)
         self._known = Groups()
+        self.owners: OwnerBroker = FakeOwners(self._known)
         self._groups: dict[str, Named] = {}
         self._commands = 0
 
-    async def put_group(self, name: str, settings: Mapping[str, object]) -> GroupView:
-        return self._view(self._put(PutGroup(name, dict(settings))).group)
+    async def put_group(
+        self, name: str, settings: Mapping[str, object], maker: Maker = NOBODYS
+    ) -> GroupView:
+        command = PutGroup(name, dict(settings), owner=maker.owner, judged=maker.judged)
+        return self._view(self._put(command).group)
 
     async def list_groups(self) -> list[GroupView]:
         return [self._view(self._groups[name].group) for name in sorted(self._groups)]
@@ -73,8 +78,9 @@ class FakeGroups(FakeDelays):
             place.config = named.config
         return named
 
-    def _ensured(self, name: str) -> Named:
-        return self._groups.get(name) or self._put(PutGroup(name, ensure=True))
+    def _ensured(self, name: str, maker: Maker) -> Named:
+        command = PutGroup(name, ensure=True, owner=maker.owner, judged=maker.judged)
+        return self._groups.get(name) or self._put(command)
 
     def _group(self, name: str) -> Named:
         self._known.named(name)
@@ -114,6 +120,27 @@ class FakeGroups(FakeDelays):
             if where[0] in topics and place.log is self._log(*where)
         ]
 
-    @staticmethod
-    def _view(group: Group) -> GroupView:
-        return GroupView(group.name, group.id, asdict(group.settings), group.created_ms)
+    def _view(self, group: Group) -> GroupView:
+        owner = self._known.owners.get(group.id)
+        return replace(group_view(group), owner=owner)
+
+
+class FakeOwners:
+    """Implements `OwnerBroker`. No name is reserved: the fake knows no keys."""
+
+    def __init__(self, known: Groups) -> None:
+        self._known = known
+
+    def ownership(self, group: str) -> Ownership | None:
+        known = self._known.by_name.get(group)
+        return None if known is None else Ownership(known.id, self._known.owners.get(known.id))
+
+    async def find_ownership(self, group: str) -> Ownership | None:
+        return self.ownership(group)
+
+    def is_reserved(self, _group: str) -> bool:
+        return False
+
+    async def assign_group(self, group: str, owner: str) -> GroupView:
+        self._known.assign(AssignGroup(group, owner))
+        return replace(group_view(self._known.named(group)), owner=owner)

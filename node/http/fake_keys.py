@@ -10,6 +10,7 @@ from coordinator.commands import Command, Result
 from coordinator.state import ClusterState
 from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import Index
+from log.levels import Feature, Levels
 from node.key_checks import KeyChecks, KeyFigures
 from node.key_desk import KeyDesk
 
@@ -24,6 +25,7 @@ class FakeKeys(KeyDesk):
         figures: KeyFigures | None = None,
     ) -> None:
         self.state = ClusterState(1)
+        self.levels = Levels(finished=Feature.SCOPES)
         self._clock_ms = clock_ms
         super().__init__(self, clock_ms, workers, random.Random(1))
         self.checks = KeyChecks(lambda: self.state.keys, clock_ms, workers, figures)

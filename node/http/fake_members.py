@@ -42,7 +42,7 @@ from node.http.member_broker import (
     RebalanceTotalsView,
     RebalanceView,
 )
-from node.http.queue_broker import Claim, GroupView, QueuedMessage
+from node.http.queue_broker import NOBODYS, Claim, GroupView, Maker, QueuedMessage
 
 BEATS = 3
 """Heartbeats in a session."""
@@ -63,11 +63,13 @@ class FakeMembers(FakeLags):
 
     # groups with members
 
-    async def put_group(self, name: str, settings: Mapping[str, object]) -> GroupView:
+    async def put_group(
+        self, name: str, settings: Mapping[str, object], maker: Maker = NOBODYS
+    ) -> GroupView:
         known = self._known.by_name.get(name)
         if known is not None:
             self._memberships.check_changes(known, settings.get("mode"))
-        return await super().put_group(name, settings)
+        return await super().put_group(name, settings, maker)
 
     async def delete_group(self, name: str, *, force: bool = False) -> None:
         self._reconcile()
@@ -81,12 +83,19 @@ class FakeMembers(FakeLags):
     async def join(self, group: str, request: JoinRequest, *, wait_s: float) -> Assignment:
         for topic in request.topics:
             self.partition_count(topic)
-        ref = self._put(PutGroup(group, dict(request.settings), ensure=True)).group
+        command = PutGroup(
+            group,
+            dict(request.settings),
+            ensure=True,
+            owner=request.maker.owner,
+            judged=request.maker.judged,
+        )
+        ref = self._put(command).group
         self._reconcile()
         if request.member:
             self._memberships.of(ref).member(group, request.member)
         member = request.member or self._member_id(request.client_id)
-        command = JoinGroup(
+        joining = JoinGroup(
             group,
             ref.id,
             member,
@@ -99,7 +108,7 @@ class FakeMembers(FakeLags):
             request.rebalance_timeout_ms,
             request.lets_go,
         )
-        self._memberships.join(self._clock_ms(), command)
+        self._memberships.join(self._clock_ms(), joining)
         return await self._wait(group, member, wait_s, lambda _: self._has_all(ref, member))
 
     async def heartbeat(

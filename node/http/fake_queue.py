@@ -73,7 +73,7 @@ class FakeQueue(FakeGroups):
         self._check(topics, partitions)
         for topic, partition in places or ():
             self._check([topic], [partition])
-        self._ensured(group)
+        self._ensured(group, claim.maker)
         ends_s = time.monotonic() + wait_s
         while True:
             self._reconcile()
@@ -118,21 +118,25 @@ class FakeQueue(FakeGroups):
                 outcomes.append(error)
         return outcomes
 
-    async def receipt_topics(self, receipts: Sequence[str]) -> list[str | None]:
+    async def receipt_places(self, receipts: Sequence[str]) -> list[tuple[str, str] | None]:
         by_id = {self.topic_id(name): name for name in self.list_topics()}
-        found: list[str | None] = []
+        found: list[tuple[str, str] | None] = []
         for text in receipts:
             try:
-                found.append(by_id.get(str(decode_receipt(text).partition.topic)))
+                receipt = decode_receipt(text)
             except BadReceipt:
                 found.append(None)
+                continue
+            topic, group = by_id.get(str(receipt.partition.topic)), receipt.group
+            known = self._known.by_id().get(group)
+            found.append((topic, known.name if known else "") if topic else None)
         return found
 
     async def commit(
         self, group: str, topic: str, offsets: Mapping[int, int], claim: Claim = NOBODY
     ) -> dict[int, int]:
         self._check([topic], list(offsets))
-        named = self._ensured(group)
+        named = self._ensured(group, claim.maker)
         self._reconcile()
         places = {p: self._place(named, topic, p) for p in offsets}
         self._check_owner([(topic, p, place) for p, place in places.items()], claim)

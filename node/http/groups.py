@@ -16,6 +16,7 @@ from goqueue.wire.errors import BadRequest, UnknownGroup
 from goqueue.wire.ids import validate_topic_name
 from node.http.call import Call, answer
 from node.http.group_settings import parse_settings, shown_settings
+from node.http.keys import EVERY
 from node.http.member_broker import MembershipView
 from node.http.members import PROTOCOL, MemberAnswer, member_answers
 from node.http.queue_broker import GroupPartitionView, GroupView
@@ -61,7 +62,8 @@ class GroupPartition(Struct):
 
 
 class GroupDetail(Struct):
-    """A group in a list; `members` counts them. `state` is empty, stable or rebalancing."""
+    """A group in a list; `members` counts them. `state` is empty, stable or rebalancing. `owner` is
+    the prefix that it belongs to, `*` for keys of all groups, null for nobody."""
 
     id: str
     group_id: str
@@ -73,6 +75,7 @@ class GroupDetail(Struct):
     topics: list[str]
     settings: dict[str, Any]
     created_at: str
+    owner: str | None = None
 
 
 class GroupsAnswer(Struct):
@@ -84,7 +87,8 @@ class GroupAnswer(Struct):
     """One group: its members, and its place in every partition that it has seen.
 
     `state` is empty, stable or rebalancing; `topics` are those seen or subscribed to. `stale`: some
-    leaders did not tell in time, so that partitions are missing, or stale themselves.
+    leaders did not tell in time, so that partitions are missing, or stale themselves. `owner` as in
+    lists.
     """
 
     id: str
@@ -102,6 +106,19 @@ class GroupAnswer(Struct):
     created_at: str
     partitions: list[GroupPartition]
     stale: bool
+    owner: str | None = None
+
+
+class AssignBody(Struct):
+    """`owner` is how the group prefixes of keys may begin that will reach it; `*`: of keys of all
+    groups only."""
+
+    owner: str
+
+
+class AssignAnswer(Struct):
+    group: str
+    owner: str
 
 
 class GroupDeleted(Struct):
@@ -110,13 +127,19 @@ class GroupDeleted(Struct):
     group_id: str
 
 
+_ASSIGN = msgspec.json.Decoder(AssignBody)
 _BODY = msgspec.json.Decoder(dict[str, Any])
 
 
 async def list_groups(call: Call) -> web.Response:
+    only_unowned = call.query_flag("unowned")
     views, memberships = await asyncio.gather(call.broker.list_groups(), call.broker.memberships())
     by_id = {membership.group_id: membership for membership in memberships}
-    known = [(view, by_id[view.id]) for view in views if view.id in by_id]
+    known = [
+        (view, by_id[view.id])
+        for view in views
+        if view.id in by_id and not (only_unowned and view.owner is not None)
+    ]
     details = [
         GroupDetail(
             view.name,
@@ -129,6 +152,7 @@ async def list_groups(call: Call) -> web.Response:
             list(membership.topics),
             shown_settings(view.settings),
             format_time(view.created_ms),
+            _owner(view.owner),
         )
         for view, membership in known
     ]
@@ -168,6 +192,16 @@ async def change(call: Call) -> web.Response:
     return answer(_group_answer(view, await call.broker.membership(group)))
 
 
+async def assign(call: Call) -> web.Response:
+    """PUT /groups/{group}/owner"""
+    group = call.group()
+    owner = (await call.document(_ASSIGN)).owner
+    if not owner:
+        raise BadRequest('owner: "" is no prefix; * is for keys of all groups')
+    view = await call.broker.owners.assign_group(group, owner.removesuffix(EVERY))
+    return answer(AssignAnswer(view.name, view.owner or EVERY))
+
+
 async def delete(call: Call) -> web.Response:
     """While it has members, only with `force=true`."""
     group = call.group()
@@ -192,7 +226,13 @@ def _group_answer(view: GroupView, membership: MembershipView) -> GroupAnswer:
         created_at=format_time(view.created_ms),
         partitions=list(map(_partition, view.partitions)),
         stale=view.stale,
+        owner=_owner(view.owner),
     )
+
+
+def _owner(owner: str | None) -> str | None:
+    """As keys write their prefixes."""
+    return EVERY if owner == "" else owner
 
 
 def _partition(place: GroupPartitionView) -> GroupPartition:

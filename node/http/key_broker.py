@@ -18,12 +18,13 @@ class SecretView:
 @dataclass(frozen=True, slots=True)
 class KeyView:
     """A key without its secrets; `state` is active, expired or revoked, "" among the prefixes is
-    every topic."""
+    every topic, or every group."""
 
     id: str
     name: str
     role: str
     prefixes: Sequence[str]
+    group_prefixes: Sequence[str]
     state: str
     created_ms: int
     expires_ms: int
@@ -43,10 +44,18 @@ class KeyBroker(Protocol):
     """The keys of the cluster, from any node."""
 
     async def create_key(
-        self, id: str, *, name: str, role: str, prefixes: Sequence[str], expires_ms: int
+        self,
+        id: str,
+        *,
+        name: str,
+        role: str,
+        prefixes: Sequence[str],
+        expires_ms: int,
+        group_prefixes: Sequence[str] = (),
     ) -> NewSecret:
-        """An id is made up where none is given. Raises BadName, BadRequest with every problem,
-        Conflict where there is a key with this id."""
+        """An id is made up where none is given; without `group_prefixes` they are the topics'.
+        Raises BadName, BadRequest with every problem, Conflict where there is a key with this id.
+        """
         ...
 
     async def keys(self) -> list[KeyView]:

@@ -25,12 +25,13 @@ Prefixes = Annotated[list[Text], Meta(max_length=1000)]
 
 
 class CreateKeyBody(Struct):
-    """`prefixes` of topics that it may reach, `*` is every topic. `expires_in` or `expires_at`, or
-    it never ends. `roles` is GoQueue's: a list of one."""
+    """`prefixes` of topics and groups that it may reach, `*` is all; `group_prefixes` where groups
+    differ. `expires_in` or `expires_at`, or it never ends. `roles` is GoQueue's: a list of one."""
 
     role: Text = ""
     roles: list[Text] | None = None
     prefixes: Prefixes | None = None
+    group_prefixes: Prefixes | None = None
     id: Text = ""
     name: Text = ""
     expires_in: Duration | None = None
@@ -58,6 +59,7 @@ class KeyAnswer(Struct, omit_defaults=True):
     role: str
     roles: list[str]
     prefixes: list[str]
+    group_prefixes: list[str]
     state: str
     created_at: str
     secrets: list[SecretAnswer]
@@ -87,7 +89,8 @@ async def create(call: Call) -> web.Response:
         wanted.id,
         name=wanted.name,
         role=_role(wanted),
-        prefixes=["" if one == EVERY else one.removesuffix(EVERY) for one in _prefixes(wanted)],
+        prefixes=_stored(_prefixes(wanted), "prefixes"),
+        group_prefixes=_stored(wanted.group_prefixes or [], "group_prefixes"),
         expires_ms=_expires_ms(wanted),
     )
     return _unstored(_new(made), 201)
@@ -135,9 +138,14 @@ def _role(wanted: CreateKeyBody) -> str:
 def _prefixes(wanted: CreateKeyBody) -> list[str]:
     if not wanted.prefixes:
         raise BadRequest('prefixes: which topics? Give how their names begin, or ["*"] for all')
-    if "" in wanted.prefixes:
-        raise BadRequest('prefixes: "" is no prefix; * is every topic')
     return wanted.prefixes
+
+
+def _stored(given: list[str], field: str) -> list[str]:
+    """Prefixes as they are kept."""
+    if "" in given:
+        raise BadRequest(f'{field}: "" is no prefix; * is every one')
+    return ["" if one == EVERY else one.removesuffix(EVERY) for one in given]
 
 
 def _expires_ms(wanted: CreateKeyBody) -> int:
@@ -169,6 +177,7 @@ def _answer(view: KeyView) -> KeyAnswer:
         role=view.role,
         roles=[view.role],
         prefixes=[prefix or EVERY for prefix in view.prefixes],
+        group_prefixes=[prefix or EVERY for prefix in view.group_prefixes],
         state=view.state,
         created_at=format_time(view.created_ms),
         secrets=list(map(_secret, view.secrets)),

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from node.http.queue_broker import Claim, QueuedMessage
+from node.http.queue_broker import NOBODYS, Claim, Maker, QueuedMessage
 
 Place = tuple[str, int]
 """(topic, partition)."""
@@ -22,8 +22,8 @@ class JoinRequest:
     """A member joins, or one that is known (`member`) changes its subscription.
 
     Timeouts of 0 are the group's. One that `lets_go` confirms revoked partitions itself; of the
-    others it is waited until they have nothing in flight there. `settings` are for a group that is
-    created by this.
+    others it is waited until they have nothing in flight there. `settings` and `maker` are for a
+    group that is created by this.
     """
 
     client_id: str
@@ -36,6 +36,7 @@ class JoinRequest:
     rebalance_timeout_ms: int = 0
     lets_go: bool = False
     settings: Mapping[str, object] = field(default_factory=dict[str, object])
+    maker: Maker = NOBODYS
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ class Reach(StrEnum):
     NOTHING = "names no topic"
     TOPIC = "the topic in the path"
     NAMED = "the topics that it names"
-    GROUP = "all topics of the group"
+    GROUP = "the group: its owner, or all its topics where it has none"
     SEEN = "shows what is within the prefixes"
     EVERYWHERE = "every topic"
 
@@ -94,6 +94,7 @@ POLICIES: dict[str, Policy] = {
     "putGroup": _USE_GROUP,
     "changeGroup": _USE_GROUP,
     "deleteGroup": _USE_GROUP,
+    "assignGroup": _RUN_CLUSTER,
     "joinGroup": Policy(CONSUME, Reach.GROUP, ("topics", "patterns")),
     "heartbeat": _USE_GROUP,
     "leaveGroup": _USE_GROUP,

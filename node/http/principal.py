@@ -25,11 +25,12 @@ class Role(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Principal:
     """An API key whose secret was proved. `prefixes`: what the topics' names begin with that it may
-    reach; none of them reaches nothing."""
+    reach; none of them reaches nothing. `group_prefixes`: of the groups, where it is another."""
 
     key_id: str
     role: Role
     prefixes: tuple[str, ...] = EVERY_TOPIC
+    group_prefixes: tuple[str, ...] | None = None
 
     @property
     def is_everywhere(self) -> bool:
@@ -59,6 +60,20 @@ class Principal:
         if not self.covers_pattern(pattern):
             raise OutOfScope(self, f"pattern {pattern[:249]}")
 
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """What the names of its groups begin with."""
+        return self.prefixes if self.group_prefixes is None else self.group_prefixes
+
+    def reaches(self, group: str, owner: str) -> bool:
+        """Whether a group that has an owner is within its prefixes, by its name or its owner's."""
+        return group.startswith(self.groups) or owner.startswith(self.groups)
+
+    def owner_of(self, group: str) -> str | None:
+        """Whose a group is that this key makes: the longest of its prefixes that the name begins
+        with. Where there is none, None: the first one's, if the name is nobody else's."""
+        return max(filter(group.startswith, self.groups), key=len, default=None)
+
     def require_everywhere(self, what: str) -> None:
         """Raises Forbidden for a key that has prefixes."""
         if not self.is_everywhere:
@@ -68,9 +83,11 @@ class Principal:
 class OutOfScope(Forbidden):
     """The key's role may do this, but not there."""
 
-    def __init__(self, principal: Principal, what: str) -> None:
+    def __init__(
+        self, principal: Principal, what: str, prefixes: tuple[str, ...] | None = None
+    ) -> None:
         self.principal = principal
-        prefixes = principal.prefixes
+        prefixes = principal.prefixes if prefixes is None else prefixes
         reach = ", ".join(f"{prefix}*" for prefix in prefixes) or "no topic"
         super().__init__(
             f"{what} is beyond the reach of key {principal.key_id}, which is for {reach}",

@@ -56,12 +56,26 @@ class Received(list[QueuedMessage]):
 
 
 @dataclass(frozen=True, slots=True)
+class Maker:
+    """For whom a group is made where there is none: it will belong to the prefix `owner`, with ""
+    to every key of all groups, with None to nobody. The key was held against the group `judged`, 0
+    for none: where another one has the name by then, it is `GroupTaken` (409)."""
+
+    owner: str | None = None
+    judged: int = 0
+
+
+NOBODYS = Maker()
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
     """Who acts for a group: a member in a generation. Generation 0 is of those who are no members,
-    -1 of those who act whoever owns the partitions."""
+    -1 of those who act whoever owns the partitions. `maker` counts where a group is made."""
 
     member: str = ""
     generation: int = 0
+    maker: Maker = NOBODYS
 
 
 NOBODY = Claim()
@@ -232,6 +246,8 @@ class GroupView:
     partitions: Sequence[GroupPartitionView] = ()
     stale: bool = False
     """Some leaders did not tell in time: partitions are missing, or stale themselves."""
+    owner: str | None = None
+    """The prefix that it belongs to, "" for every key of all groups, None for nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +300,9 @@ class QueueBroker(Protocol):
 
     # groups
 
-    async def put_group(self, name: str, settings: Mapping[str, object]) -> GroupView:
+    async def put_group(
+        self, name: str, settings: Mapping[str, object], maker: Maker = NOBODYS
+    ) -> GroupView:
         """Create the group, or change the settings that are named. Raises `BadName`, `BadRequest`
         with every problem."""
         ...
@@ -344,8 +362,9 @@ class QueueBroker(Protocol):
         topic or partition that is gone or is not `group`."""
         ...
 
-    async def receipt_topics(self, receipts: Sequence[str]) -> list[str | None]:
-        """The topic of each receipt, None for what is none, or of a topic that is gone."""
+    async def receipt_places(self, receipts: Sequence[str]) -> list[tuple[str, str] | None]:
+        """The topic and the group, "" for one that is gone, of each receipt; None for what is none,
+        or of a topic that is gone."""
         ...
 
     async def commit(

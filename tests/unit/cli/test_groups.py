@@ -369,3 +369,18 @@ def test_the_seconds_of_watch_may_be_left_out(words: list[str], read: list[str])
 )
 def test_an_age_has_the_units_that_fit(age_ms: int, text: str) -> None:
     assert age_text(age_ms) == text
+
+
+def test_groups_of_nobody_are_listed_and_assigned(queue: Shell) -> None:
+    queue.ok("group", "create", "other")
+    assert [one["name"] for one in lines(queue.ok("group", "list", "--unowned"))] == ["g", "other"]
+
+    said = queue.ok("group", "assign", "g", "--owner", "team-a.", "-o", "table")
+
+    assert said == "✓ Group g belongs to team-a.\n"
+    assert [one["name"] for one in lines(queue.ok("group", "list", "--unowned"))] == ["other"]
+    rows = queue.ok("group", "list", "-o", "wide").splitlines()
+    assert "team-a." in rows[1].split() and "OWNER" in rows[0]
+    assert "Owner: team-a." in " ".join(queue.ok("group", "describe", "g", "-o", "table").split())
+    assert json.loads(queue.ok("group", "assign", "g", "--owner", "*"))["owner"] == "*"
+    assert queue.run("group", "assign", "nobody", "--owner", "x").exit_code != 0

@@ -99,3 +99,13 @@ def test_the_key_is_sent_from_wherever_it_is_given(
 async def _note(session: object, seen: list[str | None]) -> None:
     seen.append(session.given.target().api_key)  # type: ignore[attr-defined]
     raise KeyboardInterrupt
+
+
+def test_groups_of_a_key_begin_as_its_topics_or_as_is_said(shell: Shell) -> None:
+    make(shell)
+    words = ("key", "create", "consumer", "-p", "orders.", "--group-prefix", "bills-", "--id", "b")
+    made = json.loads(shell.ok(*words))
+
+    assert (made["prefixes"], made["group_prefixes"]) == (["orders."], ["bills-"])
+    rows = shell.ok("key", "list", "-o", "wide").splitlines()
+    assert [row.split()[4] for row in rows] == ["GROUPS", "orders.*", "bills-*"]

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from coordinator import api_keys
+from coordinator.commands import RegisterBroker
 from coordinator.errors import (
     BadConfig,
     ClusterFull,
@@ -16,6 +17,7 @@ from coordinator.errors import (
     UnknownKey,
 )
 from coordinator.key_commands import CreateKey, KeyResult, RevokeKey, RotateKey, SecretDigest
+from coordinator.placement_commands import FinishLevel
 from coordinator.state import ClusterState
 from goqueue.wire.errors import BadName
 from tests.unit.coordinator.cluster import Cluster
@@ -218,3 +220,56 @@ def test_a_snapshot_from_before_there_were_keys_is_read() -> None:
     restored = ClusterState.restore(msgspec.msgpack.encode([3, *fields[1:12]]))
 
     assert restored.keys.by_id == {}
+
+
+def test_a_keys_groups_begin_as_its_topics_unless_it_says_otherwise() -> None:
+    cluster = with_master()
+    cluster.do(create("same", "consumer"))
+    cluster.do(create("other", "consumer", group_prefixes=["bills-", "bills-"]))
+    keys = cluster.state.keys
+
+    assert keys.groups_of(keys.named("same")) == ["orders."]
+    assert keys.groups_of(keys.named("other")) == ["bills-"]
+    assert keys.named("other").prefixes == ["orders."]
+
+
+def test_names_that_begin_as_some_keys_groups_do_are_reserved_while_it_lives() -> None:
+    cluster = with_master()
+    cluster.do(create("other", "consumer", group_prefixes=["bills-", ""]))
+    keys = cluster.state.keys
+
+    assert keys.is_reserved("bills-1")
+    assert not keys.is_reserved("bills") and not keys.is_reserved("orders.x")
+    cluster.do(create("same", "consumer"))
+    assert keys.is_reserved("orders.x")
+    cluster.do(RevokeKey("other"))
+    assert not keys.is_reserved("bills-1")
+
+
+@pytest.mark.parametrize(
+    "prefixes", [["not a name"], [str(n) for n in range(api_keys.PREFIXES_MAX + 1)]]
+)
+def test_group_prefixes_are_judged_as_those_of_topics(prefixes: list[str]) -> None:
+    error = Cluster().refuses(create(group_prefixes=prefixes), BadConfig)
+
+    assert "group_prefixes" in error.message
+
+
+def test_an_admin_of_every_topic_reaches_every_group() -> None:
+    cluster = Cluster()
+
+    cluster.refuses(create("a", "admin", "", group_prefixes=["x"]), BadConfig)
+    assert isinstance(cluster.do(create("a", "admin", "", group_prefixes=[""])), KeyResult)
+    assert isinstance(cluster.do(create("b", "admin", "o", group_prefixes=["x"])), KeyResult)
+
+
+def test_group_prefixes_are_in_snapshots_of_level_two() -> None:
+    cluster = Cluster(0)
+    cluster.do(RegisterBroker("a", 1, highest_level=2))
+    cluster.do(FinishLevel(2))
+    cluster.do(create("other", "consumer", group_prefixes=["bills-"]))
+
+    restored = ClusterState.restore(cluster.state.snapshot())
+
+    assert restored.keys.group_prefixes == {"other": ["bills-"]}
+    assert restored.snapshot() == cluster.state.snapshot()

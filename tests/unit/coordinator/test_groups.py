@@ -7,9 +7,11 @@ from dataclasses import asdict
 import pytest
 
 from coordinator import groups
-from coordinator.errors import BadConfig, ClusterFull
+from coordinator.commands import RegisterBroker
+from coordinator.errors import BadConfig, ClusterFull, GroupTaken
 from coordinator.groups import Group, GroupSettings, group_settings
-from coordinator.queue_commands import DeleteGroup, GroupResult, PutGroup
+from coordinator.placement_commands import FinishLevel
+from coordinator.queue_commands import AssignGroup, DeleteGroup, GroupResult, PutGroup
 from coordinator.state import ClusterState
 from delivery.config import GroupConfig
 from goqueue.wire.errors import BadName, UnknownGroup
@@ -157,3 +159,55 @@ def test_groups_outlive_a_snapshot() -> None:
     cluster.do(PutGroup("pay", {"ordering": "key"}))
 
     assert ClusterState.restore(cluster.state.snapshot()).groups == cluster.state.groups
+
+
+def test_a_group_belongs_to_its_maker_until_it_is_assigned_or_deleted() -> None:
+    cluster = Cluster()
+    cluster.do(PutGroup("pay", owner="team-b."))
+    cluster.do(PutGroup("old"))
+    ids = {name: group.id for name, group in cluster.state.groups.items()}
+
+    assert cluster.state.group_owners == {ids["pay"]: "team-b."}
+    cluster.do(PutGroup("pay", {"max_attempts": 1}, owner="", judged=ids["pay"]))
+    cluster.do(AssignGroup("old", "", ids["old"]))
+    assert cluster.state.group_owners == {ids["pay"]: "team-b.", ids["old"]: ""}
+    cluster.do(AssignGroup("pay", "team-c."))
+    cluster.do(DeleteGroup("old"))
+    assert cluster.state.group_owners == {ids["pay"]: "team-c."}
+
+
+def test_a_scope_that_did_not_see_the_group_does_not_get_another_ones() -> None:
+    cluster = Cluster()
+    cluster.do(PutGroup("pay", ensure=True, owner="team-b."))
+    id = cluster.state.groups["pay"].id
+
+    for ensure in (True, False):
+        cluster.refuses(PutGroup("pay", {}, ensure=ensure, owner="team-a."), GroupTaken)
+        cluster.refuses(PutGroup("pay", {}, ensure=ensure, owner="team-a.", judged=1), GroupTaken)
+    again = cluster.do(PutGroup("pay", ensure=True, owner="team-b."))  # its answer was lost
+    assert isinstance(again, GroupResult) and again.id == id
+    cluster.do(PutGroup("pay", {"max_attempts": 1}, owner="team-a.", judged=id))
+    assert cluster.state.groups["pay"].settings.max_attempts == 1
+
+
+def test_an_owner_is_how_a_name_can_begin() -> None:
+    cluster = Cluster()
+    cluster.do(PutGroup("pay"))
+
+    cluster.refuses(AssignGroup("pay", "not a name"), BadConfig)
+    cluster.refuses(PutGroup("new", owner="not a name"), BadConfig)
+    cluster.refuses(AssignGroup("nobody", "x"), UnknownGroup)
+    cluster.refuses(AssignGroup("pay", "x", id=1), UnknownGroup)
+
+
+def test_owners_are_in_snapshots_of_level_two() -> None:
+    cluster = Cluster(0)
+    cluster.do(RegisterBroker("a", 1, highest_level=2))
+    cluster.do(FinishLevel(2))
+    cluster.do(PutGroup("pay", owner="team-b."))
+    cluster.do(PutGroup("old"))
+
+    restored = ClusterState.restore(cluster.state.snapshot())
+
+    assert restored.group_owners == cluster.state.group_owners != {}
+    assert restored.snapshot() == cluster.state.snapshot()

@@ -281,6 +281,20 @@ async def test_a_group_is_created_changed_and_deleted(client: AsyncClient) -> No
         await client.group("billing")
 
 
+async def test_a_group_is_assigned_to_an_owner(client: AsyncClient) -> None:
+    await client.put_group("billing")
+    await client.put_group("other")
+    assert (await client.group("billing")).owner is None
+
+    await client.assign_group("billing", "team-a.")
+
+    assert (await client.group("billing")).owner == "team-a."
+    assert [group.owner for group in await client.list_groups()] == ["team-a.", None]
+    assert [group.name for group in await client.list_groups(unowned=True)] == ["other"]
+    with pytest.raises(UnknownGroup):
+        await client.assign_group("nobody", "team-a.")
+
+
 async def test_a_group_tells_where_it_stands(client: AsyncClient) -> None:
     await client.publish_many("orders", ["a", "b", "c"])
     await client.receive("billing", "orders", limit=1)

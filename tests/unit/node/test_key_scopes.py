@@ -4,53 +4,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
-import aiohttp
 import pytest
 
 from log.memory_disk import MemoryDisk
 from tests.unit.node.http.published_client import load
-from tests.unit.node.test_node import config, eventually, running
-
-ROOT = "root.0123456789abcdef"
-
-
-class Keyed:
-    """A node that is asked with keys."""
-
-    def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
-        self._session = session
-        self.url = url
-
-    async def __call__(
-        self, method: str, path: str, body: Any = None, token: str = ROOT
-    ) -> tuple[int, Any]:
-        headers = {"Authorization": f"Bearer {token}"}
-        async with self._session.request(
-            method, self.url + path, json=body, headers=headers
-        ) as answer:
-            return answer.status, await answer.json(content_type=None)
-
-    async def key(self, role: str, *prefixes: str) -> str:
-        wanted = {"role": role, "prefixes": prefixes}
-        status, made = await self("POST", "/admin/keys", wanted)
-        assert status == 201, made
-        return str(made["key"])
+from tests.unit.node.keyed import Keyed, keyed_node
 
 
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncIterator[Keyed]:
-    file = tmp_path / "admin-key"
-    file.write_text(ROOT)
-    settings = config(**{"auth.enabled": True, "auth.adminKeyFile": str(file)})
-    async with running(MemoryDisk(), settings) as node, aiohttp.ClientSession() as session:
-        keyed = Keyed(session, f"http://127.0.0.1:{node.front.port}")
-        await eventually(lambda: "root" in node.broker._cluster.state.keys.by_id)
+    async with keyed_node(MemoryDisk(), tmp_path) as keyed:
         for topic in ("mine.a", "orders"):
-            assert (await keyed("POST", "/topics", {"name": topic}))[0] == 201
-            sent = await keyed("POST", f"/topics/{topic}/messages", {"value": topic, "key": "k"})
-            assert sent[0] == 200
+            await keyed.ok("POST", "/topics", {"name": topic})
+            await keyed.ok("POST", f"/topics/{topic}/messages", {"value": topic, "key": "k"})
         yield keyed
 
 

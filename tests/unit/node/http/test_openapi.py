@@ -51,6 +51,7 @@ BODIES = {
     "commitOffsets": {"offsets": {"orders": {"0": 1}}},
     "resetOffsets": {"topic": "orders", "to": "earliest"},
     "putGroup": {"visibility_timeout": "60s"},
+    "assignGroup": {"owner": "orders."},
     "changeGroup": {"max_attempts": 5, "halt_percent": 50},
     "reportArchived": {"archive": "s3://b/archive", "positions": {"0": 0}},
     "receive": {"topic": "orders"},

@@ -19,6 +19,7 @@ from aiohttp import HttpVersion10, web
 
 from goqueue.wire.errors import BadRequest, GoQueueError, ServerError
 from node.http.access import Access, OnAccess
+from node.http.answers import charge
 from node.http.broker import Broker
 from node.http.budgets import Budgets
 from node.http.call import Call, FrontMetrics, NoMetrics, Shared
@@ -74,8 +75,10 @@ class HttpFront:
         )
         self._shared.spans = spans
         self._shared.keys = keys
+        self._shared.budgets = self.budgets
         self._guard = guard or Guard()
         self._gate = gate or Gate(None)
+        self._shared.addresses = self._gate.addresses
         self._on_access = on_access
         self._router = Router(ROUTES)
         self._console = Console(self._shared, self._gate) if console else None
@@ -159,7 +162,9 @@ class HttpFront:
                 route, params = self._router.match(request.method, request.raw_path)
                 template, operation = route.path, route.operation
                 principal = await self._gate.admit(request, operation, params)
-                answer = await route.handler(Call(self._shared, request, params, principal))
+                call = Call(self._shared, request, params, principal)
+                answer = await route.handler(call)
+                charge(call, answer)
         except GoQueueError as error:
             code, principal = error.code, principal or refused_by(error)
             answer = error_answer(error, {"request_id": request_id})

@@ -12,10 +12,11 @@ from aiohttp import web
 from goqueue.wire.errors import BadRequest, Unavailable, UnknownTopic
 from goqueue.wire.ids import AUDIT_TOPIC, OFFSET_MAX
 from goqueue.wire.types import Offset
+from node.http.answers import page_room, told
 from node.http.audited import OUTCOMES, AuditRecord
 from node.http.broker import Slice
 from node.http.call import Call, answer
-from node.http.render import MessageView
+from node.http.render import MessageView, Room
 from node.http.times import parse_time_ms
 from node.http.visible import see
 
@@ -55,7 +56,7 @@ async def read(call: Call) -> web.Response:
         "outcome": outcome,
     }
     try:
-        return answer(await _find(call, {k: v for k, v in wanted.items() if v}, limit))
+        return await told(call, await _find(call, {k: v for k, v in wanted.items() if v}, limit))
     except UnknownTopic:  # nothing has been recorded yet
         await asyncio.sleep(min(call.query_wait_s(), 1.0))
         return answer(AuditAnswer([], 0, 0))
@@ -106,15 +107,18 @@ async def _before_end(call: Call, count: int) -> int:
 
 async def _page(call: Call, at: int, wait_s: float) -> tuple[list[MessageView], Slice]:
     """Stored records from there, all those of a slice."""
-    found = await call.broker.read(
-        AUDIT_TOPIC,
-        0,
-        Offset(at),
-        max_records=PAGE,
-        max_bytes=call.limits.read_bytes_max,
-        wait_s=wait_s,
-    )
-    seen = see(found, at, PAGE, call.limits.read_bytes_max, skip_pending=False)
+    with page_room(call, call.limits.read_bytes_max) as held:
+        found = await call.broker.read(
+            AUDIT_TOPIC,
+            0,
+            Offset(at),
+            max_records=PAGE,
+            max_bytes=held.size,
+            wait_s=wait_s,
+        )
+        held.resize(sum(len(stored.batch) for stored in found.batches))
+        room = Room(call.limits.read_bytes_max, held)
+        seen = await see(found, at, PAGE, room, skip_pending=False)
     return seen.views, replace(found, next_offset=Offset(seen.following))
 
 

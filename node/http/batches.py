@@ -23,8 +23,10 @@ from goqueue.wire.stream import (
     TOPIC_ID_HEADER,
     frame_header,
 )
+from node.http.answers import Part, in_parts
 from node.http.body import off_loop
 from node.http.broker import AppendResult, Slice
+from node.http.budgets import Kind
 from node.http.call import Call, answer
 from node.http.errors import parts_failed_answer, result_of
 from node.http.limits import MIB
@@ -58,12 +60,14 @@ async def publish_to_query(call: Call) -> web.Response:
     return await _publish(call, min(int(text), PARTITIONS_MAX))
 
 
-def slice_answer(found: Slice) -> web.Response:
-    """Stored batches as frames; the headers say where reading goes on."""
-    parts: list[bytes | memoryview] = []
+def slice_answer(call: Call, found: Slice) -> web.Response:
+    """Stored batches as frames; the headers say where reading goes on. Raises OverBudget."""
+    parts: list[Part] = []
+    size = 0
     for stored in found.batches:
-        parts.append(frame_header(stored.base_offset, stored.time_ms, len(stored.batch)))
-        parts.append(stored.batch)
+        head = frame_header(stored.base_offset, stored.time_ms, len(stored.batch))
+        parts += (head, stored.batch)
+        size += len(head) + len(stored.batch)
     headers = {
         "Content-Type": BATCH_MEDIA_TYPE,
         NEXT_OFFSET_HEADER: str(found.next_offset),
@@ -74,7 +78,7 @@ def slice_answer(found: Slice) -> web.Response:
         headers[TOPIC_ID_HEADER] = str(found.topic_id)
     if found.stale:
         headers[STALE_HEADER] = "true"
-    return web.Response(body=b"".join(parts), headers=headers)
+    return in_parts(call, parts, headers, size, call.hold(Kind.ANSWERS, size))
 
 
 async def _publish(call: Call, partition: int) -> web.Response:

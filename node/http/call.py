@@ -14,8 +14,10 @@ from aiohttp import web
 from goqueue.wire.errors import BadName, BadRequest, Unavailable, UnknownPartition, UnknownTopic
 from goqueue.wire.ids import OFFSET_MAX, PARTITIONS_MAX, is_name, validate_topic_name
 from node.http import json
+from node.http.addresses import Addresses
 from node.http.body import HeldBody
 from node.http.broker import Broker
+from node.http.budgets import Budgets, Held, Kind, Owner, owner_of
 from node.http.key_broker import KeyBroker
 from node.http.limits import ByteBudget, HttpLimits
 from node.http.principal import Principal
@@ -72,6 +74,8 @@ class Shared:
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     keys: KeyBroker | None = None
     """Where API keys are made; None where there are none."""
+    budgets: Budgets = field(default_factory=Budgets)
+    addresses: Addresses = field(default_factory=Addresses)
     turn: int = 0
     """Moves on with every request that needs a partition chosen: round robin."""
 
@@ -115,6 +119,16 @@ class Call:
     def admitted(self, principal: Principal | None) -> None:
         """It is known now who asks."""
         self.principal, self.broker = principal, broker_for(self.shared.broker, principal)
+
+    @property
+    def owner(self) -> Owner:
+        """Who memory for this request is charged to."""
+        key_id = None if self.principal is None else self.principal.key_id
+        return owner_of(self.shared.addresses.of(self.request), self.request.protocol, key_id)
+
+    def hold(self, kind: Kind, size: int = 0) -> Held:
+        """A charge to whoever asks; it is the caller's to give back. Raises OverBudget."""
+        return self.shared.budgets.hold(kind, self.owner, size)
 
     def topic(self) -> str:
         """The topic in the path. Raises BadName, also for `<topic>.dlq`: it is only looked at."""

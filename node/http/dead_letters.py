@@ -7,6 +7,7 @@ the same id and offset.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Annotated
 
 import msgspec
@@ -15,11 +16,12 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from goqueue.wire.errors import BadRequest, GoQueueError, NotFound
 from goqueue.wire.ids import OFFSET_MAX, PARTITIONS_MAX, MessageId, validate_topic_name
-from node.http.body import off_loop
+from node.http.answers import told
+from node.http.budgets import Kind
 from node.http.call import Call, answer
 from node.http.fields import Message, key_of
 from node.http.queue_broker import DeadFilter, DeadMessage, DeadPage, RedriveView
-from node.http.queued import QueuedView, queued_views
+from node.http.queued import QueuedView, fitting, held_bytes, queued_views
 from node.http.times import format_time, parse_time_ms
 
 LIMIT_DEFAULT = 100
@@ -151,8 +153,14 @@ async def list_dead(call: Call) -> web.Response:
     page = await call.broker.dead_letters(
         group, topic, filter_of(wanted, topic), after=after_of(query.get("after", "")), limit=limit
     )
-    size = sum(len(letter.message.value) for letter in page.messages)
-    return await off_loop(size, _page, group, topic, page)
+    messages = [letter.message for letter in page.messages]
+    with call.hold(Kind.ANSWERS, held_bytes(messages)):
+        fits = await fitting(messages, call.limits.queue_bytes_max)
+        following = page.following
+        if fits < len(messages):
+            following = messages[fits].partition, messages[fits].offset
+        page = replace(page, messages=page.messages[:fits], following=following)
+        return await told(call, _page(group, topic, page))
 
 
 async def counts(call: Call) -> web.Response:
@@ -260,17 +268,15 @@ def after_of(text: str) -> tuple[int, int] | None:
     return int(found[1]), int(found[2])
 
 
-def _page(group: str, topic: str, page: DeadPage) -> web.Response:
+def _page(group: str, topic: str, page: DeadPage) -> DeadLettersAnswer:
     following = None if page.following is None else f"{page.following[0]}:{page.following[1]}"
-    return answer(
-        DeadLettersAnswer(
-            group,
-            topic,
-            list(map(_letter, page.messages)),
-            following,
-            page.total,
-            dict(page.by_reason),
-        )
+    return DeadLettersAnswer(
+        group,
+        topic,
+        list(map(_letter, page.messages)),
+        following,
+        page.total,
+        dict(page.by_reason),
     )
 
 

@@ -20,6 +20,7 @@ from goqueue.wire.errors import BadRequest, UnknownPartition
 from goqueue.wire.ids import DEAD_LETTER_SUFFIX, OFFSET_MAX, validate_topic_name
 from goqueue.wire.types import Offset
 from node.http import batches
+from node.http.answers import told
 from node.http.broker import Slice, StoredBatch
 from node.http.call import Call, answer, validate_group_name
 from node.http.fields import lane_name
@@ -124,9 +125,11 @@ async def read(call: Call) -> web.Response:
     following = letters[-1].message.offset + 1 if letters else offset
     if BATCH_MEDIA_TYPE in call.request.headers.get("Accept", ""):
         stored = list(map(_stored, letters))
-        return batches.slice_answer(Slice(stored, Offset(following), Offset(0), end))
+        return batches.slice_answer(call, Slice(stored, Offset(following), Offset(0), end))
     views = list(map(_view, letters))
-    return answer(MessagesAnswer(topic + DEAD_LETTER_SUFFIX, partition, views, following, 0, end))
+    return await told(
+        call, MessagesAnswer(topic + DEAD_LETTER_SUFFIX, partition, views, following, 0, end)
+    )
 
 
 async def read_topic(call: Call) -> web.Response:
@@ -136,14 +139,16 @@ async def read_topic(call: Call) -> web.Response:
     found: list[MessageView] = []
     reached: dict[str, int] = {}
     starts = _starts(call, count)
+    left = call.limits.read_bytes_max
     for partition in range(count):
         start = reached[str(partition)] = starts.get(partition, 0)
-        if len(found) < limit:
+        if len(found) < limit and left > 0:
             letters = await _read(call, topic, partition, start, limit - len(found))
             found += map(_view, letters)
+            left -= sum(len(letter.message.value) for letter in letters)
             if letters:
                 reached[str(partition)] = letters[-1].message.offset + 1
-    return answer(TopicMessagesAnswer(topic + DEAD_LETTER_SUFFIX, found, reached))
+    return await told(call, TopicMessagesAnswer(topic + DEAD_LETTER_SUFFIX, found, reached))
 
 
 async def _wait(

@@ -39,6 +39,8 @@ class HttpLimits:
     """How long an unread body is still drained, so that the client gets to read its answer."""
     write_stall_s: float = 30.0
     """A client that takes nothing of its answer for this long is dropped."""
+    answer_bytes_per_s_min: int = 16 * KIB
+    """A client must take its answer at this rate on average, after `write_stall_s`."""
     keepalive_s: float = 75.0
     """Longer than the 60 s that load balancers keep theirs."""
     long_poll_s_max: float = 60.0
@@ -53,6 +55,9 @@ class HttpLimits:
     """Events in one answer."""
     read_bytes_max: int = 8 * MIB
     """Of stored batches in one answer; at least one batch is always sent."""
+    queue_bytes_max: int = 16 * MIB
+    """Of messages of the queue in one answer, as they are encoded; at least one is always sent.
+    Twice what is leased at once, so that quotes and base64 need no message given back."""
     drain_s: float = 10.0
     """How long `stop()` waits for requests in progress."""
 

@@ -10,12 +10,13 @@ from aiohttp import web
 from msgspec import Struct
 
 from goqueue.wire.ids import OFFSET_MAX
-from node.http.body import off_loop
-from node.http.call import Call, answer, either
+from node.http.answers import told
+from node.http.call import Call, either
 from node.http.claims import required_member
-from node.http.long_poll import has_hung_up, long_poll
-from node.http.queue_broker import QueuedMessage, SettleRequest
+from node.http.long_poll import long_poll
+from node.http.queue_broker import QueuedMessage
 from node.http.queued import QueuedView, queued_views
+from node.http.receive import granted
 from node.http.times import parse_duration_ms
 
 TIMEOUT_MS = 30_000
@@ -47,10 +48,8 @@ async def poll(call: Call) -> web.Response:
         group, member, generation=_generation(call), limit=limit, wait_s=_wait_s(call)
     )
     found = await long_poll(call, polling) or []
-    if found and has_hung_up(call):
-        await call.broker.settle([SettleRequest(m.receipt, "release") for m in found], group)
-    size = 2 * sum(len(message.value) for message in found)
-    return await off_loop(size, _answer, group, member, found)
+    async with granted(call, group, found) as messages:
+        return await told(call, _answer(group, member, messages))
 
 
 def _limit(call: Call) -> int:
@@ -76,7 +75,7 @@ def _wait_s(call: Call) -> float:
     return (wait_ms - EARLY_MS if wait_ms >= EARLY_FROM_MS else wait_ms) / 1000
 
 
-def _answer(group: str, member: str, found: list[QueuedMessage]) -> web.Response:
+def _answer(group: str, member: str, found: list[QueuedMessage]) -> PollAnswer:
     views = queued_views(found)
     several = len({message.topic for message in found}) > 1
     by_partition: dict[str, list[QueuedView]] = {}
@@ -84,4 +83,4 @@ def _answer(group: str, member: str, found: list[QueuedMessage]) -> web.Response
         where = f"{view.topic}:{view.partition}" if several else str(view.partition)
         by_partition.setdefault(where, []).append(view)
     following = {where: max(v.offset for v in of) + 1 for where, of in by_partition.items()}
-    return answer(PollAnswer(group, member, views, by_partition, following))
+    return PollAnswer(group, member, views, by_partition, following)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from goqueue.wire.batch import LANES
 from node.http.queue_broker import QueuedMessage
-from node.http.render import text_or_base64
+from node.http.render import ROW_BYTES, measured, text_or_base64
 from node.http.times import format_time
 
 REDRIVES_HEADER = "goqueue-redrives"
@@ -66,6 +66,30 @@ def texts_of(message: QueuedMessage) -> Texts:
         encoded = {name: encoding for name, (_, encoding) in shown.items() if encoding}
         texts.header_encodings = encoded or None
     return texts
+
+
+async def fitting(messages: Sequence[QueuedMessage], bytes_max: int) -> int:
+    """How many of them, from the first on, fit into an answer of so many bytes as they will be
+    encoded; at least one."""
+    worst = sum(6 * (len(message.value) + _beside(message)) for message in messages)
+    if worst <= bytes_max:
+        return len(messages)
+    left = bytes_max
+    for count, message in enumerate(messages):
+        left -= 6 * _beside(message) + await measured(message.value)
+        if left < 0 and count:
+            return count
+    return len(messages)
+
+
+def held_bytes(messages: Iterable[QueuedMessage]) -> int:
+    """What they take in memory, about."""
+    return sum(len(message.value) + _beside(message) for message in messages)
+
+
+def _beside(message: QueuedMessage) -> int:
+    headers = sum(len(name) + len(value) for name, value in message.headers)
+    return ROW_BYTES + len(message.key or b"") + headers
 
 
 def queued_views(messages: Iterable[QueuedMessage]) -> list[QueuedView]:

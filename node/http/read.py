@@ -25,11 +25,12 @@ from goqueue.wire.errors import (
 from goqueue.wire.ids import OFFSET_MAX, MessageId
 from goqueue.wire.types import Offset
 from node.http import batches
-from node.http.body import off_loop
+from node.http.answers import PAGE_BYTES_MIN, page_room, told
 from node.http.broker import Slice
-from node.http.call import Call, answer
-from node.http.long_poll import long_poll
-from node.http.render import MessageView, cut_slice, render
+from node.http.budgets import Held, Kind
+from node.http.call import Call
+from node.http.long_poll import has_hung_up, long_poll
+from node.http.render import MessageView, Room, cut_slice, render
 from node.http.times import format_time, parse_time_ms
 from node.http.visible import Seen, see
 
@@ -112,15 +113,18 @@ async def read(call: Call) -> web.Response:
     offset = await _start(call, topic, partition, window)
     end_s = asyncio.get_running_loop().time() + call.query_wait_s()
     while True:
-        found = await _read(call, topic, partition, offset, limit, bytes_max, window, shown)
-        if binary:
-            return batches.slice_answer(found)
-        size = sum(len(stored.batch) for stored in found.batches)
-        seen = await off_loop(
-            size, see, found, offset, limit, bytes_max, skip_pending=shown.skip_pending
-        )
-        if not await _wait_until_due(call, found, seen, offset, end_s):
-            return _answer(topic, partition, found, seen, shown)
+        with page_room(call, bytes_max) as held:
+            size = min(bytes_max, held.size)
+            found = await _read(call, topic, partition, offset, limit, held, window, shown)
+            if binary:
+                return batches.slice_answer(call, found)
+            room = Room(size, held)
+            seen = await see(found, offset, limit, room, skip_pending=shown.skip_pending)
+            due_in_s = _due_in_s(call, found, seen, offset, end_s)
+            if due_in_s is None:
+                page = _answer(topic, partition, found, seen, shown)
+                return await told(call, page, weight=room.taken)
+        await long_poll(call, asyncio.sleep(due_in_s))
 
 
 async def read_topic(call: Call) -> web.Response:
@@ -149,86 +153,103 @@ async def read_topic(call: Call) -> web.Response:
             visible=shown.visible,
         )
 
-    fetched = await asyncio.gather(*map(fetch, range(count)))
-    size = sum(len(stored.batch) for _, found in fetched for stored in found.batches)
-    return await off_loop(size, _merge, topic, fetched, limit, bytes_max, shown)
+    with page_room(call, limits.read_bytes_max) as held:
+        fetched = await asyncio.gather(*map(fetch, range(count)))
+        held.resize(sum(len(stored.batch) for _, found in fetched for stored in found.batches))
+        merged = _Merged()
+        for partition, (start, found) in enumerate(fetched):
+            room = Room(bytes_max, held)
+            seen = await see(found, start, limit, room, skip_pending=shown.skip_pending)
+            merged.add(partition, seen, room.taken)
+        page = merged.page(topic, limit, shown)
+        page.stale = any(found.stale for _, found in fetched)
+        return await told(call, page, weight=merged.weight)
 
 
-def _merge(
-    topic: str, fetched: list[tuple[Offset, Slice]], limit: int, bytes_max: int, shown: _Shown
-) -> web.Response:
-    """The first `limit` messages by log time; each partition goes on at its first one left out."""
-    merged: list[tuple[int, int, MessageView]] = []
-    reached: dict[int, int] = {}
-    blocked: dict[int, int] = {}
-    passed: list[tuple[int, int, int]] = []
-    for partition, (start, found) in enumerate(fetched):
-        seen = see(found, start, limit, bytes_max, skip_pending=shown.skip_pending)
-        reached[partition] = seen.following
+class _Merged:
+    """What was seen of each partition, in the order of log times."""
+
+    def __init__(self) -> None:
+        self.weight = 0
+        self._rows: list[tuple[int, int, MessageView]] = []
+        self._reached: dict[int, int] = {}
+        self._blocked: dict[int, int] = {}
+        self._passed: list[tuple[int, int, int]] = []
+
+    def add(self, partition: int, seen: Seen, weight: int) -> None:
+        self.weight += weight
+        self._reached[partition] = seen.following
         for time_ms, views in seen.runs:
-            merged += ((time_ms, partition, view) for view in views)
-        passed += ((partition, offset, due_ms) for offset, due_ms in seen.pending)
+            self._rows += ((time_ms, partition, view) for view in views)
+        self._passed += ((partition, offset, due_ms) for offset, due_ms in seen.pending)
         if seen.blocked_until_ms is not None:
-            blocked[partition] = seen.blocked_until_ms
-    merged.sort(key=lambda row: (row[0], row[1], row[2].offset))
-    for _, partition, view in merged[limit:]:
-        reached[partition] = min(reached[partition], view.offset)
-        blocked.pop(partition, None)
-    for _, partition, view in merged[:limit]:
-        view.partition = partition
-    following_offsets = {str(partition): offset for partition, offset in reached.items()}
-    messages = [view for _, _, view in merged[:limit]]
-    is_stale = any(found.stale for _, found in fetched)
-    told = TopicMessagesAnswer(topic, messages, following_offsets, is_stale)
-    if shown.visible:
-        told.blocked_until = {str(number): format_time(at) for number, at in blocked.items()}
-    if shown.skip_pending:
-        told.pending = [
-            PendingView(offset, format_time(due_ms), partition)
-            for partition, offset, due_ms in passed
-            if offset < reached[partition]
-        ]
-    return answer(told)
+            self._blocked[partition] = seen.blocked_until_ms
+
+    def page(self, topic: str, limit: int, shown: _Shown) -> TopicMessagesAnswer:
+        """The first `limit` messages; each partition goes on at its first one left out."""
+        rows, reached, blocked = self._rows, self._reached, self._blocked
+        rows.sort(key=lambda row: (row[0], row[1], row[2].offset))
+        for _, partition, view in rows[limit:]:
+            reached[partition] = min(reached[partition], view.offset)
+            blocked.pop(partition, None)
+        for _, partition, view in rows[:limit]:
+            view.partition = partition
+        following_offsets = {str(partition): offset for partition, offset in reached.items()}
+        told = TopicMessagesAnswer(topic, [view for _, _, view in rows[:limit]], following_offsets)
+        if shown.visible:
+            told.blocked_until = {str(number): format_time(at) for number, at in blocked.items()}
+        if shown.skip_pending:
+            told.pending = [
+                PendingView(offset, format_time(due_ms), partition)
+                for partition, offset, due_ms in self._passed
+                if offset < reached[partition]
+            ]
+        return told
 
 
 async def message(call: Call) -> web.Response:
     """GET /messages/{id}: one message by its `topic:partition:offset`."""
     wanted = MessageId.parse(call.params["id"])
-    missing = NotFound(f"no message {wanted}", id=str(wanted))
     try:
         found = await call.broker.read(
             wanted.topic, wanted.partition, wanted.offset, max_records=1, max_bytes=1, wait_s=0
         )
     except OffsetOutOfRange:
-        raise missing from None
-    cuts, _ = cut_slice(found, wanted.offset, 1, 0)
-    views = render(cuts)
+        raise NotFound(f"no message {wanted}", id=str(wanted)) from None
+    with call.hold(Kind.ANSWERS, sum(len(stored.batch) for stored in found.batches)) as held:
+        cuts, _ = cut_slice(found, wanted.offset, 1)
+        views = await render(cuts[0], Room(0, held)) if cuts else []
+        return await _told_one(call, wanted, found, views)
+
+
+async def _told_one(
+    call: Call, wanted: MessageId, found: Slice, views: list[MessageView]
+) -> web.Response:
     if not views and found.stale:  # it may be stored all the same
         raise Unavailable(f"no leader of {wanted.topic}:{wanted.partition} can be asked for it")
     if not views or views[0].offset != wanted.offset:
-        raise missing
+        raise NotFound(f"no message {wanted}", id=str(wanted))
     view = views[0]
     view.topic, view.partition, view.id = wanted.topic, wanted.partition, str(wanted)
-    return answer(view)
+    return await told(call, view)
 
 
-async def _wait_until_due(
-    call: Call, found: Slice, seen: Seen, offset: Offset, end_s: float
-) -> bool:
-    """Wait, as far as the caller has the time, where nothing is there but a delayed message; True
-    if looking again may find it due."""
+def _due_in_s(call: Call, found: Slice, seen: Seen, offset: Offset, end_s: float) -> float | None:
+    """How long to wait, as far as the caller has the time, where nothing is there but a delayed
+    message: looking again may find it due. None where there is something to tell."""
     visibility, stopping = found.visibility, call.shared.stopping
     left_s = end_s - asyncio.get_running_loop().time()
     is_stuck = seen.blocked_until_ms is not None and seen.following <= max(offset, found.log_start)
     if visibility is None or not is_stuck or left_s <= 0 or stopping.is_set():
-        return False
+        return None
+    if has_hung_up(call):
+        return None
     assert seen.blocked_until_ms is not None
     due_s = (seen.blocked_until_ms - visibility.time_ms + 1) / 1000
-    slept = await long_poll(call, asyncio.sleep(min(due_s, left_s, LOOK_AGAIN_S), result=True))
-    return slept is True
+    return min(due_s, left_s, LOOK_AGAIN_S)
 
 
-def _answer(topic: str, partition: int, found: Slice, seen: Seen, shown: _Shown) -> web.Response:
+def _answer(topic: str, partition: int, found: Slice, seen: Seen, shown: _Shown) -> MessagesAnswer:
     told = MessagesAnswer(
         topic,
         partition,
@@ -242,7 +263,7 @@ def _answer(topic: str, partition: int, found: Slice, seen: Seen, shown: _Shown)
         told.blocked_until = format_time(seen.blocked_until_ms)
     if shown.skip_pending:
         told.pending = [PendingView(at, format_time(due_ms)) for at, due_ms in seen.pending]
-    return answer(told)
+    return told
 
 
 def _shown(call: Call) -> _Shown:
@@ -292,16 +313,16 @@ async def _read(
     partition: int,
     offset: Offset,
     limit: int,
-    bytes_max: int,
+    held: Held,
     window: _Window,
     shown: _Shown,
 ) -> Slice:
-    """One read; a long poll waits, but not past the front's own stop, nor for a client that has
-    hung up."""
+    """One read of as much as is held, which is then what was read; a long poll, which holds
+    nothing, waits, but not past the front's own stop, nor for a client that has hung up."""
     broker, stopping = call.broker, call.shared.stopping
     wait_s, is_current = call.query_wait_s(), call.query_flag("current")
 
-    async def read(wait_s: float) -> Slice:
+    async def read(wait_s: float, bytes_max: int) -> Slice:
         return await broker.read(
             topic,
             partition,
@@ -314,12 +335,16 @@ async def _read(
             current=is_current,
         )
 
-    found = await read(0)
-    if found.batches or found.stale or not wait_s or stopping.is_set():
-        return found
+    found = await read(0, held.size)
+    is_there = found.batches or found.stale or not wait_s or stopping.is_set()
     if window.to_ms is not None and found.end_offset > offset:
-        return found  # what follows lies outside the window
-    return await long_poll(call, read(wait_s)) or found
+        is_there = True  # what follows lies outside the window
+    if not is_there:
+        bytes_max = min(held.size, PAGE_BYTES_MIN)
+        held.release()
+        found = await long_poll(call, read(wait_s, bytes_max)) or found
+    held.resize(sum(len(stored.batch) for stored in found.batches))
+    return found
 
 
 def _starts(text: str, partitions: int) -> dict[int, Offset]:

@@ -6,6 +6,8 @@ it could read the answer is given back as if it had not been delivered.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Annotated
 
 import msgspec
@@ -13,15 +15,16 @@ from aiohttp import web
 from msgspec import Meta, Struct
 
 from delivery.config import LANES_COUNT, VISIBILITY_MS_MAX
-from goqueue.wire.errors import BadRequest
+from goqueue.wire.errors import BadRequest, OverBudget
 from goqueue.wire.ids import validate_topic_name
 from node.http import fields
-from node.http.body import off_loop
-from node.http.call import Call, answer, either
+from node.http.answers import told
+from node.http.budgets import Kind
+from node.http.call import Call, either
 from node.http.claims import Generation, Member, claim_of
 from node.http.long_poll import has_hung_up, long_poll
 from node.http.queue_broker import QueuedMessage, SettleRequest
-from node.http.queued import QueuedView, queued_views
+from node.http.queued import QueuedView, fitting, held_bytes, queued_views
 from node.http.telling import telling
 from node.http.times import Duration, duration_ms
 
@@ -84,7 +87,7 @@ _PEEK = msgspec.json.Decoder(Sources)
 
 async def receive(call: Call) -> web.Response:
     group = call.group()
-    told = telling(call)
+    tracing = telling(call)
     wanted = await call.document(_RECEIVE)
     wait_ms = duration_ms(either(wanted.wait, wanted.timeout, "wait", "timeout"), "wait") or 0
     visibility = either(
@@ -107,12 +110,13 @@ async def receive(call: Call) -> web.Response:
         else fields.lane_of(wanted.lowest_priority) or 0,
     )
     found = await (long_poll(call, receiving) if wait_s else receiving)
-    if found and has_hung_up(call):
-        await call.broker.settle([SettleRequest(m.receipt, "release") for m in found], group)
-    elif told is not None:
-        told.received(group, found or ())
     unanswered = [] if found is None else found.unanswered
-    return await off_loop(_size(found), _answer, group, found or [], unanswered)
+    async with granted(call, group, found or []) as messages:
+        if tracing is not None:
+            tracing.received(group, messages)
+        missing = [Place(topic, partition) for topic, partition in unanswered]
+        given = ReceivedAnswer(group, queued_views(messages), missing)
+        return await told(call, given, weight=held_bytes(messages))
 
 
 async def peek(call: Call) -> web.Response:
@@ -121,7 +125,9 @@ async def peek(call: Call) -> web.Response:
     found = await call.broker.peek(
         group, topics_of(wanted), limit=limit_of(wanted), partitions=wanted.partitions
     )
-    return await off_loop(_size(found), _answer, group, found, [])
+    fits = await fitting(found, call.limits.queue_bytes_max)
+    with call.hold(Kind.ANSWERS, held_bytes(found)):
+        return await told(call, ReceivedAnswer(group, queued_views(found[:fits])))
 
 
 def topics_of(wanted: Sources) -> list[str]:
@@ -159,12 +165,22 @@ def visibility_ms(given: Duration | None, name: str = "visibility") -> int | Non
     return found
 
 
-def _answer(
-    group: str, found: list[QueuedMessage], unanswered: list[tuple[str, int]]
-) -> web.Response:
-    places = [Place(topic, partition) for topic, partition in unanswered]
-    return answer(ReceivedAnswer(group, queued_views(found), places))
+@asynccontextmanager
+async def granted(
+    call: Call, group: str, found: list[QueuedMessage]
+) -> AsyncIterator[list[QueuedMessage]]:
+    """Those of what was leased that are answered, charged while they are encoded.
 
-
-def _size(found: list[QueuedMessage] | None) -> int:
-    return sum(len(message.value) for message in found or ())
+    The others are given back as if they had not been delivered: all of them where the client has
+    hung up, or there is no room for them (OverBudget); those that an answer is too small for.
+    """
+    kept = 0 if has_hung_up(call) else await fitting(found, call.limits.queue_bytes_max)
+    try:
+        with call.hold(Kind.ANSWERS, held_bytes(found[:kept])):
+            yield found[:kept]
+    except OverBudget:
+        kept = 0
+        raise
+    finally:
+        if rest := found[kept:]:
+            await call.broker.settle([SettleRequest(m.receipt, "release") for m in rest], group)

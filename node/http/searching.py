@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote_plus
 
@@ -18,10 +19,11 @@ from delivery.message_states import STATES as STATES
 from goqueue.wire.errors import BadRequest
 from goqueue.wire.ids import OFFSET_MAX, PARTITIONS_MAX, validate_topic_name
 from goqueue.wire.layout import DEFAULT_LIMITS
-from node.http.body import off_loop
-from node.http.call import QUERY_FIELDS_MAX, Call, answer, validate_group_name
+from node.http.answers import told
+from node.http.budgets import Kind
+from node.http.call import QUERY_FIELDS_MAX, Call, validate_group_name
 from node.http.fields import Message, key_of
-from node.http.queued import QueuedView, queued_views
+from node.http.queued import QueuedView, fitting, held_bytes, queued_views
 from node.http.search_broker import FoundMessage, NotSearched, SearchFilter, SearchPage
 from node.http.times import format_time, parse_time_ms
 from node.http.trace_ids import parse_trace_id
@@ -101,9 +103,10 @@ async def search(call: Call) -> web.Response:
         limit=limit,
         with_events=call.query_flag("events"),
     )
-    size = sum(len(found.message.value) for found in page.found)
-    told = await off_loop(size, _answer, page, topic)
-    return answer(told)
+    messages = [found.message for found in page.found]
+    with call.hold(Kind.ANSWERS, held_bytes(messages)):
+        fits = await fitting(messages, call.limits.queue_bytes_max)
+        return await told(call, _answer(_cut(page, fits), topic))
 
 
 def search_filter(call: Call) -> SearchFilter:
@@ -134,16 +137,24 @@ def not_searched_views(missing: Sequence[NotSearched]) -> list[NotSearchedView]:
     return [NotSearchedView(one.topic, one.partition, one.reason) for one in missing]
 
 
+def _cut(page: SearchPage, count: int) -> SearchPage:
+    """The first ones of the page; it goes on at those left out."""
+    following = dict(page.following)
+    for found in reversed(page.found[count:]):
+        following[found.message.topic, found.message.partition] = found.message.offset + 1
+    return replace(page, found=page.found[:count], following=following)
+
+
 def _answer(page: SearchPage, topic: str | None) -> FoundAnswer:
     views = queued_views(found.message for found in page.found)
-    told = FoundAnswer(
+    page_told = FoundAnswer(
         [_found(view, found) for view, found in zip(views, page.found, strict=True)],
         not page.following and not page.not_searched,
         not_searched_views(page.not_searched),
     )
     if page.following:
-        told.next = cursor_of(page.following, topic)
-    return told
+        page_told.next = cursor_of(page.following, topic)
+    return page_told
 
 
 def _found(view: QueuedView, found: FoundMessage) -> FoundView:

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp.web import BaseRequest, RequestHandler, Server, StreamResponse
 
 from goqueue.wire.errors import BadRequest, GoQueueError, ServerError, Unavailable
+from node.http.budgets import Held
 from node.http.errors import RequestTimeout, encode_error, error_answer
 from node.http.handshakes import Handshakes
 from node.http.limits import HttpLimits
@@ -28,7 +29,15 @@ _REASONS = {408: "Request Timeout", 503: "Service Unavailable"}
 class Connection(RequestHandler):
     """One client connection, with what its deadlines need to know."""
 
-    __slots__ = ("_hung_up", "address", "headers_since_s", "stalled_since_s")
+    __slots__ = (
+        "_held",
+        "_hung_up",
+        "_limits",
+        "address",
+        "headers_since_s",
+        "stalled_since_s",
+        "taken_by_s",
+    )
 
     def __init__(self, server: FrontServer, limits: HttpLimits) -> None:
         super().__init__(
@@ -46,7 +55,37 @@ class Connection(RequestHandler):
         self.address = ""
         self.headers_since_s = 0.0
         self.stalled_since_s = 0.0
+        self.taken_by_s = 0.0
+        """When the client must have taken the next piece of its answer; 0 while none is sent."""
+        self._limits = limits
+        self._held: list[Held] = []
         self._hung_up: asyncio.Future[None] | None = None
+
+    def hold(self, held: Held) -> None:
+        """Give this back once the answer is sent, or nobody is there to take it."""
+        if held not in self._held:
+            self._held.append(held)
+
+    def took(self, size: int) -> None:
+        """The client has taken so much of its answer."""
+        limits = self._limits
+        if not self.taken_by_s:
+            self.taken_by_s = self._loop.time() + limits.write_stall_s
+        self.taken_by_s += size / limits.answer_bytes_per_s_min
+
+    def let_go(self) -> None:
+        """The answer is sent, or never will be."""
+        self.taken_by_s = 0.0
+        while self._held:
+            self._held.pop().release()
+
+    async def finish_response(
+        self, request: BaseRequest, resp: StreamResponse, start_time: float | None
+    ) -> tuple[StreamResponse, bool]:
+        try:
+            return await super().finish_response(request, resp, start_time)
+        finally:
+            self.let_go()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -179,7 +218,8 @@ class FrontServer(Server):
                     connection.refuse(RequestTimeout("headers did not arrive in time"))
             if not connection.writing_paused:
                 connection.stalled_since_s = 0.0
-            elif not connection.stalled_since_s:
-                connection.stalled_since_s = now_s
-            elif now_s - connection.stalled_since_s > limits.write_stall_s:
+                continue
+            connection.stalled_since_s = connection.stalled_since_s or now_s
+            is_stalled = now_s - connection.stalled_since_s > limits.write_stall_s
+            if is_stalled or 0 < connection.taken_by_s < now_s:
                 connection.abort()

@@ -15,6 +15,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from goqueue.wire.errors import NotFound, Unavailable
 from goqueue.wire.ids import MessageId, validate_topic_name
+from node.http.answers import told
 from node.http.call import Call, answer
 from node.http.search_broker import FoundEvent, FoundMessage, NotSearched, SearchFilter
 from node.http.searching import NotSearchedView, not_searched_views, search_filter
@@ -122,7 +123,7 @@ class TraceStats(Struct):
 
 async def list_recent(call: Call) -> web.Response:
     """GET /traces: the newest messages of all topics."""
-    return answer(await _traces(call, None, SearchFilter()))
+    return await told(call, await _traces(call, None, SearchFilter()))
 
 
 async def search(call: Call) -> web.Response:
@@ -131,7 +132,7 @@ async def search(call: Call) -> web.Response:
     topics = None if topic is None else [validate_topic_name(topic)]
     found = await _traces(call, topics, search_filter(call))
     found.query = dict(call.query)
-    return answer(found)
+    return await told(call, found)
 
 
 async def get(call: Call) -> web.Response:
@@ -144,10 +145,10 @@ async def get(call: Call) -> web.Response:
             where = f"{one.topic}:{one.partition}"
             raise Unavailable(f"trace {trace_id}: {where} was not searched: {one.reason}")
         raise NotFound(f"no trace {trace_id}", trace_id=trace_id)
-    told = _trace(trace_id, sorted(found, key=_place))
+    trace = _trace(trace_id, sorted(found, key=_place))
     if missing:
-        told.not_searched = not_searched_views(missing)
-    return answer(told)
+        trace.not_searched = not_searched_views(missing)
+    return await told(call, trace)
 
 
 async def stats(call: Call) -> web.Response:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from goqueue.wire.batch import resolve_ms
 from goqueue.wire.layout import HAS_DELIVER_AT, HAS_EXPIRES_AT
 from node.http.broker import Slice, Visibility
-from node.http.render import Cut, MessageView, cut_slice, render
+from node.http.render import Cut, MessageView, Room, cut_slice, render
 
 
 @dataclass(slots=True)
@@ -32,6 +32,8 @@ class Seen:
     """When the message at `following` is due."""
     pending: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     """(offset, when it is due) of the messages that were passed."""
+    ended: bool = False
+    """Whether there was no room for all."""
 
     @property
     def views(self) -> list[MessageView]:
@@ -40,23 +42,34 @@ class Seen:
         return [view for _, views in self.runs for view in views]
 
 
-def see(found: Slice, offset: int, limit: int, plain_bytes_max: int, *, skip_pending: bool) -> Seen:
-    """The rows at and after `offset` among the first `limit`; all of them, unless the slice tells
-    what is visible."""
+async def see(found: Slice, offset: int, limit: int, room: Room, *, skip_pending: bool) -> Seen:
+    """The rows at and after `offset` among the first `limit`, as many as there is room for; all of
+    them, unless the slice tells what is visible. Raises OverBudget."""
     start = max(offset, found.log_start)
-    cuts, following = cut_slice(found, start, limit, plain_bytes_max)
+    cuts, following = cut_slice(found, start, limit)
     seen = Seen(following)
     visibility = found.visibility
     withdrawn = frozenset(visibility.withdrawn if visibility else ())
     for cut in cuts:
-        views = render([cut])
+        shown: list[bool] | None = None
         if visibility is not None and _is_mixed(cut, visibility, withdrawn):
             shown = _judge(cut, visibility, withdrawn, seen, skip_pending=skip_pending)
+            cut.last = cut.first + len(shown)
+        views = await render(cut, room) if cut.last > cut.first else []
+        if len(views) < cut.last - cut.first:
+            _end_early(seen, cut.stored.base_offset + cut.first + len(views))
+        if shown is not None:
             views = [view for view, is_shown in zip(views, shown, strict=False) if is_shown]
         seen.runs.append((cut.stored.time_ms, views))
-        if seen.blocked_until_ms is not None:
+        if seen.ended or seen.blocked_until_ms is not None:
             break
     return seen
+
+
+def _end_early(seen: Seen, offset: int) -> None:
+    """There is no room for the message at this offset, nor for those behind it."""
+    seen.following, seen.blocked_until_ms, seen.ended = offset, None, True
+    seen.pending = [(at, due_ms) for at, due_ms in seen.pending if at < offset]
 
 
 def _is_mixed(cut: Cut, visibility: Visibility, withdrawn: frozenset[int]) -> bool:

@@ -50,6 +50,7 @@ __all__ = [
     "Limits",
     "Record",
     "RecordBatch",
+    "Rows",
     "batch_length",
     "encode_batch",
     "encode_columns",
@@ -59,6 +60,17 @@ __all__ = [
 
 DEFAULT: Final = DEFAULT_LIMITS
 _T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Columns of some rows of a batch. A null value is empty; headers and ids are as they are
+    encoded, empty where there are none."""
+
+    values: list[bytes]
+    keys: list[bytes | None]
+    headers: list[bytes]
+    message_ids: list[bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +136,12 @@ class RecordBatch:
         if self.header.codec == Codec.NONE:
             return _cut(self.buffer, self._values_at(), lengths)
         return _cut(self._plain(), 0, lengths)
+
+    def plain_values(self) -> bytes:
+        """All values in one piece, decompressed: `rows` cuts them."""
+        if self.header.codec == Codec.NONE:
+            return self.buffer[self._values_at() :]
+        return self._plain()
 
     def nulls(self) -> frozenset[int]:
         """The rows whose value is null: in a compacted topic, they delete their key."""
@@ -265,6 +283,30 @@ class RecordBatch:
             self.expires_at()[row],
             message_id,
         )
+
+    def rows(self, first: int, last: int, plain: bytes) -> Rows:
+        """Some of the rows; of the others nothing is decoded. `plain` is what `plain_values` gave.
+
+        Raises BatchError."""
+        header, count, flags = self.header, self.header.count, self.header.flags
+        wide, at = self._wide_bytes(), HEADER_BYTES + self.header.columns_bytes()
+        lengths = self._summed_value_lengths()
+        values = _cut(plain, sum(lengths[:first]), lengths[first:last])
+        cells, _ = self._summed_key_lengths()
+        begin = at + sum(length for length in cells[:first] if length != NONE)
+        wanted = cells[first:last]
+        present = iter(_cut(self.buffer, begin, [length for length in wanted if length != NONE]))
+        keys = [None if length == NONE else next(present) for length in wanted]
+        headers, ids = [b""] * (last - first), [b""] * (last - first)
+        at += header.keys_bytes
+        if flags & HAS_HEADERS:
+            cells = self._uint32s(wide + 12 * count)
+            headers = _cut(self.buffer, at + sum(cells[:first]), cells[first:last])
+            at += header.headers_bytes
+        if flags & HAS_MESSAGE_IDS:
+            cells = self._id_lengths()
+            ids = _cut(self.buffer, at + sum(cells[:first]), cells[first:last])
+        return Rows(values, keys, headers, ids)
 
     def header_blobs(self) -> list[bytes]:
         """The headers of each record as they are encoded; empty where none has any."""

@@ -12,12 +12,12 @@ from aiohttp import web
 from goqueue.wire.errors import BadRequest, OffsetOutOfRange
 from goqueue.wire.ids import OFFSET_MAX, PARTITIONS_MAX
 from goqueue.wire.types import Offset
-from node.http.body import off_loop
 from node.http.broker import Slice
 from node.http.console.paging import paged
 from node.http.console.parts import Visit, answered
 from node.http.console.payload import Payload, look
-from node.http.render import MessageView, cut_slice, render
+from node.http.pieces import LongText
+from node.http.render import MessageView, Room, cut_slice, render
 from node.http.times import parse_time_ms
 
 MESSAGES_A_PAGE = 25
@@ -114,13 +114,18 @@ async def _read(
         following = error.data.get("next", 0)
         assert isinstance(following, int), "what this error says"
         found = await answered(lambda: read(Offset(following)))
-    size = sum(len(stored.batch) for stored in found.batches)
-    return await off_loop(size, rows_of, found, offset), found
+    return await rows_of(found, offset), found
 
 
-def rows_of(found: Slice, offset: int, limit: int = MESSAGES_A_PAGE) -> list[Row]:
-    cuts, _ = cut_slice(found, offset, limit, READ_BYTES)
-    return [_row(view) for view in render(cuts)]
+async def rows_of(found: Slice, offset: int, limit: int = MESSAGES_A_PAGE) -> list[Row]:
+    cuts, _ = cut_slice(found, offset, limit)
+    room, rows = Room(READ_BYTES), list[Row]()
+    for cut in cuts:
+        views = await render(cut, room)
+        rows += map(_row, views)
+        if len(views) < cut.last - cut.first:
+            break
+    return rows
 
 
 def parse_moment_ms(text: str, name: str) -> int:
@@ -142,6 +147,6 @@ def _row(view: MessageView) -> Row:
 
 
 def _bytes(text: str | None, encoding: str | None) -> bytes | None:
-    if text is None:
-        return None
+    if text is None or isinstance(text, LongText):
+        return None if text is None else text.blob
     return base64.b64decode(text) if encoding else text.encode()

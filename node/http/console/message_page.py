@@ -74,7 +74,7 @@ async def _row(visit: Visit, wanted: MessageId) -> Row:
     found = await visit.broker.read(
         wanted.topic, wanted.partition, wanted.offset, max_records=1, max_bytes=1, wait_s=0
     )
-    rows = await asyncio.to_thread(rows_of, found, wanted.offset, 1)
+    rows = await rows_of(found, wanted.offset, 1)
     if not rows or rows[0].view.offset != wanted.offset:
         raise NotFound("what it holds is not in the log any more", id=str(wanted))
     return rows[0]

@@ -13,6 +13,7 @@ from goqueue.wire.types import Offset
 from log.memory_disk import MemoryDisk
 from node.assembly import NodeAssembly
 from node.http.broker import AppendResult, Slice
+from node.http.render import Room
 from node.http.visible import see
 from tests.unit.node.test_node import eventually, running
 
@@ -39,9 +40,9 @@ async def look(node: NodeAssembly, offset: int = 0, wait_s: float = 0.0) -> Slic
     )
 
 
-def visible(found: Slice, offset: int = 0) -> tuple[list[int], int]:
+async def visible(found: Slice, offset: int = 0) -> tuple[list[int], int]:
     """The offsets shown, and where reading goes on."""
-    seen = see(found, offset, 1000, 1 << 20, skip_pending=False)
+    seen = await see(found, offset, 1000, Room(1 << 20), skip_pending=False)
     return [view.offset for view in seen.views], seen.following
 
 
@@ -104,12 +105,12 @@ async def test_a_visible_read_stops_at_what_is_not_due_and_passes_what_was_cance
         await publish(node, None)
 
         found = await look(node)
-        assert visible(found) == ([0], 1)
+        assert await visible(found) == ([0], 1)
         assert found.visibility is not None
         assert found.visibility.withdrawn == []
 
         await node.broker.cancel_delayed("t", 0, 1)
-        assert visible(await look(node)) == ([0, 2], 3)
+        assert await visible(await look(node)) == ([0, 2], 3)
 
 
 async def test_a_delayed_message_is_visible_once_it_is_due() -> None:
@@ -122,7 +123,7 @@ async def test_a_delayed_message_is_visible_once_it_is_due() -> None:
             while not shown_ms:
                 found = await look(node)
                 assert found.visibility is not None
-                shown_ms = found.visibility.time_ms if visible(found)[0] else 0
+                shown_ms = found.visibility.time_ms if (await visible(found))[0] else 0
                 await asyncio.sleep(0)
 
         assert stored.time_ms + 40 <= shown_ms

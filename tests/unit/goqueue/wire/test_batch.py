@@ -90,6 +90,23 @@ def test_a_selection_holds_exactly_the_chosen_rows(
     assert batch.select(rows).records() == [written[row] for row in rows]
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.lists(records, min_size=1, max_size=12), st.data(), st.sampled_from(CODECS))
+def test_some_rows_are_those_of_the_columns(
+    written: list[Record], data: st.DataObject, codec: str
+) -> None:
+    batch = RecordBatch.parse(encode_batch(written, codec=codec))
+    first = data.draw(st.integers(0, batch.count))
+    last = data.draw(st.integers(first, batch.count))
+
+    rows = batch.rows(first, last, batch.plain_values())
+
+    assert rows.values == batch.values()[first:last]
+    assert rows.keys == batch.keys()[first:last]
+    assert [decode_headers(blob) for blob in rows.headers] == batch.headers()[first:last]
+    assert [blob.decode() or None for blob in rows.message_ids] == batch.message_ids()[first:last]
+
+
 def test_a_selection_of_a_producers_run_starts_at_that_sequence() -> None:
     batch = RecordBatch.parse(
         encode_columns([b"a", b"b", b"c"], producer_id=9, producer_epoch=2, base_sequence=100)

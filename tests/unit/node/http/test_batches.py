@@ -159,10 +159,10 @@ async def test_a_read_is_bounded_by_what_it_decompresses_to(client, orders, brok
         await broker.append("orders", 1, bomb(), deadline_s=1)
 
     seen, offset = [], 0
-    for _ in range(3):
+    while offset < 48:
         answer = await client.get(f"{PATH}?offset={offset}&limit=1000")
         seen += [message["offset"] for message in answer.json["messages"]]
-        assert len(answer.json["messages"]) == 16
+        assert 1 <= len(answer.json["messages"]) <= 8
         offset = answer.json["next_offset"]
 
     assert seen == list(range(48))

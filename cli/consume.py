@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import sys
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
+from cli.ending import ending_in_order
 from cli.errors import EXIT_USAGE, CliError
 from cli.group_positions import reset
 from cli.joined import joined
@@ -201,11 +202,9 @@ async def consume(
         async with session:
             await _consume_past(session, asked, past, raw=raw)
     elif group is not None:
-        acks = ack is not False
-        bound = limit if limit is not None or acks or follow else HELD_LIMIT
-        held = None if visibility is None else span("--visibility", visibility)
-        taking = Taking(group, topic, partition, bound, held, acks, follow)
-        await _consume_group(session, taking, start, to_time, force=force, raw=raw)
+        taking = _taking(group, topic, partition, limit, visibility, ack, follow)
+        with ending_in_order():
+            await _consume_group(session, taking, start, to_time, force=force, raw=raw)
     elif ack is not None or visibility is not None:
         raise CliError("--ack, --no-ack and --visibility need --group", exit_code=EXIT_USAGE)
     else:
@@ -216,7 +215,23 @@ async def consume(
                 await _consume_past(session, asked, past, raw=raw)
             else:
                 spans = _spans(details, start, to_time, follow)
-                await _consume_log(session, topic, spans, limit, follow=follow, raw=raw)
+                with ending_in_order() if follow else nullcontext():
+                    await _consume_log(session, topic, spans, limit, follow=follow, raw=raw)
+
+
+def _taking(
+    group: str,
+    topic: str,
+    partition: int | None,
+    limit: int | None,
+    visibility: str | None,
+    ack: bool | None,
+    follow: bool,
+) -> Taking:
+    acks = ack is not False
+    bound = limit if limit is not None or acks or follow else HELD_LIMIT
+    held = None if visibility is None else span("--visibility", visibility)
+    return Taking(group, topic, partition, bound, held, acks, follow)
 
 
 async def _consume_log(

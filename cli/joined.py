@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from cli.errors import EXIT_UNAVAILABLE, CliError, explain
 from cli.messages import message_row
@@ -146,18 +145,5 @@ async def joined(session: Session, taking: Taking) -> AsyncIterator[Joined]:
         prefetch=prefetch,
         visibility=taking.visibility,
     )
-    with _ending_as_interrupted():
-        async with consumer:
-            yield Joined(session, taking, consumer)
-
-
-@contextmanager
-def _ending_as_interrupted() -> Iterator[None]:
-    """Being told to end is as Ctrl-C: one that is killed keeps its partitions for a while."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    assert task is not None
-    loop.add_signal_handler(signal.SIGTERM, task.cancel)
-    try:
-        yield
-    finally:
-        loop.remove_signal_handler(signal.SIGTERM)
+    async with consumer:
+        yield Joined(session, taking, consumer)

@@ -18,17 +18,18 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import BinaryIO
+from typing import BinaryIO, get_args
 
 import msgspec
 
 from cli.errors import EXIT_USAGE, CliError
 from goqueue.errors import BadRequest
+from goqueue.options import Priority, did_you_mean
 from goqueue.outgoing import to_deliver_at, to_expiry
 from goqueue.times import Duration, Time
 from goqueue.wire.unreadable import UNREADABLE
 
-PRIORITIES = ("critical", "high", "normal", "low", "background")
+PRIORITIES: tuple[Priority, ...] = get_args(Priority)
 LINE_BYTES_MAX = 16 << 20
 BLOCK_BYTES = 256 << 10
 _TOKENS = re.compile(rb'("[^"\\]*(?:\\.[^"\\]*)*")|[ \t\r\n]+', re.DOTALL)
@@ -42,7 +43,7 @@ class Message:
     key: bytes | None = None
     headers: tuple[tuple[str, bytes], ...] = ()
     partition: int | None = None
-    priority: str | None = None
+    priority: Priority | None = None
     message_id: str | None = None
     delay: Duration | None = None
     deliver_at: Time | None = None
@@ -145,8 +146,6 @@ def parse(line: bytes) -> Message:
         envelope = _ENVELOPE.decode(line)
     except UNREADABLE:
         return Message(line)
-    if envelope.priority is not None and envelope.priority not in PRIORITIES:
-        raise CliError(f"priority {envelope.priority!r} is none of {', '.join(PRIORITIES)}")
     deliver_at = envelope.deliver_at if envelope.deliverAt is None else envelope.deliverAt
     delay, ttl = _duration(envelope.delay), _duration(envelope.ttl)
     check_times(delay, deliver_at, ttl)
@@ -155,12 +154,23 @@ def parse(line: bytes) -> Message:
         key=_key(envelope.key, envelope.key_encoding),
         headers=_headers(envelope),
         partition=envelope.partition,
-        priority=envelope.priority,
+        priority=priority_of("priority", envelope.priority),
         message_id=envelope.message_id,
         delay=delay,
         deliver_at=deliver_at,
         ttl=ttl,
     )
+
+
+def priority_of(what: str, text: str | None) -> Priority | None:
+    """Raises `CliError` for what is none."""
+    if text is None:
+        return None
+    for known in PRIORITIES:
+        if text == known:
+            return known
+    wanted = f"{what} {text!r} is none of {', '.join(PRIORITIES)}"
+    raise CliError(wanted + did_you_mean(text, PRIORITIES), exit_code=EXIT_USAGE)
 
 
 def check_times(delay: Duration | None, deliver_at: Time | None, ttl: Duration | None) -> None:

@@ -15,7 +15,15 @@ import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from cli.errors import EXIT_USAGE, CliError
-from cli.lines import PRIORITIES, LineSplitter, Message, check_times, parse, read_blocks
+from cli.lines import (
+    PRIORITIES,
+    LineSplitter,
+    Message,
+    check_times,
+    parse,
+    priority_of,
+    read_blocks,
+)
 from cli.options import command, pairs
 from cli.output import Column, Row, count_text, time_of
 from cli.publishing import Publisher, publish_few
@@ -123,7 +131,7 @@ async def produce(
         _bytes(key),
         pairs("--header", header),
         partition,
-        _priority(priority),
+        priority_of("--priority", priority),
         message_id,
         delay,
         deliver_at,
@@ -278,14 +286,6 @@ class _Progress:
     def __call__(self, size: int, count: int) -> None:
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, advance=size, count=count_text(count, "message"))
-
-
-def _priority(text: str | None) -> str | None:
-    if text is not None and text not in PRIORITIES:
-        raise CliError(
-            f"--priority {text!r} is none of {', '.join(PRIORITIES)}", exit_code=EXIT_USAGE
-        )
-    return text
 
 
 def _bytes(text: str | None) -> bytes | None:

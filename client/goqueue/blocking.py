@@ -9,7 +9,7 @@ import ssl
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 from weakref import WeakSet
 
 from goqueue.blocking_producer import BlockingProducer
@@ -32,6 +32,7 @@ from goqueue.models import (
     Published,
     Topic,
 )
+from goqueue.options import Compression, Priority, ProducerOptions, TopicSettings
 from goqueue.outgoing import Text
 from goqueue.producer import Producer
 from goqueue.secure import StrPath
@@ -57,7 +58,7 @@ class Client(BlockingQueue):
         ca_file: StrPath | None = None,
         cert_file: StrPath | None = None,
         key_file: StrPath | None = None,
-        compression: str = "none",
+        compression: Compression = "none",
         compression_level: int = 1,
     ) -> None:
         """See `AsyncClient`."""
@@ -113,7 +114,7 @@ class Client(BlockingQueue):
         """A topic with its totals and configuration. See `AsyncClient.topic`."""
         return self._thread.run(self._client.topic(name, current=current))
 
-    def alter_topic(self, name: str, **changes: object) -> Topic:
+    def alter_topic(self, name: str, **changes: Unpack[TopicSettings]) -> Topic:
         """Change settings, by the names that `create_topic` has."""
         return self._thread.run(self._client.alter_topic(name, **changes))
 
@@ -154,7 +155,7 @@ class Client(BlockingQueue):
         key: Text | None = None,
         headers: Mapping[str, Text] | None = None,
         partition: int | None = None,
-        priority: int | str = "normal",
+        priority: Priority | int = "normal",
         message_id: str | None = None,
         delay: Duration | None = None,
         deliver_at: Time | None = None,
@@ -186,7 +187,7 @@ class Client(BlockingQueue):
         """An identity from the cluster."""
         return self._thread.run(self._client.init_producer(transactional_id))
 
-    def producer(self, **options: Any) -> BlockingProducer:
+    def producer(self, **options: Unpack[ProducerOptions]) -> BlockingProducer:
         """A producer over this client, with the options of `Producer`; use it as `with`."""
         producer = self._client.producer(**options)
         self._producers.add(producer)

@@ -9,13 +9,15 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from goqueue.blocking import Client
 from goqueue.blocking_queue import BlockingReceived, blocking_received
 from goqueue.consumer import AsyncConsumer
+from goqueue.ending import ending_by_sigterm
 from goqueue.errors import Closed
 from goqueue.group_models import TopicPartition
+from goqueue.options import ConsumerOptions, check_options
 from goqueue.queued import Leased, Received
 from goqueue.settling import Settled
 from goqueue.times import Duration
@@ -46,9 +48,10 @@ class Consumer:
         rebalance_on_assign: BlockingListener | None = None,
         rebalance_on_revoke: BlockingListener | None = None,
         rebalance_on_lost: BlockingListener | None = None,
-        **options: Any,
+        **options: Unpack[ConsumerOptions],
     ) -> None:
         """With the options of `AsyncConsumer`. The callbacks are called in a thread."""
+        check_options("Consumer()", options, ConsumerOptions)
         self._own_client = None if isinstance(client, Client) else Client(client)
         clients = client if isinstance(client, Client) else self._own_client
         assert clients is not None
@@ -116,16 +119,15 @@ class Consumer:
 
         A message whose handler returns is acked, one whose handler raises is nacked, unless the
         handler has settled it. Raises what made the consumer fail.
+
+        In the main thread of a program that does not handle SIGTERM by itself, one SIGTERM lets the
+        handlers that run end, leaves the group and returns; a second one ends the process at once.
         """
-        self.start()
-        with ThreadPoolExecutor(concurrency, thread_name_prefix="goqueue-handler") as pool:
-            workers = [pool.submit(self._handle_all, handler) for _ in range(concurrency)]
-            try:
-                wait(workers, return_when=FIRST_EXCEPTION)
-            finally:
-                self.stop()
-            for worker in workers:
-                worker.result()
+        with ending_by_sigterm(self.stop) as ending:
+            self.start()
+            self._run(handler, concurrency)
+        if ending.is_told:
+            self.close()
         if (failure := self._consumer.failure) is not None:
             raise failure
 
@@ -182,6 +184,16 @@ class Consumer:
         self._call(lambda: self._consumer.resume(partitions))
 
     # -- private
+
+    def _run(self, handler: BlockingHandler, concurrency: int) -> None:
+        with ThreadPoolExecutor(concurrency, thread_name_prefix="goqueue-handler") as pool:
+            workers = [pool.submit(self._handle_all, handler) for _ in range(concurrency)]
+            try:
+                wait(workers, return_when=FIRST_EXCEPTION)
+            finally:
+                self.stop()
+            for worker in workers:
+                worker.result()
 
     def _handle_all(self, handler: BlockingHandler) -> None:
         while (message := self._thread.run(self._consumer.take_to_handle())) is not None:

@@ -11,6 +11,7 @@ from typing import Any
 from goqueue.errors import GoQueueError
 from goqueue.loop_thread import LoopThread
 from goqueue.models import OutgoingMessage, Published
+from goqueue.options import Priority
 from goqueue.outgoing import Text
 from goqueue.producer import Producer
 from goqueue.times import Duration, Time
@@ -48,7 +49,7 @@ class BlockingProducer:
         key: Text | None = None,
         headers: Mapping[str, Text] | None = None,
         partition: int | None = None,
-        priority: int | str = "normal",
+        priority: Priority | int = "normal",
         message_id: str | None = None,
         delay: Duration | None = None,
         deliver_at: Time | None = None,

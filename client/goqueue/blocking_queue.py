@@ -15,6 +15,7 @@ from goqueue.dead_letters import PAGE_LIMIT, DeadFilter
 from goqueue.errors import Closed
 from goqueue.group_models import TopicPartition
 from goqueue.loop_thread import LoopThread, anext_or_none
+from goqueue.options import Priority
 from goqueue.queued import DeadLetter, Leased, Received
 from goqueue.receiving import WAIT_S
 from goqueue.settling import Settled
@@ -103,7 +104,7 @@ class BlockingQueue:
         member: str | None = None,
         generation: int | None = None,
         assignment: Sequence[TopicPartition] | None = None,
-        lowest_priority: int | str | None = None,
+        lowest_priority: Priority | int | None = None,
     ) -> list[BlockingReceived]:
         """Take up to `limit` messages of the group. See `AsyncClient.receive`."""
         found = self._thread.run(

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 
@@ -26,6 +26,15 @@ from goqueue.models import (
     ProducerIdentity,
     Published,
     Topic,
+)
+from goqueue.options import (
+    Cleanup,
+    Compression,
+    Durability,
+    Priority,
+    ProducerOptions,
+    TopicSettings,
+    check_options,
 )
 from goqueue.outgoing import Text
 from goqueue.patience import Patience, confirmed
@@ -68,7 +77,7 @@ class AsyncClient(Subjects):
         ca_file: StrPath | None = None,
         cert_file: StrPath | None = None,
         key_file: StrPath | None = None,
-        compression: str = "none",
+        compression: Compression = "none",
         compression_level: int = 1,
     ) -> None:
         """`timeout_s` bounds a call with its repeats, `attempt_timeout_s` each attempt.
@@ -120,7 +129,7 @@ class AsyncClient(Subjects):
         replication_factor: int | None = None,
         retention_ms: int | None = None,
         retention_bytes: int | None = None,
-        durability: str | None = None,
+        durability: Durability | None = None,
         flush_interval_ms: int | None = None,
         lanes: int | None = None,
         max_message_bytes: int | None = None,
@@ -132,7 +141,7 @@ class AsyncClient(Subjects):
         dedup_producers_bytes: int | None = None,
         dedup_requests_bytes: int | None = None,
         dead_retention: Duration | None = None,
-        cleanup: str | None = None,
+        cleanup: Cleanup | None = None,
         delete_retention: Duration | None = None,
         min_compaction_lag: Duration | None = None,
         min_cleanable_ratio: float | None = None,
@@ -190,8 +199,10 @@ class AsyncClient(Subjects):
 
         return await confirmed(self._transport, f"topic {name}", ask)
 
-    async def alter_topic(self, name: str, **changes: object) -> Topic:
-        """Change settings, by the names that `create_topic` has; None leaves one as it is."""
+    async def alter_topic(self, name: str, **changes: Unpack[TopicSettings]) -> Topic:
+        """Change settings, by the names that `create_topic` has; None leaves one as it is.
+        Raises TypeError for another name."""
+        check_options("alter_topic()", changes, TopicSettings)
         self._known.forget(name)
         return await self._send("PATCH", join("topics", name), topic_settings(changes), Topic)
 
@@ -233,7 +244,7 @@ class AsyncClient(Subjects):
         key: Text | None = None,
         headers: Mapping[str, Text] | None = None,
         partition: int | None = None,
-        priority: int | str = "normal",
+        priority: Priority | int = "normal",
         message_id: str | None = None,
         delay: Duration | None = None,
         deliver_at: Time | None = None,
@@ -308,8 +319,9 @@ class AsyncClient(Subjects):
         )
         return decode(answer.body, ProducerIdentity)
 
-    def producer(self, **options: Any) -> Producer:
+    def producer(self, **options: Unpack[ProducerOptions]) -> Producer:
         """A `Producer` over this client, with its options; use it as `async with`."""
+        check_options("producer()", options, ProducerOptions)
         return Producer(self, **options)
 
     # reading

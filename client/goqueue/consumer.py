@@ -16,10 +16,12 @@ from types import TracebackType
 from typing import Any
 
 from goqueue.client import AsyncClient
+from goqueue.ending import ending_by_sigterm
 from goqueue.errors import Closed
 from goqueue.group_models import TopicPartition
 from goqueue.intake import Claimant, Intake
 from goqueue.member_session import Listener, Listeners, MemberSession, Subscription
+from goqueue.options import GroupMode
 from goqueue.prefetch import Want
 from goqueue.queued import Leased, Received
 from goqueue.settling import Settled
@@ -72,7 +74,7 @@ class AsyncConsumer:
         patterns: str | Sequence[str] = (),
         client_id: str = "consumer",
         instance_id: str | None = None,
-        mode: str | None = None,
+        mode: GroupMode | None = None,
         assignor: str | None = None,
         session_timeout: Duration | None = None,
         rebalance_timeout: Duration | None = None,
@@ -225,11 +227,18 @@ class AsyncConsumer:
 
         A message whose handler returns is acked, one whose handler raises is nacked, unless the
         handler has settled it. Raises what made the consumer fail.
+
+        In the main thread of a program that does not handle SIGTERM by itself, one SIGTERM lets the
+        handlers that run end, leaves the group and returns; a second one ends the process at once.
         """
-        await self.start()
-        async with asyncio.TaskGroup() as workers:
-            for _ in range(concurrency):
-                workers.create_task(self._handle_all(handler))
+        wake = asyncio.get_running_loop().call_soon_threadsafe
+        with ending_by_sigterm(lambda: wake(self.stop)) as ending:
+            await self.start()
+            async with asyncio.TaskGroup() as workers:
+                for _ in range(concurrency):
+                    workers.create_task(self._handle_all(handler))
+        if ending.is_told:
+            await self.close()
         if self._failure is not None:
             raise self._failure
 

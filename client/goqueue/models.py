@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from goqueue.options import Priority
 from goqueue.times import Duration, Time
 from goqueue.wire.layout import LANE_NORMAL, LANES
 from goqueue.wire.records import Headers
@@ -129,7 +130,7 @@ class OutgoingMessage(msgspec.Struct, frozen=True):
     value: bytes | str | None
     key: bytes | str | None = None
     headers: dict[str, bytes | str] | None = None
-    priority: int | str = LANE_NORMAL
+    priority: Priority | int = LANE_NORMAL
     partition: int | None = None
     message_id: str | None = None
     delay: Duration | None = None

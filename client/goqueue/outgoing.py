@@ -8,6 +8,7 @@ from typing import Any
 
 from goqueue.errors import BadRequest
 from goqueue.models import OutgoingMessage
+from goqueue.options import did_you_mean
 from goqueue.times import Duration, Time, duration_ms, moment_ms
 from goqueue.wire.encoding import encode_columns
 from goqueue.wire.layout import LANE_NORMAL, LANES, RELATIVE_BELOW
@@ -38,7 +39,8 @@ def to_lane(lane: int | str) -> int:
     """A lane's number, from its number or name. Raises BadRequest."""
     if isinstance(lane, str):
         if lane not in LANES:
-            raise BadRequest(f"unknown priority {lane!r}: want one of {', '.join(LANES)}")
+            wanted = did_you_mean(lane, LANES) or f": want one of {', '.join(LANES)}"
+            raise BadRequest(f"unknown priority {lane!r}{wanted}")
         return LANES.index(lane)
     if not 0 <= lane < len(LANES):
         raise BadRequest(f"a priority is a number from 0 to {len(LANES) - 1}, or a name")

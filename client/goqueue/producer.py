@@ -25,10 +25,12 @@ from goqueue.errors import (
 )
 from goqueue.metadata import TopicFacts
 from goqueue.models import Published
+from goqueue.options import Compression, Priority
 from goqueue.outgoing import Text, to_bytes, to_deliver_at, to_expiry, to_headers, to_lane, to_value
 from goqueue.sender import PartitionSender, SendOptions
 from goqueue.times import Duration, Time
 from goqueue.tracing import SPANS
+from goqueue.turns import Turns
 from goqueue.wire.compression import Codec
 from goqueue.wire.layout import DEFAULT_LIMITS
 from goqueue.wire.partitioner import partition_for
@@ -54,7 +56,7 @@ class Producer:
         batch_bytes_max: int = 1024 * 1024,
         request_bytes_max: int = 8 * 1024 * 1024,
         buffer_bytes_max: int = 32 * 1024 * 1024,
-        compression: str = "none",
+        compression: Compression = "none",
         compression_level: int = 1,
         idempotent: bool = True,
         delivery_timeout_s: float = 120.0,
@@ -83,7 +85,7 @@ class Producer:
         self._create_topics = create_topics
         self._open: dict[tuple[str, int], tuple[Batch, asyncio.TimerHandle]] = {}
         self._senders: dict[tuple[str, int], PartitionSender] = {}
-        self._turns: dict[str, int] = {}
+        self._turns = Turns()
         self._shared: asyncio.Task[Identity] | None = None
         self._outstanding = 0
         self._idle = asyncio.Event()
@@ -119,7 +121,7 @@ class Producer:
         key: Text | None = None,
         headers: Mapping[str, Text] | None = None,
         partition: int | None = None,
-        priority: int | str = "normal",
+        priority: Priority | int = "normal",
         message_id: str | None = None,
         delay: Duration | None = None,
         deliver_at: Time | None = None,
@@ -165,7 +167,7 @@ class Producer:
         key: Text | None = None,
         headers: Mapping[str, Text] | None = None,
         partition: int | None = None,
-        priority: int | str = "normal",
+        priority: Priority | int = "normal",
         message_id: str | None = None,
         delay: Duration | None = None,
         deliver_at: Time | None = None,
@@ -242,7 +244,7 @@ class Producer:
             key = message.message_id.encode()
         if key is not None:
             return partition_for(key, count)
-        return self._turns.setdefault(topic, 0) % count
+        return self._turns.now(topic) % count
 
     def _add(self, topic: str, partition: int, message: Accepted, repeats_for_s: float) -> None:
         loop = asyncio.get_running_loop()
@@ -268,8 +270,7 @@ class Producer:
     def _seal(self, topic: str, partition: int) -> None:
         batch, timer = self._open.pop((topic, partition))
         timer.cancel()
-        if self._turns.get(topic) is not None:
-            self._turns[topic] += 1
+        self._turns.pass_on(topic)
         sender = self._senders.get((topic, partition))
         if sender is None:
             sender = PartitionSender(

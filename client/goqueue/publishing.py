@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from itertools import count
 from typing import Any
 
 import msgspec
@@ -15,6 +14,7 @@ from goqueue.metadata import KnownTopics, TopicFacts
 from goqueue.models import OutgoingMessage, Published
 from goqueue.outgoing import encode_messages, json_message, to_bytes, to_deliver_at
 from goqueue.times import time_ms
+from goqueue.turns import Turns
 from goqueue.wire.batch import BATCH_MEDIA_TYPE, resolve_ms
 from goqueue.wire.layout import RELATIVE_BELOW
 from goqueue.wire.partitioner import partition_for
@@ -134,7 +134,7 @@ class Publishing:
         self._codec = codec
         self._level = level
         self._now_ms = now_ms
-        self._turn = count()
+        self._turns = Turns()
 
     async def publish(self, topic: str, messages: Sequence[OutgoingMessage]) -> list[Result]:
         """A result a message, in their order. Raises only where nothing was sent.
@@ -146,7 +146,7 @@ class Publishing:
         except UnknownTopic:
             return await self.publish_json(topic, messages)
         groups: dict[int, list[int]] = {}
-        turn = next(self._turn)
+        turn = self._turns.take(topic)
         for row, message in enumerate(messages):
             groups.setdefault(_partition(message, facts.partitions, turn), []).append(row)
         picked = {partition: [messages[row] for row in rows] for partition, rows in groups.items()}

@@ -13,6 +13,7 @@ from goqueue.calls import Calls, decode, given
 from goqueue.errors import BadRequest, GoQueueError, NotInFlight, SettleFailed
 from goqueue.group_models import TopicPartition
 from goqueue.http import join
+from goqueue.options import Priority
 from goqueue.queued import (
     Leased,
     MessageBody,
@@ -45,7 +46,7 @@ class Receiving(Calls):
         member: str | None = None,
         generation: int | None = None,
         assignment: Sequence[TopicPartition] | None = None,
-        lowest_priority: int | str | None = None,
+        lowest_priority: Priority | int | None = None,
         settler: Settles | None = None,
         timeout_s: float | None = None,
     ) -> list[Received]:

@@ -10,6 +10,7 @@ import msgspec
 
 from goqueue.calls import Calls, decode, given
 from goqueue.http import join
+from goqueue.options import Priority
 from goqueue.outgoing import Text, to_bytes, to_lane
 from goqueue.times import Duration, duration_text
 from goqueue.wire.layout import LANES
@@ -78,7 +79,7 @@ class Schedules(Calls):
         timezone: str = "UTC",
         key: str | None = None,
         headers: Mapping[str, str] | None = None,
-        priority: int | str = "normal",
+        priority: Priority | int = "normal",
         missed: str | None = None,
     ) -> Schedule:
         """Create or replace a schedule that publishes `value` whenever `cron` says (second minute

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from coordinator.errors import CommandUnreadable
-from coordinator.key_commands import KeyCommand, KeyResult
+from coordinator.key_commands import AddReceiptKey, KeyCommand, KeyResult
 from coordinator.member_commands import MemberCommand, MemberResult
 from coordinator.placement_commands import (
     PlacementCommand,
@@ -113,7 +113,10 @@ Command = (
 )
 
 
-FEATURES: Mapping[type, Feature] = {AssignGroup: Feature.SCOPES}
+FEATURES: Mapping[type, Feature] = {
+    AssignGroup: Feature.SCOPES,
+    AddReceiptKey: Feature.RECEIPT_KEYS,
+}
 """What came after level 1, and with which feature: all other commands are part of level 1."""
 
 

@@ -61,6 +61,14 @@ class RevokeKey(msgspec.Struct, frozen=True, tag="revoke_key", forbid_unknown_fi
     id: str
 
 
+class AddReceiptKey(msgspec.Struct, frozen=True, tag="add_receipt_key", forbid_unknown_fields=True):
+    """Add a key for receipts, made at random by the proposer: the one with this id, where it is the
+    next one and due. The secret itself is in it: the cluster's state can't do without."""
+
+    id: int
+    secret: bytes
+
+
 class KeyResult(msgspec.Struct, frozen=True, tag="key"):
     """The key was made or changed; `created` is False where a seed was not needed."""
 
@@ -68,4 +76,4 @@ class KeyResult(msgspec.Struct, frozen=True, tag="key"):
     created: bool = False
 
 
-KeyCommand = CreateKey | RotateKey | RevokeKey
+KeyCommand = CreateKey | RotateKey | RevokeKey | AddReceiptKey

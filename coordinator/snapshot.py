@@ -18,6 +18,7 @@ from coordinator.layout import LayoutRecord
 from coordinator.membership import MembershipRecord
 from coordinator.partitions import Topic
 from coordinator.producers import ProducerIdsRecord
+from coordinator.receipt_keys import ReceiptKey
 from coordinator.redrives import Redrive
 from coordinator.schedules import Schedule
 from goqueue.wire.types import TopicId
@@ -60,6 +61,7 @@ class Level2(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     """By a group's id, as `Groups.owners`."""
     group_prefixes: list[tuple[str, list[str]]] = []
     """By an API key's id, as `ApiKeys.group_prefixes`."""
+    receipt_keys: list[ReceiptKey] = []
 
 
 class _Level2Snapshot(Snapshot, array_like=True, frozen=True, forbid_unknown_fields=True):

@@ -21,7 +21,7 @@ from coordinator.commands import (
     TopicResult,
 )
 from coordinator.groups import Group, Groups
-from coordinator.key_commands import CreateKey, KeyResult, RevokeKey, RotateKey
+from coordinator.key_commands import AddReceiptKey, CreateKey, KeyResult, RevokeKey, RotateKey
 from coordinator.layout import Layout
 from coordinator.member_commands import (
     ExpireMembers,
@@ -67,6 +67,7 @@ from coordinator.queue_commands import (
     StopRedrive,
 )
 from coordinator.rebalances import PARTITIONS, TOPIC
+from coordinator.receipt_keys import ReceiptKeys
 from coordinator.redrives import Redrive, Redrives
 from coordinator.schedules import Schedule, Schedules
 from coordinator.snapshot import (
@@ -114,6 +115,7 @@ class ClusterState:
         self._redrives = Redrives()
         self.keys = ApiKeys()
         """Who may come in. Not to be changed but by commands."""
+        self.receipt_keys = ReceiptKeys()
         self._members = Memberships(self._groups, self._subscribable)
         self._counts: dict[str, tuple[TopicId, int]] | None = None
 
@@ -431,6 +433,7 @@ class ClusterState:
         return Level2(
             group_owners=list(self._groups.owners.items()),
             group_prefixes=list(self.keys.group_prefixes.items()),
+            receipt_keys=list(self.receipt_keys.all),
         )
 
     @classmethod
@@ -451,6 +454,7 @@ class ClusterState:
         restored._schedules = Schedules(found.schedules)
         restored._redrives = Redrives(found.redrives)
         restored.keys = ApiKeys(found.keys, level_2.group_prefixes)
+        restored.receipt_keys = ReceiptKeys(level_2.receipt_keys)
         restored._members = Memberships(restored._groups, restored._subscribable, found.memberships)
         return restored
 
@@ -490,4 +494,5 @@ _APPLY: Mapping[type, Callable[[ClusterState, Index, int, Any], Result]] = {
     CreateKey: ClusterState._create_key,
     RotateKey: ClusterState._rotate_key,
     RevokeKey: ClusterState._revoke_key,
+    AddReceiptKey: lambda state, _index, time_ms, command: state.receipt_keys.add(time_ms, command),
 }

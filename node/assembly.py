@@ -22,9 +22,9 @@ from node.config import NodeConfig
 from node.copies import Copies, is_copied
 from node.disks import Disks
 from node.edges import (
+    cluster_upkeep,
     doors_of,
     front_of,
-    level_finisher,
     level_known,
     own_voter,
     peer_certificates,
@@ -400,7 +400,7 @@ def assemble(
             ("group_signs", members.signs),
             ("redrives", RedriveRunner(cluster, parts.source)),
             ("schedules", ScheduleRunner(cluster, broker)),
-            *level_finisher(config, cluster, broker),
+            *cluster_upkeep(config, cluster, broker),
             ("figures", figures),
             *([("spans", spans)] if spans else []),
             *([("pod", pod)] if pod else []),

@@ -24,6 +24,7 @@ from node.metrics import Metrics
 from node.open_files import allowed, within
 from node.otel import OtelExport
 from node.peer_link import NoPeers, PeerLink
+from node.receipt_keys import ReceiptKeyRotation
 from node.service import Service
 from node.upgrade_broker import LevelFinisher
 from node.version import VERSION
@@ -95,18 +96,19 @@ def level_known(levels: Levels, link: PeerLink, on_outdated: Callable[[], None])
         on_outdated()
 
 
-def level_finisher(
+def cluster_upkeep(
     config: NodeConfig, cluster: ClusterHost, broker: NodeBroker
 ) -> list[tuple[str, Service]]:
-    """What finishes feature levels unasked, where that is wanted."""
+    """What makes keys for receipts, and finishes feature levels unasked, where that is wanted."""
+    upkeep: list[tuple[str, Service]] = [("receipt_keys", ReceiptKeyRotation(cluster))]
     if not config.cluster.auto_finish:
-        return []
+        return upkeep
     levels = cluster.levels
 
     def is_due() -> bool:
         return levels.finished < levels.highest and cluster.led_time_ms() is not None
 
-    return [("level_finisher", LevelFinisher(is_due, broker))]
+    return [*upkeep, ("level_finisher", LevelFinisher(is_due, broker))]
 
 
 def raft_config(config: NodeConfig) -> RaftConfig:

@@ -30,6 +30,7 @@ from node.queue_schedules import SchedulesBroker
 from node.queue_service import QueueService
 from node.queue_settles import Settles
 from node.queue_views import QueueViews
+from node.receipts import Receipts
 from node.replicas import Replicas
 from node.request_metrics import RequestMetrics
 from node.topic_finder import TopicFinder
@@ -75,11 +76,16 @@ def queue_parts(base: QueueBase) -> QueueParts:
         rng=base.rng,
         metrics=base.metrics,
     )
+    receipts = Receipts(
+        lambda: base.cluster.state.receipt_keys,
+        lambda: max(base.wall_ms(), base.cluster.state.time_ms),
+    )
     return QueueParts(
         groups=groups,
         calls=calls,
         receiver=receiver,
-        settles=Settles(base.cluster, calls, base.rng),
+        settles=Settles(base.cluster, calls, receipts, base.rng),
+        receipts=receipts,
         letters=DeadLetters(
             groups=groups, calls=calls, finder=base.finder, answer_bytes=ANSWER_BYTES
         ),

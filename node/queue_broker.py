@@ -55,8 +55,7 @@ from node.queue_groups import claim_in, group_ref
 from node.queue_host import stale_generation
 from node.queue_parts import QueueParts
 from node.queue_receiver import Poll
-from node.queue_rpc import GroupRef, PeekRequest, Taken, queued
-from node.receipt import encode_receipts
+from node.queue_rpc import GroupRef, PeekRequest, queued
 from node.topic_finder import TopicFinder
 
 EARLIEST, END = -1, -2
@@ -123,7 +122,9 @@ class QueueBrokerNode(ABC):
         messages = [
             message
             for one in taken
-            for message in _received(names[GroupId.unpack(one.partition)], ref.id, one)
+            for message in self._queue.receipts.received(
+                names[GroupId.unpack(one.partition)], ref.id, one
+            )
         ]
         if places is None:  # else it is part of a member's poll
             self._queue.requests.polled(known.name, len(messages), loop.time() - began_s)
@@ -410,26 +411,6 @@ class QueueBrokerNode(ABC):
                 error.outcome = "unknown"  # the others' was done
             raise error
         return {number: answer.floor for number, answer in zip(ops, answers, strict=True)}
-
-
-def _received(topic: str, group: int, taken: Taken) -> list[QueuedMessage]:
-    packed = taken.partition
-    partition = GroupId.unpack(packed).partition
-    offsets = [grant.offset for grant in taken.grants]
-    receipts = encode_receipts(packed, group, taken.delivery, offsets)
-    return [
-        queued(
-            topic,
-            partition,
-            row,
-            receipt=receipt,
-            attempt=grant.attempt,
-            reason=grant.reason,
-            redrives=grant.redrives,
-            deadline_ms=taken.deadline_ms,
-        )
-        for grant, row, receipt in zip(taken.grants, taken.messages, receipts, strict=True)
-    ]
 
 
 def _named_places(ids: object, names: Mapping[GroupId, str]) -> list[str]:

@@ -13,6 +13,7 @@ from node.queue_groups import GroupsBroker
 from node.queue_letters import DeadLetters, DelayedMessages
 from node.queue_receiver import QueueReceiver
 from node.queue_settles import Settles
+from node.receipts import Receipts
 from node.redrives import DeadLetterSource
 from node.request_metrics import RequestMetrics
 
@@ -58,6 +59,7 @@ class QueueParts:
     calls: QueueCalls
     receiver: QueueReceiver
     settles: Settles
+    receipts: Receipts
     letters: DeadLetters
     delays: DelayedMessages
     redriving: Redriving

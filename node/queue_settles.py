@@ -39,6 +39,7 @@ from node.http.queue_broker import NOBODY, Claim, SettleRequest, SettleView
 from node.queue_calls import QueueCalls
 from node.queue_groups import claim_in
 from node.receipt import Receipt, decode_receipt
+from node.receipts import KeyNotKnown, Receipts
 
 ACTIONS = {"ack": ACK, "nack": NACK, "reject": REJECT, "extend": EXTEND, "release": RELEASE}
 
@@ -83,9 +84,12 @@ _Place = tuple[str, str, dict[_Kind, _Alike]]
 class Settles:
     """Settles receipts at the leaders of their partitions."""
 
-    def __init__(self, cluster: ClusterHost, calls: QueueCalls, rng: random.Random) -> None:
+    def __init__(
+        self, cluster: ClusterHost, calls: QueueCalls, receipts: Receipts, rng: random.Random
+    ) -> None:
         self._cluster = cluster
         self._calls = calls
+        self._receipts = receipts
         self._rng = rng
         self._group_names: dict[int, str] = {}
 
@@ -97,9 +101,12 @@ class Settles:
         places: dict[tuple[GroupId, int], _Place] = {}
         found: dict[GroupId, dict[_Kind, _Alike]] = {}
         receipts: dict[int, tuple[Receipt, str, str]] = {}
-        for row, request in enumerate(requests):
+        read = await self._read([request.receipt for request in requests])
+        for row, (request, receipt) in enumerate(zip(requests, read, strict=True)):
+            if isinstance(receipt, GoQueueError):
+                results[row] = receipt
+                continue
             try:
-                receipt = decode_receipt(request.receipt)
                 place = places.get((receipt.partition, receipt.group))
                 if place is None:
                     names = await self._names(receipt, group)
@@ -128,6 +135,14 @@ class Settles:
             for row, outcome in end:
                 results[row] = _view(*receipts[row], outcome)
         return results
+
+    async def _read(self, texts: Sequence[str]) -> list[Receipt | GoQueueError]:
+        """As `Receipts.read`. A node that does not know a key first catches up."""
+        read = self._receipts.read(texts)
+        if any(isinstance(one, KeyNotKnown) for one in read):
+            await self._cluster.refresh()
+            read = self._receipts.read(texts)
+        return read
 
     async def places(self, receipts: Sequence[str]) -> list[tuple[str, str] | None]:
         """See `QueueBroker.receipt_places`. A node that does not know one first catches up."""

@@ -1,11 +1,16 @@
-"""Receipts: the opaque handle of one message's lease, which any node can read."""
+"""Receipts: the opaque handle of one message's lease, which any node can read.
+
+All receipts of one delivery begin alike, with their `head`: the partition, the consumer group, the
+delivery; then the id of a key of the cluster and the code (MAC) by it. Those of clusters whose
+finished level is below 2 have neither. The message's offset follows, and a checksum of it all.
+"""
 
 from __future__ import annotations
 
 import struct
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from crc32c import crc32c
@@ -13,24 +18,16 @@ from crc32c import crc32c
 from goqueue.wire.errors import BadReceipt
 from goqueue.wire.types import GROUP_ID_BYTES, GroupId, Index, Offset
 
+MAC_BYTES = 14
 _PLACE = struct.Struct(f"<{GROUP_ID_BYTES}sQQ")
+_KEY = struct.Struct(f"<I{MAC_BYTES}s")
+_END = struct.Struct("<QI")
 _OFFSET = struct.Struct("<Q")
-_CRC = struct.Struct("<I")
-_NAMES_BYTES = _PLACE.size + _OFFSET.size
-_BYTES = _NAMES_BYTES + _CRC.size
-_CHARACTERS = -(-_BYTES * 8 // 6)
-_PADDING = "=" * (-_CHARACTERS % 4)
-_SPARE_BITS = 6 * _CHARACTERS - 8 * _BYTES
+_HEAD_BYTES = _PLACE.size + _KEY.size
+_PLACE_CHARACTERS = _PLACE.size * 4 // 3
+_END_CHARACTERS = _END.size * 4 // 3
 _TO_URL = bytes.maketrans(b"+/", b"-_")
 _FROM_URL = str.maketrans("-_+/", "+/!!")
-_LAST = frozenset(
-    character
-    for value, character in enumerate(
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-    )
-    if not value % (1 << _SPARE_BITS)
-)
-"""Characters that a receipt can end with: one text for one receipt."""
 
 
 @dataclass(slots=True)
@@ -41,44 +38,72 @@ class Receipt:
     group: int
     delivery: Index
     offset: Offset
+    head: bytes = field(default=b"", compare=False, repr=False)
+    """What all receipts of the delivery have in common; equal ones are judged alike."""
+    key: int = 0
+    mac: bytes = b""
+    """Empty where it has no code."""
+
+
+def place_of(partition: bytes, group: int, delivery: int) -> bytes:
+    """What a code is made of; `partition` is a packed GroupId."""
+    return _PLACE.pack(partition, group, delivery)
+
+
+def signed(place: bytes, key: int, mac: bytes, offsets: Sequence[int]) -> list[str]:
+    """The texts that a consumer is given for one delivery."""
+    return _texts(place + _KEY.pack(key, mac), offsets)
 
 
 def encode_receipts(
     partition: bytes, group: int, delivery: int, offsets: Sequence[int]
 ) -> list[str]:
-    """The texts that a consumer is given for one delivery; `partition` is a packed GroupId."""
-    place = _PLACE.pack(partition, group, delivery)
-    crc = crc32c(place)
-    texts: list[bytes] = []
-    for offset in offsets:
-        packed = _OFFSET.pack(offset)
-        texts.append(b2a_base64(place + packed + _CRC.pack(crc32c(packed, crc)), newline=False))
-    return b" ".join(texts).translate(_TO_URL, b"=").decode().split()
+    """As `signed`, without a code."""
+    return _texts(place_of(partition, group, delivery), offsets)
 
 
 def encode_receipt(partition: bytes, group: int, delivery: int, offset: int) -> str:
-    """The text of one lease."""
+    """The text of one lease, without a code."""
     return encode_receipts(partition, group, delivery, [offset])[0]
 
 
 def decode_receipt(text: str) -> Receipt:
-    """What `encode_receipts` wrote. Raises BadReceipt on anything else."""
-    if len(text) != _CHARACTERS or text[-1] not in _LAST:
+    """What was written, whoever wrote it. Raises BadReceipt on anything else."""
+    partition, group, delivery, key, mac, head, head_crc = _head(text[:-_END_CHARACTERS])
+    end = _packed(text[-_END_CHARACTERS:], _END.size)
+    offset, crc = _END.unpack(end)
+    if crc != crc32c(end[: _OFFSET.size], head_crc):
         raise BadReceipt
-    try:
-        packed = a2b_base64(text.translate(_FROM_URL) + _PADDING)
-    except ValueError:
-        raise BadReceipt from None
-    if len(packed) != _BYTES:
-        raise BadReceipt
-    if _CRC.unpack_from(packed, _NAMES_BYTES)[0] != crc32c(packed[:_NAMES_BYTES]):
-        raise BadReceipt
-    partition, group, delivery = _PLACE.unpack_from(packed)
-    (offset,) = _OFFSET.unpack_from(packed, _PLACE.size)
-    return Receipt(_partition(partition), group, delivery, offset)
+    return Receipt(partition, group, delivery, offset, head, key, mac)
+
+
+def _texts(head: bytes, offsets: Sequence[int]) -> list[str]:
+    """Head and end have lengths that base64 does not pad, so the head is written once."""
+    crc, begin = crc32c(head), b2a_base64(head, newline=False)
+    texts: list[bytes] = []
+    for offset in offsets:
+        end = _END.pack(offset, crc32c(_OFFSET.pack(offset), crc))
+        texts.append(begin + b2a_base64(end, newline=False))
+    return b" ".join(texts).translate(_TO_URL).decode().split()
 
 
 @lru_cache(1024)
-def _partition(packed: bytes) -> GroupId:
-    """Receipts that come together are mostly of few partitions."""
-    return GroupId.unpack(packed)
+def _head(text: str) -> tuple[GroupId, int, Index, int, bytes, bytes, int]:
+    """Receipts that come together are mostly of few deliveries."""
+    head = _packed(text, _PLACE.size if len(text) == _PLACE_CHARACTERS else _HEAD_BYTES)
+    partition, group, delivery = _PLACE.unpack_from(head)
+    key, mac = _KEY.unpack_from(head, _PLACE.size) if len(head) == _HEAD_BYTES else (0, b"")
+    return GroupId.unpack(partition), group, delivery, key, mac, head, crc32c(head)
+
+
+def _packed(text: str, size: int) -> bytes:
+    """Raises BadReceipt unless these are so many bytes, in their only form."""
+    if len(text) * 3 != size * 4:
+        raise BadReceipt
+    try:
+        packed = a2b_base64(text.translate(_FROM_URL))
+    except ValueError:
+        raise BadReceipt from None
+    if len(packed) != size:
+        raise BadReceipt
+    return packed

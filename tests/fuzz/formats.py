@@ -42,7 +42,7 @@ from log.errors import FrameDamaged
 from log.manifest import Manifest, SegmentParts
 from node import move_rpc, rpc, transfer_rpc
 from node.http.broker import AppendResult
-from node.receipt import decode_receipt, encode_receipts
+from node.receipt import MAC_BYTES, decode_receipt, encode_receipts, place_of, signed
 from raft.configuration import (
     Configuration,
     decode_configuration,
@@ -230,7 +230,13 @@ def formats() -> list[Format]:
         ),
         Format(
             "receipts",
-            [text.encode() for text in encode_receipts(GROUP.pack(), 4, 9, [1, 2**40])],
+            [
+                text.encode()
+                for text in (
+                    *encode_receipts(GROUP.pack(), 4, 9, [1, 2**40]),
+                    *signed(place_of(GROUP.pack(), 4, 9), 1, bytes(MAC_BYTES), [1, 2**40]),
+                )
+            ],
             lambda data: decode_receipt(data.decode("latin-1")),
             (BadReceipt,),
         ),

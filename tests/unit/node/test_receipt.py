@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from goqueue.wire.errors import BadReceipt
 from goqueue.wire.types import GroupId, Index, Offset, TopicId
-from node.receipt import Receipt, decode_receipt, encode_receipts
+from node.receipt import MAC_BYTES, Receipt, decode_receipt, encode_receipts, place_of, signed
 
 PARTITION = GroupId(TopicId(7, 9), 3)
 u64 = st.integers(0, (1 << 64) - 1)
@@ -22,9 +22,26 @@ def test_a_receipt_names_its_lease(group: int, delivery: int, offset: int) -> No
     assert text.replace("-", "").replace("_", "").isalnum()
 
 
-@given(st.integers(0, 69), st.sampled_from("AQZaz09-_!+/=é"))
-def test_a_receipt_with_any_other_character_is_refused(at: int, character: str) -> None:
+@given(u64, u64, u64, st.integers(0, (1 << 32) - 1), st.binary(min_size=MAC_BYTES))
+def test_one_with_a_code_has_it_before_the_messages_own_part(
+    group: int, delivery: int, offset: int, key: int, mac: bytes
+) -> None:
+    mac = mac[:MAC_BYTES]
+    one, other = signed(place_of(PARTITION.pack(), group, delivery), key, mac, [offset, 7])
+
+    lease = PARTITION, group, Index(delivery)
+    assert decode_receipt(one) == Receipt(*lease, Offset(offset), key=key, mac=mac)
+    assert decode_receipt(one).head == decode_receipt(other).head
+    assert one[:72] == other[:72] and len(one) == 88
+
+
+@given(st.booleans(), st.integers(0, 87), st.sampled_from("AQZaz09-_!+/=é"))
+def test_a_receipt_with_any_other_character_is_refused(
+    has_code: bool, at: int, character: str
+) -> None:
     text = encode_receipts(PARTITION.pack(), 1, 2, [3])[0]
+    if has_code:
+        text = signed(place_of(PARTITION.pack(), 1, 2), 5, b"c" * MAC_BYTES, [3])[0]
     changed = text[:at] + character + text[at + 1 :]
 
     if changed != text:

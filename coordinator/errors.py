@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from goqueue.wire.errors import BadRequest, Busy, Conflict, GoQueueError, NotFound
 from log.levels import Unspoken
@@ -103,6 +103,23 @@ class ClusterFull(Busy):
     """A bound on what the cluster group remembers is reached."""
 
     code, retriable = "cluster_full", False
+
+
+class ShareFull(Busy):
+    """A tenant's share of a bound on what the cluster group remembers is reached."""
+
+    code, retriable = "share_full", False
+
+    def __init__(self, bound: str, limit: int, bound_max: int, prefixes: Sequence[str]) -> None:
+        owner = ", ".join(f"{prefix}*" for prefix in prefixes)
+        super().__init__(
+            f"{owner} may hold {limit} of the cluster's {bound_max} {bound} now: keys with prefixes"
+            " have a share of it, so that none of them can fill it",
+            bound=bound,
+            limit=limit,
+            bound_max=bound_max,
+            prefixes=list(prefixes),
+        )
 
 
 class GroupTaken(Conflict):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 import msgspec
 
 from coordinator.errors import ClusterFull
@@ -82,6 +84,18 @@ class ProducerIds:
             )
         if epoch > current:
             raise NotFound(f"producer {producer_id} has no epoch {epoch}", producer_id=producer_id)
+
+    @property
+    def named(self) -> Mapping[str, TransactionalRecord]:
+        """By transactional id, the one asked for most recently last."""
+        return self._transactional
+
+    def fresh(self, time_ms: int) -> Iterator[str]:
+        """The transactional ids that make no room for others yet, newest first."""
+        for record in reversed(self._transactional.values()):
+            if record.time_ms + REMEMBERED_MS < time_ms:
+                return
+            yield record.transactional_id
 
     def dump(self) -> ProducerIdsRecord:
         """For a snapshot."""

@@ -88,7 +88,7 @@ class Schedule:
 
     @property
     def size_bytes(self) -> int:
-        return _message_bytes(self.value, self.key, self.headers)
+        return message_bytes(self.value, self.key, self.headers)
 
 
 class Schedules:
@@ -248,14 +248,15 @@ def check_schedule(command: PutSchedule) -> None:
         problems.append(f"priority: {command.lane} is no lane, which are 0 to {LANES - 1}")
     if len(command.headers) > HEADERS_MAX or any(not name for name, _ in command.headers):
         problems.append(f"headers: at most {HEADERS_MAX}, each with a name")
-    size = _message_bytes(command.value, command.key, command.headers)
+    size = message_bytes(command.value, command.key, command.headers)
     if size > BYTES_MAX:
         problems.append(f"value: a message of {size} bytes, a schedule's has at most {BYTES_MAX}")
     if problems:
         raise BadConfig(problems)
 
 
-def _message_bytes(value: bytes, key: bytes | None, headers: Iterable[tuple[str, bytes]]) -> int:
+def message_bytes(value: bytes, key: bytes | None, headers: Iterable[tuple[str, bytes]]) -> int:
+    """What a schedule's message counts."""
     return len(value) + len(key or b"") + sum(len(name) + len(text) for name, text in headers)
 
 

@@ -109,7 +109,7 @@ class ClusterState:
         self._by_id: dict[TopicId, Topic] = {}
         self.layout = Layout(self._keep)
         """Brokers and replicas. Not to be changed but by commands."""
-        self._producers = ProducerIds()
+        self.producers = ProducerIds()
         self._groups = Groups()
         self._schedules = Schedules()
         self._redrives = Redrives()
@@ -188,7 +188,7 @@ class ClusterState:
 
     def check_producer(self, producer_id: int, epoch: int) -> None:
         """Raises NotFound for an id never given out, ProducerFenced for an epoch that is over."""
-        self._producers.check(producer_id, epoch)
+        self.producers.check(producer_id, epoch)
 
     # commands
 
@@ -282,7 +282,7 @@ class ClusterState:
         return TopicResult(topic.name, str(topic.id), len(topic.partitions))
 
     def _allocate(self, _index: Index, time_ms: int, command: AllocateProducer) -> Result:
-        producer_id, epoch = self._producers.allocate(command.transactional_id, time_ms)
+        producer_id, epoch = self.producers.allocate(command.transactional_id, time_ms)
         return ProducerAllocated(producer_id, epoch)
 
     # groups
@@ -357,7 +357,7 @@ class ClusterState:
         return self._schedules.end(command, self._new_producer)
 
     def _new_producer(self) -> int:
-        return self._producers.allocate(None, 0)[0]
+        return self.producers.allocate(None, 0)[0]
 
     def _start_redrive(self, index: Index, time_ms: int, command: StartRedrive) -> RedriveResult:
         topic = self._named(command.topic)
@@ -415,7 +415,7 @@ class ClusterState:
             list(self.brokers.values()),
             list(self.topics.values()),
             list(self.deleted.items()),
-            self._producers.dump(),
+            self.producers.dump(),
             list(self.groups.values()),
             list(self.schedules.values()),
             list(self.redrives.values()),
@@ -449,7 +449,7 @@ class ClusterState:
         restored._by_id = {topic.id: topic for topic in found.topics}
         for topic in found.topics:
             restored.layout.put(topic, 0)
-        restored._producers.load(found.producers)
+        restored.producers.load(found.producers)
         restored._groups = Groups(found.groups, level_2.group_owners)
         restored._schedules = Schedules(found.schedules)
         restored._redrives = Redrives(found.redrives)

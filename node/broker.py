@@ -47,6 +47,7 @@ from node.http.broker import (
     StatsView,
     TopicView,
 )
+from node.http.share_broker import ShareBroker
 from node.member_broker import MemberBrokerNode, MemberParts
 from node.partition_reads import READ_DEADLINE_S, READ_PATIENCE_S, PartitionReads
 from node.partition_service import PartitionService
@@ -59,6 +60,7 @@ from node.replicas import Replicas
 from node.scrub import Scrub
 from node.scrub_broker import ScrubBrokerNode
 from node.search_broker import SearchBrokerNode, SearchParts
+from node.shares import Shares
 from node.status import NodeStatus
 from node.sync import TopicSync
 from node.topic_defaults import wanted_settings
@@ -127,6 +129,7 @@ class NodeBroker(
                 request_id=lambda: rng.getrandbits(63) or 1,
             ),
         )
+        self.shares: ShareBroker = Shares(lambda: cluster.state, config.topic_defaults.partitions)
         self._config = config
         self._cluster = cluster
         self._replicas = replicas

@@ -21,6 +21,7 @@ from node.http.placement_broker import PlacementBroker
 from node.http.queue_broker import QueueBroker
 from node.http.scrub_broker import ScrubBroker
 from node.http.search_broker import SearchBroker
+from node.http.share_broker import ShareBroker
 from node.http.upgrade_broker import UpgradeBroker
 from node.http.why_broker import WhyBroker
 
@@ -295,6 +296,11 @@ class Broker(
     @property
     def owners(self) -> OwnerBroker:
         """Whose groups are whose."""
+        ...
+
+    @property
+    def shares(self) -> ShareBroker:
+        """What tenants may hold."""
         ...
 
     # topics: answered from, or replicated by, the cluster group

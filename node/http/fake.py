@@ -14,6 +14,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from coordinator.state import ClusterState
 from goqueue.wire.batch import RecordBatch
 from goqueue.wire.errors import (
     BadRequest,
@@ -50,7 +51,9 @@ from node.http.fake_placement import FakePlacement
 from node.http.fake_scrub import FakeScrub
 from node.http.fake_search import FakeSearch
 from node.http.fake_why import FakeWhy
+from node.http.share_broker import ShareBroker
 from node.http.upgrade_broker import VersionView
+from node.shares import Shares
 from node.upgrade_broker import UpgradeBrokerNode
 
 PARTITIONS_MAX = 1024
@@ -110,6 +113,7 @@ class FakeBroker(
     ) -> None:
         super().__init__(node_id, clock_ms)
         UpgradeBrokerNode.__init__(self, self.cluster, self._nodes)
+        self.shares: ShareBroker = Shares(ClusterState, 1)  # nothing is there, nobody has a share
         self.append_error: GoQueueError | None = None
         self.not_alive: str | None = None
         self.not_ready: str | None = None

@@ -49,6 +49,8 @@ class Scope:
         """For whom a call makes the group where there is none."""
         known = await self.judge(group)
         principal = self.principal
+        if known is None:
+            self.inner.shares.group(principal.groups, group)
         owner = principal.owner_of(group)
         if owner is None:
             if known is None and self.inner.owners.is_reserved(group):

@@ -8,13 +8,15 @@ lists things leaves out those beyond the prefixes. A method without a rule here 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
-from goqueue.wire.errors import Forbidden
+from goqueue.wire.errors import Forbidden, UnknownTopic
 from node.http import scoped_groups
 from node.http.admins_broker import AdminsBroker
-from node.http.broker import Broker, ClusterView, StatsView
+from node.http.broker import Broker, ClusterView, StatsView, TopicView
+from node.http.placement_broker import GrownView
 from node.http.principal import OutOfScope, Principal, Role
 from node.http.queue_broker import ScheduleView
 from node.http.scope import Scope
@@ -89,6 +91,36 @@ def _topic(scope: Scope, method: Callable[..., Awaitable[T]]) -> Any:
     return checked
 
 
+def _create_topic(scope: Scope, method: Any) -> Any:
+    async def checked(name: str, overrides: Mapping[str, object]) -> TopicView:
+        scope.principal.require(name)
+        partitions = overrides.get("partitions")
+        scope.inner.shares.topic(scope.principal.prefixes, name, partitions)
+        return cast(TopicView, await method(name, overrides))
+
+    return checked
+
+
+def _ensure_topic(scope: Scope, method: Any) -> Any:
+    async def checked(name: str) -> None:
+        scope.principal.require(name)
+        scope.inner.shares.topic(scope.principal.prefixes, name, None)
+        await method(name)
+
+    return checked
+
+
+def _add_partitions(scope: Scope, method: Any) -> Any:
+    async def checked(topic: str, count: int, *rest: Any) -> GrownView:
+        scope.principal.require(topic)
+        with suppress(UnknownTopic):  # the broker looks further, and says so
+            more = count - scope.inner.partition_count(topic)
+            scope.inner.shares.partitions(scope.principal.prefixes, more)
+        return cast(GrownView, await method(topic, count, *rest))
+
+    return checked
+
+
 def _everywhere(scope: Scope, method: Callable[..., T]) -> Callable[..., T]:
     """For keys of every topic."""
     scope.principal.require_everywhere(getattr(method, "__name__", "this"))
@@ -159,6 +191,8 @@ def _init_producer(scope: Scope, method: Any) -> Any:
             scope.principal.prefixes
         ):
             raise OutOfScope(scope.principal, f"transactional id {transactional_id[:249]}")
+        if transactional_id is not None:
+            scope.inner.shares.transactional_id(scope.principal.prefixes, transactional_id)
         return cast(tuple[int, int], await method(transactional_id))
 
     return checked
@@ -172,6 +206,7 @@ def _put_schedule(scope: Scope, method: Any) -> Any:
         for one in await scope.inner.schedules():
             if one.name == schedule.get("name"):
                 _require_schedule(scope, one)
+        scope.inner.shares.schedule(scope.principal.prefixes, schedule)
         return cast(ScheduleView, await method(schedule))
 
     return checked
@@ -209,11 +244,12 @@ RULES: dict[str, Rule] = {
     "subscribed": _admins,
     "receipt_places": _admins,
     "owners": _admins,
+    "shares": _admins,
     "cluster_view": _cluster_view,
     "stats": _stats,
     "confirmed_stats": _confirmed_stats,
     "list_topics": _names,
-    "create_topic": _topic,
+    "create_topic": _create_topic,
     "alter_topic": _topic,
     "delete_topic": _topic,
     "topic": _topic,
@@ -221,7 +257,7 @@ RULES: dict[str, Rule] = {
     "max_message_bytes": _own,
     "delay_ms_max": _own,
     "is_compacted": _own,
-    "ensure_topic": _topic,
+    "ensure_topic": _ensure_topic,
     "append": _topic,
     "read": _topic,
     "offset_at": _topic,
@@ -233,7 +269,7 @@ RULES: dict[str, Rule] = {
     "compaction": _topic,
     "compact": _topic,
     "archived": _topic,
-    "add_partitions": _topic,
+    "add_partitions": _add_partitions,
     "scaling": _topic,
     "init_producer": _init_producer,
     "search": _search,

@@ -161,6 +161,9 @@ def join(scope: Scope, method: Any) -> Any:
             scope.principal.require_pattern(pattern)
         maker = await scope.maker(group)
         await scope.require_group(group)
+        if not request.member:
+            groups = scope.principal.groups
+            scope.inner.shares.member(groups, group, request.instance_id)
         request = replace(request, maker=maker)
         return cast(Assignment, await method(group, request, wait_s=wait_s))
 

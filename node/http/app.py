@@ -33,7 +33,7 @@ from node.http.listener import Listener
 from node.http.principal import Principal, refused_by
 from node.http.router import Router, path_of
 from node.http.routes import ROUTES
-from node.http.slow import FrontServer
+from node.http.slow import Connection, FrontServer
 from node.http.spans import RequestSpans
 
 log = logging.getLogger(__name__)
@@ -108,7 +108,7 @@ class HttpFront:
     async def start(self) -> None:
         """Listens when it returns; raises OSError where the address is not to be had."""
         loop = asyncio.get_running_loop()
-        self._server = FrontServer(self._counted, self._limits, loop)
+        self._server = FrontServer(self._counted, self._limits, loop, self.budgets)
         self._listener = Listener(self._server, self._ssl_context, self._limits)
         await self._listener.start(self._host, self._port)
         self._sweeper = asyncio.create_task(self._server.sweep_forever(), name="http-sweeper")
@@ -132,11 +132,14 @@ class HttpFront:
         self._listener = self._server = self._sweeper = None
 
     async def _counted(self, request: web.BaseRequest) -> web.StreamResponse:
+        connection = request.protocol
+        assert isinstance(connection, Connection)
         self.requests_in_flight += 1
         try:
             return await self._handle(request)
         finally:
             self.requests_in_flight -= 1
+            connection.end()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """The one place where a request becomes an answer, whatever happens on the way."""
@@ -173,6 +176,8 @@ class HttpFront:
         except Exception:
             log.exception("request failed", extra={"request_id": request_id, "route": template})
             answer = error_answer(ServerError(), {"request_id": request_id})
+        if principal is not None or (answer.status < 400 and not self._gate.is_locked):
+            _known(request)
         answer.headers["Server"] = "goqueue"
         answer.headers["X-Request-ID"] = request_id
         if "Origin" in headers and not is_page:
@@ -200,6 +205,13 @@ class HttpFront:
             return web.Response(status=204, headers={"Allow": METHODS})
         found, _ = self._router.find(request.raw_path)
         return web.Response(status=204, headers={"Allow": ", ".join(sorted({*found, "OPTIONS"}))})
+
+
+def _known(request: web.BaseRequest) -> None:
+    """The client may come in: its connection makes no room for others."""
+    connection = request.protocol
+    assert isinstance(connection, Connection)
+    connection.is_known = True
 
 
 def _trace_id(traceparent: str) -> str:

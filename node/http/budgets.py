@@ -58,7 +58,7 @@ class Bounds:
 
 
 BOUNDS: Mapping[Kind, Bounds] = {
-    Kind.HEADS: Bounds(64 * MIB, 16 * MIB, 64 * KIB, 8 * MIB, 256 * KIB),
+    Kind.HEADS: Bounds(64 * MIB, 16 * MIB, 128 * KIB, 8 * MIB, 256 * KIB),
     Kind.BODIES: Bounds(256 * MIB, 64 * MIB, 32 * MIB, 32 * MIB, MIB),
     Kind.ROWS: Bounds(256 * MIB, 64 * MIB, 64 * MIB, 32 * MIB, MIB),
     Kind.APPENDS: Bounds(256 * MIB, 64 * MIB, 64 * MIB, 32 * MIB, MIB),

@@ -29,6 +29,15 @@ class RequestTimeout(GoQueueError):
     text: ClassVar[str] = "the request arrived too slowly"
 
 
+class HeadTooLarge(GoQueueError):
+    """A request's line and headers are more than a request may begin with."""
+
+    code, http_status = "head_too_large", 431
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"line and headers of a request over {limit} bytes", limit=limit)
+
+
 class BadMessage(BadRequest):
     """One message of a publish is unusable; the others are not."""
 

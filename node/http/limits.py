@@ -25,9 +25,11 @@ class HttpLimits:
     memory."""
     connections_max: int = 8192
     connections_per_address_max: int = 4096
-    """High, because an ingress is one address."""
+    """High, because an ingress is one address; an IPv6 /64 is one."""
     tls_handshake_s: float = 10.0
     """From accept to the end of the TLS handshake."""
+    head_bytes_max: int = 32 * KIB
+    """Line and headers of a request, all together; beyond it 431."""
     header_field_bytes_max: int = 8190
     headers_max: int = 100
     header_deadline_s: float = 8.0

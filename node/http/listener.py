@@ -14,6 +14,7 @@ import ssl
 
 import structlog
 
+from node.http.addresses import bucket
 from node.http.limits import HttpLimits
 from node.http.slow import Connection, FrontServer
 
@@ -90,7 +91,7 @@ class Listener:
                 await asyncio.sleep(NO_FILE_PAUSE_S)
                 continue
             is_failing = False
-            address = str(peer[0])
+            address = bucket(str(peer[0]))
             if self._has_room(address):
                 self._begin(accepted, address)
             else:
@@ -101,9 +102,9 @@ class Listener:
         """Whether one more may come from this address, now that an older one made room for it."""
         server, limits = self._server, self._limits
         if server.count_from(address) >= limits.connections_per_address_max + TOLD_AT_ONCE:
-            return server.handshakes.give_up_oldest(address)
+            return server.handshakes.give_up_oldest(address) or server.make_room(address)
         if server.open_count >= limits.connections_max + TOLD_AT_ONCE:
-            return server.handshakes.give_up_oldest()
+            return server.handshakes.give_up_oldest() or server.make_room()
         return True
 
     def _begin(self, accepted: socket.socket, address: str) -> None:

@@ -11,30 +11,45 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from itertools import islice
 
+from aiohttp import StreamReader
+from aiohttp.streams import EMPTY_PAYLOAD
 from aiohttp.web import BaseRequest, RequestHandler, Server, StreamResponse
+from aiohttp.web_protocol import _ErrInfo
 
-from goqueue.wire.errors import BadRequest, GoQueueError, ServerError, Unavailable
-from node.http.budgets import Held
-from node.http.errors import RequestTimeout, encode_error, error_answer
+from goqueue.wire.errors import BadRequest, GoQueueError, OverBudget, ServerError, Unavailable
+from node.http.addresses import bucket
+from node.http.arrivals import Arrivals, Piece, head_size, rest_after
+from node.http.budgets import Budgets, Held
+from node.http.errors import HeadTooLarge, RequestTimeout, encode_error, error_answer
 from node.http.handshakes import Handshakes
+from node.http.idle import Idle
 from node.http.limits import HttpLimits
 
 SWEEP_S = 0.5
 READ_CHUNK_BYTES = 2**18
 
-_REASONS = {408: "Request Timeout", 503: "Service Unavailable"}
+_REASONS = {408: "Request Timeout", 429: "Too Many Requests", 503: "Service Unavailable"}
 
 
 class Connection(RequestHandler):
     """One client connection, with what its deadlines need to know."""
 
     __slots__ = (
+        "_head_bytes_max",
         "_held",
         "_hung_up",
+        "_is_chunked",
+        "_is_refused",
         "_limits",
+        "_payload",
         "address",
+        "arrivals",
         "headers_since_s",
+        "is_known",
+        "is_leaving",
+        "server",
         "stalled_since_s",
         "taken_by_s",
     )
@@ -52,13 +67,25 @@ class Connection(RequestHandler):
             read_bufsize=READ_CHUNK_BYTES,
             auto_decompress=False,
         )
+        self.server = server
         self.address = ""
+        """Of an IPv6 site, its /64."""
         self.headers_since_s = 0.0
         self.stalled_since_s = 0.0
         self.taken_by_s = 0.0
         """When the client must have taken the next piece of its answer; 0 while none is sent."""
         self._limits = limits
         self._held: list[Held] = []
+        self.is_known = False
+        """Whether its client has shown that it may come in."""
+        self.is_leaving = False
+        """Cut to make room, and counted no longer."""
+        self.arrivals = Arrivals(server.budgets, "", self)
+        self._head_bytes_max = limits.head_bytes_max
+        self._payload: StreamReader = EMPTY_PAYLOAD
+        """Of the request that arrived last."""
+        self._is_chunked = False
+        self._is_refused = False
         self._hung_up: asyncio.Future[None] | None = None
 
     def hold(self, held: Held) -> None:
@@ -93,8 +120,14 @@ class Connection(RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)
+        self.arrivals.release()
         if self._hung_up is not None and not self._hung_up.done():
             self._hung_up.set_result(None)
+
+    def come_from(self, transport: asyncio.Transport) -> None:
+        peer = transport.get_extra_info("peername")
+        self.address = bucket(str(peer[0])) if isinstance(peer, tuple) else ""
+        self.arrivals = Arrivals(self.server.budgets, self.address, self)
 
     def hung_up(self) -> asyncio.Future[None]:
         """Done once the client is gone. It is shared: don't cancel it."""
@@ -105,11 +138,100 @@ class Connection(RequestHandler):
         return self._hung_up
 
     def data_received(self, data: bytes) -> None:
+        if self._is_refused:
+            return
+        count, payload = self._request_count, self._payload
+        in_body, is_chunked = not payload.is_eof(), self._is_chunked
+        body_bytes = payload.total_bytes
         super().data_received(data)
+        new = self._request_count - count
+        try:
+            if new and self.arrivals.head_bytes + len(data) > self._head_bytes_max:
+                self._measure(new)
+            if data and not self._is_refused:
+                pieces: list[Piece] = []
+                if in_body and payload.is_eof():
+                    size = payload.total_bytes - body_bytes
+                    pieces.append(Piece(size, is_chunked, has_head=False))
+                self._count_head(data, new, pieces)
+            self.arrivals.unread(self._unread_bytes(len(data)))
+        except (OverBudget, HeadTooLarge) as error:
+            self._turn_away(error)
         if self._messages or self._request_in_progress:
             self.headers_since_s = 0.0
+            self.server.idle.remove(self)
         elif not self.headers_since_s and self._waiter is not None:
             self.headers_since_s = self._loop.time()  # idle until now: a request begins
+
+    def end(self) -> None:
+        """A request was handled."""
+        if not (self.is_known or self._messages or self.transport is None):
+            self.server.idle.add(self, self.address)
+        self.settle()
+
+    def settle(self) -> None:
+        """What was read of bodies is given back."""
+        if self.arrivals.is_charged:
+            with contextlib.suppress(OverBudget):  # it shrinks
+                self.arrivals.unread(self._unread_bytes(0))
+
+    def _count_head(self, data: bytes, new: int, pieces: list[Piece]) -> None:
+        """How much there is of a head that is not done. Raises OverBudget, HeadTooLarge."""
+        arrivals = self.arrivals
+        for message, payload in islice(self._messages, len(self._messages) - new, None):
+            self._payload = payload
+            self._is_chunked = getattr(message, "chunked", False)
+            pieces.append(Piece(payload.total_bytes, self._is_chunked))
+        if not self._payload.is_eof():
+            arrivals.head_is_done()
+            return
+        if pieces:
+            data = data[rest_after(data, pieces, arrivals.tail) :]
+            arrivals.head_is_done()
+        if data:
+            arrivals.head_goes_on(data)
+            if arrivals.head_bytes > self._head_bytes_max:
+                raise HeadTooLarge(self._head_bytes_max)
+
+    def _measure(self, new: int) -> None:
+        """Refuse the first of the new requests whose head is too large, and all after it."""
+        first = len(self._messages) - new
+        for at, (message, _) in enumerate(islice(self._messages, first, None), first):
+            if head_size(message) > self._head_bytes_max:
+                while len(self._messages) > at:
+                    self._messages.pop()
+                self._answer_instead(HeadTooLarge(self._head_bytes_max))
+                return
+
+    def _turn_away(self, error: GoQueueError) -> None:
+        """There is no room for more of what arrives."""
+        if self._payload.is_eof():
+            self._answer_instead(error)
+        elif self._messages:
+            self._messages.pop()  # the request has not begun
+            self._answer_instead(error)
+        else:
+            self.refuse(error)
+
+    def _answer_instead(self, error: GoQueueError) -> None:
+        """As the last answer, after those to requests that came before."""
+        self._is_refused = True
+        self._payload = EMPTY_PAYLOAD
+        self.arrivals.head_is_done()
+        self._messages.append((_ErrInfo(error.http_status, error, error.message), EMPTY_PAYLOAD))
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _unread_bytes(self, received: int) -> int:
+        """Of bodies; with what the parser itself may keep of what was just received."""
+        size = len(self._message_tail)
+        if self._reading_paused or self._buffer_paused:
+            size += received
+        for _, payload in self._messages:
+            size += getattr(payload, "_size", 0)
+        if self._current_request is not None:
+            size += getattr(self._current_request.content, "_size", 0)
+        return size
 
     def handle_error(
         self,
@@ -124,7 +246,9 @@ class Connection(RequestHandler):
         if request.writer.output_size > 0:
             raise ConnectionError("part of another answer was sent already")
         error: GoQueueError
-        if status < 500:
+        if isinstance(exc, GoQueueError):
+            error = exc
+        elif status < 500:
             text = " ".join((message or "malformed HTTP").split())
             error = BadRequest(f"malformed HTTP request: {text[:200]}")
         else:
@@ -153,20 +277,28 @@ class Connection(RequestHandler):
 
 
 class FrontServer(Server):
-    """Makes connections within the caps and sweeps the overdue ones away."""
+    """Makes connections within the caps and sweeps the overdue ones away.
+
+    At a cap, the longest idle of those whose clients have not shown that they may come in makes
+    room for a new one.
+    """
 
     def __init__(
         self,
         handler: Callable[[BaseRequest], Awaitable[StreamResponse]],
         limits: HttpLimits,
         loop: asyncio.AbstractEventLoop,
+        budgets: Budgets,
     ) -> None:
         super().__init__(handler, loop=loop)
         self.loop = loop
-        self._limits = limits
-        self._per_address: Counter[str] = Counter()
+        self.budgets = budgets
+        self.idle = Idle()
         self.handshakes = Handshakes()
         """Of those that are no connections yet; in no other count."""
+        self._limits = limits
+        self._per_address: Counter[str] = Counter()
+        self._leaving = 0
 
     def __call__(self) -> Connection:
         return Connection(self, self._limits)
@@ -174,32 +306,58 @@ class FrontServer(Server):
     @property
     def open_count(self) -> int:
         """Connections from accept on, also those whose TLS is not done."""
-        return len(self._connections) + len(self.handshakes)
+        return len(self._connections) - self._leaving + len(self.handshakes)
 
     def count_from(self, address: str) -> int:
         """As `open_count`, from one address."""
         return self._per_address[address] + self.handshakes.count_from(address)
 
+    def make_room(self, address: str | None = None) -> bool:
+        """Cut the longest idle of those that nobody knows, of this address or of all; False where
+        there is none."""
+        connection = self.idle.oldest(address)
+        if connection is None:
+            return False
+        assert isinstance(connection, Connection)
+        connection.is_leaving = True
+        self._leaving += 1
+        self._forget(connection)
+        connection.abort()
+        return True
+
     def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
         assert isinstance(handler, Connection)
         self.handshakes.end(handler)
-        peer = transport.get_extra_info("peername")
-        handler.address = str(peer[0]) if isinstance(peer, tuple) else ""
+        handler.come_from(transport)
         self._per_address[handler.address] += 1
-        limits = self._limits
-        if (
-            len(self._connections) > limits.connections_max
-            or self._per_address[handler.address] > limits.connections_per_address_max
-        ):
+        if self._has_room(handler.address):
+            self.idle.add(handler, handler.address)
+        else:
             self.loop.call_soon(handler.refuse, Unavailable("too many connections"))
 
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
         assert isinstance(handler, Connection)
-        self._per_address[handler.address] -= 1
-        if not self._per_address[handler.address]:
-            del self._per_address[handler.address]
+        if handler.is_leaving:
+            self._leaving -= 1
+            handler.is_leaving = False
+        else:
+            self._forget(handler)
         super().connection_lost(handler, exc)
+
+    def _has_room(self, address: str) -> bool:
+        limits = self._limits
+        if self._per_address[address] > limits.connections_per_address_max:
+            return self.make_room(address)
+        if len(self._connections) - self._leaving > limits.connections_max:
+            return self.make_room()
+        return True
+
+    def _forget(self, connection: Connection) -> None:
+        self.idle.remove(connection)
+        self._per_address[connection.address] -= 1
+        if not self._per_address[connection.address]:
+            del self._per_address[connection.address]
 
     async def sweep_forever(self) -> None:
         """Runs until cancelled; the front owns the task."""
@@ -212,6 +370,7 @@ class FrontServer(Server):
         limits = self._limits
         for connection in self.connections:
             assert isinstance(connection, Connection)
+            connection.settle()
             since = connection.headers_since_s
             if since and now_s - since > limits.header_deadline_s:
                 with contextlib.suppress(RuntimeError):  # the transport is closing already

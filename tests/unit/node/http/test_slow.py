@@ -140,6 +140,9 @@ async def test_a_body_at_an_honest_rate_is_taken_after_the_grace(front, orders):
 
 async def test_connections_over_the_cap_are_told_503(front):
     held = [await connect(front) for _ in range(10)]
+    for reader, writer in held:  # nobody makes room for others who was served
+        writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 30)
 
     reader, writer = await connect(front)
     status, body = await answer_of(reader)

@@ -29,6 +29,7 @@ from goqueue.wire.types import GroupId, Index, NodeId, Offset, TopicId
 from node import copies
 from node.disks import REPLAYING
 from node.forwarding import Forwarder
+from node.healer import Healer
 from node.http.queue_broker import Claim
 from node.metrics import Metrics
 from node.moving_partitions import MovingPartitions
@@ -403,11 +404,16 @@ async def test_a_copy_that_does_not_fit_waits_until_it_does(
         assert len(await values(nodes, "n1")) == 21
 
 
+async def no_healing(_healer: Healer) -> None:
+    """The damage stays."""
+
+
 @pytest.mark.parametrize("whose", ["the leader's own", "another's"])
 async def test_no_sound_replica_is_taken_away_while_one_that_stays_is_damaged(
     nodes: ThreeNodes, monkeypatch: pytest.MonkeyPatch, whose: str
 ) -> None:
     # given three replicas in sync, of which two are wanted, and one of those two is damaged
+    monkeypatch.setattr(Healer, "heal", no_healing)  # it finds nothing wrong, and says so
     await create(nodes, 3)
     await eventually(lambda: any_leader(nodes, 0))
     leader = next(name for name in NAMES if only(nodes, name).is_leader)

@@ -16,10 +16,11 @@ from goqueue.wire.ids import OFFSET_MAX, PARTITIONS_MAX
 from goqueue.wire.types import Offset
 from node.http.archive_broker import PartitionArchive
 from node.http.call import Call, answer
+from node.http.known_fields import Body
 from node.http.times import format_time
 
 
-class ArchivedBody(Struct):
+class ArchivedBody(Body):
     """All messages below these offsets are in the archive, committed there.
 
     `archive` is where: the location of its files. `positions`: by partition. `topic_id` refuses

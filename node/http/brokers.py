@@ -11,6 +11,7 @@ from msgspec import Struct
 from goqueue.wire.errors import BadName
 from goqueue.wire.ids import is_name
 from node.http.call import Call, answer
+from node.http.known_fields import Body
 from node.http.placement_broker import BrokerView, DrainView
 from node.http.plans import (
     ReassignmentAnswer,
@@ -70,7 +71,7 @@ class ClusterOverview(Struct):
     problems: list[str]
 
 
-class DrainBody(Struct):
+class DrainBody(Body):
     dry_run: bool | None = None
     throttle_bytes_per_sec: Throttle | None = None
 

@@ -7,10 +7,11 @@ from msgspec import Struct, json
 
 from node.http.call import Call, answer
 from node.http.compaction_broker import PartitionCompaction
+from node.http.known_fields import Body
 from node.http.times import format_time
 
 
-class CompactBody(Struct):
+class CompactBody(Body):
     """`dry_run`: change nothing, tell what would go."""
 
     dry_run: bool | None = None

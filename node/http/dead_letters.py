@@ -20,6 +20,7 @@ from node.http.answers import told
 from node.http.budgets import Kind
 from node.http.call import Call, answer
 from node.http.fields import Message, key_of
+from node.http.known_fields import Body
 from node.http.queue_broker import DeadFilter, DeadMessage, DeadPage, RedriveView
 from node.http.queued import QueuedView, fitting, held_bytes, queued_views
 from node.http.times import format_time, parse_time_ms
@@ -69,7 +70,7 @@ class DeadCountsAnswer(Struct):
     by_reason: dict[str, int]
 
 
-class FilterBody(Struct, forbid_unknown_fields=True):
+class FilterBody(Body):
     """All conditions that are given must hold. `reason` is a part of the reason's text; times are
     of death, `to_time` exclusive; headers must have these values; `ids` are
     topic:partition:offset."""
@@ -84,7 +85,7 @@ class FilterBody(Struct, forbid_unknown_fields=True):
     partition: _Partition | None = None
 
 
-class RedriveBody(Struct, forbid_unknown_fields=True):
+class RedriveBody(Body):
     """`rate` is in messages a second, unbounded if absent; `force` takes those that died again
     after many redrives too; `dry_run` only counts."""
 
@@ -95,7 +96,7 @@ class RedriveBody(Struct, forbid_unknown_fields=True):
     force: bool | None = None
 
 
-class PurgeBody(Struct, forbid_unknown_fields=True):
+class PurgeBody(Body):
     """`dry_run` only counts."""
 
     topic: str

@@ -9,12 +9,13 @@ import base64
 import binascii
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Raw, UnsetType
 
 from goqueue.wire.batch import DEFAULT, LANE_NORMAL, LANES, Headers
 from goqueue.wire.layout import RELATIVE_BELOW
 from node.http import json
 from node.http.errors import BadMessage
+from node.http.known_fields import Body
 from node.http.times import parse_duration_ms, parse_time_ms
 
 NUMBER_BYTES_MAX = 1024
@@ -22,8 +23,8 @@ _LANE_OF = {name: lane for lane, name in enumerate(LANES)}
 _TEXT = msgspec.json.Decoder(str)
 
 
-class Message(Struct, gc=False):
-    """One message of a publish. Fields that are null or missing are not given; others ignored."""
+class Message(Body, gc=False):
+    """One message of a publish. Fields that are null or missing are not given."""
 
     value: Raw | UnsetType = UNSET
     payload: Raw | UnsetType = UNSET

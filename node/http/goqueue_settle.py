@@ -17,6 +17,7 @@ from goqueue.wire.errors import BadRequest, GoQueueError
 from goqueue.wire.ids import DEAD_LETTER_SUFFIX
 from node.http.call import Call, answer, either
 from node.http.claims import Generation, Member, claim_of
+from node.http.known_fields import Body
 from node.http.queue_broker import SettleRequest, SettleView
 from node.http.receive import visibility_ms
 from node.http.times import Duration, duration_ms, format_time
@@ -24,7 +25,7 @@ from node.http.times import Duration, duration_ms, format_time
 SECOND_MS = 1000
 
 
-class _Receipt(Struct):
+class _Receipt(Body):
     """`consumer_id` is accepted and says nothing: the receipt names the lease. With a `member` and
     its `generation`, only what that member owns is settled."""
 

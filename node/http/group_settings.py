@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from msgspec import Struct
-
 from delivery.config import VISIBILITY_MS_MAX
 from goqueue.wire.errors import BadRequest
+from node.http.known_fields import Body, UnknownField
 from node.http.times import Duration, duration_ms, format_duration
 
 COUNT_MAX = 2**31 - 1
@@ -20,7 +19,7 @@ HOUR_MS = 3600 * 1000
 WEEK_MS = 7 * 24 * HOUR_MS
 
 
-class GroupSettings(Struct):
+class GroupSettings(Body):
     """Null and missing leave the present value, or the default."""
 
     visibility_timeout: Duration | None = None
@@ -104,7 +103,7 @@ def parse_settings(given: Mapping[str, Any]) -> dict[str, object]:
     problems: list[str] = []
     for name, value in given.items():
         if name not in _SETTINGS:
-            problems.append(f"unknown setting {name[:80]!r}")
+            problems.append(UnknownField(name, _SETTINGS).message)
         elif value is not None:
             stored, parse = _SETTINGS[name]
             try:

@@ -17,6 +17,7 @@ from goqueue.wire.ids import validate_topic_name
 from node.http.call import Call, answer
 from node.http.group_settings import parse_settings, shown_settings
 from node.http.keys import EVERY
+from node.http.known_fields import Body
 from node.http.member_broker import MembershipView
 from node.http.members import PROTOCOL, MemberAnswer, member_answers
 from node.http.queue_broker import GroupPartitionView, GroupView
@@ -109,7 +110,7 @@ class GroupAnswer(Struct):
     owner: str | None = None
 
 
-class AssignBody(Struct):
+class AssignBody(Body):
     """`owner` is how the group prefixes of keys may begin that will reach it; `*`: of keys of all
     groups only."""
 

@@ -14,6 +14,7 @@ import msgspec
 from aiohttp.web import BaseRequest
 
 from goqueue.wire.errors import BadRequest, UnsupportedMediaType
+from node.http.known_fields import unknown_field
 
 DEPTH_MAX = 64
 
@@ -58,7 +59,8 @@ def decode_text(body: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[T]) -> 
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise BadRequest(_fault(str(error))) from None
+        told = str(error)
+        raise unknown_field(told, decoder.type) or BadRequest(_fault(told)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
         raise BadRequest(f"invalid JSON: {error}") from None
     except RecursionError:

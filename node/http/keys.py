@@ -14,6 +14,7 @@ from goqueue.wire.errors import BadRequest
 from node.http.call import Call, answer
 from node.http.errors import NotSupported
 from node.http.key_broker import KeyBroker, KeyView, NewSecret, SecretView
+from node.http.known_fields import Body
 from node.http.times import Duration, duration_ms, format_time, parse_time_ms
 
 GRACE_MS = 24 * 3600 * 1000
@@ -24,7 +25,7 @@ Text = Annotated[str, Meta(max_length=1000)]
 Prefixes = Annotated[list[Text], Meta(max_length=1000)]
 
 
-class CreateKeyBody(Struct):
+class CreateKeyBody(Body):
     """`prefixes` of topics and groups that it may reach, `*` is all; `group_prefixes` where groups
     differ. `expires_in` or `expires_at`, or it never ends. `roles` is GoQueue's: a list of one."""
 
@@ -38,7 +39,7 @@ class CreateKeyBody(Struct):
     expires_at: str | int | None = None
 
 
-class RotateKeyBody(Struct):
+class RotateKeyBody(Body):
     """`grace` is how long the secrets before this one go on, a day unless told; `keep` says which
     of two goes on: newest or oldest."""
 

@@ -21,6 +21,7 @@ from node.http.call import Call, answer, either
 from node.http.claims import Generation, check_not_newer, required_member
 from node.http.errors import RequestTimeout
 from node.http.group_settings import parse_settings
+from node.http.known_fields import Body
 from node.http.long_poll import has_hung_up, long_poll
 from node.http.member_broker import Assignment, JoinRequest, MembershipView, MemberView
 from node.http.receive import Place
@@ -36,12 +37,13 @@ _Names = Annotated[list[str], Meta(max_length=SUBSCRIPTIONS_MAX)]
 _Places = Annotated[list[Place], Meta(max_length=PLACES_MAX)]
 
 
-class JoinBody(Struct):
+class JoinBody(Body):
     """Join as `client_id`, for `topics` and for what matches `patterns` (globs, as `orders.*`).
 
     `member_id` is given to subscribe anew, `instance_id` to take the place of the member that has
     it. One that `lets_go` confirms itself what it was asked to let go of. `wait` is for the
     partitions: at most 10 s. `mode` and `assignor` are for a group that is created by this.
+    `protocol`, which GoQueue's clients send, is accepted and says nothing.
     """
 
     client_id: str | None = None
@@ -58,6 +60,7 @@ class JoinBody(Struct):
     mode: str | None = None
     assignor: str | None = None
     wait: Duration | None = None
+    protocol: str | None = None
 
 
 class JoinAnswer(Struct):
@@ -84,7 +87,7 @@ class JoinAnswer(Struct):
     heartbeat_interval_ms: int
 
 
-class HeartbeatBody(Struct):
+class HeartbeatBody(Body):
     """With the `revision` of an earlier answer it waits for anything new, a third of the session
     at most.
 
@@ -127,7 +130,7 @@ class HeartbeatAnswer(Struct):
     revocation_deadline: str | UnsetType = UNSET
 
 
-class LeaveBody(Struct):
+class LeaveBody(Body):
     member_id: str | None = None
 
 

@@ -2,7 +2,8 @@
 
 Most bodies hold nothing but values, keys and partitions: those decode straight into `_Plain`.
 Anything else is decoded with every field known, and if a message has a field of the wrong type,
-each message by itself, so that one bad message costs its neighbours nothing.
+each message by itself, so that one bad message costs its neighbours nothing. A field that no
+message has is a fault of the program that sends it: the request is refused as a whole.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct
 
 from goqueue.wire.batch import DEFAULT, Headers
 from goqueue.wire.errors import (
@@ -27,6 +28,7 @@ from goqueue.wire.unreadable import UNREADABLE
 from node.http import fields, json
 from node.http.errors import BadMessage
 from node.http.fields import Message
+from node.http.known_fields import Body, UnknownField
 
 T = TypeVar("T")
 
@@ -53,7 +55,7 @@ class PublishBody(Message):
     epoch: int | None = None
 
 
-class _LooseBody(Struct):
+class _LooseBody(Body):
     messages: list[Raw]
     producer_id: int | None = None
     producer_epoch: int | None = None
@@ -65,6 +67,8 @@ _PLAIN = msgspec.json.Decoder(_PlainBody)
 _FULL = msgspec.json.Decoder(PublishBody)
 _LOOSE = msgspec.json.Decoder(_LooseBody)
 _ONE = msgspec.json.Decoder(Message)
+_OF_ONE = tuple(name for name in Message.__struct_fields__ if name != "sequence")
+"""What only a message has: `sequence` beside `messages` is of the first of them."""
 
 
 @dataclass(slots=True)
@@ -198,6 +202,10 @@ def _decode_full(body: bytes, base64_values: bool) -> Rows:
         envelope = json.decode_text(body, _FULL)
         single = envelope.messages is None
         given = [envelope] if envelope.messages is None else envelope.messages
+        if not single:
+            _refuse_beside(envelope)
+    except UnknownField:
+        raise
     except BadRequest as whole:
         try:
             envelope = json.decode_text(body, _LOOSE)
@@ -211,9 +219,21 @@ def _decode_full(body: bytes, base64_values: bool) -> Rows:
     return rows
 
 
+def _refuse_beside(envelope: PublishBody) -> None:
+    """Refuse a message's own fields beside `messages`: they would be of none. Raises UnknownField.
+
+    GoQueue's clients send null for what they leave out.
+    """
+    for name in _OF_ONE:
+        if getattr(envelope, name) not in (None, UNSET):
+            raise UnknownField(name, (), "beside messages, not in one of them")
+
+
 def _decode_one(raw: Raw) -> Message | GoQueueError:
     try:
         return json.decode_text(raw, _ONE)
+    except UnknownField:
+        raise
     except BadRequest as error:
         return BadMessage(error.message)
 

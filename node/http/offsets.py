@@ -16,6 +16,7 @@ from goqueue.wire.errors import BadRequest, GoQueueError
 from goqueue.wire.ids import OFFSET_MAX, PARTITIONS_MAX, validate_topic_name
 from node.http.call import Call, answer
 from node.http.claims import Generation, Member, check_not_newer, claim_of
+from node.http.known_fields import Body
 from node.http.member_broker import LagView, ResetTo, ResetView
 from node.http.members import find_member
 from node.http.positions import committed_below
@@ -29,13 +30,13 @@ _Partition = Annotated[int, Meta(ge=0, le=PARTITIONS_MAX)]
 _Offset = Annotated[int, Meta(ge=0, le=OFFSET_MAX)]
 
 
-class CommittedPlace(Struct):
+class CommittedPlace(Body):
     topic: str
     partition: _Partition
     offset: _Offset
 
 
-class CommitOffsetsBody(Struct):
+class CommitOffsetsBody(Body):
     """Everything below each offset is settled: `{topic: {partition: offset}}`, or a list.
 
     A member commits what it owns; who is none, what nobody does. `force` commits whoever owns it.
@@ -111,7 +112,7 @@ class LagAnswer(Struct):
     partitions: list[LagDetail]
 
 
-class ResetBody(Struct):
+class ResetBody(Body):
     """Exactly one of `to` (earliest or latest), `offset`, `time` (RFC 3339 or epoch milliseconds),
     `duration` (so long ago) and `shift` (messages forward, or back). All partitions, unless some
     are named; `dry_run` changes nothing."""

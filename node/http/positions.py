@@ -15,6 +15,7 @@ from goqueue.wire.ids import OFFSET_MAX, PARTITIONS_MAX, validate_topic_name
 from node.http.call import Call, answer
 from node.http.claims import Generation, Member, claim_of
 from node.http.fields import Message, key_of
+from node.http.known_fields import Body
 from node.http.render import text_or_base64
 from node.http.times import parse_time_ms
 
@@ -24,7 +25,7 @@ _NUMBER = re.compile(r"\d{1,19}", re.ASCII)
 _Partition = Annotated[int, Meta(ge=0, lt=2**31)]
 
 
-class CommitBody(Struct):
+class CommitBody(Body):
     """Everything below each partition's offset is settled: `{"0": 12}`.
 
     A member (in its generation) commits what it owns, others what nobody does, `force` anything.
@@ -37,7 +38,7 @@ class CommitBody(Struct):
     force: bool | None = None
 
 
-class SeekBody(Struct):
+class SeekBody(Body):
     """`to` is earliest, latest, an offset, or a time in RFC 3339; `time` takes epoch milliseconds
     too. All partitions, unless one is named. Those that members have are refused unless `force` is
     given, or the member that has them asks."""
@@ -59,7 +60,7 @@ class OffsetsAnswer(Struct):
     offsets: dict[str, int]
 
 
-class ResumeBody(Struct):
+class ResumeBody(Body):
     """All topics, unless one is named."""
 
     topic: str | None = None
@@ -72,7 +73,7 @@ class ResumedAnswer(Struct):
     resumed: int
 
 
-class KeyBody(Struct):
+class KeyBody(Body):
     topic: str
     key: str
     key_encoding: str | None = None

@@ -10,9 +10,10 @@ from msgspec import Meta, Struct
 
 from goqueue.wire.errors import BadRequest
 from node.http.call import Call, answer
+from node.http.known_fields import Body
 
 
-class InitProducer(Struct):
+class InitProducer(Body):
     """A named producer keeps its id over restarts and fences its predecessor by the epoch."""
 
     transactional_id: Annotated[str, Meta(max_length=249)] | None = None
@@ -24,7 +25,7 @@ class ProducerIdentity(Struct):
     epoch: int
 
 
-class ProducerBeat(Struct):
+class ProducerBeat(Body):
     """`transactional_id` is accepted, the producer is found by its id."""
 
     epoch: Annotated[int, Meta(ge=0, lt=2**32)]

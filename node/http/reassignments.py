@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 
 from coordinator.placement_commands import ROWS_MAX
 from node.http.call import Call, answer
+from node.http.known_fields import Body
 from node.http.placement_broker import WantedMove
 from node.http.plans import (
     BrokerNames,
@@ -27,7 +28,7 @@ _Number = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 _Limit = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
 
-class WantedPartition(Struct):
+class WantedPartition(Body):
     """Who should hold a partition, the preferred leader first. Where `old_replicas` are given and
     are not what it has, nothing is done."""
 
@@ -37,7 +38,7 @@ class WantedPartition(Struct):
     old_replicas: BrokerNames | None = None
 
 
-class ReassignBody(Struct):
+class ReassignBody(Body):
     """At most 2000 partitions, moved all or none. `timeout_per_partition_sec` is taken and says
     nothing: what waits goes on when it can, or is cancelled."""
 
@@ -62,7 +63,7 @@ class ReassignmentsAnswer(Struct):
     reassignments: list[ReassignmentAnswer]
 
 
-class RebalanceBody(Struct):
+class RebalanceBody(Body):
     """`limit` bounds the partitions that move now. With `leaders_only` no replica moves, only
     preferred leaders change."""
 

@@ -22,6 +22,7 @@ from node.http.answers import told
 from node.http.budgets import Kind
 from node.http.call import Call, either
 from node.http.claims import Generation, Member, claim_of
+from node.http.known_fields import Body
 from node.http.long_poll import has_hung_up, long_poll
 from node.http.queue_broker import QueuedMessage, SettleRequest
 from node.http.queued import QueuedView, fitting, held_bytes, queued_views
@@ -36,7 +37,7 @@ _Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX)]
 _Partition = Annotated[int, Meta(ge=0, lt=2**31)]
 
 
-class Sources(Struct):
+class Sources(Body):
     """Where messages come from: `topic` or `topics`, all partitions or some."""
 
     topic: str | None = None
@@ -46,7 +47,7 @@ class Sources(Struct):
     max_messages: _Limit | None = None
 
 
-class Place(Struct, forbid_unknown_fields=True):
+class Place(Body):
     """One partition of one topic."""
 
     topic: str

@@ -11,13 +11,14 @@ from msgspec import Meta, Struct
 
 from goqueue.wire.errors import BadRequest, GoQueueError
 from node.http.call import Call, answer
+from node.http.known_fields import Body
 from node.http.placement_broker import MovingView
 from node.http.plans import BrokerNames
 
 _Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
 
-class AddPartitionsBody(Struct):
+class AddPartitionsBody(Body):
     """`count` is the number of partitions in all. `replica_assignments` are the brokers of the new
     ones: by partition, or in their order; null leaves the choice to the cluster."""
 

@@ -13,6 +13,7 @@ from goqueue.wire.errors import BadName, BadRequest, GoQueueError
 from goqueue.wire.ids import is_name, validate_topic_name
 from node.http.call import Call, answer
 from node.http.fields import Message, headers_of, key_of, lane_of, value_of
+from node.http.known_fields import Body
 from node.http.queue_broker import ScheduleView
 from node.http.render import text_or_base64
 from node.http.times import Duration, duration_ms, format_duration, format_time
@@ -21,7 +22,7 @@ MISSED = ("skip", "once", "all")
 EVERY_PREFIX = "@every "
 
 
-class ScheduleBody(Struct):
+class ScheduleBody(Body):
     """When: `cron` (second minute hour day month weekday, or without the second, or `@every 10s`)
     in `timezone`, or `every`. What: a message as a publish has it. `missed` says what becomes of
     runs that the cluster slept through: skip, once (the default) or all."""

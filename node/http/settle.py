@@ -19,6 +19,7 @@ from node.http import json
 from node.http.call import Call, answer, either
 from node.http.claims import Generation, Member, claim_of
 from node.http.errors import parts_failed_answer
+from node.http.known_fields import Body, UnknownField
 from node.http.queue_broker import Claim, SettleRequest, SettleView
 from node.http.receive import visibility_ms
 from node.http.telling import telling
@@ -29,7 +30,7 @@ ACTIONS = ("ack", "nack", "reject", "extend", "release")
 POSITIONS = ("front", "back")
 
 
-class SettleOptions(Struct):
+class SettleOptions(Body):
     """How to settle. `delay` (the group's backoff if absent) and `position` are of a nack,
     `visibility` (the group's if absent) is of an extend."""
 
@@ -48,7 +49,7 @@ class SettleItem(SettleOptions):
     action: str | None = None
 
 
-class SettleBody(Struct):
+class SettleBody(Body):
     """With a `member` and its `generation`, only what that member owns is settled."""
 
     settles: Annotated[list[SettleItem], Meta(max_length=SETTLES_MAX)]
@@ -64,7 +65,7 @@ class SettleSomeBody(SettleOptions):
     generation: Generation | None = None
 
 
-class _LooseBody(Struct):
+class _LooseBody(Body):
     settles: Annotated[list[Raw], Meta(max_length=SETTLES_MAX)]
     member: Member | None = None
     generation: Generation | None = None
@@ -264,12 +265,16 @@ async def _items(call: Call) -> tuple[Sequence[SettleItem | GoQueueError], Claim
         try:
             strict = json.decode(body, _STRICT)
             return strict.settles, claim_of(strict.member, strict.generation)
+        except UnknownField:
+            raise
         except BadRequest:
             loose = json.decode(body, _LOOSE)
         items: list[SettleItem | GoQueueError] = []
         for raw in loose.settles:
             try:
                 items.append(json.decode_text(raw, _ITEM))
+            except UnknownField:
+                raise
             except BadRequest as error:
                 items.append(error)
         return items, claim_of(loose.member, loose.generation)

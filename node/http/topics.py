@@ -18,6 +18,7 @@ from goqueue.wire.ids import validate_topic_name
 from node.http.archived import ArchivedPartition, archived_row
 from node.http.broker import PartitionView, TopicView
 from node.http.call import Call, answer
+from node.http.known_fields import Body, UnknownField
 from node.http.times import Duration, duration_ms
 
 HOUR_MS = 3_600_000
@@ -63,7 +64,7 @@ _QUEUE_SETTINGS = (
 )
 
 
-class TopicSettings(Struct):
+class TopicSettings(Body):
     """What can be said about a topic; null and missing leave the default, or the present value."""
 
     num_partitions: _Count | None = None
@@ -276,7 +277,7 @@ def _overrides(wanted: TopicSettings) -> dict[str, object]:
     for name, value in (wanted.config or {}).items():
         field = _FOREIGN.get(name, name)
         if field not in found or field == "labels":
-            raise BadRequest(f"unknown configuration {name[:80]!r}")
+            raise UnknownField(name, [*found.keys() - {"labels"}, *_FOREIGN], "config")
         found[field] = _setting(field, name, value)
     return {name: value for name, value in found.items() if value is not None}
 

@@ -7,6 +7,7 @@ from aiohttp import web
 from msgspec import Struct
 
 from node.http.call import Call, answer
+from node.http.known_fields import Body
 from node.http.upgrade_broker import LevelsView
 
 
@@ -31,7 +32,7 @@ class ClusterVersion(Struct):
     waiting: list[str]
 
 
-class UpgradeBody(Struct, forbid_unknown_fields=True):
+class UpgradeBody(Body):
     dry_run: bool | None = None
 
 

@@ -172,9 +172,9 @@ async def test_a_settled_receipt_is_404_an_expired_one_409_and_rubbish_400(
     await client.post(ACK, {"receipt_handle": settled})
     clock.now_ms += 30_000
 
-    again = await client.post(path, {"receipt_handle": settled, "reason": "r"})
-    late = await client.post(path, {"receipt_handle": expired, "reason": "r"})
-    rubbish = await client.post(path, {"receipt_handle": "orders:0:42:1:a1b2c3d4", "reason": "r"})
+    again = await client.post(path, {"receipt_handle": settled})
+    late = await client.post(path, {"receipt_handle": expired})
+    rubbish = await client.post(path, {"receipt_handle": "orders:0:42:1:a1b2c3d4"})
 
     assert (again.status, again.json["code"]) == (404, "not_in_flight")
     assert again.json["error"] == "message not found or already processed"

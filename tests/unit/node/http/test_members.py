@@ -76,7 +76,7 @@ async def test_one_topic_may_be_named_alone_and_patterns_match_those_to_come(joi
 
 
 async def test_nulls_and_fields_of_other_clients_are_accepted(join):
-    joined = await join(session_timeout=None, member_id=None, protocol="range", metadata={"a": 1})
+    joined = await join(session_timeout=None, member_id=None, protocol="range")
 
     assert joined["partitions"] == [0, 1, 2]
 
@@ -204,7 +204,9 @@ async def test_hanging_up_is_no_sign_of_life(client, join, front, broker, eventu
         return await heartbeat(*arguments, **options)
 
     broker.heartbeat = watched
-    body = json.dumps({**first, "wait": "60s"}).encode()
+    body = json.dumps(
+        {"member_id": first["member_id"], "revision": first["revision"], "wait": "60s"}
+    ).encode()
     head = f"POST {GROUP}/heartbeat HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
     _, writer = await asyncio.open_connection("127.0.0.1", front.port)
     writer.write(head.encode() + body)

@@ -521,6 +521,6 @@ async def test_upgrade_with_a_field_that_is_not_known_finishes_nothing(client: C
 
     refused = await client.post("/admin/cluster/upgrade", {"dryRun": True})
 
-    assert (refused.status, refused.json["code"]) == (400, "bad_request")
-    assert "dryRun" in refused.json["error"]
+    assert (refused.status, refused.json["code"]) == (400, "unknown_field")
+    assert refused.json["nearest"] == "dry_run"
     assert (await client.get("/cluster/version")).json["finished_level"] == 1

@@ -26,6 +26,10 @@ CARRIERS_MAX = 4
 MESSAGE_BYTES = 200
 """What a message takes in an answer beside its value."""
 
+DECODED_BYTES_MAX = 32 << 20
+"""Values decoded for one answer, twice those of the largest batch: a few messages may lie in as
+many batches, each of which is small only as it is stored."""
+
 CarriedRows = Callable[[Index], Mapping[Offset, MessageRow]]
 """The messages that a carrying entry holds."""
 
@@ -43,7 +47,8 @@ class DecodedBatch:
         batch = RecordBatch.parse(stored)
         self.base = base
         self.count = batch.count
-        self.size_bytes = 2 * len(batch.buffer) + ROW_BYTES * batch.count
+        self.plain_bytes = batch.header.values_plain_bytes
+        self.size_bytes = len(batch.buffer) + self.plain_bytes + ROW_BYTES * batch.count
         self._time_ms = time_ms
         self._values = batch.values()
         self._keys = batch.keys()
@@ -163,7 +168,8 @@ class MessageReader:
             index = carried.get(offset)
             row = reading.row(offset) if index is None else self._rows_of(index).get(offset)
             taken += row_bytes(row)
-            if len(found) >= least and taken > max_bytes:
+            full = taken > max_bytes or reading.decoded_bytes > DECODED_BYTES_MAX
+            if full and len(found) >= least:
                 break
             found.append(row)
         return found
@@ -194,6 +200,7 @@ class _Reading:
         self._entry: Entry | None = None
         self._stored: list[tuple[Offset, int, memoryview]] = []
         self._batch: DecodedBatch | None = None
+        self.decoded_bytes = 0
 
     def row(self, offset: Offset) -> MessageRow | None:
         batch = self._batch
@@ -216,6 +223,7 @@ class _Reading:
             for base, count, stored in self._stored:
                 if base <= offset < base + count:
                     batch = DecodedBatch(base, entry.time_ms, stored)
+                    self.decoded_bytes += batch.plain_bytes
                     self._cache.keep(self._group, batch)
                     return batch
         except (LogError, GoQueueError):

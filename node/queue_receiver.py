@@ -39,6 +39,7 @@ from node.queue_rpc import (
     WaitRequest,
 )
 from node.queue_service import QueueService
+from node.taking import TAKING
 from node.topology import Topology
 from raft.link import RemoteError
 
@@ -143,10 +144,15 @@ class QueueReceiver:
         end = started + wait_s
         partitions: Sequence[GroupId] = poll.partitions
         pause = PAUSE_S
+        taking, bytes_max = TAKING.get(), poll.max_bytes
         while True:
+            if taking is not None:
+                poll.max_bytes = await taking.begin(bytes_max)
             found = await self._take(poll, partitions)
             if found.taken:
                 return found.taken
+            if taking is not None:
+                taking.end()
             _raise_if_blocked(poll, found.blocked)
             now = loop.time()
             nobody = len(found.unanswered) == len(poll.partitions)

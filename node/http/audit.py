@@ -12,7 +12,7 @@ from aiohttp import web
 from goqueue.wire.errors import BadRequest, Unavailable, UnknownTopic
 from goqueue.wire.ids import AUDIT_TOPIC, OFFSET_MAX
 from goqueue.wire.types import Offset
-from node.http.answers import page_room, told
+from node.http.answers import PAGE_BYTES_MIN, PAGE_TIMES, page_room, told
 from node.http.audited import OUTCOMES, AuditRecord
 from node.http.broker import Slice
 from node.http.call import Call, answer
@@ -107,16 +107,17 @@ async def _before_end(call: Call, count: int) -> int:
 
 async def _page(call: Call, at: int, wait_s: float) -> tuple[list[MessageView], Slice]:
     """Stored records from there, all those of a slice."""
-    with page_room(call, call.limits.read_bytes_max) as held:
+    bytes_max = PAGE_BYTES_MIN if wait_s else call.limits.read_bytes_max
+    with await page_room(call, bytes_max) as held:
         found = await call.broker.read(
             AUDIT_TOPIC,
             0,
             Offset(at),
             max_records=PAGE,
-            max_bytes=held.size,
+            max_bytes=held.size // PAGE_TIMES,
             wait_s=wait_s,
         )
-        held.resize(sum(len(stored.batch) for stored in found.batches))
+        held.grow(sum(len(stored.batch) for stored in found.batches))
         room = Room(call.limits.read_bytes_max, held)
         seen = await see(found, at, PAGE, room, skip_pending=False)
     return seen.views, replace(found, next_offset=Offset(seen.following))

@@ -91,22 +91,29 @@ async def _publish(call: Call, partition: int) -> web.Response:
         if partition >= await call.partition_count(topic, partition + 1):
             raise UnknownPartition(topic, partition)
         _check_sizes(batches, call.broker.max_message_bytes(topic))
-        outcomes = await asyncio.gather(
-            *(
-                call.broker.append(
-                    topic,
-                    partition,
-                    batch.buffer,
-                    deadline_s=call.limits.append_deadline_s,
-                    validated=True,
-                )
-                for batch in batches
-            ),
-            return_exceptions=True,
-        )
+        with call.hold(Kind.APPENDS, sum(len(batch.buffer) for batch in batches)):
+            outcomes = await _append_all(call, topic, partition, batches)
     if told is not None:
         told.published_batches(topic, batches)
     return _answer(partition, batches, outcomes)
+
+
+async def _append_all(
+    call: Call, topic: str, partition: int, batches: list[RecordBatch]
+) -> list[AppendResult | BaseException]:
+    return await asyncio.gather(
+        *(
+            call.broker.append(
+                topic,
+                partition,
+                batch.buffer,
+                deadline_s=call.limits.append_deadline_s,
+                validated=True,
+            )
+            for batch in batches
+        ),
+        return_exceptions=True,
+    )
 
 
 async def _checked(body: bytes) -> list[RecordBatch]:

@@ -168,6 +168,57 @@ class Held:
         """Idempotent."""
         self.shrink(self.size)
 
+    def split(self, size: int) -> Held:
+        """So much of it, as a charge of its own."""
+        assert size <= self.size
+        other = Held(self._budget, self._owner)
+        other.size, self.size = size, self.size - size
+        return other
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.release()
+
+
+class Reserved:
+    """A charge made beforehand, for all that one piece of work will hold: that is taken from it
+    first, and charged only where it comes to more. As a context manager it gives back the rest."""
+
+    __slots__ = ("_held", "used")
+
+    def __init__(self, held: Held) -> None:
+        self._held = held
+        self.used = 0
+
+    @property
+    def size(self) -> int:
+        return self._held.size
+
+    def grow(self, size: int) -> None:
+        """Raises OverBudget, and stays as it is then."""
+        self._held.grow(max(0, self.used + size - self._held.size))
+        self.used += size
+
+    def shrink(self, size: int) -> None:
+        self.used -= size
+
+    def split(self, size: int) -> Held:
+        """So much of what is used, as a charge that outlives this one."""
+        self.used -= size
+        return self._held.split(size)
+
+    def release(self) -> None:
+        """Idempotent."""
+        self._held.release()
+        self.used = 0
+
     def __enter__(self) -> Self:
         return self
 

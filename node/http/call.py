@@ -59,6 +59,14 @@ class NoMetrics:
         return b"# no metrics\n", "text/plain; version=0.0.4; charset=utf-8"
 
 
+class Line:
+    """Requests of one holder that ask for room, one after the other."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.turn = asyncio.Lock()
+
+
 @dataclass(slots=True)
 class Shared:
     """One front's state, the same for all its calls."""
@@ -76,6 +84,8 @@ class Shared:
     """Where API keys are made; None where there are none."""
     budgets: Budgets = field(default_factory=Budgets)
     addresses: Addresses = field(default_factory=Addresses)
+    lines: dict[str, Line] = field(default_factory=dict[str, Line])
+    """By holder; see `answers.page_room`."""
     turn: int = 0
     """Moves on with every request that needs a partition chosen: round robin."""
 

@@ -8,13 +8,14 @@ published clients read.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Annotated
 
 import msgspec
 from aiohttp import web
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from goqueue.wire.errors import BadRequest, GoQueueError, UnknownMember
+from goqueue.wire.errors import BadRequest, GoQueueError, OverBudget, UnknownMember
 from goqueue.wire.ids import validate_topic_name
 from node.http.assignments import named_places, place_texts, shown_places
 from node.http.call import Call, answer, either
@@ -306,10 +307,13 @@ async def beat(call: Call, group: str, wanted: HeartbeatBody) -> Assignment:
     revision = wanted.revision or None
     told: Assignment | None = None
     if wait_s and revision is not None:
-        told = await long_poll(
-            call,
-            call.broker.heartbeat(group, member, revision=revision, wait_s=wait_s, let_go=let_go),
-        )
+        with suppress(OverBudget):  # a member is not lost for want of room to wait
+            told = await long_poll(
+                call,
+                call.broker.heartbeat(
+                    group, member, revision=revision, wait_s=wait_s, let_go=let_go
+                ),
+            )
     if told is None:
         if has_hung_up(call):
             raise RequestTimeout("the client hung up")

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import astuple, replace
 
-from node.http.budgets import Held
+from node.http.budgets import Reserved
 
 KIB = 1024
 SLICE_BYTES = 64 * KIB
@@ -82,9 +82,11 @@ class LongText:
 class Pieces:
     """A JSON document in the making. What it holds is charged to `held`: OverBudget ends it."""
 
-    def __init__(self, held: Held | None = None) -> None:
+    def __init__(self, held: Reserved | None = None) -> None:
         self.parts: list[bytes | memoryview | LongText] = []
         self._held = held
+        self.held_bytes = 0
+        """What the parts take in memory."""
         self.size = 0
         """Encoded bytes of what is in `parts`."""
         self._buffer = bytearray()
@@ -188,6 +190,7 @@ class Pieces:
     def _keep(self, part: bytes | LongText, held_bytes: int, size: int) -> None:
         if self._held is not None:
             self._held.grow(held_bytes)
+        self.held_bytes += held_bytes
         self.parts.append(part)
         self.size += size
 

@@ -16,7 +16,7 @@ from node.http.claims import required_member
 from node.http.long_poll import long_poll
 from node.http.queue_broker import QueuedMessage
 from node.http.queued import QueuedView, queued_views
-from node.http.receive import granted
+from node.http.receive import granted, room_for
 from node.http.times import parse_duration_ms
 
 TIMEOUT_MS = 30_000
@@ -47,7 +47,8 @@ async def poll(call: Call) -> web.Response:
     polling = call.broker.poll(
         group, member, generation=_generation(call), limit=limit, wait_s=_wait_s(call)
     )
-    found = await long_poll(call, polling) or []
+    with room_for(call):
+        found = await long_poll(call, polling) or []
     async with granted(call, group, found) as messages:
         return await told(call, _answer(group, member, messages))
 

@@ -24,8 +24,10 @@ from goqueue.wire.errors import (
 )
 from goqueue.wire.partitioner import partition_for
 from node.http import batches, json
+from node.http.answers import RESULT_BYTES, reserve
 from node.http.body import off_loop
 from node.http.broker import Broker
+from node.http.budgets import Kind
 from node.http.call import Call
 from node.http.errors import error_answer
 from node.http.messages import (
@@ -79,7 +81,9 @@ async def _publish(call: Call, *, base64_values: bool) -> web.Response:
             error = BadRequest("a producer's messages must all be valid: nothing appended")
             return error_answer(error, {"results": refused_results(rows)})
         encoded = await off_loop(size, _encode_all, rows, groups)
-        await _append_all(call, topic, groups, encoded)
+        reserve(call, RESULT_BYTES * len(rows))
+        with call.hold(Kind.APPENDS, sum(map(len, encoded))):
+            await _append_all(call, topic, groups, encoded)
     if told is not None:
         told.published(topic, rows, groups)
     return await off_loop(size, publish_answer, topic, rows, groups)

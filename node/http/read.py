@@ -25,9 +25,9 @@ from goqueue.wire.errors import (
 from goqueue.wire.ids import OFFSET_MAX, MessageId
 from goqueue.wire.types import Offset
 from node.http import batches
-from node.http.answers import PAGE_BYTES_MIN, page_room, told
+from node.http.answers import PAGE_BYTES_MIN, PAGE_TIMES, page_room, told
 from node.http.broker import Slice
-from node.http.budgets import Held, Kind
+from node.http.budgets import Kind, Reserved
 from node.http.call import Call
 from node.http.long_poll import has_hung_up, long_poll
 from node.http.render import MessageView, Room, cut_slice, render
@@ -91,6 +91,17 @@ class _Window:
 
 
 @dataclass(frozen=True, slots=True)
+class _Reading:
+    """What is read at most, and from where."""
+
+    topic: str
+    partition: int
+    offset: Offset
+    limit: int
+    bytes_max: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Shown:
     """Which messages are wanted: `visible` ones only; beyond those that are not due or not."""
 
@@ -113,9 +124,10 @@ async def read(call: Call) -> web.Response:
     offset = await _start(call, topic, partition, window)
     end_s = asyncio.get_running_loop().time() + call.query_wait_s()
     while True:
-        with page_room(call, bytes_max) as held:
-            size = min(bytes_max, held.size)
-            found = await _read(call, topic, partition, offset, limit, held, window, shown)
+        with await page_room(call, bytes_max) as held:
+            size = min(bytes_max, held.size // PAGE_TIMES)
+            reading = _Reading(topic, partition, offset, limit, size)
+            found = await _read(call, reading, held, window, shown)
             if binary:
                 return batches.slice_answer(call, found)
             room = Room(size, held)
@@ -123,7 +135,7 @@ async def read(call: Call) -> web.Response:
             due_in_s = _due_in_s(call, found, seen, offset, end_s)
             if due_in_s is None:
                 page = _answer(topic, partition, found, seen, shown)
-                return await told(call, page, weight=room.taken)
+                return await told(call, page, weight=room.taken, room=held)
         await long_poll(call, asyncio.sleep(due_in_s))
 
 
@@ -135,10 +147,9 @@ async def read_topic(call: Call) -> web.Response:
     limit = call.query_int("limit", limits.read_records_default, 1, limits.read_records_max)
     count = await call.readable_partition_count(topic)
     starts = _starts(call.query.get("offsets", ""), count)
-    bytes_max = limits.read_bytes_max // count + 1
     shown = _shown(call)
 
-    async def fetch(partition: int) -> tuple[Offset, Slice]:
+    async def fetch(partition: int, bytes_max: int) -> tuple[Offset, Slice]:
         start = starts.get(partition)
         if start is None:
             start = await _start(call, topic, partition, window)
@@ -153,9 +164,10 @@ async def read_topic(call: Call) -> web.Response:
             visible=shown.visible,
         )
 
-    with page_room(call, limits.read_bytes_max) as held:
-        fetched = await asyncio.gather(*map(fetch, range(count)))
-        held.resize(sum(len(stored.batch) for _, found in fetched for stored in found.batches))
+    with await page_room(call, limits.read_bytes_max) as held:
+        bytes_max = min(limits.read_bytes_max, held.size // PAGE_TIMES) // count + 1
+        fetched = await asyncio.gather(*(fetch(number, bytes_max) for number in range(count)))
+        held.grow(sum(len(stored.batch) for _, found in fetched for stored in found.batches))
         merged = _Merged()
         for partition, (start, found) in enumerate(fetched):
             room = Room(bytes_max, held)
@@ -163,7 +175,7 @@ async def read_topic(call: Call) -> web.Response:
             merged.add(partition, seen, room.taken)
         page = merged.page(topic, limit, shown)
         page.stale = any(found.stale for _, found in fetched)
-        return await told(call, page, weight=merged.weight)
+        return await told(call, page, weight=merged.weight, room=held)
 
 
 class _Merged:
@@ -216,7 +228,9 @@ async def message(call: Call) -> web.Response:
         )
     except OffsetOutOfRange:
         raise NotFound(f"no message {wanted}", id=str(wanted)) from None
-    with call.hold(Kind.ANSWERS, sum(len(stored.batch) for stored in found.batches)) as held:
+    size = sum(len(stored.batch) for stored in found.batches)
+    with Reserved(call.hold(Kind.ANSWERS, size)) as held:
+        held.grow(size)
         cuts, _ = cut_slice(found, wanted.offset, 1)
         views = await render(cuts[0], Room(0, held)) if cuts else []
         return await _told_one(call, wanted, found, views)
@@ -308,26 +322,19 @@ async def _end(call: Call, topic: str, partition: int) -> Offset:
 
 
 async def _read(
-    call: Call,
-    topic: str,
-    partition: int,
-    offset: Offset,
-    limit: int,
-    held: Held,
-    window: _Window,
-    shown: _Shown,
+    call: Call, reading: _Reading, held: Reserved, window: _Window, shown: _Shown
 ) -> Slice:
-    """One read of as much as is held, which is then what was read; a long poll, which holds
-    nothing, waits, but not past the front's own stop, nor for a client that has hung up."""
+    """One read, which is charged; a long poll, which holds nothing, waits, but not past the front's
+    own stop, nor for a client that has hung up."""
     broker, stopping = call.broker, call.shared.stopping
     wait_s, is_current = call.query_wait_s(), call.query_flag("current")
 
     async def read(wait_s: float, bytes_max: int) -> Slice:
         return await broker.read(
-            topic,
-            partition,
-            offset,
-            max_records=limit,
+            reading.topic,
+            reading.partition,
+            reading.offset,
+            max_records=reading.limit,
             max_bytes=bytes_max,
             wait_s=wait_s,
             to_time_ms=window.to_ms,
@@ -335,15 +342,15 @@ async def _read(
             current=is_current,
         )
 
-    found = await read(0, held.size)
+    found = await read(0, reading.bytes_max)
     is_there = found.batches or found.stale or not wait_s or stopping.is_set()
-    if window.to_ms is not None and found.end_offset > offset:
+    if window.to_ms is not None and found.end_offset > reading.offset:
         is_there = True  # what follows lies outside the window
     if not is_there:
-        bytes_max = min(held.size, PAGE_BYTES_MIN)
+        bytes_max = min(reading.bytes_max, PAGE_BYTES_MIN)
         held.release()
         found = await long_poll(call, read(wait_s, bytes_max)) or found
-    held.resize(sum(len(stored.batch) for stored in found.batches))
+    held.grow(sum(len(stored.batch) for stored in found.batches))
     return found
 
 

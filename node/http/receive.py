@@ -6,8 +6,8 @@ it could read the answer is given back as if it had not been delivered.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Annotated
 
 import msgspec
@@ -18,8 +18,8 @@ from delivery.config import LANES_COUNT, VISIBILITY_MS_MAX
 from goqueue.wire.errors import BadRequest, OverBudget
 from goqueue.wire.ids import validate_topic_name
 from node.http import fields
-from node.http.answers import told
-from node.http.budgets import Kind
+from node.http.answers import PAGE_TIMES, page_room, told
+from node.http.budgets import Kind, Reserved
 from node.http.call import Call, either
 from node.http.claims import Generation, Member, claim_of
 from node.http.known_fields import Body
@@ -28,10 +28,13 @@ from node.http.queue_broker import QueuedMessage, SettleRequest
 from node.http.queued import QueuedView, fitting, held_bytes, queued_views
 from node.http.telling import telling
 from node.http.times import Duration, duration_ms
+from node.taking import TAKING
 
 LIMIT_DEFAULT = 10
 LIMIT_MAX = 1000
 TOPICS_MAX = 100
+PLACE_BYTES = 200
+"""What a partition that is named takes while the request waits."""
 
 _Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX)]
 _Partition = Annotated[int, Meta(ge=0, lt=2**31)]
@@ -110,7 +113,9 @@ async def receive(call: Call) -> web.Response:
         if wanted.lowest_priority is None
         else fields.lane_of(wanted.lowest_priority) or 0,
     )
-    found = await (long_poll(call, receiving) if wait_s else receiving)
+    named = len(places or ()) * PLACE_BYTES
+    with room_for(call):
+        found = await (long_poll(call, receiving, named) if wait_s else receiving)
     unanswered = [] if found is None else found.unanswered
     async with granted(call, group, found or []) as messages:
         if tracing is not None:
@@ -175,9 +180,12 @@ async def granted(
     The others are given back as if they had not been delivered: all of them where the client has
     hung up, or there is no room for them (OverBudget); those that an answer is too small for.
     """
-    kept = 0 if has_hung_up(call) else await fitting(found, call.limits.queue_bytes_max)
+    kept = 0
     try:
-        with call.hold(Kind.ANSWERS, held_bytes(found[:kept])):
+        with call.hold(Kind.ANSWERS, held_bytes(found)) as held:
+            if not has_hung_up(call):
+                kept = await fitting(found, call.limits.queue_bytes_max)
+            held.resize(held_bytes(found[:kept]))
             yield found[:kept]
     except OverBudget:
         kept = 0
@@ -185,3 +193,32 @@ async def granted(
     finally:
         if rest := found[kept:]:
             await call.broker.settle([SettleRequest(m.receipt, "release") for m in rest], group)
+
+
+@contextmanager
+def room_for(call: Call) -> Iterator[None]:
+    """Whatever is taken inside is charged, from before it is leased until this ends."""
+    room = _Room(call)
+    token = TAKING.set(room)
+    try:
+        yield
+    finally:
+        TAKING.reset(token)
+        room.end()
+
+
+class _Room:
+    """Implements `Taking`."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._held: Reserved | None = None
+
+    async def begin(self, bytes_max: int) -> int:
+        self.end()
+        self._held = await page_room(self._call, bytes_max)
+        return min(self._held.size // PAGE_TIMES, bytes_max)
+
+    def end(self) -> None:
+        if self._held is not None:
+            self._held.release()

@@ -18,7 +18,7 @@ from goqueue.wire.batch import LANE_NORMAL, LANES, Codec, Headers, RecordBatch, 
 from goqueue.wire.layout import HAS_DELIVER_AT, HAS_EXPIRES_AT
 from goqueue.wire.records import decode_headers, decode_text
 from node.http.broker import Slice, StoredBatch
-from node.http.budgets import Held
+from node.http.budgets import Reserved
 from node.http.pieces import SLICE_BYTES, LongText, base64_bytes, encoded_bytes
 from node.http.times import TIME_MS_MAX, format_time
 
@@ -62,7 +62,7 @@ class Room:
 
     __slots__ = ("held", "is_first", "left", "taken")
 
-    def __init__(self, bytes_max: int, held: Held | None = None) -> None:
+    def __init__(self, bytes_max: int, held: Reserved | None = None) -> None:
         self.left = bytes_max
         self.held = held
         self.taken = 0

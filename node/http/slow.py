@@ -93,6 +93,10 @@ class Connection(RequestHandler):
         if held not in self._held:
             self._held.append(held)
 
+    @property
+    def is_holding(self) -> bool:
+        return bool(self._held)
+
     def took(self, size: int) -> None:
         """The client has taken so much of its answer."""
         limits = self._limits

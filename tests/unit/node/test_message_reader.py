@@ -133,3 +133,19 @@ def test_the_memory_of_decoded_batches_is_bounded() -> None:
     assert scene.reader.reads == reads + 1
     scene.cache.forget(GROUP)
     assert scene.cache.used == 0
+
+
+def test_decoded_batches_are_counted_as_they_are_decoded() -> None:
+    stored = encode_batch([Record(bytes(1 << 20))], codec="zstd")
+
+    assert len(stored) < 1000
+    assert DecodedBatch(Offset(0), 1, stored).size_bytes > 1 << 20
+
+
+def test_an_answer_ends_where_enough_is_decoded(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(message_reader, "DECODED_BYTES_MAX", 8)
+
+    # the values of each batch are three bytes
+    assert scene.values(0, 3, 6, 7) == [b"0", b"3"]

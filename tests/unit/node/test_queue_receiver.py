@@ -14,6 +14,7 @@ from delivery.ops import RELEASE, Grant, Op, Settled
 from goqueue.wire.errors import (
     GroupHalted,
     NoQuorum,
+    OverBudget,
     Timeout,
     TooManyInFlight,
     Unavailable,
@@ -36,6 +37,7 @@ from node.queue_rpc import (
     WaitRequest,
 )
 from node.queue_service import QueueService
+from node.taking import TAKING
 from node.topology import Topology
 from raft.link import LinkDown
 
@@ -423,3 +425,51 @@ async def test_a_peer_that_fails_does_not_keep_others_from_answering(world: Worl
 
     (found,) = await world.receive()
     assert GroupId.unpack(found.partition) == P[2]
+
+
+class Rooms:
+    """Tells how much may be taken, one time after the other; nothing where it is None."""
+
+    def __init__(self, *sizes: int | None) -> None:
+        self.sizes = list(sizes)
+        self.held = False
+
+    async def begin(self, bytes_max: int) -> int:
+        assert bytes_max == 1 << 20
+        size = self.sizes.pop(0)
+        if size is None:
+            raise OverBudget("answers", "holder", 1)
+        self.held = True
+        return size
+
+    def end(self) -> None:
+        self.held = False
+
+
+async def test_no_more_is_taken_than_there_is_room_for(world: World) -> None:
+    rooms = Rooms(999)
+    TAKING.set(rooms)
+    world.leaders[B].ready = {P[1]: 1}
+
+    found = await world.receive()
+
+    assert len(found) == 1
+    assert rooms.held
+    asked = [request.max_bytes for leader in world.leaders.values() for request in leader.takes]
+    assert asked
+    assert sum(asked) <= 2 * 999  # at once, and in turn of who had more
+
+
+async def test_a_receive_that_waits_holds_no_room_and_takes_nothing_without(world: World) -> None:
+    rooms = Rooms(999, None)
+    TAKING.set(rooms)
+
+    receiving = world.receive(wait_s=30)
+    await eventually(lambda: all(leader.waits for leader in world.leaders.values()))
+    assert not rooms.held
+    world.leaders[C].ready = {P[2]: 1}
+    world.leaders[C].woken.set()
+
+    with pytest.raises(OverBudget):
+        await receiving
+    assert [len(leader.takes) for leader in world.leaders.values()] == [1, 1, 1]

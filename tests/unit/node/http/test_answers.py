@@ -106,6 +106,29 @@ async def test_what_an_answer_is_too_small_for_is_given_back(client, bombs, take
     assert answers.used == 0
 
 
+async def test_a_receive_without_room_leases_nothing(front, client, bombs, take, answers):
+    bounds, answers.bounds = answers.bounds, Bounds(100_000, 100_000, 100_000, 0, 0)
+
+    refused = await client.post("/groups/workers/receive", {"topic": "orders", "limit": 100})
+
+    assert (refused.status, refused.json["code"]) == (429, "over_budget")
+    assert refused.json["kind"] == "answers"
+    answers.bounds = bounds
+    assert [m["attempt"] for m in await take(limit=2)] == [1, 1]
+    assert answers.used == 0
+
+
+async def test_many_who_read_at_once_wait_for_each_other(front, client, put, answers):
+    await put(*[b"x" * 100] * 100)
+    answers.bounds = Bounds(MIB, MIB, MIB, 0, 0)
+
+    pages = await asyncio.gather(*(client.get(READ) for _ in range(40)))
+
+    assert {page.status for page in pages} == {200}
+    assert answers.used == 0
+    assert not front._shared.lines
+
+
 async def test_peeks_and_searches_end_early(client, bombs, take, spy):
     await take(limit=1)
     peeked = await client.post("/groups/workers/peek", {"topic": "orders", "limit": 512})
@@ -154,7 +177,6 @@ class TestWhoTakesNothing:
     async def test_it_gets_no_more_than_its_share(self, front, client, bombs, answers, eventually):
         answers.bounds = Bounds(64 * MIB, 16 * MIB, 16 * MIB, 8 * MIB, MIB)
         asking = [await self.ask(front) for _ in range(6)]
-        await eventually(lambda: answers.refused["holder"])
 
         refused = None
         while refused is None or refused.status == 200:
@@ -187,7 +209,7 @@ class TestWhoTakesNothing:
         await eventually(lambda: connection.taken_by_s and connection.writing_paused)
 
         server.sweep(connection.taken_by_s - 1)
-        assert answers.used > 4 * MIB
+        assert answers.used > MIB
         server.sweep(connection.taken_by_s + 1)
 
         await eventually(lambda: answers.used == 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import dataclasses
 import json
@@ -11,6 +12,7 @@ import pytest
 from goqueue.wire.batch import BATCH_MEDIA_TYPE, RecordBatch, encode_columns
 from goqueue.wire.errors import NoQuorum, OutcomeUnknown, UnknownTopic
 from goqueue.wire.partitioner import partition_for
+from node.http.budgets import Bounds, Kind
 from node.http.fake import FakeBroker
 
 MESSAGES = "/topics/orders/messages"
@@ -456,3 +458,35 @@ async def test_the_weakest_durability_of_a_request_is_told(client, orders, broke
     answer = await client.post(MESSAGES, {"messages": messages})
 
     assert answer.json["durability"] == "relaxed"
+
+
+async def test_what_waits_for_the_log_is_charged_to_who_sent_it(
+    client, front, broker, orders, eventually
+):
+    appends, begun, append = front.budgets[Kind.APPENDS], asyncio.Event(), broker.append
+    appends.bounds = Bounds(100_000, 3000, 3000, 0, 0)
+
+    async def waits(*arguments, **options):
+        await begun.wait()
+        return await append(*arguments, **options)
+
+    broker.append = waits
+    first = asyncio.ensure_future(client.post("/topics/orders/messages", {"value": "a" * 2000}))
+    await eventually(lambda: appends.used > 2000)
+
+    second = await client.post("/topics/orders/messages", {"value": "b" * 2000})
+
+    assert (second.status, second.json["kind"]) == (429, "appends")
+    assert second.json["outcome"] == "none"
+    begun.set()
+    assert (await first).status == 200
+    assert appends.used == 0
+
+
+async def test_a_long_answer_is_charged_before_anything_is_stored(client, front, broker, orders):
+    front.budgets[Kind.ANSWERS].bounds = Bounds(50_000, 50_000, 50_000, 0, 0)
+
+    many = await client.post("/topics/orders/messages", {"messages": [{"value": "a"}] * 1000})
+
+    assert (many.status, many.json["kind"]) == (429, "answers")
+    assert [end for _, end in (await broker.end_offsets("orders")).values()] == [0, 0, 0]

@@ -370,7 +370,7 @@ def assemble(
     spans = spans_of(config)
     doors = doors_of(config, cluster, broker, base.metrics, base.rng, base.clock.wall_ms)
     front = front_of(config, broker, base.metrics, spans, doors)
-    figures = _figures(base, groups, front)
+    figures = _figures(base, groups, front, parts)
     in_pod = PodParts(
         cluster, replicas, status, groups.upkeep, broker, base.membership, base.metrics, begin_anew
     )
@@ -445,7 +445,7 @@ def _broker(
     )
 
 
-def _figures(base: _Base, groups: _Groups, front: HttpFront) -> NodeFigures:
+def _figures(base: _Base, groups: _Groups, front: HttpFront, parts: QueueParts) -> NodeFigures:
     return NodeFigures(
         base.me.node,
         cluster=groups.cluster,
@@ -456,6 +456,7 @@ def _figures(base: _Base, groups: _Groups, front: HttpFront) -> NodeFigures:
         front=front,
         status=base.status,
         clock_offset_ms=base.clocks.offset_ms,
+        taking_part=parts.taking_part,
         metrics=base.metrics,
     )
 

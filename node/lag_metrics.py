@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from delivery.partition import PartitionState
+from delivery.group import GroupState
 from goqueue.wire.types import GroupId
 from node.metrics import Metrics
 
@@ -19,18 +19,15 @@ class LedPartition(Protocol):
     @property
     def topic(self) -> str: ...
 
-    @property
-    def state(self) -> PartitionState: ...
-
     def log_time_ms(self) -> int: ...
 
 
-def tell_lag(metrics: Metrics, led: LedPartition) -> Iterator[None]:
-    """In messages, and in seconds by the log's own time; after each group the loop may be given
-    back."""
+def tell_lag(metrics: Metrics, led: LedPartition, groups: Sequence[GroupState]) -> Iterator[None]:
+    """In messages, and in seconds by the log's own time, of all that take part in the topic
+    (`node.lag`); after each group the loop may be given back."""
     consumer, topic, partition = metrics.consumer, led.topic, str(led.id.partition)
     now_ms = led.log_time_ms()
-    for group in list(led.state.queue.groups.values()):
+    for group in groups:
         name, lag, seconds = group.name, group.lag(), group.oldest_ms(now_ms) / 1000
         consumer.committed_offset.put(group.floor, topic, partition, name)
         consumer.group_offset.put(group.floor, name, topic, partition)

@@ -11,6 +11,7 @@ from log.store import Store
 from node.cluster import ClusterHost
 from node.cluster_metrics import ClusterFigures
 from node.http.budgets import Budgets
+from node.lag import TakingPart
 from node.link_metrics import LinkFigures
 from node.metrics import Metrics
 from node.metrics.exposition import SLICE_S
@@ -20,6 +21,7 @@ from node.replica_metrics import ReplicaFigures
 from node.replicas import Replicas
 from node.status import NodeStatus
 from node.topology import Topology
+from node.under_way import ended
 
 DIRECTIONS = ("sent", "received")
 """Of copies; shown from the start, since Prometheus sees no first event of a series."""
@@ -55,6 +57,7 @@ class NodeFigures:
         front: Front,
         status: NodeStatus,
         clock_offset_ms: Callable[[], float | None],
+        taking_part: TakingPart,
         metrics: Metrics,
     ) -> None:
         self._metrics = metrics
@@ -68,26 +71,30 @@ class NodeFigures:
             store=store,
             metrics=metrics,
         )
-        self._replicas = ReplicaFigures(node, replicas, metrics, status.is_under_replicated)
+        self._taking_part = taking_part
+        self._replicas = ReplicaFigures(
+            node, replicas, metrics, status.is_under_replicated, taking_part.groups_in
+        )
         self._process = ProcessFigures(metrics)
         self._front = front
         self._status = status
         self._clock_offset_ms = clock_offset_ms
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         for direction in DIRECTIONS:
             metrics.storage.transferred_bytes.labels(direction)
         metrics.before_render(self._tell)
 
     async def start(self) -> None:
         await self._links.start()
-        self._task = asyncio.create_task(self._watch(), name="in-sync-watch")
+        self._tasks = [
+            asyncio.create_task(self._watch(), name="in-sync-watch"),
+            asyncio.create_task(self._taking_part.watch(), name="groups-begun-watch"),
+        ]
 
     async def stop(self) -> None:
         await self._links.stop()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-            self._task = None
+        await ended(self._tasks)
+        self._tasks = []
 
     def _tell(self) -> Iterator[None]:
         metrics = self._metrics

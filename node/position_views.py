@@ -9,15 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from msgspec import structs
-
 from delivery.config import bounded
 from delivery.group import GroupState
-from delivery.ops import OpenGroup
 from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import GroupId, NodeId, Offset
 from log.errors import LogError
 from node import position_rpc, rpc
+from node.lag import standing
 from node.partition import PartitionHost
 from node.partition_service import PartitionService
 from node.peer_link import PeerLink
@@ -50,7 +48,7 @@ class PositionViews:
     async def would_reset(self, request: ResetRequest) -> ResetAnswer:
         """Raises `NotLeader`."""
         host = await self._partitions.confirmed(GroupId.unpack(request.partition))
-        group = _open_or_begun(host, request.group, request.created_ms)
+        group = standing(host, request.group, request.created_ms)
         target = _target(host, group, request)
         move = group.would_seek(target)
         return ResetAnswer(
@@ -93,7 +91,7 @@ class PositionViews:
 
 def lag_row(host: PartitionHost, ref: GroupRef, created_ms: int) -> LagRow:
     """How far a group has come in a partition."""
-    group = _open_or_begun(host, ref, created_ms)
+    group = standing(host, ref, created_ms)
     return LagRow(
         partition=host.id.pack(),
         is_open=ref.id in host.state.queue.groups,
@@ -107,16 +105,6 @@ def lag_row(host: PartitionHost, ref: GroupRef, created_ms: int) -> LagRow:
         owner=group.owner.member,
         generation=group.owner.generation,
     )
-
-
-def _open_or_begun(host: PartitionHost, ref: GroupRef, created_ms: int) -> GroupState:
-    """The group; or what it would be if it had begun, without an order that takes time to find."""
-    group = host.state.queue.groups.get(ref.id)
-    if group is not None:
-        return group
-    config = structs.replace(ref.config, ordering="none")
-    opening = OpenGroup(ref.id, ref.name, ref.version, config, host.queue.begins(ref))
-    return host.state.queue.begun(opening, created_ms)
 
 
 def _stored_at(host: PartitionHost) -> Callable[[int], int | None]:

@@ -15,6 +15,7 @@ from node.group_partitions import GroupPartitions
 from node.group_positions import GroupPositions
 from node.group_sessions import GroupSessions
 from node.group_signs import SignsOfLife
+from node.lag import TakingPart
 from node.member_broker import MemberParts
 from node.metrics import Metrics
 from node.partition_service import PartitionService
@@ -62,7 +63,8 @@ class QueueBase:
 
 def queue_parts(base: QueueBase) -> QueueParts:
     """Everything that the queue's front asks; this node serves its peers, too."""
-    views = QueueViews(base.partitions, base.link)
+    taking_part = TakingPart(base.cluster, base.replicas, base.link)
+    views = QueueViews(base.partitions, taking_part, base.link)
     calls = QueueCalls(base.node, views, base.forwarder, base.topology, base.link, base.rng)
     groups = GroupsBroker(base.cluster, base.group_defaults)
     source = PartitionDeadLetters(groups, calls, base.finder)
@@ -96,6 +98,7 @@ def queue_parts(base: QueueBase) -> QueueParts:
         answer_bytes=ANSWER_BYTES,
         rng=base.rng,
         requests=RequestMetrics(base.metrics),
+        taking_part=taking_part,
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from node.http.queue_broker import DeadFilter, RedriveView, ScheduleView
+from node.lag import TakingPart
 from node.queue_calls import QueueCalls
 from node.queue_groups import GroupsBroker
 from node.queue_letters import DeadLetters, DelayedMessages
@@ -68,3 +69,4 @@ class QueueParts:
     answer_bytes: int
     rng: random.Random
     requests: RequestMetrics
+    taking_part: TakingPart

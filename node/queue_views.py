@@ -17,6 +17,7 @@ from goqueue.wire.errors import NotFound
 from goqueue.wire.types import GroupId, NodeId, Offset
 from node import queue_rpc, rpc
 from node.http.queue_broker import DelayedView, GroupPartitionView, PartitionQueueStats
+from node.lag import TakingPart
 from node.message_reader import row_bytes
 from node.partition import PartitionHost
 from node.partition_service import PartitionService
@@ -50,8 +51,11 @@ _STATES = {"due": "delivered"}
 class QueueViews:
     """Answers for partitions led here; raises `NotLeader` elsewhere."""
 
-    def __init__(self, partitions: PartitionService, link: PeerLink) -> None:
+    def __init__(
+        self, partitions: PartitionService, taking_part: TakingPart, link: PeerLink
+    ) -> None:
         self._partitions = partitions
+        self._taking_part = taking_part
         link.handle(queue_rpc.OPS, self._serve_ops)
         link.handle(queue_rpc.PEEK, self._serve_peek)
         link.handle(queue_rpc.DEAD, self._serve_dead)
@@ -126,7 +130,7 @@ class QueueViews:
         """Of those led here."""
         answer = FiguresAnswer([], [])
         for host in await self._partitions.all_confirmed(partitions):
-            answer.partitions.append(partition_stats(host))
+            answer.partitions.append(partition_stats(host, self._taking_part.groups_in(host)))
             dead = {g.name: dict(g.dead_by_reason) for g in host.state.queue.groups.values()}
             answer.dead.append((host.id.pack(), {name: why for name, why in dead.items() if why}))
         return answer
@@ -140,7 +144,7 @@ class QueueViews:
             return PartitionQueueStats(
                 topic, partition.partition, none, 0, 0, 0, 0, 0, 0, 0, 0, stale=True
             )
-        found = partition_stats(host)
+        found = partition_stats(host, self._taking_part.groups_in(host))
         groups = {name: replace(view, stale=True) for name, view in found.groups.items()}
         return replace(found, groups=groups, stale=True)
 
@@ -172,8 +176,8 @@ def _check_remembered(host: PartitionHost, ops: Iterable[Op]) -> None:
             raise forgotten()
 
 
-def partition_stats(host: PartitionHost) -> PartitionQueueStats:
-    """A partition's queue as its replica here knows it."""
+def partition_stats(host: PartitionHost, groups: Iterable[GroupState]) -> PartitionQueueStats:
+    """A partition's queue as its replica here knows it, for these groups."""
     queue, dedup = host.state.queue, host.state.message_ids
     return PartitionQueueStats(
         topic=host.topic,
@@ -187,7 +191,7 @@ def partition_stats(host: PartitionHost) -> PartitionQueueStats:
         expired=queue.expired_count,
         dedup_tracked=len(dedup),
         dedup_hits=host.duplicates,
-        groups={group.name: _group_view(host, group) for group in queue.groups.values()},
+        groups={group.name: _group_view(host, group) for group in groups},
         delay_ms_sum=queue.delay_ms_sum,
     )
 

@@ -129,6 +129,7 @@ METHODS: Mapping[str, Repeats] = {
     "queue_delayed": Repeats.READS,
     "queue_figures": Repeats.READS,
     "group_lag": Repeats.READS,
+    "groups_begun": Repeats.READS,
     "group_would_reset": Repeats.READS,
     # the cluster group and the members of groups
     "command": Repeats.BY_CONTENTS,

@@ -5,10 +5,11 @@ A leader tells how its partition stands, its queue and its groups; every replica
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from delivery.group import GroupState
 from goqueue.wire.types import GroupId, NodeId
 from node.lag_metrics import tell_lag
 from node.log_metrics import Counted, LogFigures
@@ -44,11 +45,14 @@ class ReplicaFigures:
         hosts: Hosts,
         metrics: Metrics,
         is_under_replicated: Callable[[PartitionHost], bool],
+        groups_in: Callable[[PartitionHost], Sequence[GroupState]],
     ) -> None:
+        """`groups_in` tells who takes part in a partition's topic, see `node.lag`."""
         self._node = node
         self._hosts = hosts
         self._metrics = metrics
         self._is_under_replicated = is_under_replicated
+        self._groups_in = groups_in
         self._logs = LogFigures(metrics)
         self._seen: dict[GroupId, _Seen] = {}
 
@@ -72,7 +76,7 @@ class ReplicaFigures:
             host.count_queue()
             yield
             yield from tell_queue(self._metrics, host)
-            yield from tell_lag(self._metrics, host)
+            yield from tell_lag(self._metrics, host, self._groups_in(host))
             self._tell_archive(host)
             yield
         cluster = self._metrics.cluster

@@ -268,6 +268,7 @@ class FakeGroup:
             lane_waits=self.waits,
             extended=self.counters["extended"],
             died=self.counters["died"],
+            lag=sum(pending) + len(self.leases) + waiting + sum(parked.values()),
         )
 
     # what follows from what happened

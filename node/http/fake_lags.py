@@ -36,7 +36,6 @@ class FakeLags(FakeQueue):
 
     def _lag_view(self, topic: str, partition: int, place: FakeGroup) -> LagView:
         view = place.view(topic, partition)
-        behind = sum(count for _, count in view.parked)
         waiting = [one for one in self._delayed(topic) if one.state == "pending"]
         delayed = sum(o.partition == partition and o.offset >= place.floor for o in waiting)
         return LagView(
@@ -44,7 +43,7 @@ class FakeLags(FakeQueue):
             partition,
             view.floor,
             view.end,
-            view.ready + view.in_flight + view.waiting + behind,
+            view.lag,
             place.oldest_ms(),
             view.in_flight,
             delayed,

@@ -34,9 +34,10 @@ class ParkedView(Struct, omit_defaults=True):
 
 
 class GroupPartition(Struct):
-    """The group in one partition. Everything below `committed_offset` is settled; `lag` counts what
-    is ready, in flight or waiting for its backoff; `halted` says why, empty while it is not. Lists
-    are by lane, critical first. `stale`: the partition's leader did not tell in time."""
+    """The group in one partition, where it may not have begun yet. Everything below
+    `committed_offset` is settled; `lag` counts what is due and not settled: ready, in flight or
+    waiting; `halted` says why, empty while it is not. Lists are by lane, critical first. `stale`:
+    the partition's leader did not tell in time."""
 
     topic: str
     partition: int
@@ -85,7 +86,7 @@ class GroupsAnswer(Struct):
 
 
 class GroupAnswer(Struct):
-    """One group: its members, and its place in every partition that it has seen.
+    """One group: its members, and its place in every partition of the topics that it takes part in.
 
     `state` is empty, stable or rebalancing; `topics` are those seen or subscribed to. `stale`: some
     leaders did not tell in time, so that partitions are missing, or stale themselves. `owner` as in
@@ -242,7 +243,7 @@ def _partition(place: GroupPartitionView) -> GroupPartition:
         partition=place.partition,
         committed_offset=place.floor,
         end_offset=place.end,
-        lag=place.ready + place.in_flight + place.waiting,
+        lag=place.lag,
         ready=place.ready,
         in_flight=place.in_flight,
         waiting=place.waiting,

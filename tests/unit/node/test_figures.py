@@ -33,7 +33,7 @@ def test_who_falls_out_of_sync_and_comes_back_is_counted_from_the_leaderships_be
         id=GroupId(TopicId(1, 1), 3), topic="t", is_leader=True, in_sync=lambda: list(there)
     )
     hosts = cast(Any, SimpleNamespace(all=lambda: [host]))
-    figures = ReplicaFigures(NodeId("n1"), hosts, metrics, lambda _host: False)
+    figures = ReplicaFigures(NodeId("n1"), hosts, metrics, lambda _host: False, lambda _host: [])
 
     list(figures.note_in_sync())
     there.append("n3")

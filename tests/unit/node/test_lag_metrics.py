@@ -29,7 +29,7 @@ def metrics_of(led: Sequence[Led], series_max: int = 10_000) -> Metrics:
 
     def tell() -> Iterator[None]:
         for one in led:
-            yield from tell_lag(metrics, one)
+            yield from tell_lag(metrics, one, list(one.state.queue.groups.values()))
 
     metrics.before_render(tell)
     return metrics

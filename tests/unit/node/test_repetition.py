@@ -273,7 +273,7 @@ async def test_a_repeat_that_may_have_been_forgotten_is_refused_at_once(
         figures=SimpleNamespace(settled=lambda *_: None),
     )
     partitions = cast(Any, SimpleNamespace(leading=lambda _group: host))
-    views = QueueViews(partitions, NoPeers())
+    views = QueueViews(partitions, cast(Any, None), NoPeers())
 
     async def ask(op: Op, *, again: bool) -> OpsAnswer:
         return await views.ops(OpsRequest(PARTITION.pack(), [op], None, again))

@@ -22,7 +22,15 @@ from coordinator.errors import (
     TwoSecrets,
     UnknownKey,
 )
-from coordinator.key_commands import CreateKey, KeyResult, RevokeKey, RotateKey, SecretDigest
+from coordinator.key_commands import (
+    CreateKey,
+    EndSession,
+    KeyResult,
+    RevokeKey,
+    RotateKey,
+    SecretDigest,
+)
+from coordinator.sessions import EndedSessions, Sessions
 from goqueue.wire.errors import BadName
 from goqueue.wire.ids import is_name
 
@@ -83,11 +91,15 @@ class ApiKeys:
     """All keys. Commands in, state out; `time_ms` is their entries'."""
 
     def __init__(
-        self, keys: Iterable[ApiKey] = (), group_prefixes: Iterable[tuple[str, list[str]]] = ()
+        self,
+        keys: Iterable[ApiKey] = (),
+        group_prefixes: Iterable[tuple[str, list[str]]] = (),
+        ended: Iterable[EndedSessions] = (),
     ) -> None:
         self.by_id: dict[str, ApiKey] = {key.id: key for key in keys}
         self.group_prefixes = dict(group_prefixes)
         """By a key's id, of those whose groups begin otherwise than their topics."""
+        self.sessions = Sessions(ended)
         self._reserved: frozenset[str] | None = None
 
     def named(self, id: str) -> ApiKey:
@@ -174,6 +186,12 @@ class ApiKeys:
             raise LastAdminKey(key.id)
         self.by_id[key.id] = msgspec.structs.replace(key, revoked_ms=time_ms, secrets=[])
         self._reserved = None
+        return KeyResult(key.id)
+
+    def end_session(self, time_ms: int, command: EndSession) -> KeyResult:
+        """Raises UnknownKey."""
+        key = self.named(command.key)
+        self.sessions.end(time_ms, command)
         return KeyResult(key.id)
 
     def dump(self) -> list[ApiKey]:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from coordinator.errors import CommandUnreadable
-from coordinator.key_commands import AddReceiptKey, KeyCommand, KeyResult
+from coordinator.key_commands import AddReceiptKey, EndSession, KeyCommand, KeyResult
 from coordinator.member_commands import MemberCommand, MemberResult
 from coordinator.placement_commands import (
     PlacementCommand,
@@ -116,6 +116,7 @@ Command = (
 FEATURES: Mapping[type, Feature] = {
     AssignGroup: Feature.SCOPES,
     AddReceiptKey: Feature.RECEIPT_KEYS,
+    EndSession: Feature.ENDED_SESSIONS,
 }
 """What came after level 1, and with which feature: all other commands are part of level 1."""
 

@@ -76,4 +76,13 @@ class KeyResult(msgspec.Struct, frozen=True, tag="key"):
     created: bool = False
 
 
-KeyCommand = CreateKey | RotateKey | RevokeKey | AddReceiptKey
+class EndSession(msgspec.Struct, frozen=True, tag="end_session", forbid_unknown_fields=True):
+    """End a session of the console, which is a proof that its key was shown, before its time:
+    `ends_s`. The nonce alone opens nothing."""
+
+    key: str
+    nonce: str
+    ends_s: int
+
+
+KeyCommand = CreateKey | RotateKey | RevokeKey | AddReceiptKey | EndSession

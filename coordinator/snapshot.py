@@ -21,6 +21,7 @@ from coordinator.producers import ProducerIdsRecord
 from coordinator.receipt_keys import ReceiptKey
 from coordinator.redrives import Redrive
 from coordinator.schedules import Schedule
+from coordinator.sessions import EndedSessions
 from goqueue.wire.types import TopicId
 from goqueue.wire.unreadable import UNREADABLE
 
@@ -62,6 +63,7 @@ class Level2(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     group_prefixes: list[tuple[str, list[str]]] = []
     """By an API key's id, as `ApiKeys.group_prefixes`."""
     receipt_keys: list[ReceiptKey] = []
+    ended_sessions: list[EndedSessions] = []
 
 
 class _Level2Snapshot(Snapshot, array_like=True, frozen=True, forbid_unknown_fields=True):

@@ -21,7 +21,13 @@ from coordinator.commands import (
     TopicResult,
 )
 from coordinator.groups import Group, Groups
-from coordinator.key_commands import AddReceiptKey, CreateKey, KeyResult, RevokeKey, RotateKey
+from coordinator.key_commands import (
+    AddReceiptKey,
+    CreateKey,
+    EndSession,
+    RevokeKey,
+    RotateKey,
+)
 from coordinator.layout import Layout
 from coordinator.member_commands import (
     ExpireMembers,
@@ -372,17 +378,6 @@ class ClusterState:
     def _stop_redrive(self, _index: Index, _time_ms: int, command: StopRedrive) -> RedriveResult:
         return self._redrives.stop(command)
 
-    # API keys
-
-    def _create_key(self, _index: Index, time_ms: int, command: CreateKey) -> KeyResult:
-        return self.keys.create(time_ms, command)
-
-    def _rotate_key(self, _index: Index, time_ms: int, command: RotateKey) -> KeyResult:
-        return self.keys.rotate(time_ms, command)
-
-    def _revoke_key(self, _index: Index, time_ms: int, command: RevokeKey) -> KeyResult:
-        return self.keys.revoke(time_ms, command)
-
     def _named(self, name: str) -> Topic:
         topic = self.topics.get(name)
         if topic is None:
@@ -434,6 +429,7 @@ class ClusterState:
             group_owners=list(self._groups.owners.items()),
             group_prefixes=list(self.keys.group_prefixes.items()),
             receipt_keys=list(self.receipt_keys.all),
+            ended_sessions=self.keys.sessions.dump(),
         )
 
     @classmethod
@@ -453,7 +449,7 @@ class ClusterState:
         restored._groups = Groups(found.groups, level_2.group_owners)
         restored._schedules = Schedules(found.schedules)
         restored._redrives = Redrives(found.redrives)
-        restored.keys = ApiKeys(found.keys, level_2.group_prefixes)
+        restored.keys = ApiKeys(found.keys, level_2.group_prefixes, level_2.ended_sessions)
         restored.receipt_keys = ReceiptKeys(level_2.receipt_keys)
         restored._members = Memberships(restored._groups, restored._subscribable, found.memberships)
         return restored
@@ -491,8 +487,9 @@ _APPLY: Mapping[type, Callable[[ClusterState, Index, int, Any], Result]] = {
     ExpireMembers: ClusterState._expire,
     LetGo: ClusterState._let_go,
     HandOver: ClusterState._hand_over,
-    CreateKey: ClusterState._create_key,
-    RotateKey: ClusterState._rotate_key,
-    RevokeKey: ClusterState._revoke_key,
+    CreateKey: lambda state, _index, time_ms, command: state.keys.create(time_ms, command),
+    RotateKey: lambda state, _index, time_ms, command: state.keys.rotate(time_ms, command),
+    RevokeKey: lambda state, _index, time_ms, command: state.keys.revoke(time_ms, command),
     AddReceiptKey: lambda state, _index, time_ms, command: state.receipt_keys.add(time_ms, command),
+    EndSession: lambda state, _index, time_ms, command: state.keys.end_session(time_ms, command),
 }

@@ -27,6 +27,8 @@ class Feature(IntEnum):
     """All that release 0.2.0 knows."""
     RECEIPT_KEYS = 2
     """Receipts carry a code (MAC) made with keys of the cluster."""
+    ENDED_SESSIONS = 2
+    """A session of the console that was logged out of is over on every node."""
     SCOPES = 2
     """Consumer groups belong to the scope that created them."""
     LAG_EVERYWHERE = 2

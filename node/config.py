@@ -164,6 +164,15 @@ class HttpConfig:
         why="names of this node beside loopback's, where it listens on loopback only: any other is"
         " 403, so that no page elsewhere passes for one of this machine",
     )
+    hsts_ms: int = option(
+        180 * 86_400_000,
+        key="http.hstsMaxAge",
+        parse=duration_ms,
+        unit="ms",
+        low=0,
+        why="browsers that came by TLS come by nothing else for so long, to any port of this name"
+        " (HSTS); 0 where another port of the name serves plain HTTP to browsers",
+    )
     tls: TlsConfig = field(default_factory=TlsConfig)
 
     @property

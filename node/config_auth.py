@@ -79,5 +79,6 @@ class AuthConfig:
         env="GOQUEUE_TRUSTED_PROXIES",
         parse=networks,
         why="networks of proxies whose X-Forwarded-For says where a request comes from, for the"
-        " limit of failed authentications and the audit log; none: the connection's address counts",
+        " limit of failed authentications and the audit log, and whose X-Forwarded-Proto says"
+        " whether it came by TLS; none: the connection counts",
     )

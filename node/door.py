@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 
-from coordinator.key_commands import CreateKey
+from coordinator.key_commands import CreateKey, EndSession
 from goqueue.wire.errors import GoQueueError
 from node.cluster import ClusterHost
 from node.config_auth import AuthConfig
@@ -76,6 +76,7 @@ class Door:
                 self.checks.digest,
                 cluster_secret,
                 self.is_stale,
+                self._end_session if cluster_secret else None,
             )
             if config.enabled
             else None,
@@ -88,6 +89,9 @@ class Door:
     def is_stale(self) -> bool:
         """Whether keys may have been revoked long ago, and nobody told this node."""
         return self._now_s() - self._heard_s > self._stale_s
+
+    async def _end_session(self, command: EndSession) -> None:
+        await self._cluster.command(command, COMMAND_DEADLINE_S)
 
     # as `KeyFigures` has them
 

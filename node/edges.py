@@ -234,4 +234,5 @@ def guard_of(config: NodeConfig) -> Guard:
         (*http.hosts, advertised) if judged else None,
         http.cors_origins,
         needs_certificate=http.tls.enabled and bool(http.tls.ca_file),
+        hsts_s=http.hsts_ms // 1000,
     )

@@ -1,4 +1,4 @@
-"""Where a request comes from: its connection's address, or what a proxy that is trusted says."""
+"""Where a request comes from, and whether under TLS: as its connection says, or a trusted proxy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ FORWARDED_MAX = 32
 
 
 class Addresses:
-    """`trusted`: the networks of proxies whose X-Forwarded-For counts; every other's is ignored."""
+    """`trusted`: the networks of proxies whose X-Forwarded-For and X-Forwarded-Proto count; every
+    other's are ignored."""
 
     def __init__(self, trusted: Iterable[str] = ()) -> None:
         self._trusted: list[Network] = [ipaddress.ip_network(text) for text in trusted]
@@ -32,6 +33,15 @@ class Addresses:
             if not self._is_trusted(address):
                 return address
         return address
+
+    def is_https(self, request: web.BaseRequest) -> bool:
+        """Whether the one who asks spoke TLS: with this node, or with a trusted proxy."""
+        if request.scheme == "https":
+            return True
+        if not self._trusted or not self._is_trusted(request.remote or ""):
+            return False
+        said = request.headers.getall("X-Forwarded-Proto", [""])[-1]
+        return said.rpartition(",")[2].strip().lower() == "https"
 
     def _is_trusted(self, text: str) -> bool:
         address = _address(text)

@@ -180,6 +180,8 @@ class HttpFront:
             _known(request)
         answer.headers["Server"] = "goqueue"
         answer.headers["X-Request-ID"] = request_id
+        if self._gate.addresses.is_https(request):
+            self._guard.keep_to_tls(request, answer)
         if "Origin" in headers and not is_page:
             self._guard.share(answer, headers["Origin"])
         if self._on_access is not None:

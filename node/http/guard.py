@@ -60,7 +60,8 @@ class Guard:
 
     `hosts` are names of this node beside loopback's; None: it may be asked under any. `origins` are
     those whose pages may use the API, as browsers write them; `*` is all. `needs_certificate`:
-    whoever asks has shown one, but for probes, which can't.
+    whoever asks has shown one, but for probes, which can't. `hsts_s`: for how long browsers that
+    came by TLS are told to come by nothing else.
     """
 
     def __init__(
@@ -69,7 +70,9 @@ class Guard:
         origins: Iterable[str] = (),
         *,
         needs_certificate: bool = False,
+        hsts_s: int = 0,
     ) -> None:
+        self._hsts = f"max-age={hsts_s}" if hsts_s else ""
         self._hosts = None if hosts is None else frozenset(name.lower() for name in hosts)
         self._origins = frozenset(origins)
         self._needs_certificate = needs_certificate
@@ -125,6 +128,12 @@ class Guard:
         if ANY_ORIGIN in self._origins:
             return ANY_ORIGIN
         return origin if origin in self._origins else ""
+
+    def keep_to_tls(self, request: web.BaseRequest, answer: web.Response) -> None:
+        """Of a request that came by TLS. It holds for all ports of a name, so names that only this
+        machine means are left alone; addresses can't be told of."""
+        if self._hsts and not is_loopback(hostname(request.headers.get("Host", ""))):
+            answer.headers["Strict-Transport-Security"] = self._hsts
 
     def share(self, answer: web.Response, origin: str) -> None:
         """Lets pages of an allowed origin read the answer; a preflight's is 204."""

@@ -20,6 +20,11 @@ class Sessions(Protocol):
         proved right now. Raises Unauthenticated where it no longer holds."""
         ...
 
+    async def end(self, session: str) -> None:
+        """It counts no more: here from now on, and on every node once this returns. Raises what
+        keeps the others from being told."""
+        ...
+
     def principal(self, session: str) -> Principal:
         """Whose session it is. Raises Unauthenticated, or Unavailable where nobody can say."""
         ...

@@ -17,6 +17,10 @@ from node.http.policies import PAGE_SEEN
 from node.http.sessions import Sessions
 
 LOGIN = "/ui/login"
+_NOT_TOLD = (
+    "This node and browser have ended the session; whoever has a copy of it could go on at other"
+    " nodes until it ends by itself, or the key is rotated. They were not told: "
+)
 _NEXT = re.compile(r"/ui(?:[/?][\x21-\x5b\x5d-\x7e]{0,1000})?", re.ASCII)
 """Within the console; no backslash, which browsers take for a slash."""
 
@@ -60,10 +64,15 @@ class Login:
 
     async def leave(self, visit: Visit) -> web.Response:
         """Raises CrossSite."""
-        self._require_sessions()
+        sessions = self._require_sessions()
         form = await read_form(visit)
         visit.parts.tokens.check(visit.request, form.get("token", ""))
         answer = _lead(LOGIN)
+        try:
+            await sessions.end(visit.request.cookies.get(SESSION, ""))
+        except GoQueueError as error:
+            visit.problem = error.code
+            answer = await self._form(visit, "", error, _NOT_TOLD)
         answer.headers.add("Set-Cookie", _cookie(visit, "", 0))
         return answer
 
@@ -73,7 +82,7 @@ class Login:
         return self._gate.sessions
 
     async def _form(
-        self, visit: Visit, following: str, error: GoQueueError | None = None
+        self, visit: Visit, following: str, error: GoQueueError | None = None, lead: str = ""
     ) -> web.Response:
         headers = {"Cache-Control": "no-store", "Set-Cookie": visit.visitor_cookie()}
         if error is not None:
@@ -85,8 +94,8 @@ class Login:
             status=200 if error is None else error.http_status,
             headers=headers,
             following=following if _is_within(following) else "",
-            problem="" if error is None else error.message,
-            in_clear=visit.request.scheme != "https" and not is_own_machine(visit),
+            problem="" if error is None else lead + error.message,
+            in_clear=not visit.is_https and not is_own_machine(visit),
         )
 
 
@@ -99,7 +108,7 @@ def session_of(visit: Visit) -> str:
 
 
 def _cookie(visit: Visit, session: str, life_s: int) -> str:
-    secure = "; Secure" * (visit.request.scheme == "https")
+    secure = "; Secure" * visit.is_https
     return f"{SESSION}={session}; Path=/ui; Max-Age={life_s}; HttpOnly; SameSite=Strict{secure}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from log.levels import HIGHEST
 from tests.unit.node.test_node import eventually
 from tests.unit.node.three_nodes import NAMES, ThreeNodes, three_nodes
 
@@ -47,7 +49,11 @@ class Asked:
 async def asked(tmp_path: Path) -> AsyncIterator[Asked]:
     file = tmp_path / "admin-key"
     file.write_text(ROOT + "\n")
-    settings = {"auth.enabled": True, "auth.adminKeyFile": str(file)}
+    settings = {
+        "auth.enabled": True,
+        "auth.adminKeyFile": str(file),
+        "cluster.autoFinish": True,
+    }
     async with three_nodes(**settings) as nodes, aiohttp.ClientSession() as session:
         found = Asked(nodes, session)
         await eventually(lambda: all(broker.ready().ready for broker in nodes.brokers), 30)
@@ -110,3 +116,52 @@ async def test_a_node_that_is_cut_off_goes_on_with_the_keys_it_knows_and_says_so
 
     assert await asked.status("n1", ROOT) == 200
     assert await asked.status("n1", "new.0123456789abcdef") == 503
+
+
+async def test_session_that_was_logged_out_of_is_over_on_every_node_also_after_restarts(
+    asked: Asked,
+) -> None:
+    page = {"Sec-Fetch-Site": "same-origin"}
+
+    async def ask(name: str, method: str, path: str, **form: str) -> tuple[int, str]:
+        url = f"http://127.0.0.1:{asked.nodes.running[name].front.port}{path}"
+        said = "; ".join(f"{key}={value}" for key, value in cookies.items())
+        more = {"data": form} if method == "POST" else {}
+        headers = {**page, "Cookie": said}
+        async with asked.session.request(
+            method, url, headers=headers, allow_redirects=False, **more
+        ) as answer:
+            cookies.update({name: one.value for name, one in answer.cookies.items()})
+            text = await answer.text()
+            found = re.search(r'name="token" value="([^"]+)"', text)
+            return answer.status, found[1] if found else ""
+
+    async def statuses() -> list[int]:
+        return [(await ask(name, "GET", "/ui"))[0] for name in NAMES]
+
+    async def levels() -> set[int]:
+        return {(await asked(name, "GET", "/version"))[1]["level"] for name in NAMES}
+
+    cookies: dict[str, str] = {}
+    ends_s = time.monotonic() + HOLDS_WITHIN_S
+    while await levels() != {HIGHEST}:  # below it, a node ends the session for itself alone
+        assert time.monotonic() < ends_s
+    _, token = await ask("n1", "GET", "/ui/login")
+    assert (await ask("n1", "POST", "/ui/login", token=token, key=ROOT))[0] == 303
+    stolen = dict(cookies)
+    assert await statuses() == [200, 200, 200]
+
+    _, token = await ask("n2", "GET", "/ui")
+    assert (await ask("n2", "POST", "/ui/logout", token=token))[0] == 303
+    cookies = dict(stolen)
+    ends_s = time.monotonic() + HOLDS_WITHIN_S
+    while await statuses() != [303, 303, 303]:
+        assert time.monotonic() < ends_s
+
+    for name in NAMES:
+        await asked.nodes.stop(name)
+    for name in NAMES:
+        await asked.nodes.start(name)
+    await eventually(lambda: all(broker.ready().ready for broker in asked.nodes.brokers), 30)
+    assert await asked.everywhere(ROOT) == {200}
+    assert await statuses() == [303, 303, 303]

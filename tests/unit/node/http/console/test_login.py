@@ -12,17 +12,22 @@ from typing import Any
 import aiohttp
 import pytest
 
-from coordinator.key_commands import RevokeKey
+from coordinator.key_commands import EndSession, RevokeKey
+from goqueue.wire.errors import GoQueueError, NoQuorum
+from log.levels import NotFinished
 from node.http.access import Access
+from node.http.addresses import Addresses
 from node.http.app import HttpFront
 from node.http.failures import FAILURES_MAX, Failures
 from node.http.fake import FakeBroker
 from node.http.fake_keys import FakeKeys
 from node.http.gate import Gate
+from node.http.guard import Guard
 from node.http.queue_broker import NOBODY
 from node.key_sessions import LIFE_S, KeySessions
 from tests.unit.node.http.conftest import Answer, Client, Clock
 
+HSTS_S = 3600
 SAME_SITE = {"Sec-Fetch-Site": "same-origin"}
 
 
@@ -80,18 +85,57 @@ def token_of(page: Answer) -> str:
 Opens = Callable[[], Browser]
 
 
+class Agreed:
+    """The cluster group, which may not agree to anything for a while."""
+
+    def __init__(self, keys: FakeKeys) -> None:
+        self._keys = keys
+        self.problem: GoQueueError | None = None
+
+    async def tell(self, command: EndSession) -> None:
+        if self.problem is not None:
+            raise self.problem
+        await self._keys.command(command, 1)
+
+
+@pytest.fixture
+def agreed(keys: FakeKeys) -> Agreed:
+    return Agreed(keys)
+
+
+@pytest.fixture
+def proxies() -> list[str]:
+    """The networks of proxies that are trusted."""
+    return []
+
+
 @pytest.fixture
 async def opens(
-    broker: FakeBroker, keys: FakeKeys, clock: Clock, orders: str
+    broker: FakeBroker,
+    keys: FakeKeys,
+    clock: Clock,
+    orders: str,
+    agreed: Agreed,
+    proxies: list[str],
 ) -> AsyncIterator[Opens]:
     """Browsers of one cluster of two nodes, alternately."""
     await broker.create_topic("mine.a", {"partitions": 1})
     accesses: list[Access] = []
     fronts: list[HttpFront] = []
     for _ in range(2):
-        sessions = KeySessions(lambda: keys.state.keys, clock, keys.checks.digest, b"a secret")
-        gate = Gate(keys.checks, failures=Failures(lambda: 1.0), sessions=sessions)
-        front = HttpFront(broker, port=0, keys=keys, gate=gate, on_access=accesses.append)
+        sessions = KeySessions(
+            lambda: keys.state.keys, clock, keys.checks.digest, b"a secret", tell=agreed.tell
+        )
+        gate = Gate(
+            keys.checks,
+            failures=Failures(lambda: 1.0),
+            sessions=sessions,
+            addresses=Addresses(proxies),
+        )
+        guard = Guard(None, hsts_s=HSTS_S)
+        front = HttpFront(
+            broker, port=0, keys=keys, gate=gate, on_access=accesses.append, guard=guard
+        )
         await front.start()
         fronts.append(front)
     async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session:
@@ -156,6 +200,84 @@ async def test_session_holds_on_every_node_and_so_do_its_forms(opens: Opens) -> 
     left = await other.form("/ui/logout", token_of(page))
     assert (left.status, left.headers["Location"]) == (303, "/ui/login")
     assert (await other.get("/ui")).status == 303
+
+
+async def test_session_that_was_logged_out_of_is_over_on_every_node(opens: Opens) -> None:
+    one, other, thief = opens(), opens(), opens()
+    key = await one.key("ops", "admin")
+    await one.log_in(key)
+    await other.log_in(key)
+    thief.cookies = dict(one.cookies)
+    elsewhere = opens()
+    elsewhere.cookies = dict(one.cookies)
+    assert (await thief.get("/ui")).status == (await elsewhere.get("/ui")).status == 200
+
+    left = await one.form("/ui/logout", token_of(await one.get("/ui")))
+
+    assert (left.status, left.headers["Location"]) == (303, "/ui/login")
+    assert (await thief.get("/ui")).status == 303
+    assert (await elsewhere.get("/ui")).status == 303
+    assert (await elsewhere.get("/ui/data/topics/orders")).status == 401
+    assert (await other.get("/ui")).status == 200, "another session of the same key goes on"
+    again = opens()
+    await again.log_in(key)
+    assert (await again.get("/ui")).status == 200
+
+
+@pytest.mark.parametrize(
+    ("problem", "status"), [(NoQuorum(), 503), (NotFinished(2, 1), 303)], ids=["cut off", "level 1"]
+)
+async def test_node_that_can_tell_nobody_ends_the_session_itself(
+    opens: Opens, agreed: Agreed, problem: GoQueueError, status: int
+) -> None:
+    one, other = opens(), opens()
+    await one.log_in(await one.key("ops", "admin"))
+    copy = dict(one.cookies)
+    other.cookies = dict(copy)
+    agreed.problem = problem
+
+    left = await one.form("/ui/logout", token_of(await one.get("/ui")))
+
+    assert left.status == status
+    assert (b"They were not told" in left.body) is (status == 503)
+    one.cookies = copy
+    assert (await one.get("/ui")).status == 303
+    assert (await other.get("/ui")).status == 200, "nobody told this node"
+
+
+@pytest.mark.parametrize("proxies", [["127.0.0.0/8"]])
+async def test_browser_that_spoke_tls_with_a_trusted_proxy_is_kept_to_it(browser: Browser) -> None:
+    https = {"X-Forwarded-Proto": "https", "Host": "queue.example.com"}
+    key = await browser.key("ops", "admin")
+    page = await browser.get("/ui/login", headers=https)
+    assert browser.set[0].endswith("; Secure")
+    entered = await browser.form("/ui/login", token_of(page), https, key=key)
+
+    assert browser.set[0].endswith("; SameSite=Strict; Secure")
+    for answer in (page, entered, await browser.get("/topics", headers=https)):
+        assert answer.headers["Strict-Transport-Security"] == f"max-age={HSTS_S}"
+    far = await browser.get("/ui/login", headers={**https, "X-Forwarded-For": "10.0.0.1"})
+    assert b"not encrypted" not in far.body
+
+    for headers in (
+        {"Host": "queue.example.com"},
+        {**https, "X-Forwarded-Proto": "http"},
+        {**https, "X-Forwarded-Proto": "https, http"},
+        {**https, "Host": "localhost:8080"},
+    ):
+        answer = await browser.get("/ui/login", headers=headers)
+        assert "Strict-Transport-Security" not in answer.headers, headers
+
+
+@pytest.mark.parametrize("proxies", [[], ["10.0.0.0/8"]])
+async def test_whoever_is_no_trusted_proxy_is_not_believed(browser: Browser) -> None:
+    https = {"X-Forwarded-Proto": "https", "Host": "queue.example.com"}
+    key = await browser.key("ops", "admin")
+    page = await browser.get("/ui/login", headers=https)
+    await browser.form("/ui/login", token_of(page), https, key=key)
+
+    assert "Secure" not in browser.set[0]
+    assert "Strict-Transport-Security" not in page.headers
 
 
 async def test_session_ends_with_its_key_and_after_a_working_day(

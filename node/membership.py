@@ -39,6 +39,7 @@ from node.config import NodeConfig
 from node.config_option import Address, address
 from node.hello_fields import hello_fields, read_hello
 from node.peer_link import PeerLink
+from node.secret_care import founding_refusal
 from node.version import VERSION
 from raft.host import RaftHost
 from raft.stored import stored_configuration
@@ -276,7 +277,8 @@ class Membership:
             _log.error("data_directory_replaced", problem=plan.reason)
         cluster.wiped = plan.wiped
         is_first = plan.step is Step.FOUND and not any(told.cluster for told in hellos.values())
-        if is_first and (problem := self.may_found(plan.cluster)):
+        problem = founding_refusal(self._config) or self.may_found(plan.cluster)
+        if is_first and problem:
             cluster.reason_not_formed = problem
             return
         if plan.step is Step.FOUND:

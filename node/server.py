@@ -18,7 +18,7 @@ from log.disk import OsDisk
 from log.errors import LogError, WalDamaged
 from log.set_aside import SetAside
 from log.store import Store
-from node import open_listener
+from node import open_listener, secret_care
 from node.assembly import NodeAssembly, assemble
 from node.collector import Collector
 from node.config import NodeConfig
@@ -62,6 +62,8 @@ def main_node(config: NodeConfig) -> int:
         _log.warning("configuration", warnings=list(config.warnings))
     if problem := open_listener.warning(config):
         _log.warning("listens_openly", problem=problem)
+    for problem in secret_care.warnings(config):
+        _log.warning("secret_not_safe", problem=problem)
     try:
         import uvloop
     except ImportError:  # where it is not built, asyncio's own loop serves as well

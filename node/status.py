@@ -6,6 +6,7 @@ import dataclasses
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import structlog
@@ -15,7 +16,7 @@ from coordinator.holdings import short
 from coordinator.state import ClusterState, Topic
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId, Offset
 from log.store import Store
-from node import open_listener, rpc
+from node import open_listener, rpc, secret_care
 from node.cluster import ClusterHost
 from node.config import NodeConfig
 from node.damaged_replicas import DAMAGED, damaged_replicas
@@ -85,6 +86,12 @@ class NodeStatus:
         self.stopping = False
         self.diverged: Callable[[], Collection[str]] = tuple
         """What differs between replicas of groups led here."""
+
+    @cached_property
+    def _warnings(self) -> tuple[str, ...]:
+        """Of how this node was started."""
+        config = self._config
+        return tuple(filter(None, [open_listener.warning(config), *secret_care.warnings(config)]))
 
     # peers
 
@@ -181,7 +188,7 @@ class NodeStatus:
             leaderless=len(leaderless),
             problems=tuple(self._problems(nodes)),
             voters=tuple(sorted(self._cluster.voters)),
-            warnings=tuple(filter(None, [open_listener.warning(self._config)])),
+            warnings=self._warnings,
         )
 
     def hosts_by_topic(self) -> dict[str, list[PartitionHost]]:

@@ -30,7 +30,7 @@ def cradle(tmp_path: Path) -> Iterator[Cradle]:
 
 def arguments(folder: Path, port: int) -> list[str]:
     secret = folder / "secret"
-    secret.write_text("of a test\n")
+    secret.write_text("the secret of a test, which nobody guesses\n")
     told = {
         "--node-id": "n",
         "--data": str(folder / "data"),

@@ -159,7 +159,7 @@ class Cluster:
         self._folder, self._settings, self._auto_create = folder, tuple(settings), auto_create
         folder.mkdir(parents=True, exist_ok=True)
         self.secret = folder / "secret"
-        self.secret.write_text("the tests' cluster secret\n")
+        self.secret.write_text("the tests' cluster secret, which nobody guesses\n")
         self.nodes: list[Node] = []
         self.nodes = self._make(size)
         for node in self.nodes:

@@ -47,7 +47,7 @@ def test_a_node_with_another_secret_is_not_let_in(tmp_path: Path) -> None:
     with Cluster(tmp_path, 3) as cluster:
         stranger = cluster[2]
         other = tmp_path / "other-secret"
-        other.write_text("not the secret of this cluster\n")
+        other.write_text("this is not the secret of this cluster\n")
         stranger.arguments[stranger.arguments.index("--secret-file") + 1] = str(other)
         for node in cluster.nodes:
             node.start()

@@ -62,7 +62,7 @@ class Pods:
                 "broker.listeners.internal": f"127.0.0.1:{self._ports[pod]}",
                 "cluster.advertise": f"127.0.0.1:{self._ports[pod]}",
                 "cluster.peers": ",".join(peers),
-                "cluster.secret": "three pods in one process",
+                "cluster.secret": "the secret of three pods in one process",
                 "kubernetes.enabled": True,
                 "kubernetes.service": "goqueue-headless",
                 "kubernetes.pod": pod,

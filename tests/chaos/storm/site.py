@@ -122,7 +122,7 @@ class Site(Cluster):
     async def start(self) -> None:
         """Every node's process runs. Raises CommandFailed, ClusterError."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._secret.write_text("the secret of a storm\n")
+        self._secret.write_text("the secret of a storm, which nobody guesses\n")
         if self.network is not None:
             self.network.open()
         for number in range(1, self.size + 1):

@@ -59,8 +59,9 @@ async def running(
     *,
     accept: bool = False,
     segment_bytes: int = 64 << 20,
+    wait: bool = True,
 ) -> AsyncIterator[NodeAssembly]:
-    """A node over the disk, ready; stopped in order at the end."""
+    """A node over the disk, ready unless that is not waited for; stopped in order at the end."""
     settings = settings or config()
     storage = StorageConfig(
         watermark_percent=0, watermark_bytes=64 << 20, segment_bytes=segment_bytes
@@ -70,7 +71,7 @@ async def running(
     node = assemble(settings, store, on_failure=failed.append)
     await node.services.start()
     try:
-        await eventually(lambda: node.broker.ready().ready)
+        await eventually(lambda: node.broker.ready().ready or not wait)
         yield node
     finally:
         await node.services.stop()

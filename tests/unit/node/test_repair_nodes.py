@@ -44,7 +44,7 @@ SMALL = StorageConfig(
 KEEPING = replace(SMALL, wal_file_bytes=16 << 10, wal_files_max=1000, checkpoint_bytes=1 << 30)
 """No file of the write-ahead log goes as long as the node runs."""
 SETTINGS = {
-    "cluster.secret": "three nodes in one process",
+    "cluster.secret": "the secret of three nodes in one process",
     "storage.scrubInterval": "0s",
     "storage.scrubRate": "0",
     "storage.snapshotInterval": "100ms",

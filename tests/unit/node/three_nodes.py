@@ -62,7 +62,7 @@ class ThreeNodes:
                 "broker.nodeId": name,
                 "broker.listeners.internal": f"127.0.0.1:{self.ports[name]}",
                 "cluster.peers": ",".join(f"{n}={address}" for n, address in others.items()),
-                "cluster.secret": "three nodes in one process",
+                "cluster.secret": "the secret of three nodes in one process",
                 **self.settings,
             }
         )

@@ -92,6 +92,7 @@ _COMMANDS: Rows = {
         placement_commands.ReplicasChanged: "older tidings are left out, by their index",
         placement_commands.FinishLevel: "a level that is finished stays so",
         key_commands.RevokeKey: "one that is revoked stays so",
+        key_commands.AddReceiptKey: "one that came later than another is left out",
         key_commands.EndSession: "one that is over stays so",
     },
     Repeats.NEVER: {

@@ -21,14 +21,14 @@ from goqueue.wire.errors import BadRequest, GoQueueError, ServerError
 from node.http.access import Access, OnAccess
 from node.http.answers import charge
 from node.http.broker import Broker
-from node.http.budgets import Budgets
+from node.http.budgets import Budgets, Kind
 from node.http.call import Call, FrontMetrics, NoMetrics, Shared
 from node.http.console.front import Console, is_for_console
 from node.http.errors import encode_error, error_answer
 from node.http.gate import Gate
 from node.http.guard import METHODS, Guard
 from node.http.key_broker import KeyBroker
-from node.http.limits import ByteBudget, HttpLimits
+from node.http.limits import HttpLimits
 from node.http.listener import Listener
 from node.http.principal import Principal, refused_by
 from node.http.router import Router, path_of
@@ -70,9 +70,7 @@ class HttpFront:
         self._limits = limits or HttpLimits()
         self._metrics: FrontMetrics = metrics or NoMetrics()
         self.budgets = budgets or Budgets()
-        self._shared = Shared(
-            broker, self._limits, self._metrics, ByteBudget(self._limits.in_flight_bytes_max), host
-        )
+        self._shared = Shared(broker, self._limits, self._metrics, host)
         self._shared.spans = spans
         self._shared.keys = keys
         self._shared.budgets = self.budgets
@@ -103,7 +101,7 @@ class HttpFront:
 
     @property
     def bytes_in_flight(self) -> int:
-        return self._shared.budget.used
+        return self.budgets[Kind.BODIES].used
 
     async def start(self) -> None:
         """Listens when it returns; raises OSError where the address is not to be had."""

@@ -87,7 +87,7 @@ async def _publish(call: Call, partition: int) -> web.Response:
     if "Idempotency-Key" in call.request.headers:
         raise BadRequest("Idempotency-Key is of one message in JSON: batches hold message ids")
     async with call.body() as body:
-        batches = await _checked(body)
+        batches = await _checked(call, body)
         if partition >= await call.partition_count(topic, partition + 1):
             raise UnknownPartition(topic, partition)
         _check_sizes(batches, call.broker.max_message_bytes(topic))
@@ -116,7 +116,7 @@ async def _append_all(
     )
 
 
-async def _checked(body: bytes) -> list[RecordBatch]:
+async def _checked(call: Call, body: bytes) -> list[RecordBatch]:
     """The batches, every column checked; bounded in what they decompress to all together."""
     batches = await off_loop(len(body), _split, body)
     plain_bytes = sum(batch.header.values_plain_bytes for batch in batches)
@@ -125,7 +125,8 @@ async def _checked(body: bytes) -> list[RecordBatch]:
             f"batches of {plain_bytes} bytes decompressed: at most {PLAIN_BYTES_MAX}",
             limit=PLAIN_BYTES_MAX,
         )
-    await off_loop(plain_bytes, _validate, batches)
+    with call.hold(Kind.ROWS, plain_bytes):
+        await off_loop(plain_bytes, _validate, batches)
     return batches
 
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import ParamSpec, TypeVar
 
 from aiohttp import StreamReader
 from aiohttp.web import BaseRequest, RequestPayloadError
 
 from goqueue.wire.errors import BadRequest, PayloadTooLarge, UnsupportedMediaType
+from node.http.budgets import Held
 from node.http.errors import RequestTimeout
-from node.http.limits import ByteBudget, HttpLimits
+from node.http.limits import HttpLimits
+from node.http.slow import Connection
 
 OFF_LOOP_BYTES = 256 * 1024
 """Work on more bytes than this is done in a thread: the loop must not stall."""
-INFLATES_TO = 16
+SLICE_BYTES = 64 * 1024
+"""Plain bytes that are made at once; then others run."""
 _GZIP_OR_ZLIB = 47
 
 P = ParamSpec("P")
@@ -36,22 +39,21 @@ async def off_loop(
 
 
 class HeldBody:
-    """The whole body, counted against the budget for as long as the `async with` block lasts.
+    """The whole body, charged as it arrives and until the `async with` block ends.
 
-    Raises PayloadTooLarge, Busy, RequestTimeout, UnsupportedMediaType, BadRequest. Small bodies,
-    which arrive with their headers, take no timer.
+    Raises PayloadTooLarge, OverBudget, RequestTimeout, UnsupportedMediaType, BadRequest. Small
+    bodies, which arrive with their headers, take no timer.
     """
 
-    __slots__ = ("_budget", "_bytes_max", "_limits", "_request", "_reserved")
+    __slots__ = ("_bytes_max", "_held", "_limits", "_request")
 
     def __init__(
-        self, request: BaseRequest, limits: HttpLimits, budget: ByteBudget, bytes_max: int
+        self, request: BaseRequest, limits: HttpLimits, held: Held, bytes_max: int
     ) -> None:
         self._request = request
         self._limits = limits
-        self._budget = budget
+        self._held = held
         self._bytes_max = bytes_max
-        self._reserved = 0
 
     async def __aenter__(self) -> bytes:
         request, bytes_max = self._request, self._bytes_max
@@ -61,70 +63,90 @@ class HeldBody:
         encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
         if encoding not in ("identity", "gzip", "deflate"):
             raise UnsupportedMediaType(f"Content-Encoding {encoding[:40]!r} is not accepted")
-        # A compressed body may grow to the bound, and chunks have not said how many will come.
-        known = length is not None and encoding == "identity"
-        self._reserve(length if known and length is not None else bytes_max)
+        content = request.content
         try:
-            content = request.content
-            if content.is_eof() and length is not None:
+            if encoding == "identity" and length is not None and content.is_eof():
                 body = content.read_nowait()
-            else:
-                body = await _read(request, content, self._limits, bytes_max)
-            if encoding != "identity":
-                body = await off_loop(len(body) * INFLATES_TO, _inflate, body, bytes_max)
+                self._held.grow(len(body))
+                _settle(request)
+                return body
+            return await self._read(content, None if encoding == "identity" else Inflation())
         except BaseException:
-            self._release()
+            self._held.release()
             raise
-        return body
 
     async def __aexit__(self, *_: object) -> None:
-        self._release()
+        self._held.release()
 
-    def _reserve(self, size: int) -> None:
-        self._budget.reserve(size)
-        self._reserved = size
+    async def _read(self, content: StreamReader, inflation: Inflation | None) -> bytes:
+        request, limits, bytes_max = self._request, self._limits, self._bytes_max
+        if request.headers.get("Expect", "").lower() == "100-continue" and not content.is_eof():
+            await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            request.writer.output_size = 0
+        started_s = asyncio.get_running_loop().time()
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            allowed_s = limits.body_grace_s + size / limits.body_bytes_per_s_min
+            try:
+                async with asyncio.timeout_at(started_s + allowed_s):
+                    chunk = await content.readany()
+            except TimeoutError:
+                raise RequestTimeout("the body arrives too slowly", received_bytes=size) from None
+            except RequestPayloadError as error:
+                raise BadRequest(f"malformed body: {str(error)[:200]}") from None
+            if not chunk:
+                break
+            size += len(chunk)
+            _settle(request)
+            if size > bytes_max:
+                raise PayloadTooLarge(f"body over {bytes_max} bytes", limit=bytes_max)
+            for piece in (chunk,) if inflation is None else inflation.pieces(chunk):
+                self._held.grow(len(piece))
+                if self._held.size > bytes_max:
+                    raise PayloadTooLarge(
+                        f"body decompresses to over {bytes_max} bytes", limit=bytes_max
+                    )
+                parts.append(piece)
+                if len(piece) == SLICE_BYTES:
+                    await asyncio.sleep(0)
+        if inflation is not None:
+            inflation.finish()
+        return b"".join(parts)
 
-    def _release(self) -> None:
-        self._budget.release(self._reserved)
-        self._reserved = 0
+
+class Inflation:
+    """Decompresses what arrives, never more than a slice at a time. Raises BadRequest."""
+
+    def __init__(self) -> None:
+        self._stream = zlib.decompressobj(_GZIP_OR_ZLIB)
+
+    def pieces(self, chunk: bytes) -> Iterator[bytes]:
+        """Of at most `SLICE_BYTES`; full ones are followed by others."""
+        stream = self._stream
+        while True:
+            if stream.eof and chunk:
+                raise BadRequest("bad compressed body: it goes on too long")
+            try:
+                piece = stream.decompress(chunk, SLICE_BYTES)
+            except zlib.error as error:
+                raise BadRequest(f"bad compressed body: {error}") from None
+            if stream.unused_data:
+                raise BadRequest("bad compressed body: it goes on too long")
+            chunk = stream.unconsumed_tail
+            if piece:
+                yield piece
+            if stream.eof or (len(piece) < SLICE_BYTES and not chunk):
+                return
+
+    def finish(self) -> None:
+        """Nothing more comes."""
+        if not self._stream.eof:
+            raise BadRequest("bad compressed body: it ends early")
 
 
-async def _read(
-    request: BaseRequest, content: StreamReader, limits: HttpLimits, bytes_max: int
-) -> bytes:
-    if request.headers.get("Expect", "").lower() == "100-continue" and not content.is_eof():
-        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        request.writer.output_size = 0
-    clock = asyncio.get_running_loop().time
-    started_s = clock()
-    chunks: list[bytes] = []
-    size = 0
-    while True:
-        allowed_s = limits.body_grace_s + size / limits.body_bytes_per_s_min
-        try:
-            async with asyncio.timeout_at(started_s + allowed_s):
-                chunk = await content.readany()
-        except TimeoutError:
-            raise RequestTimeout("the body arrives too slowly", received_bytes=size) from None
-        except RequestPayloadError as error:
-            raise BadRequest(f"malformed body: {str(error)[:200]}") from None
-        if not chunk:
-            break
-        size += len(chunk)
-        if size > bytes_max:
-            raise PayloadTooLarge(f"body over {bytes_max} bytes", limit=bytes_max)
-        chunks.append(chunk)
-    return b"".join(chunks)
-
-
-def _inflate(body: bytes, bytes_max: int) -> bytes:
-    stream = zlib.decompressobj(_GZIP_OR_ZLIB)
-    try:
-        plain = stream.decompress(body, bytes_max + 1)
-    except zlib.error as error:
-        raise BadRequest(f"bad compressed body: {error}") from None
-    if len(plain) > bytes_max:
-        raise PayloadTooLarge(f"body decompresses to over {bytes_max} bytes", limit=bytes_max)
-    if not stream.eof or stream.unused_data:
-        raise BadRequest("bad compressed body: it ends early or goes on too long")
-    return plain
+def _settle(request: BaseRequest) -> None:
+    """What was read is no longer unread."""
+    connection = request.protocol
+    if isinstance(connection, Connection):
+        connection.settle()

@@ -30,6 +30,8 @@ class Kind(StrEnum):
     """Request heads that have not arrived as a whole."""
     BODIES = "bodies"
     """Bodies of requests as they arrive, decompressed, until the request is answered."""
+    FORMS = "forms"
+    """Forms of the console, which who logs in sends without a key."""
     ROWS = "rows"
     """Messages of a publish, decoded."""
     APPENDS = "appends"
@@ -60,6 +62,7 @@ class Bounds:
 BOUNDS: Mapping[Kind, Bounds] = {
     Kind.HEADS: Bounds(64 * MIB, 16 * MIB, 128 * KIB, 8 * MIB, 256 * KIB),
     Kind.BODIES: Bounds(256 * MIB, 64 * MIB, 32 * MIB, 32 * MIB, MIB),
+    Kind.FORMS: Bounds(4 * MIB, MIB, 64 * KIB, MIB, 16 * KIB),
     Kind.ROWS: Bounds(256 * MIB, 64 * MIB, 64 * MIB, 32 * MIB, MIB),
     Kind.APPENDS: Bounds(256 * MIB, 64 * MIB, 64 * MIB, 32 * MIB, MIB),
     Kind.ANSWERS: Bounds(256 * MIB, 64 * MIB, 64 * MIB, 32 * MIB, MIB),

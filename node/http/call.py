@@ -11,15 +11,23 @@ from urllib.parse import unquote_plus
 import msgspec
 from aiohttp import web
 
-from goqueue.wire.errors import BadName, BadRequest, Unavailable, UnknownPartition, UnknownTopic
+from goqueue.wire.errors import (
+    BadName,
+    BadRequest,
+    OverBudget,
+    Unavailable,
+    UnknownPartition,
+    UnknownTopic,
+)
 from goqueue.wire.ids import OFFSET_MAX, PARTITIONS_MAX, is_name, validate_topic_name
 from node.http import json
 from node.http.addresses import Addresses
 from node.http.body import HeldBody
 from node.http.broker import Broker
 from node.http.budgets import Budgets, Held, Kind, Owner, owner_of
+from node.http.errors import decoded_too_large
 from node.http.key_broker import KeyBroker
-from node.http.limits import ByteBudget, HttpLimits
+from node.http.limits import HttpLimits
 from node.http.principal import Principal
 from node.http.scoped_broker import broker_for
 from node.http.spans import RequestSpans
@@ -74,7 +82,6 @@ class Shared:
     broker: Broker
     limits: HttpLimits
     metrics: FrontMetrics
-    budget: ByteBudget
     host: str = "127.0.0.1"
     """What the front listens on."""
     spans: RequestSpans | None = None
@@ -207,9 +214,9 @@ class Call:
                 return min(parse_duration_ms(text, name) / 1000, self.limits.long_poll_s_max)
         return 0.0
 
-    def body(self, bytes_max: int | None = None) -> HeldBody:
+    def body(self, bytes_max: int | None = None, kind: Kind = Kind.BODIES) -> HeldBody:
         bound = self.limits.body_bytes_max if bytes_max is None else bytes_max
-        return HeldBody(self.request, self.limits, self.shared.budget, bound)
+        return HeldBody(self.request, self.limits, self.hold(kind), bound)
 
     async def document(
         self, decoder: msgspec.json.Decoder[T], empty: bytes = b"", bytes_max: int | None = None
@@ -218,7 +225,14 @@ class Call:
         async with self.body(bytes_max or self.limits.document_bytes_max) as body:
             if body:
                 json.require_json(self.request)
-            return json.decode(body or empty, decoder)
+            if len(body) <= json.UNCHARGED_BYTES:
+                return json.decode(body or empty, decoder)
+            try:
+                held = self.hold(Kind.ROWS, json.weight(body))
+            except OverBudget as error:
+                raise decoded_too_large(error) from None
+            with held:
+                return json.decode(body, decoder)
 
 
 def validate_group_name(name: str) -> str:

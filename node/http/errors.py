@@ -8,7 +8,7 @@ from typing import ClassVar
 import msgspec
 from aiohttp import web
 
-from goqueue.wire.errors import BadRequest, GoQueueError
+from goqueue.wire.errors import BadRequest, GoQueueError, OverBudget, PayloadTooLarge
 
 RETRY_AFTER_S = 1
 CHALLENGE = 'Bearer realm="goqueue"'
@@ -42,6 +42,15 @@ class BadMessage(BadRequest):
     """One message of a publish is unusable; the others are not."""
 
     code, text = "bad_message", "the message is not understood"
+
+
+def decoded_too_large(error: OverBudget) -> GoQueueError:
+    """What is told where decoded values find no room: 413 if they never would, in one request."""
+    if error.data["bound"] != "connection":
+        return error
+    limit = error.data["limit"]
+    text = f"decoded, the body takes over {limit} bytes of memory: send less at a time"
+    return PayloadTooLarge(text, limit=limit)
 
 
 def error_answer(error: GoQueueError, extra: dict[str, object] | None = None) -> web.Response:

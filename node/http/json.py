@@ -17,6 +17,10 @@ from goqueue.wire.errors import BadRequest, UnsupportedMediaType
 from node.http.known_fields import unknown_field
 
 DEPTH_MAX = 64
+TOKEN_BYTES = 96
+"""What an object of a few bytes of text comes to."""
+UNCHARGED_BYTES = 64 * 1024
+"""Of a document: decoded at once, it takes 6 MiB at most, for a moment."""
 
 T = TypeVar("T")
 
@@ -75,6 +79,12 @@ def _fault(told: str) -> str:
     if missing:
         return f"{place}.{missing[1]} is required" if place else f"{missing[1]} is required"
     return f"{place or 'the body'}: {text[:1].lower()}{text[1:]}"
+
+
+def weight(body: bytes) -> int:
+    """What a document of this text may take in memory once it is decoded, at most about."""
+    tokens = body.count(b",") + body.count(b"{") + body.count(b"[")
+    return 2 * len(body) + TOKEN_BYTES * tokens
 
 
 def require_utf8(body: bytes) -> None:

@@ -1,10 +1,8 @@
-"""Bounds of the front, each with its unit, and the byte budget of bodies in flight."""
+"""Bounds of the front, each with its unit."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from goqueue.wire.errors import Busy
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -20,9 +18,6 @@ class HttpLimits:
     """Any other body: topic settings and the like are small."""
     messages_max: int = 100_000
     """Messages in one JSON publish: what 16 MiB of small ones come to."""
-    in_flight_bytes_max: int = 256 * MIB
-    """All bodies being read or published at once; beyond it 429, so that a burst can't exhaust
-    memory."""
     connections_max: int = 8192
     connections_per_address_max: int = 4096
     """High, because an ingress is one address; an IPv6 /64 is one."""
@@ -62,20 +57,3 @@ class HttpLimits:
     Twice what is leased at once, so that quotes and base64 need no message given back."""
     drain_s: float = 10.0
     """How long `stop()` waits for requests in progress."""
-
-
-class ByteBudget:
-    """Bytes of request bodies held in memory; `reserve` raises Busy instead of growing past it."""
-
-    def __init__(self, bytes_max: int) -> None:
-        self.used = 0
-        self._bytes_max = bytes_max
-
-    def reserve(self, size: int) -> None:
-        if self.used + size > self._bytes_max:
-            raise Busy("too many bytes of requests in flight", retry_after_s=1)
-        self.used += size
-
-    def release(self, size: int) -> None:
-        self.used -= size
-        assert self.used >= 0

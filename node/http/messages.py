@@ -8,12 +8,13 @@ message has is a fault of the program that sends it: the request is refused as a
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 import msgspec
-from msgspec import UNSET, Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from goqueue.wire.batch import DEFAULT, Headers
 from goqueue.wire.errors import (
@@ -34,6 +35,10 @@ T = TypeVar("T")
 
 NULL_REFUSED = "value is required: null deletes a key, in compacted topics only"
 _HEADER_FRAME_BYTES = 6
+
+
+HEADERS_TEXT_MAX = 6 * DEFAULT.headers_bytes_max
+"""Of headers as they are written: longer ones are too large even if every byte is escaped."""
 
 
 class _Plain(Struct, forbid_unknown_fields=True, gc=False):
@@ -63,10 +68,30 @@ class _LooseBody(Body):
     sequence: int | None = None
 
 
+class _Wide(Message):
+    """A message of a long text, whose headers may be a million."""
+
+    headers: Raw | UnsetType = UNSET  # type: ignore[assignment]
+
+
+class _WideBody(PublishBody):
+    """One message by itself, likewise."""
+
+    headers: Raw | UnsetType = UNSET  # type: ignore[assignment]
+    messages: Raw | UnsetType = UNSET  # type: ignore[assignment]
+
+
 _PLAIN = msgspec.json.Decoder(_PlainBody)
 _FULL = msgspec.json.Decoder(PublishBody)
 _LOOSE = msgspec.json.Decoder(_LooseBody)
 _ONE = msgspec.json.Decoder(Message)
+_PLAINS = msgspec.json.Decoder(list[_Plain])
+_FULLS = msgspec.json.Decoder(list[Message])
+_RAWS = msgspec.json.Decoder(list[Raw])
+_RAW = msgspec.json.Decoder(Raw)
+_WIDE = msgspec.json.Decoder(_Wide)
+_WIDE_BODY = msgspec.json.Decoder(_WideBody)
+_HEADERS = msgspec.json.Decoder(dict[str, str] | None)
 _OF_ONE = tuple(name for name in Message.__struct_fields__ if name != "sequence")
 """What only a message has: `sequence` beside `messages` is of the first of them."""
 
@@ -99,6 +124,21 @@ class Rows:
     def __len__(self) -> int:
         return len(self.values)
 
+    def extend(self, more: Rows) -> None:
+        """Messages that come behind these."""
+        mine, others = len(self), len(more)
+        self.keys = _joined(self.keys, mine, more.keys, others, None)
+        self.partitions = _joined(self.partitions, mine, more.partitions, others, None)
+        self.headers = _joined(self.headers, mine, more.headers, others, ())
+        self.lanes = _joined(self.lanes, mine, more.lanes, others, None)
+        self.message_ids = _joined(self.message_ids, mine, more.message_ids, others, None)
+        self.deliver_at = _joined(self.deliver_at, mine, more.deliver_at, others, None)
+        self.expires_at = _joined(self.expires_at, mine, more.expires_at, others, None)
+        self.sequences = _joined(self.sequences, mine, more.sequences, others, None)
+        self.nulls += [mine + row for row in more.nulls]
+        self.errors.update({mine + row: error for row, error in more.errors.items()})
+        self.values += more.values
+
 
 def decode_rows(body: bytes, base64_values: bool, messages_max: int) -> Rows:
     """The messages of a publish body, unusable ones with their error. Raises BadRequest."""
@@ -109,6 +149,55 @@ def decode_rows(body: bytes, base64_values: bool, messages_max: int) -> Rows:
     if len(rows) > messages_max:
         raise PayloadTooLarge(f"more than {messages_max} messages", limit=messages_max)
     return rows
+
+
+def decode_some(text: bytes, base64_values: bool) -> Rows:
+    """The messages of an array, as `decode_rows`, for `Rows.extend`. Raises BadRequest."""
+    json.require_utf8(text)
+    if not base64_values:
+        with contextlib.suppress(*UNREADABLE):
+            return _plain_rows(_PLAINS.decode(text))
+    try:
+        whole = json.decode_text(text, _FULLS)
+        return _columns(whole, base64_values)
+    except UnknownField:
+        raise
+    except BadRequest:
+        raws = json.decode_text(text, _RAWS)
+    return _columns([_decode_one(raw) for raw in raws], base64_values)
+
+
+def decode_wide(text: bytes, base64_values: bool) -> Rows:
+    """One message of a long text that is nested within bounds, as an element of an array."""
+    try:
+        return _columns([_narrowed(json.decode_text(text, _WIDE))], base64_values, is_shallow=True)
+    except UnknownField:
+        raise
+    except BadRequest as error:
+        json.decode_text(text, _RAW)
+        return _columns([BadMessage(error.message)], base64_values)
+
+
+def decode_single(text: bytes, base64_values: bool) -> Rows:
+    """Likewise, of a body that is one message. Raises BadRequest."""
+    body = json.decode_text(text, _WIDE_BODY)
+    if body.messages is not UNSET and bytes(body.messages) != b"null":
+        raise BadRequest("messages: write its name without escapes")
+    rows = _columns([_narrowed(body)], base64_values, is_shallow=True)
+    rows.single, rows.sequence = True, body.sequence
+    _identify(rows, body)
+    return rows
+
+
+def identify_rows(rows: Rows, rest: bytes) -> None:
+    """What the body says beside its messages, which are decoded. Raises BadRequest."""
+    json.require_utf8(rest)
+    envelope = json.decode_text(rest, _FULL)
+    if envelope.messages:
+        raise BadRequest("messages is given more than once")
+    _refuse_beside(envelope)
+    rows.sequence = envelope.sequence
+    _identify(rows, envelope)
 
 
 def identify_single(rows: Rows, message_id: str) -> None:
@@ -181,9 +270,12 @@ def check_sizes(rows: Rows, message_bytes_max: int) -> None:
 
 def _decode_plain(body: bytes) -> Rows | None:
     try:
-        messages = _PLAIN.decode(body).messages
+        return _plain_rows(_PLAIN.decode(body).messages)
     except UNREADABLE:
         return None
+
+
+def _plain_rows(messages: list[_Plain]) -> Rows:
     rows = Rows([message.value.encode() for message in messages])
     keys = [message.key for message in messages]
     if any(keys):
@@ -238,6 +330,15 @@ def _decode_one(raw: Raw) -> Message | GoQueueError:
         return BadMessage(error.message)
 
 
+def _narrowed(message: _Wide | _WideBody) -> Message | GoQueueError:
+    """With its headers decoded, if they are not too long for any message."""
+    text = b"null" if message.headers is UNSET else bytes(message.headers)
+    if len(text) > HEADERS_TEXT_MAX:
+        return PayloadTooLarge(f"headers over {DEFAULT.headers_bytes_max} bytes")
+    message.headers = json.decode_text(text, _HEADERS)
+    return message
+
+
 def _identify(rows: Rows, envelope: PublishBody | _LooseBody) -> None:
     producer, epoch = envelope.producer_id, envelope.producer_epoch
     epoch = envelope.epoch if epoch is None else epoch
@@ -250,7 +351,9 @@ def _identify(rows: Rows, envelope: PublishBody | _LooseBody) -> None:
     rows.producer_id, rows.producer_epoch = producer, epoch or 0
 
 
-def _columns(given: Sequence[Message | GoQueueError], base64_values: bool) -> Rows:
+def _columns(
+    given: Sequence[Message | GoQueueError], base64_values: bool, *, is_shallow: bool = False
+) -> Rows:
     rows = Rows([])
     keys: list[bytes | None] = []
     headers: list[Headers] = []
@@ -267,7 +370,7 @@ def _columns(given: Sequence[Message | GoQueueError], base64_values: bool) -> Ro
                 if fields.is_null(message):
                     rows.nulls.append(row)
                 else:
-                    value = fields.value_of(message, base64_values)
+                    value = fields.value_of(message, base64_values, is_shallow=is_shallow)
                 key = fields.key_of(message)
                 header = fields.headers_of(message)
                 lane = fields.lane_of(message.priority)
@@ -293,6 +396,16 @@ def _columns(given: Sequence[Message | GoQueueError], base64_values: bool) -> Ro
     rows.message_ids = _column([message.message_id for message in messages])
     rows.sequences = _column([message.sequence for message in messages])
     return rows
+
+
+def _joined(
+    mine: list[T] | None, mine_rows: int, more: list[T] | None, more_rows: int, nothing: T
+) -> list[T] | None:
+    if mine is None and more is None:
+        return None
+    cells = [nothing] * mine_rows if mine is None else mine
+    cells.extend([nothing] * more_rows if more is None else more)
+    return cells
 
 
 def _column(cells: list[T | None]) -> list[T | None] | None:

@@ -27,7 +27,7 @@ from node.http import batches, json
 from node.http.answers import RESULT_BYTES, reserve
 from node.http.body import off_loop
 from node.http.broker import Broker
-from node.http.budgets import Kind
+from node.http.budgets import Held, Kind
 from node.http.call import Call
 from node.http.errors import error_answer
 from node.http.messages import (
@@ -35,10 +35,10 @@ from node.http.messages import (
     check_delays,
     check_keys,
     check_sizes,
-    decode_rows,
     identify_single,
 )
 from node.http.results import Group, publish_answer, refused_results
+from node.http.rows import read_rows
 from node.http.telling import telling
 from node.http.trace_context import of_request, stamp
 
@@ -61,12 +61,16 @@ async def publish_base64(call: Call) -> web.Response:
 
 async def _publish(call: Call, *, base64_values: bool) -> web.Response:
     topic = call.topic()
-    told = telling(call)
     json.require_json(call.request)
+    with call.hold(Kind.ROWS) as held:
+        return await _published(call, topic, base64_values, held)
+
+
+async def _published(call: Call, topic: str, base64_values: bool, held: Held) -> web.Response:
+    told = telling(call)
     async with call.body() as body:
         size = len(body)
-        messages_max = call.limits.messages_max
-        rows = await off_loop(size, decode_rows, body, base64_values, messages_max)
+        rows = await read_rows(body, base64_values, call.limits.messages_max, held)
         _identify(call, rows)
         stamp(rows, of_request(call.request.headers))
         named = [number for number in rows.partitions or () if number is not None]

@@ -18,6 +18,7 @@ from goqueue.wire.errors import BadReceipt, BadRequest, GoQueueError
 from node.http import json
 from node.http.call import Call, answer, either
 from node.http.claims import Generation, Member, claim_of
+from node.http.elements import SLICE_BYTES, elements_of
 from node.http.errors import parts_failed_answer
 from node.http.known_fields import Body, UnknownField
 from node.http.queue_broker import Claim, SettleRequest, SettleView
@@ -111,6 +112,8 @@ _STRICT = msgspec.json.Decoder(SettleBody)
 _LOOSE = msgspec.json.Decoder(_LooseBody)
 _ITEM = msgspec.json.Decoder(SettleItem)
 _SOME = msgspec.json.Decoder(_LooseSomeBody)
+_RAWS = msgspec.json.Decoder(list[Raw])
+_TEXT = msgspec.json.Decoder(str)
 
 Entry = SettleRequest | GoQueueError
 
@@ -145,7 +148,7 @@ def settle_as(action: str) -> Callable[[Call], Awaitable[web.Response]]:
 
     async def handler(call: Call) -> web.Response:
         group = call.group()
-        wanted = await call.document(_SOME, bytes_max=call.limits.body_bytes_max)
+        wanted = await _some(call)
         receipts = _receipts(wanted)
         claim = claim_of(wanted.member, wanted.generation)
         default_ms = None
@@ -262,6 +265,10 @@ async def _items(call: Call) -> tuple[Sequence[SettleItem | GoQueueError], Claim
     """All items, and who settles; where one is not understood, each is judged by itself."""
     async with call.body() as body:
         json.require_json(call.request)
+        if len(body) > SLICE_BYTES:
+            items, rest = await elements_of(body, b"settles", _decoded, SETTLES_MAX)
+            envelope = json.decode(rest, _LOOSE)
+            return items, claim_of(envelope.member, envelope.generation)
         try:
             strict = json.decode(body, _STRICT)
             return strict.settles, claim_of(strict.member, strict.generation)
@@ -269,15 +276,38 @@ async def _items(call: Call) -> tuple[Sequence[SettleItem | GoQueueError], Claim
             raise
         except BadRequest:
             loose = json.decode(body, _LOOSE)
-        items: list[SettleItem | GoQueueError] = []
-        for raw in loose.settles:
-            try:
-                items.append(json.decode_text(raw, _ITEM))
-            except UnknownField:
-                raise
-            except BadRequest as error:
-                items.append(error)
+        items = [_item(raw) for raw in loose.settles]
         return items, claim_of(loose.member, loose.generation)
+
+
+async def _some(call: Call) -> _LooseSomeBody:
+    async with call.body() as body:
+        json.require_json(call.request)
+        if len(body) <= SLICE_BYTES:
+            return json.decode(body, _SOME)
+        receipts, rest = await elements_of(body, b"receipts", _texts, SETTLES_MAX)
+        wanted = json.decode(rest, _SOME)
+        wanted.receipts = receipts
+        return wanted
+
+
+def _decoded(text: bytes) -> list[SettleItem | GoQueueError]:
+    return [_item(raw) for raw in json.decode_text(text, _RAWS)]
+
+
+def _item(raw: Raw) -> SettleItem | GoQueueError:
+    try:
+        return json.decode_text(raw, _ITEM)
+    except UnknownField:
+        raise
+    except BadRequest as error:
+        return error
+
+
+def _texts(text: bytes) -> list[Any]:
+    """Receipts; None for what is none."""
+    raws = json.decode_text(text, _RAWS)
+    return [json.decode_text(raw, _TEXT) if bytes(raw)[:1] == b'"' else None for raw in raws]
 
 
 def _receipts(wanted: _LooseSomeBody) -> list[Any]:

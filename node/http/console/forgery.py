@@ -63,6 +63,12 @@ class Tokens:
     def token(self, visitor: str) -> str:
         return self._sign("form", visitor)
 
+    def check_sender(self, request: web.BaseRequest) -> None:
+        """What can be told before the form is read. Raises CrossSite."""
+        check_origin(request)
+        if not self.known(request):
+            raise CrossSite("the form came without this page's cookie: load the page again")
+
     def check(self, request: web.BaseRequest, token: str) -> None:
         """Raises CrossSite."""
         check_origin(request)

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from goqueue.wire.errors import Forbidden, GoQueueError, NotFound, Unauthenticated
 from node.http.console.acting import is_own_machine
-from node.http.console.forms import read_form
+from node.http.console.forms import LOGIN_BYTES_MAX, read_form
 from node.http.console.parts import SESSION, Visit
 from node.http.errors import RETRY_AFTER_S
 from node.http.gate import Gate
@@ -44,8 +44,7 @@ class Login:
     async def enter(self, visit: Visit) -> web.Response:
         """A session for a key that holds and may see something. Raises CrossSite."""
         sessions = self._require_sessions()
-        form = await read_form(visit)
-        visit.parts.tokens.check(visit.request, form.get("token", ""))
+        form = await read_form(visit, LOGIN_BYTES_MAX)
         following, key = form.get("next", ""), form.get("key", "").strip()
         try:
             self._gate.check_form(key)
@@ -65,8 +64,7 @@ class Login:
     async def leave(self, visit: Visit) -> web.Response:
         """Raises CrossSite."""
         sessions = self._require_sessions()
-        form = await read_form(visit)
-        visit.parts.tokens.check(visit.request, form.get("token", ""))
+        await read_form(visit, LOGIN_BYTES_MAX)
         answer = _lead(LOGIN)
         try:
             await sessions.end(visit.request.cookies.get(SESSION, ""))

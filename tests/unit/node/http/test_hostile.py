@@ -8,7 +8,9 @@ import zlib
 
 import pytest
 
-from node.http.limits import MIB, HttpLimits
+from node.http.app import HttpFront
+from node.http.budgets import Bounds, Budgets, Kind
+from node.http.limits import MIB
 from node.http.routes import ROUTES
 
 JSON = {"Content-Type": "application/json"}
@@ -404,14 +406,19 @@ async def test_request_ids_are_echoed_only_when_harmless(client):
 
 class TestBudget:
     @pytest.fixture
-    def limits(self):
-        return HttpLimits(in_flight_bytes_max=1000)
+    async def front(self, broker, limits, keys):
+        bodies = Bounds(node=2000, holder=1000, connection=1000, reserve=0, small=0)
+        front = HttpFront(broker, port=0, limits=limits, budgets=Budgets({Kind.BODIES: bodies}))
+        await front.start()
+        yield front
+        await front.stop()
 
     async def test_too_many_bytes_in_flight_are_429_with_retry_after(self, client, front, orders):
         answer = await client.post(MESSAGES, {"value": "x" * 2000})
         after = await client.post(MESSAGES, {"value": "x"})
 
-        assert (answer.status, answer.json["code"]) == (429, "busy")
+        assert (answer.status, answer.json["code"]) == (429, "over_budget")
+        assert (answer.json["kind"], answer.json["bound"]) == ("bodies", "connection")
         assert answer.headers["Retry-After"] == "1"
         assert answer.json["retriable"] is True
         assert after.status == 200

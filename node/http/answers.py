@@ -114,8 +114,9 @@ async def _sending(call: Call, parts: list[Part], held: Held) -> AsyncIterator[b
     while parts:
         part = parts.pop()
         for piece in part.slices() if isinstance(part, LongText) else _cut(part):
-            yield piece
-            connection.took(len(piece))
+            for cut in _cut(piece):
+                yield cut
+                connection.took(len(cut))
         held.shrink(held_bytes(part))
 
 

@@ -126,6 +126,7 @@ class Listener:
                 accepted,
                 ssl=self._context,
                 ssl_handshake_timeout=self._limits.tls_handshake_s,
+                ssl_shutdown_timeout=self._limits.lingering_s,
             )
         except OSError as error:  # ssl.SSLError is one
             accepted.close()

@@ -12,6 +12,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from itertools import islice
+from typing import cast
 
 from aiohttp import StreamReader
 from aiohttp.streams import EMPTY_PAYLOAD
@@ -29,6 +30,8 @@ from node.http.limits import HttpLimits
 
 SWEEP_S = 0.5
 READ_CHUNK_BYTES = 2**18
+UNSENT_BYTES_MAX = 2**16
+"""Of one connection: beyond it writers wait. TLS would buffer eight times as many."""
 
 _REASONS = {408: "Request Timeout", 429: "Too Many Requests", 503: "Service Unavailable"}
 
@@ -120,6 +123,7 @@ class Connection(RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        cast("asyncio.WriteTransport", transport).set_write_buffer_limits(UNSENT_BYTES_MAX)
         self.headers_since_s = self._loop.time()
 
     def connection_lost(self, exc: BaseException | None) -> None:

@@ -159,7 +159,8 @@ def _type(value: Value) -> Json:
     if "config" in told:
         return _config()
     if "probe" in told:
-        return _closed({name: {"type": "integer", "minimum": 0} for name in _TIMES})
+        times: Json = {name: {"type": "integer", "minimum": 0} for name in _TIMES}
+        return _closed({**times, "httpGet": {"type": "object"}})
     if "keys" in told:
         return _closed({name: {"type": ["string", "boolean"]} for name in told["keys"]})
     if "items" in told:

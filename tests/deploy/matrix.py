@@ -146,6 +146,130 @@ GOQUEUES_OWN: Json = {
     "persistence": {"storageClass": "gp3", "size": "20Gi", "annotations": {"a": "b"}},
 }
 
+_PROBE: Json = {
+    "httpGet": {"path": "/healthz", "port": "http"},
+    "initialDelaySeconds": 30,
+    "periodSeconds": 10,
+    "timeoutSeconds": 5,
+    "failureThreshold": 3,
+}
+_HOSTS: Json = {
+    "enabled": False,
+    "className": "traefik",
+    "annotations": {},
+    "hosts": [{"host": "goqueue.local", "paths": [{"path": "/", "pathType": "Prefix"}]}],
+    "tls": [],
+}
+PUBLISHED: Json = {
+    "global": {"imagePullSecrets": [], "storageClass": ""},
+    "replicaCount": 3,
+    "image": {"repository": "ghcr.io/example/goqueue", "pullPolicy": "IfNotPresent", "tag": "v1"},
+    "imagePullSecrets": [],
+    "nameOverride": "",
+    "fullnameOverride": "",
+    "serviceAccount": {"create": True, "annotations": {}, "name": ""},
+    "podAnnotations": {"prometheus.io/scrape": "true", "prometheus.io/port": "8080"},
+    "podLabels": {},
+    "podSecurityContext": {"runAsNonRoot": True, "runAsUser": 65532, "fsGroup": 65532},
+    "securityContext": {"readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}},
+    "config": {"cluster": {"enabled": True, "quorumSize": 2}},
+    "service": {
+        "type": "ClusterIP",
+        "httpPort": 8080,
+        "grpcPort": 9000,
+        "internalPort": 7000,
+        "annotations": {},
+        "externalTrafficPolicy": "Cluster",
+    },
+    "headlessService": {"annotations": {}},
+    "ingress": _HOSTS,
+    "grpcIngress": {**_HOSTS, "enabled": True},
+    "persistence": {
+        "enabled": True,
+        "storageClass": "",
+        "createStorageClass": {
+            "enabled": False,
+            "name": "goqueue-storage",
+            "provisioner": "ebs.csi.aws.com",
+            "parameters": {"type": "gp3", "encrypted": "true"},
+            "reclaimPolicy": "Delete",
+            "volumeBindingMode": "WaitForFirstConsumer",
+            "allowVolumeExpansion": True,
+        },
+        "accessMode": "ReadWriteOnce",
+        "size": "10Gi",
+        "annotations": {},
+        "selector": {},
+        "existingClaim": "theirs",
+    },
+    "resources": {"limits": {"cpu": "3", "memory": "5Gi"}, "requests": {"cpu": "2"}},
+    "autoscaling": {"enabled": True, "minReplicas": 3, "targetCPUUtilizationPercentage": 70},
+    "nodeSelector": {},
+    "tolerations": [],
+    "affinity": {"podAntiAffinity": {}},
+    "livenessProbe": _PROBE,
+    "readinessProbe": _PROBE,
+    "startupProbe": _PROBE,
+    "podDisruptionBudget": {"enabled": True, "minAvailable": 2},
+    "metrics": {
+        "enabled": True,
+        "anonymous": True,
+        "serviceMonitor": {
+            "enabled": True,
+            "additionalLabels": {},
+            "namespace": "",
+            "interval": "15s",
+            "scrapeTimeout": "10s",
+            "path": "/metrics",
+            "metricRelabelings": [],
+            "relabelings": [],
+        },
+        "prometheusRule": {
+            "enabled": True,
+            "additionalLabels": {},
+            "namespace": "",
+            "runbookBaseUrl": "https://goqueue.dev/docs/runbooks",
+            "rules": [{"alert": "GoQueueDown", "expr": "up == 0"}],
+        },
+    },
+    "grafana": {
+        "enabled": False,
+        "dashboards": {"enabled": True, "label": "grafana_dashboard", "labelValue": "1"},
+    },
+    "tracing": {
+        "enabled": True,
+        "samplingRate": 1.0,
+        "ringBufferCapacity": 100000,
+        "fileExport": {"enabled": True, "maxFileSize": 10485760},
+        "otlp": {
+            "enabled": True,
+            "endpoint": "http://collector:4318",
+            "protocol": "grpc",
+            "insecure": True,
+            "headers": {"a": "b"},
+            "batchSize": 512,
+            "flushInterval": "5s",
+            "serviceName": "theirs",
+        },
+    },
+    "alertmanager": {"enabled": True, "slack": {"enabled": True, "channel": "#alerts"}},
+    "prometheus": {"enabled": True, "kube-prometheus-stack": {"grafana": {"enabled": True}}},
+    "traefik": {"enabled": False, "traefik": {"service": {"type": "LoadBalancer"}}},
+    "extraObjects": [],
+    "security": {
+        "tls": {
+            "enabled": True,
+            "selfSigned": True,
+            "keepOnDelete": False,
+            "existingSecret": "",
+            "minVersion": "1.2",
+            "certFile": "",
+            "keyFile": "",
+        }
+    },
+}
+"""Every value of the chart that GoQueue publishes, as its own values.yaml has them or turned on."""
+
 NO_KEYS: Json = {"enabled": False, "insecureOpen": True}
 ISSUER: Json = {"enabled": True, "issuerRef": {"name": "letsencrypt", "kind": "ClusterIssuer"}}
 
@@ -160,6 +284,7 @@ CASES: dict[str, Json] = {
     "existing secrets": EXISTING,
     "everything on": EVERYTHING,
     "GoQueue's own values": GOQUEUES_OWN,
+    "all of GoQueue's values": PUBLISHED,
     "no Kubernetes API": {"kubernetes": {"enabled": False}, "rbac": {"create": False}},
     "no volumes": {"persistence": {"enabled": False}, "podAntiAffinity": {"type": "none"}},
     "diagnostic mode": {"diagnosticMode": {"enabled": True}},

@@ -7,8 +7,9 @@ import shlex
 from typing import Any
 
 import pytest
+import yaml
 
-from tests.deploy.matrix import NO_KEYS
+from tests.deploy.matrix import NO_KEYS, PUBLISHED
 from tests.deploy.rendering import notes, one, rendered
 
 Json = dict[str, Any]
@@ -53,3 +54,49 @@ def test_the_notes_warn(values: Json, warned: str) -> None:
 
 def test_nothing_is_warned_of_without_a_reason() -> None:
     assert "Mind:" not in notes({"image": {"registry": "registry.example.com"}})
+
+
+def test_of_the_published_charts_values_those_are_named_that_change_nothing() -> None:
+    told = re.findall(r"  - (\S+) has no effect: \w", notes(PUBLISHED).partition("\nMind:\n")[2])
+
+    assert sorted(told) == [
+        "alertmanager",
+        "autoscaling",
+        "config.cluster.enabled",
+        "config.cluster.quorumSize",
+        "grpcIngress",
+        "livenessProbe.httpGet",
+        "metrics.prometheusRule.rules",
+        "metrics.serviceMonitor.path",
+        "persistence.existingClaim",
+        "prometheus",
+        "readinessProbe.httpGet",
+        "security.tls.minVersion",
+        "security.tls.selfSigned",
+        "startupProbe.httpGet",
+        "tracing.fileExport",
+        "tracing.otlp.batchSize",
+        "tracing.otlp.insecure",
+        "tracing.otlp.protocol",
+        "tracing.ringBufferCapacity",
+        "tracing.samplingRate",
+    ]
+
+
+def test_of_the_published_charts_values_the_others_are_what_they_are_there() -> None:
+    manifests = rendered("all of GoQueue's values")
+    config = yaml.safe_load(one(manifests, "ConfigMap", "goqueue")["data"]["goqueue.yaml"])
+
+    assert config["tracing"]["otlp"] == {
+        "enabled": True,
+        "endpoint": "http://collector:4318",
+        "headers": {"a": "b"},
+        "flushInterval": "5s",
+        "serviceName": "theirs",
+    }
+    kinds = [found["kind"] for found in manifests]
+    assert "ServiceMonitor" in kinds and "PrometheusRule" in kinds
+    assert not [found for found in manifests if "grafana_dashboard" in str(found["metadata"])]
+    probe = one(manifests, "StatefulSet")["spec"]["template"]["spec"]["containers"][0]
+    assert probe["livenessProbe"]["httpGet"]["path"] == "/livez"
+    assert probe["livenessProbe"]["initialDelaySeconds"] == 30

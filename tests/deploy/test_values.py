@@ -72,6 +72,7 @@ SAMPLES: Json = {
     "metrics.prometheusRule.extraGroups": [{"name": "mine", "rules": []}],
     "extraDeploy": [{"kind": "Other"}],
     "extraObjects": [{"kind": "Other"}],
+    "tracing": {"otlp": {"enabled": True}},
     "security.tls": {"existingSecret": "other"},
     "security.clusterTls": {"existingSecret": "other"},
     "security.auth": {"existingSecret": "other"},
@@ -174,8 +175,8 @@ def test_values_that_templates_name_exist() -> None:
         ({"config": {"raft": {"heartbeat": 150}}}, "heartbeat"),
         ({"config": {"defaults": {"topic": {"durability": "none"}}}}, "durability"),
         ({"keda": {"consumers": [{"name": "a"}]}}, "group"),
-        ({"livenessProbe": {"httpGet": {"path": "/"}}}, "httpGet"),
-        ({"autoscaling": {"enabled": True}}, "autoscaling"),
+        ({"livenessProbe": {"exec": {"command": ["true"]}}}, "exec"),
+        ({"autoscale": {"enabled": True}}, "autoscale"),
         ({"security": {"auth": {"rootKey": "x"}}}, "rootKey"),
     ],
 )

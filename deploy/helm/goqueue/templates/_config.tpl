@@ -26,6 +26,11 @@
 {{- if .Values.auth.insecureOpen -}}
 {{- $_ := set $own "auth" (merge (dict "insecureOpen" true) ($own.auth | default dict)) -}}
 {{- end -}}
+{{- if and .Values.tracing.otlp (ne .Values.tracing.enabled false) -}}
+{{- $otlp := pick .Values.tracing.otlp "enabled" "endpoint" "headers" "flushInterval" "serviceName" -}}
+{{- if not $otlp.endpoint -}}{{- $otlp = omit $otlp "endpoint" -}}{{- end -}}
+{{- $_ := set $own "tracing" (dict "otlp" $otlp) -}}
+{{- end -}}
 {{- if not .Values.kubernetes.enabled -}}
 {{- $peers := dict -}}
 {{- range $ordinal := until (int .Values.replicaCount) -}}

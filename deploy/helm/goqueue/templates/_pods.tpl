@@ -39,7 +39,7 @@ httpGet:
   path: {{ .path }}
   port: client
   scheme: {{ include "goqueue.scheme" .root | upper }}
-{{- with .times }}
+{{- with omit .times "httpGet" }}
 {{ toYaml . }}
 {{- end }}
 {{- end }}

@@ -94,9 +94,7 @@ class Console:
             Page("POST", PREFIX + "/logout", login.leave, "logout", ANYBODY),
         )
         self._router = Router[Page](pages, prefixes=("",))
-        self._parts = ConsoleParts.of(
-            shared, b"" if sessions is None else sessions.form_key, gate.addresses
-        )
+        self._parts = ConsoleParts.of(shared, b"" if sessions is None else sessions.form_key)
 
     async def serve(self, request: web.BaseRequest, request_id: str) -> Served:
         """The answer, whatever happens."""

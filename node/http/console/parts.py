@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from goqueue.wire.errors import GoQueueError, Timeout
-from node.http.addresses import Addresses
 from node.http.call import Call, Shared
 from node.http.console.acting import may_act, obstacle
 from node.http.console.assets import Assets
@@ -57,14 +56,11 @@ class ConsoleParts:
     assets: Assets
     census: Census
     tokens: Tokens
-    addresses: Addresses
 
     @staticmethod
-    def of(
-        shared: Shared, form_key: bytes = b"", addresses: Addresses | None = None
-    ) -> ConsoleParts:
-        assets, tokens, census = Assets(), Tokens(key=form_key), Census(shared.broker)
-        return ConsoleParts(Templates(assets.url), assets, census, tokens, addresses or Addresses())
+    def of(shared: Shared, form_key: bytes = b"") -> ConsoleParts:
+        assets, tokens = Assets(), Tokens(key=form_key)
+        return ConsoleParts(Templates(assets.url), assets, Census(shared.broker), tokens)
 
 
 class Visit(Call):
@@ -100,7 +96,7 @@ class Visit(Call):
     @property
     def is_https(self) -> bool:
         """Whether the browser spoke TLS, maybe with a proxy."""
-        return self.parts.addresses.is_https(self.request)
+        return self.shared.addresses.is_https(self.request)
 
     def page_number(self) -> int:
         """Pages are counted from 1."""

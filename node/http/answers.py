@@ -7,7 +7,7 @@ client; whoever takes an answer too slowly is cut off by `FrontServer.sweep`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, cast
 
@@ -16,7 +16,7 @@ from aiohttp.payload import AsyncIterablePayload
 
 from goqueue.wire.errors import OverBudget
 from node.http.budgets import Budget, Held, Kind, Owner, Reserved
-from node.http.call import JSON_HEADERS, Call, Line, answer
+from node.http.call import JSON_HEADERS, LARGE, Call, Line, answer
 from node.http.pieces import KIB, SLICE_BYTES, LongText, Pieces, weigh
 from node.http.slow import Connection
 
@@ -32,7 +32,7 @@ LINE_MAX = 1024
 UNCHARGED_BYTES = 16 * KIB
 """Of a whole answer: as many connections as there may be hold 128 MiB of such ones."""
 RESULT_BYTES = 80
-"""What the answer to a publish tells of one message."""
+"""What an answer tells of one message that was published or settled, beside its receipt."""
 
 Part = bytes | memoryview | LongText
 
@@ -96,16 +96,59 @@ async def told(
     return in_parts(call, parts, dict(JSON_HEADERS), pieces.size, held)
 
 
+async def finished(call: Call, given: web.Response) -> web.Response:
+    """A handler's answer as it is sent: what is large is encoded, and charged.
+
+    Raises OverBudget where the request has changed nothing and may still be refused. What others
+    are told of what they did is charged beforehand where it can be large, or else where there is
+    room.
+    """
+    value, body = given.get(LARGE), given.body
+    if value is None and (not isinstance(body, bytes) or len(body) <= UNCHARGED_BYTES):
+        return given
+    connection = call.request.protocol
+    assert isinstance(connection, Connection)
+    if connection.is_holding:
+        return await _in_pieces(call, given, None)
+    try:
+        with Reserved(call.hold(Kind.ANSWERS)) as making:
+            return await _in_pieces(call, given, making)
+    except OverBudget:
+        if call.request.method == "GET":
+            raise
+        return await _in_pieces(call, given, None)  # nobody may be told that it has not happened
+
+
+async def _in_pieces(call: Call, given: web.Response, making: Reserved | None) -> web.Response:
+    pieces, value, body = Pieces(making), given.get(LARGE), given.body
+    if value is not None:
+        await pieces.add(value)
+    elif isinstance(body, bytes):
+        pieces.put(body)
+    parts = pieces.finish()
+    held = None if making is None else making.split(pieces.held_bytes)
+    return in_parts(call, parts, given.headers, pieces.size, held, given.status)
+
+
 def in_parts(
-    call: Call, parts: list[Part], headers: dict[str, str], size: int, held: Held
+    call: Call,
+    parts: list[Part],
+    headers: Mapping[str, str],
+    size: int,
+    held: Held | None,
+    status: int = 200,
 ) -> web.Response:
     """An answer of parts that are charged already."""
-    _keep(call, held)
+    if held is not None:
+        _keep(call, held)
     body = AsyncIterablePayload(cast("AsyncIterator[bytes]", _sending(call, parts, held)))
-    return web.Response(body=body, headers={**headers, "Content-Length": str(size)})
+    told = {**headers, "Content-Length": str(size)}
+    return web.Response(body=body, headers=told, status=status)
 
 
-async def _sending(call: Call, parts: list[Part], held: Held) -> AsyncIterator[bytes | memoryview]:
+async def _sending(
+    call: Call, parts: list[Part], held: Held | None
+) -> AsyncIterator[bytes | memoryview]:
     """What was taken is let go, so that it need not be charged any more."""
     connection = call.request.protocol
     assert isinstance(connection, Connection)
@@ -117,7 +160,8 @@ async def _sending(call: Call, parts: list[Part], held: Held) -> AsyncIterator[b
             for cut in _cut(piece):
                 yield cut
                 connection.took(len(cut))
-        held.shrink(held_bytes(part))
+        if held is not None:
+            held.shrink(held_bytes(part))
 
 
 def reserve(call: Call, size: int) -> None:
@@ -125,19 +169,6 @@ def reserve(call: Call, size: int) -> None:
     Raises OverBudget."""
     if size > UNCHARGED_BYTES:
         _keep(call, call.hold(Kind.ANSWERS, size))
-
-
-def charge(call: Call, answer: web.StreamResponse) -> None:
-    """Charge one that is made already. Raises OverBudget where the request has changed nothing and
-    may be refused still; what others are told of what they did is small, or was charged before."""
-    body = answer.body if isinstance(answer, web.Response) else None
-    if not isinstance(body, bytes) or len(body) <= UNCHARGED_BYTES or _is_charged(call):
-        return
-    try:
-        _keep(call, call.hold(Kind.ANSWERS, len(body)))
-    except OverBudget:
-        if call.request.method == "GET":
-            raise
 
 
 def _cut(part: bytes | memoryview) -> Iterator[bytes | memoryview]:
@@ -148,11 +179,6 @@ def _cut(part: bytes | memoryview) -> Iterator[bytes | memoryview]:
 
 def held_bytes(part: Part) -> int:
     return len(part.blob if isinstance(part, LongText) else part)
-
-
-def _is_charged(call: Call) -> bool:
-    connection = call.request.protocol
-    return isinstance(connection, Connection) and connection.is_holding
 
 
 def _keep(call: Call, held: Held) -> None:

@@ -19,7 +19,7 @@ from aiohttp import HttpVersion10, web
 
 from goqueue.wire.errors import BadRequest, GoQueueError, ServerError
 from node.http.access import Access, OnAccess
-from node.http.answers import charge
+from node.http.answers import finished
 from node.http.broker import Broker
 from node.http.budgets import Budgets, Kind
 from node.http.call import Call, FrontMetrics, NoMetrics, Shared
@@ -164,8 +164,7 @@ class HttpFront:
                 template, operation = route.path, route.operation
                 principal = await self._gate.admit(request, operation, params)
                 call = Call(self._shared, request, params, principal)
-                answer = await route.handler(call)
-                charge(call, answer)
+                answer = await finished(call, await route.handler(call))
         except GoQueueError as error:
             code, principal = error.code, principal or refused_by(error)
             answer = error_answer(error, {"request_id": request_id})

@@ -28,12 +28,15 @@ from node.http.budgets import Budgets, Held, Kind, Owner, owner_of
 from node.http.errors import decoded_too_large
 from node.http.key_broker import KeyBroker
 from node.http.limits import HttpLimits
+from node.http.pieces import SLICE_BYTES, encode, weigh
 from node.http.principal import Principal
 from node.http.scoped_broker import broker_for
 from node.http.spans import RequestSpans
 from node.http.times import Duration, parse_duration_ms
 
 QUERY_FIELDS_MAX = 64
+LARGE = web.ResponseKey("large", object)
+"""The value of an answer that is still to be encoded."""
 JSON_HEADERS = {"Content-Type": "application/json"}
 
 T = TypeVar("T")
@@ -275,8 +278,12 @@ def parse_query(raw_path: str) -> dict[str, str]:
 
 
 def answer(value: Any, status: int = 200) -> web.Response:
-    """A JSON answer."""
-    return web.Response(body=msgspec.json.encode(value), status=status, headers=JSON_HEADERS)
+    """A JSON answer; of one that is large the value, which the front encodes in slices."""
+    if weigh(value, SLICE_BYTES) > SLICE_BYTES:
+        large = web.Response(status=status, headers=JSON_HEADERS)
+        large[LARGE] = value
+        return large
+    return web.Response(body=encode(value), status=status, headers=JSON_HEADERS)
 
 
 def answer_bytes(body: bytes, status: int = 200) -> web.Response:

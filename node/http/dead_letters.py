@@ -16,8 +16,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from goqueue.wire.errors import BadRequest, GoQueueError, NotFound
 from goqueue.wire.ids import OFFSET_MAX, PARTITIONS_MAX, MessageId, validate_topic_name
-from node.http.answers import told
-from node.http.budgets import Kind
+from node.http.answers import page_room, told
 from node.http.call import Call, answer
 from node.http.fields import Message, key_of
 from node.http.known_fields import Body
@@ -151,17 +150,17 @@ async def list_dead(call: Call) -> web.Response:
         partition=None if partition is None else call.query_int("partition", 0, 0, PARTITIONS_MAX),
     )
     limit = call.query_int("limit", LIMIT_DEFAULT, 1, LIMIT_MAX)
-    page = await call.broker.dead_letters(
-        group, topic, filter_of(wanted, topic), after=after_of(query.get("after", "")), limit=limit
-    )
-    messages = [letter.message for letter in page.messages]
-    with call.hold(Kind.ANSWERS, held_bytes(messages)):
+    which, after = filter_of(wanted, topic), after_of(query.get("after", ""))
+    with await page_room(call, call.limits.read_bytes_max) as room:
+        page = await call.broker.dead_letters(group, topic, which, after=after, limit=limit)
+        messages = [letter.message for letter in page.messages]
+        room.grow(held_bytes(messages))
         fits = await fitting(messages, call.limits.queue_bytes_max)
         following = page.following
         if fits < len(messages):
             following = messages[fits].partition, messages[fits].offset
         page = replace(page, messages=page.messages[:fits], following=following)
-        return await told(call, _page(group, topic, page))
+        return await told(call, _page(group, topic, page), room=room)
 
 
 async def counts(call: Call) -> web.Response:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 from aiohttp import web
 
 from goqueue.wire.errors import BadRequest
 from goqueue.wire.events import EVENTS_MEDIA_TYPE, EventColumns, EventsPage
 from goqueue.wire.ids import OFFSET_MAX
-from node.http.body import off_loop
-from node.http.call import Call, answer_bytes
+from node.http.answers import finished, in_parts, page_room
+from node.http.budgets import Kind
+from node.http.call import Call, answer
 from node.http.event_broker import EventsView, EventsWanted
 from node.http.long_poll import long_poll
+
+_NIL = b"\xc0"
 
 
 class EventsAnswer(EventsPage):
@@ -48,46 +53,40 @@ async def read(call: Call) -> web.Response:
     )
     if wanted.until < wanted.after:
         raise BadRequest(f"until: {wanted.until} is before after={wanted.after}")
-    work = call.broker.events(topic, partition, wanted)
-    found = await (long_poll(call, work) if wanted.wait_s > 0 else work)
+    found = None
+    if wanted.wait_s > 0:
+        found = await long_poll(call, call.broker.events(topic, partition, wanted))
     if found is None:  # nobody waits, or the node stops: nothing has come
-        found = await call.broker.events(
-            topic, partition, msgspec.structs.replace(wanted, wait_s=0)
-        )
+        at_once = msgspec.structs.replace(wanted, wait_s=0)
+        with await page_room(call, limits.read_bytes_max):
+            found = await call.broker.events(topic, partition, at_once)
     topic_id, view = found
     if EVENTS_MEDIA_TYPE in call.request.headers.get("Accept", ""):
-        body = await off_loop(len(view.columns), _packed, topic, topic_id, partition, view)
-        return web.Response(body=body, content_type=EVENTS_MEDIA_TYPE)
-    return answer_bytes(await off_loop(len(view.columns), _json, topic, topic_id, partition, view))
+        head = _packed(topic, topic_id, partition, view)
+        size = len(head) + len(view.columns)
+        held, told = call.hold(Kind.ANSWERS, size), {"Content-Type": EVENTS_MEDIA_TYPE}
+        return in_parts(call, [head, view.columns], told, size, held)
+    with call.hold(Kind.ANSWERS, len(view.columns)):
+        return await finished(call, answer(await _json(topic, topic_id, partition, view)))
 
 
 def _packed(topic: str, topic_id: str, partition: int, view: EventsView) -> bytes:
-    return msgspec.msgpack.encode(
-        _Encoded(
-            topic,
-            topic_id,
-            partition,
-            view.first,
-            view.end,
-            view.next,
-            view.next_offset,
-            view.exact,
-            msgspec.Raw(view.columns),
-        )
-    )
+    """All but the columns, which come last."""
+    page = _Encoded(topic, topic_id, partition, *_place(view), msgspec.Raw(_NIL))
+    return msgspec.msgpack.encode(page).removesuffix(_NIL)
 
 
-def _json(topic: str, topic_id: str, partition: int, view: EventsView) -> bytes:
-    return msgspec.json.encode(
-        EventsAnswer(
-            topic,
-            topic_id,
-            partition,
-            view.first,
-            view.end,
-            view.next,
-            view.next_offset,
-            view.exact,
-            msgspec.msgpack.decode(view.columns, type=EventColumns),
-        )
-    )
+async def _json(topic: str, topic_id: str, partition: int, view: EventsView) -> EventsAnswer:
+    """A column after the other is decoded; what is encoded of them is for the front."""
+    columns = EventColumns()
+    raw = msgspec.msgpack.decode(view.columns, type=dict[str, msgspec.Raw])
+    for field in msgspec.structs.fields(EventColumns):
+        if field.name in raw:
+            column = msgspec.msgpack.decode(raw[field.name], type=field.type)
+            setattr(columns, field.name, column)
+            await asyncio.sleep(0)
+    return EventsAnswer(topic, topic_id, partition, *_place(view), columns)
+
+
+def _place(view: EventsView) -> tuple[int, int, int, int | None, bool]:
+    return view.first, view.end, view.next, view.next_offset, view.exact

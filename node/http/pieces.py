@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import codecs
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -33,8 +34,9 @@ FIELD_BYTES = 16
 
 _ELSEWHERE = msgspec.Raw(b"\0")
 """Stands for a field that is encoded apart: no JSON holds such a byte."""
-_CONTROLS = bytes(set(range(32)) - set(b"\b\t\n\f\r"))
-_ESCAPED = bytes(range(32)) + b'"\\'
+_SHORT = b'\b\t\n\f\r"\\'
+"""What is escaped by two bytes."""
+_PLAIN = bytes(set(range(32, 256)) - set(b'"\\'))
 _encoder = msgspec.json.Encoder()
 
 
@@ -79,6 +81,23 @@ class LongText:
         yield b'"'
 
 
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Neighbours in an array, and what their texts come to: of several rows at most a slice."""
+
+    rows: Sequence[Any]
+    weight: int
+
+
+class Chunks:
+    """An array, in the place of a list, whose rows were weighed beforehand."""
+
+    __slots__ = ("chunks",)
+
+    def __init__(self, chunks: Iterable[Chunk]) -> None:
+        self.chunks = [chunk for chunk in chunks if chunk.rows]
+
+
 class Pieces:
     """A JSON document in the making. What it holds is charged to `held`: OverBudget ends it."""
 
@@ -93,6 +112,11 @@ class Pieces:
         self._plain = 0
         """Bytes that were encoded since others ran."""
 
+    def put(self, encoded: bytes) -> None:
+        """What is JSON already."""
+        self._flush()
+        self._keep(encoded, len(encoded), len(encoded))
+
     async def add(self, value: Any) -> None:
         """Anything that msgspec encodes, and `LongText` where a text is expected."""
         weight = weigh(value, SLICE_BYTES)
@@ -103,6 +127,8 @@ class Pieces:
             await value.measure()
             self._flush()
             self._keep(value, len(value.blob), value.size)
+        elif isinstance(value, Chunks):
+            await self._add_chunks(value)
         elif isinstance(value, str):
             await self._add_text(value)
         elif isinstance(value, msgspec.Struct):
@@ -135,6 +161,18 @@ class Pieces:
         """All of the document, in order."""
         self._flush()
         return self.parts
+
+    async def _add_chunks(self, value: Chunks) -> None:
+        separator = b"["
+        for chunk in value.chunks:
+            self._buffer += separator
+            separator = b","
+            if chunk.weight > SLICE_BYTES:
+                await self.add_rows(chunk.rows)
+            else:
+                await self._turn(chunk.weight)
+                self._buffer += encode(chunk.rows)[1:-1]
+        self._buffer += b"]" if value.chunks else b"[]"
 
     async def _add_text(self, text: str) -> None:
         self._buffer += b'"'
@@ -206,7 +244,7 @@ def weigh(value: Any, enough: int) -> int:
         return FIELD_BYTES
     if isinstance(value, str | bytes):
         return FIELD_BYTES + len(value)
-    if isinstance(value, LongText):
+    if isinstance(value, LongText | Chunks):
         return enough + 1
     fields: Iterable[Any] = ()
     if isinstance(value, msgspec.Struct):
@@ -231,11 +269,8 @@ def weigh(value: Any, enough: int) -> int:
 
 def encoded_bytes(blob: bytes) -> int:
     """What UTF-8 comes to inside a JSON string: controls are six bytes, quotes and the like two."""
-    plain = len(blob.translate(None, _ESCAPED))
-    if plain == len(blob):
-        return plain
-    controls = len(blob) - len(blob.translate(None, _CONTROLS))
-    return 2 * len(blob) - plain + 4 * controls
+    escaped = blob.translate(None, _PLAIN)
+    return len(blob) + len(escaped) + 4 * len(escaped.translate(None, _SHORT))
 
 
 def base64_bytes(size: int) -> int:

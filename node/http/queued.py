@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import cast
 
 import msgspec
 
 from goqueue.wire.batch import LANES
+from node.http.pieces import SLICE_BYTES, Chunk, Chunks
 from node.http.queue_broker import QueuedMessage
 from node.http.render import ROW_BYTES, measured, text_or_base64
 from node.http.times import format_time
@@ -80,6 +82,22 @@ async def fitting(messages: Sequence[QueuedMessage], bytes_max: int) -> int:
         if left < 0 and count:
             return count
     return len(messages)
+
+
+def in_chunks(messages: Sequence[QueuedMessage], views: list[QueuedView]) -> list[QueuedView]:
+    """The views as an answer holds them: where they are large, weighed beforehand."""
+    weights = [len(message.value) + _beside(message) for message in messages]
+    if sum(weights) <= SLICE_BYTES:
+        return views
+    chunks: list[Chunk] = []
+    first = weight = 0
+    for row, size in enumerate(weights):
+        if row > first and weight + size > SLICE_BYTES:
+            chunks.append(Chunk(views[first:row], weight))
+            first, weight = row, 0
+        weight += size
+    chunks.append(Chunk(views[first:], weight))
+    return cast("list[QueuedView]", Chunks(chunks))
 
 
 def held_bytes(messages: Iterable[QueuedMessage]) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import dataclass
+from typing import cast
 
 import msgspec
 from aiohttp import web
@@ -30,6 +31,7 @@ from node.http.broker import Slice
 from node.http.budgets import Kind, Reserved
 from node.http.call import Call
 from node.http.long_poll import has_hung_up, long_poll
+from node.http.pieces import SLICE_BYTES, Chunks
 from node.http.render import MessageView, Room, cut_slice, render
 from node.http.times import format_time, parse_time_ms
 from node.http.visible import Seen, see
@@ -135,6 +137,9 @@ async def read(call: Call) -> web.Response:
             due_in_s = _due_in_s(call, found, seen, offset, end_s)
             if due_in_s is None:
                 page = _answer(topic, partition, found, seen, shown)
+                if room.taken > SLICE_BYTES:
+                    chunks = Chunks(chunk for _, chunk in seen.runs)
+                    page.messages = cast("list[MessageView]", chunks)
                 return await told(call, page, weight=room.taken, room=held)
         await long_poll(call, asyncio.sleep(due_in_s))
 
@@ -191,8 +196,8 @@ class _Merged:
     def add(self, partition: int, seen: Seen, weight: int) -> None:
         self.weight += weight
         self._reached[partition] = seen.following
-        for time_ms, views in seen.runs:
-            self._rows += ((time_ms, partition, view) for view in views)
+        for time_ms, chunk in seen.runs:
+            self._rows += ((time_ms, partition, view) for view in chunk.rows)
         self._passed += ((partition, offset, due_ms) for offset, due_ms in seen.pending)
         if seen.blocked_until_ms is not None:
             self._blocked[partition] = seen.blocked_until_ms
@@ -232,7 +237,8 @@ async def message(call: Call) -> web.Response:
     with Reserved(call.hold(Kind.ANSWERS, size)) as held:
         held.grow(size)
         cuts, _ = cut_slice(found, wanted.offset, 1)
-        views = await render(cuts[0], Room(0, held)) if cuts else []
+        chunks = await render(cuts[0], Room(0, held)) if cuts else []
+        views = [view for chunk in chunks for view in chunk.rows]
         return await _told_one(call, wanted, found, views)
 
 

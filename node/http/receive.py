@@ -25,7 +25,7 @@ from node.http.claims import Generation, Member, claim_of
 from node.http.known_fields import Body
 from node.http.long_poll import has_hung_up, long_poll
 from node.http.queue_broker import QueuedMessage, SettleRequest
-from node.http.queued import QueuedView, fitting, held_bytes, queued_views
+from node.http.queued import QueuedView, fitting, held_bytes, in_chunks, queued_views
 from node.http.telling import telling
 from node.http.times import Duration, duration_ms
 from node.taking import TAKING
@@ -121,19 +121,21 @@ async def receive(call: Call) -> web.Response:
         if tracing is not None:
             tracing.received(group, messages)
         missing = [Place(topic, partition) for topic, partition in unanswered]
-        given = ReceivedAnswer(group, queued_views(messages), missing)
+        views = in_chunks(messages, queued_views(messages))
+        given = ReceivedAnswer(group, views, missing)
         return await told(call, given, weight=held_bytes(messages))
 
 
 async def peek(call: Call) -> web.Response:
     group = call.group()
     wanted = await call.document(_PEEK)
-    found = await call.broker.peek(
-        group, topics_of(wanted), limit=limit_of(wanted), partitions=wanted.partitions
-    )
-    fits = await fitting(found, call.limits.queue_bytes_max)
-    with call.hold(Kind.ANSWERS, held_bytes(found)):
-        return await told(call, ReceivedAnswer(group, queued_views(found[:fits])))
+    with await page_room(call, call.limits.read_bytes_max) as room:
+        found = await call.broker.peek(
+            group, topics_of(wanted), limit=limit_of(wanted), partitions=wanted.partitions
+        )
+        room.grow(held_bytes(found))
+        fits = await fitting(found, call.limits.queue_bytes_max)
+        return await told(call, ReceivedAnswer(group, queued_views(found[:fits])), room=room)
 
 
 def topics_of(wanted: Sources) -> list[str]:

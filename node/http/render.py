@@ -19,7 +19,7 @@ from goqueue.wire.layout import HAS_DELIVER_AT, HAS_EXPIRES_AT
 from goqueue.wire.records import decode_headers, decode_text
 from node.http.broker import Slice, StoredBatch
 from node.http.budgets import Reserved
-from node.http.pieces import SLICE_BYTES, LongText, base64_bytes, encoded_bytes
+from node.http.pieces import SLICE_BYTES, Chunk, LongText, base64_bytes, encoded_bytes
 from node.http.times import TIME_MS_MAX, format_time
 
 ROW_BYTES = 150
@@ -58,15 +58,38 @@ class Cut(msgspec.Struct):
 
 class Room:
     """How many bytes of messages, as they are encoded, an answer still takes; what is at hand for
-    it is charged to `held`. The first message always has room."""
+    it is charged to `held`. The first message always has room.
 
-    __slots__ = ("held", "is_first", "left", "taken")
+    What fits even if each byte were a control is measured only once that is not known any more:
+    most answers are small, and measuring costs as much as encoding.
+    """
+
+    __slots__ = ("_unmeasured", "_worst", "held", "is_first", "left", "taken")
 
     def __init__(self, bytes_max: int, held: Reserved | None = None) -> None:
         self.left = bytes_max
         self.held = held
         self.taken = 0
         self.is_first = True
+        self._unmeasured: list[Rows] = []
+        self._worst = 0
+
+    def take_unmeasured(self, run: Rows, weight: int) -> bool:
+        """Whether these fit whatever they are."""
+        if self._worst + 6 * weight > self.left:
+            return False
+        self._worst += 6 * weight
+        self._unmeasured.append(run)
+        self.taken += weight
+        self.is_first = False
+        return True
+
+    async def measure(self) -> None:
+        """Find out what was left open."""
+        self._worst = 0
+        while self._unmeasured:
+            self.left -= _run_bytes(self._unmeasured.pop())
+            await asyncio.sleep(0)
 
     def take(self, size: int) -> bool:
         """Whether there was room for it."""
@@ -94,7 +117,7 @@ def cut_slice(found: Slice, offset: int, limit: int) -> tuple[list[Cut], int]:
     return cuts, found.next_offset
 
 
-async def render(cut: Cut, room: Room) -> list[MessageView]:
+async def render(cut: Cut, room: Room) -> list[Chunk]:
     """Its rows in order, as many as there is room for. Raises OverBudget."""
     plain_bytes = cut.batch.header.values_plain_bytes
     held = room.held
@@ -107,20 +130,21 @@ async def render(cut: Cut, room: Room) -> list[MessageView]:
         if held is not None:
             held.shrink(plain_bytes)
     nulls = cut.batch.nulls()
-    views: list[MessageView] = []
+    chunks: list[Chunk] = []
     for first, last, weight in _runs(rows):
         run, at = _run(rows, first, last), cut.first + first
-        taken = await _fitting(run, room)
+        taken = await _fitting(run, weight, room)
         if held is not None:
             held.grow(weight)
-        views += _render_run(cut, at, at + taken, run)
+        views = list(_render_run(cut, at, at + taken, run))
         for row in nulls.intersection(range(at, at + taken)):
-            views[row - cut.first].value = None
+            views[row - at].value = None
+        chunks.append(Chunk(views, weight))
         if taken < last - first:
             break
         if last < len(rows.values):
             await asyncio.sleep(0)
-    return views
+    return chunks
 
 
 async def _plain(batch: RecordBatch) -> bytes:
@@ -154,22 +178,27 @@ def _run(rows: Rows, first: int, last: int) -> Rows:
     )
 
 
-async def _fitting(run: Rows, room: Room) -> int:
+async def _fitting(run: Rows, weight: int, room: Room) -> int:
     """How many of these rows there is room for, as they will be encoded."""
     count = len(run.values)
-    if count > 1:
-        keys = (key for key in run.keys if key)
-        texts = b"".join((*run.values, *keys, *run.headers, *run.message_ids))
-        size = count * ROW_BYTES + _told_bytes(texts)
-        if size <= room.left:
-            room.take(size)
-            return count
+    if room.take_unmeasured(run, weight):
+        return count
+    await room.measure()
+    if count > 1 and (size := _run_bytes(run)) <= room.left:
+        room.take(size)
+        return count
     columns = zip(run.values, run.keys, run.headers, run.message_ids, strict=True)
     for taken, (value, *texts_of_row) in enumerate(columns):
         size = ROW_BYTES + sum(_told_bytes(text) for text in texts_of_row if text)
         if not room.take(size + await measured(value)):
             return taken
     return count
+
+
+def _run_bytes(run: Rows) -> int:
+    keys = (key for key in run.keys if key)
+    texts = b"".join((*run.values, *keys, *run.headers, *run.message_ids))
+    return len(run.values) * ROW_BYTES + _told_bytes(texts)
 
 
 async def measured(value: bytes) -> int:

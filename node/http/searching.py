@@ -19,10 +19,10 @@ from delivery.message_states import STATES as STATES
 from goqueue.wire.errors import BadRequest
 from goqueue.wire.ids import OFFSET_MAX, PARTITIONS_MAX, validate_topic_name
 from goqueue.wire.layout import DEFAULT_LIMITS
-from node.http.answers import told
-from node.http.budgets import Kind
+from node.http.answers import page_room, told
 from node.http.call import QUERY_FIELDS_MAX, Call, validate_group_name
 from node.http.fields import Message, key_of
+from node.http.limits import MIB
 from node.http.queued import QueuedView, fitting, held_bytes, queued_views
 from node.http.search_broker import FoundMessage, NotSearched, SearchFilter, SearchPage
 from node.http.times import format_time, parse_time_ms
@@ -30,6 +30,8 @@ from node.http.trace_ids import parse_trace_id
 
 LIMIT_DEFAULT = 100
 LIMIT_MAX = 1000
+SEARCH_BYTES = 4 * MIB
+"""What the answer of a leader that is asked comes to, at most."""
 HEADERS_MAX = 8
 STATUSES = ("in_progress", "completed", "failed", "retrying", "delayed", "expired")
 """GoQueue's words for a message's life so far."""
@@ -96,17 +98,16 @@ async def search(call: Call) -> web.Response:
     topic = call.query.get("topic")
     topics = None if topic is None else [validate_topic_name(topic)]
     limit = call.query_int("limit", LIMIT_DEFAULT, 1, LIMIT_MAX)
-    page = await call.broker.search(
-        topics,
-        search_filter(call),
-        below=below_of(call.query.get("next", ""), topic),
-        limit=limit,
-        with_events=call.query_flag("events"),
-    )
-    messages = [found.message for found in page.found]
-    with call.hold(Kind.ANSWERS, held_bytes(messages)):
+    which, below = search_filter(call), below_of(call.query.get("next", ""), topic)
+    with_events = call.query_flag("events")
+    with await page_room(call, SEARCH_BYTES) as room:
+        page = await call.broker.search(
+            topics, which, below=below, limit=limit, with_events=with_events
+        )
+        messages = [found.message for found in page.found]
+        room.grow(held_bytes(messages))
         fits = await fitting(messages, call.limits.queue_bytes_max)
-        return await told(call, _answer(_cut(page, fits), topic))
+        return await told(call, _answer(_cut(page, fits), topic), room=room)
 
 
 def search_filter(call: Call) -> SearchFilter:

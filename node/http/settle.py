@@ -16,6 +16,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from delivery.ops import KEPT_REASON_CHARACTERS
 from goqueue.wire.errors import BadReceipt, BadRequest, GoQueueError
 from node.http import json
+from node.http.answers import RESULT_BYTES, reserve
 from node.http.call import Call, answer, either
 from node.http.claims import Generation, Member, claim_of
 from node.http.elements import SLICE_BYTES, elements_of
@@ -185,6 +186,7 @@ async def settle_all(
 ) -> web.Response:
     """Settle what is a request, and answer for every entry in its place."""
     told = telling(call)
+    reserve(call, RESULT_BYTES * len(entries) + sum(map(len, receipts)))
     requests = [entry for entry in entries if isinstance(entry, SettleRequest)]
     views = iter(await call.broker.settle(requests, group, claim) if requests else ())
     outcomes = [next(views) if isinstance(entry, SettleRequest) else entry for entry in entries]

@@ -15,10 +15,10 @@ from msgspec import UNSET, Struct, UnsetType
 
 from goqueue.wire.errors import NotFound, Unavailable
 from goqueue.wire.ids import MessageId, validate_topic_name
-from node.http.answers import told
+from node.http.answers import page_room, told
 from node.http.call import Call, answer
 from node.http.search_broker import FoundEvent, FoundMessage, NotSearched, SearchFilter
-from node.http.searching import NotSearchedView, not_searched_views, search_filter
+from node.http.searching import SEARCH_BYTES, NotSearchedView, not_searched_views, search_filter
 from node.http.times import format_duration, format_time
 from node.http.trace_ids import own_trace_id, parse_trace_id, place_of, span_id
 
@@ -178,7 +178,8 @@ async def stats(call: Call) -> web.Response:
 
 async def _traces(call: Call, topics: list[str] | None, which: SearchFilter) -> TracesAnswer:
     limit = call.query_int("limit", LIMIT_DEFAULT, 1, LIMIT_MAX)
-    page = await call.broker.search(topics, which, below=None, limit=limit, with_events=True)
+    with await page_room(call, SEARCH_BYTES):
+        page = await call.broker.search(topics, which, below=None, limit=limit, with_events=True)
     told = TracesAnswer([_summary(found) for found in page.found], len(page.found))
     missing = list(page.not_searched)
     if len(page.found) < limit:  # whoever was asked stopped early
@@ -204,7 +205,8 @@ async def _messages_of(
         mine = [found for found in page.found if found.message.offset == place.offset]
         return mine, page.not_searched
     which = SearchFilter(trace_id=trace_id)
-    page = await broker.search(None, which, below=None, limit=MESSAGES_MAX, with_events=True)
+    with await page_room(call, SEARCH_BYTES):
+        page = await broker.search(None, which, below=None, limit=MESSAGES_MAX, with_events=True)
     return page.found, page.not_searched
 
 

@@ -11,10 +11,12 @@ it passed, and when it is due, so that the reader may come back for it by its of
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import compress
 
 from goqueue.wire.batch import resolve_ms
 from goqueue.wire.layout import HAS_DELIVER_AT, HAS_EXPIRES_AT
 from node.http.broker import Slice, Visibility
+from node.http.pieces import Chunk
 from node.http.render import Cut, MessageView, Room, cut_slice, render
 
 
@@ -24,10 +26,8 @@ class Seen:
 
     following: int
     """Where reading goes on."""
-    runs: list[tuple[int, list[MessageView]]] = field(
-        default_factory=list[tuple[int, list[MessageView]]]
-    )
-    """(log time, its messages), in order."""
+    runs: list[tuple[int, Chunk]] = field(default_factory=list[tuple[int, Chunk]])
+    """(log time, some of its messages), in order."""
     blocked_until_ms: int | None = None
     """When the message at `following` is due."""
     pending: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
@@ -37,9 +37,7 @@ class Seen:
 
     @property
     def views(self) -> list[MessageView]:
-        if len(self.runs) == 1:
-            return self.runs[0][1]
-        return [view for _, views in self.runs for view in views]
+        return [view for _, chunk in self.runs for view in chunk.rows]
 
 
 async def see(found: Slice, offset: int, limit: int, room: Room, *, skip_pending: bool) -> Seen:
@@ -55,12 +53,16 @@ async def see(found: Slice, offset: int, limit: int, room: Room, *, skip_pending
         if visibility is not None and _is_mixed(cut, visibility, withdrawn):
             shown = _judge(cut, visibility, withdrawn, seen, skip_pending=skip_pending)
             cut.last = cut.first + len(shown)
-        views = await render(cut, room) if cut.last > cut.first else []
-        if len(views) < cut.last - cut.first:
-            _end_early(seen, cut.stored.base_offset + cut.first + len(views))
+        chunks = await render(cut, room) if cut.last > cut.first else []
+        count = sum(len(chunk.rows) for chunk in chunks)
+        if count < cut.last - cut.first:
+            _end_early(seen, cut.stored.base_offset + cut.first + count)
         if shown is not None:
-            views = [view for view, is_shown in zip(views, shown, strict=False) if is_shown]
-        seen.runs.append((cut.stored.time_ms, views))
+            are_shown = iter(shown)
+            chunks = [
+                Chunk(list(compress(chunk.rows, are_shown)), chunk.weight) for chunk in chunks
+            ]
+        seen.runs += ((cut.stored.time_ms, chunk) for chunk in chunks)
         if seen.ended or seen.blocked_until_ms is not None:
             break
     return seen

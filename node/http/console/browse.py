@@ -121,7 +121,7 @@ async def rows_of(found: Slice, offset: int, limit: int = MESSAGES_A_PAGE) -> li
     cuts, _ = cut_slice(found, offset, limit)
     room, rows = Room(READ_BYTES), list[Row]()
     for cut in cuts:
-        views = await render(cut, room)
+        views = [view for chunk in await render(cut, room) for view in chunk.rows]
         rows += map(_row, views)
         if len(views) < cut.last - cut.first:
             break

@@ -142,6 +142,33 @@ async def test_peeks_and_searches_end_early(client, bombs, take, spy):
     assert spy.largest <= SLICE_BYTES + 1000
 
 
+async def test_long_lists_are_encoded_in_slices_and_charged(client, front, broker, spy, answers):
+    names = [f"{n:04}-{'x' * 200}" for n in range(1000)]
+    for name in names:
+        await broker.create_topic(name, {"partitions": 1})
+
+    told = await client.get("/topics")
+    answers.bounds = Bounds(100_000, 100_000, 100_000, 0, 0)
+    refused = await client.get("/topics")
+
+    assert told.json["topics"] == names
+    assert int(told.headers["Content-Length"]) == len(told.body)
+    assert spy.largest <= SLICE_BYTES + 1000
+    assert (refused.status, refused.json["kind"]) == (429, "answers")
+    assert answers.used == 0
+
+
+async def test_a_search_without_room_is_refused_before_it_begins(client, broker, bombs, answers):
+    answers.bounds = Bounds(100_000, 100_000, 100_000, 0, 0)
+    searched = []
+    broker.search = searched.append
+
+    for path in ("/messages?topic=orders", "/traces", "/traces/search?topic=orders"):
+        assert (await client.get(path)).status == 429
+
+    assert searched == []
+
+
 class TestWhoTakesNothing:
     """Clients that ask, and leave the answer where it is."""
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node.http import pieces
-from node.http.pieces import SLICE_BYTES, LongText, Pieces, encoded_bytes, weigh
+from node.http.pieces import SLICE_BYTES, Chunk, Chunks, LongText, Pieces, encoded_bytes, weigh
 
 
 class Row(msgspec.Struct, omit_defaults=True):
@@ -92,6 +92,21 @@ async def test_a_long_value_that_is_no_text_is_shown_as_base64() -> None:
 
     assert base64.b64decode(row["value"]) == blob
     assert row["value_encoding"] == "base64"
+
+
+async def test_what_was_weighed_beforehand_is_an_array_like_any_other(spy: Spy) -> None:
+    rows = [Row(n, "v" * 900) for n in range(200)]
+    chunks = [Chunk(rows[at : at + 50], 50_000) for at in range(0, 200, 50)]
+    long = cast(
+        "list[Row]", Chunks([Chunk([], 0), *chunks, Chunk([Row(200, "w" * 100_000)], 10**5)])
+    )
+    none = cast("list[Row]", Chunks([]))
+
+    assert await encoded(Page("p", long, 7)) == msgspec.json.encode(
+        Page("p", [*rows, Row(200, "w" * 100_000)], 7)
+    )
+    assert await encoded(Page("p", none)) == msgspec.json.encode(Page("p", []))
+    assert spy.largest <= SLICE_BYTES
 
 
 @given(st.text())

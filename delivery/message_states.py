@@ -31,9 +31,10 @@ STATES = (
 STATES_OF: Mapping[str, Sequence[str]] = {
     "in_progress": ("ready", "in_flight"),
     "completed": ("acked",),
-    "failed": ("dead", "cancelled"),
+    "failed": ("dead",),
     "retrying": ("retrying",),
     "delayed": ("delayed",),
+    "cancelled": ("cancelled",),
     "expired": ("expired",),
 }
 """Of each status, the states of which a message has one at least, for some group."""

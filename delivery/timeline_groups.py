@@ -81,8 +81,8 @@ class GroupStory(msgspec.Struct, array_like=True):
 
 
 def status_of(states: Mapping[str, str], fate: str) -> str:
-    """The whole message in GoQueue's words: in_progress, completed, failed, retrying, delayed or
-    expired."""
+    """The whole message in GoQueue's words: in_progress, completed, failed, retrying, delayed,
+    cancelled or expired."""
     found = set(states.values())
     if "dead" in found:
         return "failed"
@@ -94,4 +94,4 @@ def status_of(states: Mapping[str, str], fate: str) -> str:
         return "delayed"
     if "acked" in found and found <= {"acked", "expired", "cancelled"}:
         return "completed"
-    return {"expired": "expired", "cancelled": "failed"}.get(fate, "in_progress")
+    return fate if fate in ("cancelled", "expired") else "in_progress"

@@ -72,7 +72,8 @@ def why(
     else:
         case = _Case(queue, group, subject, now_ms, around)
         verdict = _JUDGING[place](case)
-        verdict.attempts = group.attempts(offset)
+        letter = group.dead.get(offset)
+        verdict.attempts = group.attempts(offset) if letter is None else letter.attempts
     if below:
         by = "compaction" if offset in queue.kept else "retention"
         kept: dict[str, Fact] = {"by": by, "log_start": queue.log_start_offset}

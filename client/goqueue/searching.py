@@ -45,10 +45,10 @@ class GroupState(msgspec.Struct, frozen=True):
 class Timeline(msgspec.Struct, frozen=True):
     """A message's life so far, oldest event first; iterate over it, or over `events`.
 
-    `status` is in_progress, completed, failed, retrying, delayed or expired; `states` are those of
-    its groups. Where `exact` is false, some of its past is not known any more. `alike` are older
-    messages of the same id, where it was asked for by its producer's. `stale`: no leader answered
-    in time, and more may have happened since.
+    `status` is in_progress, completed, failed, retrying, delayed, cancelled or expired; `states`
+    are those of its groups. Where `exact` is false, some of its past is not known any more. `alike`
+    are older messages of the same id, where it was asked for by its producer's. `stale`: no leader
+    answered in time, and more may have happened since.
     """
 
     id: str
@@ -71,7 +71,7 @@ class Timeline(msgspec.Struct, frozen=True):
 class FoundMessage(Message, frozen=True, gc=True):
     """A message that was found: its state for each group (delayed, ready, in_flight, retrying,
     acked, dead, cancelled, expired), its `status` over all of them (in_progress, completed, failed,
-    retrying, delayed, expired), and the W3C trace id that it carries."""
+    retrying, delayed, cancelled, expired), and the W3C trace id that it carries."""
 
     states: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     status: str = ""

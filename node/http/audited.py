@@ -31,6 +31,7 @@ DATA_PATH = frozenset(
         "rejectMessage",
         "extendVisibility",
         "ackReceipts",
+        "ackIds",
         "nackReceipts",
         "rejectReceipts",
         "extendReceipts",

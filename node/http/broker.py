@@ -181,7 +181,7 @@ class MessageTrace:
     events: tuple[TraceEvent, ...]
     delivery_attempts: int = 0
     status: str = "in_progress"
-    """in_progress, completed, failed, retrying, delayed or expired."""
+    """in_progress, completed, failed, retrying, delayed, cancelled or expired."""
     groups: tuple[GroupTrace, ...] = ()
     exact: bool = True
     """False where the log does not tell all of its past any more."""

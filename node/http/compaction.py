@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from aiohttp import web
-from msgspec import Struct, json
+from typing import Annotated
 
+from aiohttp import web
+from msgspec import Meta, Struct, json
+
+from goqueue.wire.ids import PARTITIONS_MAX
 from node.http.call import Call, answer
 from node.http.compaction_broker import PartitionCompaction
 from node.http.known_fields import Body
@@ -15,6 +18,30 @@ class CompactBody(Body):
     """`dry_run`: change nothing, tell what would go."""
 
     dry_run: bool | None = None
+
+
+class GoQueueCompactBody(CompactBody):
+    """`partitions` are those that the answer tells of; all of the topic's are compacted."""
+
+    partitions: Annotated[list[int], Meta(max_length=PARTITIONS_MAX)] | None = None
+
+
+class GoQueueCompacted(Struct):
+    """A partition's run in GoQueue's words. `error` says why it ended early, if it did."""
+
+    partition: int
+    records_before: int
+    records_after: int
+    records_removed: int
+    dirty_ratio: float
+    error: str = ""
+
+
+class GoQueueCompaction(Struct):
+    success: bool
+    topic: str
+    dry_run: bool
+    results: list[GoQueueCompacted]
 
 
 class CompactedPartition(Struct):
@@ -49,6 +76,7 @@ class CompactionAnswer(Struct):
 
 
 _BODY = json.Decoder(CompactBody)
+_GOQUEUE_BODY = json.Decoder(GoQueueCompactBody)
 
 
 async def status(call: Call) -> web.Response:
@@ -62,6 +90,29 @@ async def run(call: Call) -> web.Response:
     dry_run = bool(wanted.dry_run)
     found = await call.broker.compact(topic, dry_run=dry_run)
     return answer(_answer(topic, found, dry_run=dry_run))
+
+
+async def run_for_goqueue(call: Call) -> web.Response:
+    """POST /admin/topics/{topic}/compact"""
+    topic = call.topic()
+    wanted = await call.document(_GOQUEUE_BODY, empty=b"{}")
+    found = await call.broker.compact(topic, dry_run=bool(wanted.dry_run))
+    rows = [
+        _goqueue_row(number, found[number])
+        for number in sorted(found)
+        if wanted.partitions is None or number in wanted.partitions
+    ]
+    success = not any(row.error for row in rows)
+    return answer(GoQueueCompaction(success, topic, bool(wanted.dry_run), rows))
+
+
+def _goqueue_row(partition: int, view: PartitionCompaction | None) -> GoQueueCompacted:
+    if view is None or view.run is None:
+        return GoQueueCompacted(partition, 0, 0, 0, 0.0, "its leader does not answer")
+    run = view.run
+    error = "" if run.outcome in ("done", "nothing") else run.outcome
+    before = run.kept + run.dropped
+    return GoQueueCompacted(partition, before, run.kept, run.dropped, view.ratio, error)
 
 
 def _answer(

@@ -146,7 +146,7 @@ class FakeSearch(FakeQueue):
             return "in_progress"
         if "acked" in known:
             return "completed"
-        return {"expired": "expired", "cancelled": "failed"}.get(alone, "in_progress")
+        return alone if alone in ("cancelled", "expired") else "in_progress"
 
 
 def _fits(record: FakeRecord, which: SearchFilter) -> bool:

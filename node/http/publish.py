@@ -30,6 +30,7 @@ from node.http.broker import Broker
 from node.http.budgets import Held, Kind
 from node.http.call import Call
 from node.http.errors import error_answer
+from node.http.load_tools import as_message
 from node.http.messages import (
     Rows,
     check_delays,
@@ -68,7 +69,8 @@ async def _publish(call: Call, *, base64_values: bool) -> web.Response:
 
 async def _published(call: Call, topic: str, base64_values: bool, held: Held) -> web.Response:
     told = telling(call)
-    async with call.body() as body:
+    async with call.body() as whole:
+        body = as_message(call, whole)
         size = len(body)
         rows = await read_rows(body, base64_values, call.limits.messages_max, held)
         _identify(call, rows)

@@ -12,7 +12,8 @@ from urllib.parse import unquote
 
 from goqueue.wire.errors import BadRequest, MethodNotAllowed, NotFound
 
-PREFIXES = ("", "/v1")
+PREFIXES = ("", "/v1", "/api/v1")
+"""The last one is for the load tools of GoQueue's; it is in no document."""
 PATH_BYTES_MAX = 4096
 
 

@@ -29,6 +29,7 @@ from node.http import (
     groups,
     health,
     keys,
+    load_tools,
     members,
     messages,
     offsets,
@@ -49,6 +50,7 @@ from node.http import (
     searching,
     settle,
     timeline,
+    topic_queue,
     topics,
     traces,
     upgrade,
@@ -160,7 +162,11 @@ _FIND = (
         "in one of these states, comma separated: delayed, ready, in_flight, "
         "retrying, acked, dead, cancelled, expired",
     ),
-    Query("status", "string", "in_progress, completed, failed, retrying, delayed or expired"),
+    Query(
+        "status",
+        "string",
+        "in_progress, completed, failed, retrying, delayed, cancelled or expired",
+    ),
 )
 _OF_TOPIC = Query("topic", "string", "of this topic only")
 
@@ -185,6 +191,20 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", _TOPIC + "/compaction", compaction.run, "runCompaction",
           "Compact now, or tell what that would do", compaction.CompactBody,
           compaction.CompactionAnswer),
+    Route("POST", "/admin/topics/{topic}/compact", compaction.run_for_goqueue, "compactTopic",
+          "Compact now, or tell what that would do, in GoQueue's words",
+          compaction.GoQueueCompactBody, compaction.GoQueueCompaction),
+    Route("GET", _TOPIC + "/queue", topic_queue.describe, "describeQueue",
+          "A topic as a queue: what was stored and delayed, and where its groups stand",
+          response=topic_queue.TopicQueue),
+    Route("GET", _TOPIC + "/consume", load_tools.consume, "consume",
+          "Lease messages for a group, as k6 scripts of GoQueue's do",
+          response=load_tools.K6Messages, query=(
+              Query("group", "string", "the group; required"),
+              Query("timeout", "string", "how long to wait: 5s or milliseconds; to 60s"),
+              Query("maxMessages", "integer", "messages in one answer; at most 1000"))),
+    Route("POST", _TOPIC + "/ack", load_tools.ack, "ackIds",
+          "Ack messages by the ids that came with them", load_tools.K6Ack, load_tools.K6Acked),
     Route("POST", _TOPIC + "/archived", archived.report, "reportArchived",
           "Tell how far an archive holds each partition", archived.ArchivedBody,
           archived.ArchivedAnswer),

@@ -33,9 +33,9 @@ LIMIT_MAX = 1000
 SEARCH_BYTES = 4 * MIB
 """What the answer of a leader that is asked comes to, at most."""
 HEADERS_MAX = 8
-STATUSES = ("in_progress", "completed", "failed", "retrying", "delayed", "expired")
+STATUSES = ("in_progress", "completed", "failed", "retrying", "delayed", "cancelled", "expired")
 """GoQueue's words for a message's life so far."""
-_AS_STATUS = {"error": "failed", "pending": "in_progress"}
+AS_STATUS = {"error": "failed", "pending": "in_progress"}
 """Words of GoQueue's published clients."""
 _PLACE = re.compile(r"(?:([A-Za-z0-9][A-Za-z0-9._-]{0,248}):)?(\d{1,10}):(\d{1,19})", re.ASCII)
 
@@ -52,7 +52,7 @@ class EventView(Struct):
 
 class FoundView(Struct, omit_defaults=True):
     """A message that was found, its state for each group, and its status: in_progress, completed,
-    failed, retrying, delayed or expired. `trace_id` is the W3C one that it carries."""
+    failed, retrying, delayed, cancelled or expired. `trace_id` is the W3C one that it carries."""
 
     id: str
     topic: str
@@ -239,7 +239,7 @@ def _states(text: str) -> list[str]:
 def _status(text: str | None) -> str | None:
     if not text:
         return None
-    status = _AS_STATUS.get(text.lower(), text.lower())
+    status = AS_STATUS.get(text.lower(), text.lower())
     if status not in STATUSES:
         raise BadRequest(f"status: {text[:40]!r} is none of {', '.join(STATUSES)}")
     return status

@@ -42,9 +42,9 @@ class TimelineAnswer(Struct):
     """A message's life so far. `message_id` is the producer's own id, if it gave one; `alike` are
     the older messages of the same id, where that is how it was asked for.
 
-    `status` is in_progress, completed, failed, retrying, delayed or expired; `exact` is false where
-    the log does not tell all of its past any more; `stale` is true where no leader answered in time
-    and more may have happened since.
+    `status` is in_progress, completed, failed, retrying, delayed, cancelled or expired; `exact` is
+    false where the log does not tell all of its past any more; `stale` is true where no leader
+    answered in time and more may have happened since.
     """
 
     id: str

@@ -18,11 +18,19 @@ from goqueue.wire.ids import MessageId, validate_topic_name
 from node.http.answers import page_room, told
 from node.http.call import Call, answer
 from node.http.search_broker import FoundEvent, FoundMessage, NotSearched, SearchFilter
-from node.http.searching import SEARCH_BYTES, NotSearchedView, not_searched_views, search_filter
+from node.http.searching import (
+    AS_STATUS,
+    SEARCH_BYTES,
+    NotSearchedView,
+    not_searched_views,
+    search_filter,
+)
 from node.http.times import format_duration, format_time
 from node.http.trace_ids import own_trace_id, parse_trace_id, place_of, span_id
 
 LIMIT_DEFAULT = 100
+GO_AGENT = "Go-http-client/"
+"""How Go's clients name themselves where their program does not."""
 LIMIT_MAX = 1000
 MESSAGES_MAX = 100
 """Messages of one trace that are told of."""
@@ -74,11 +82,13 @@ class SpanView(Struct, omit_defaults=True):
 
 
 class TraceEventView(Struct):
-    """The same, shorter."""
+    """The same, shorter. `details` are the attributes by the name that GoQueue's clients read; its
+    Go client, which reads a text there, gets none."""
 
     timestamp: str
     event_type: str
     attributes: dict[str, str]
+    details: dict[str, str] | UnsetType = UNSET
 
 
 class TraceAnswer(Struct):
@@ -132,6 +142,10 @@ async def search(call: Call) -> web.Response:
     topics = None if topic is None else [validate_topic_name(topic)]
     found = await _traces(call, topics, search_filter(call))
     found.query = dict(call.query)
+    asked = call.query.get("status", "").lower()
+    if asked in AS_STATUS:  # whoever asks in GoQueue's words is answered in them
+        for trace in found.traces:
+            trace.status = asked
     return await told(call, found)
 
 
@@ -146,6 +160,9 @@ async def get(call: Call) -> web.Response:
             raise Unavailable(f"trace {trace_id}: {where} was not searched: {one.reason}")
         raise NotFound(f"no trace {trace_id}", trace_id=trace_id)
     trace = _trace(trace_id, sorted(found, key=_place))
+    if not call.request.headers.get("User-Agent", "").startswith(GO_AGENT):
+        for event in trace.events:
+            event.details = event.attributes
     if missing:
         trace.not_searched = not_searched_views(missing)
     return await told(call, trace)

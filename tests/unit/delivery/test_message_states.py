@@ -66,7 +66,7 @@ def test_each_state_is_found() -> None:
         5: "in_progress",
         6: "in_progress",
         7: "delayed",
-        8: "failed",
+        8: "cancelled",
         9: "expired",
     }
     for offset, word in words.items():

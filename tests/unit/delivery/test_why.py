@@ -281,6 +281,7 @@ def test_a_dead_letter_tells_why_since_when_and_whether_it_can_be_redriven(desk:
     told = ask(desk, 0)
 
     assert told.state == "dead"
+    assert told.attempts == first(told, "dead").facts["attempts"] > 0
     assert first(told, "dead").facts == {
         "reason": "no such user",
         "attempts": 1,

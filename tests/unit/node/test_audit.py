@@ -379,6 +379,7 @@ class TestNode:
             ("DELETE", f"/topics/{AUDIT_TOPIC}", {}),
             ("PATCH", f"/topics/{AUDIT_TOPIC}", {"json": {"retention_ms": 1}}),
             ("POST", f"/topics/{AUDIT_TOPIC}/compaction", {"json": {}}),
+            ("POST", f"/admin/topics/{AUDIT_TOPIC}/compact", {"json": {}}),
             ("POST", f"/admin/topics/{AUDIT_TOPIC}/partitions", {"json": {"count": 2}}),
             ("POST", "/topics", {"json": {"name": AUDIT_TOPIC}}),
         ):

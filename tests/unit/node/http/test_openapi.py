@@ -69,6 +69,7 @@ BODIES = {
     "resume": {},
     "redrive": {"topic": "orders"},
     "purge": {"topic": "orders"},
+    "ackIds": {"group": "workers", "messageId": RECEIPT},
     "addPartitions": {"count": 4},
     "drainBroker": {},
     "finishUpgrade": {},
@@ -79,6 +80,7 @@ BODIES = {
 QUERIES = {
     "listDeadLetters": "?topic=orders",
     "countDeadLetters": "?topic=orders",
+    "consume": "?group=workers",
     "poll": f"?member_id={MEMBER}&timeout=1",
     "getAssignment": f"?member_id={MEMBER}",
 }
@@ -137,19 +139,21 @@ async def test_every_answer_fits_its_schema(client, broker, orders):
             query = query.replace(MEMBER, joined.json["member_id"])
             body = json.loads(json.dumps(body).replace(MEMBER, joined.json["member_id"]))
 
+        if route.operation == "consume":
+            await client.post("/topics/orders/messages", {"value": "v"})
         if route.operation == "rebalanceCluster":
             broker.cluster.add_broker("node-2")
         if route.operation == "removeBroker":
             await client.post(path + "/drain", {})
             broker.cluster.move(100)
 
-        if route.operation == "runCompaction":
-            await client("PATCH", path.removesuffix("/compaction"), {"cleanup": "compact"})
+        if route.operation in ("runCompaction", "compactTopic"):
+            await client("PATCH", "/topics/orders", {"cleanup": "compact"})
 
         answer = await client(route.method, path + query, body)
 
-        if route.operation == "runCompaction":
-            await client("PATCH", path.removesuffix("/compaction"), {"cleanup": "delete"})
+        if route.operation in ("runCompaction", "compactTopic"):
+            await client("PATCH", "/topics/orders", {"cleanup": "delete"})
         if route.operation == "reassign":
             begun = {"reassignment": answer.json["id"]}
         assert answer.status == route.status, (route.operation, answer.body)

@@ -47,7 +47,9 @@ async def test_a_trace_is_found_by_its_id_with_all_messages_that_carry_it(client
     assert {span["partition"] for span in trace["spans"]} == {0, 1}
     assert len({span["span_id"] for span in trace["spans"]}) == 6
     assert [event["event_type"] for event in trace["events"]].count("PUBLISHED") == 2
-    assert all("details" not in event for event in trace["events"])
+    assert all(event["details"] == event["attributes"] for event in trace["events"])
+    gos = await client.get(f"/v1/traces/{TRACE}", headers={"User-Agent": "Go-http-client/1.1"})
+    assert all("details" not in event for event in gos.json["events"])
     texts = [value for span in trace["spans"] for value in span["attributes"].values()]
     assert all(isinstance(text, str) for text in texts)
 
@@ -124,3 +126,24 @@ def test_a_messages_own_trace_id_says_where_it_is():
     assert str(place) == "orders:3:12345"
     assert place_of(own, ["payments"]) is None
     assert place_of(TRACE, ["orders"]) is None
+
+
+async def test_searches_in_goqueues_words_are_answered_in_them(client, orders):
+    await client.post("/topics/orders/messages", {"value": "v"})
+
+    found = (await client.get("/traces/search?topic=orders&status=pending")).json["traces"]
+    ours = (await client.get("/traces/search?topic=orders&status=in_progress")).json["traces"]
+
+    assert [one["status"] for one in found] == ["pending"]
+    assert [one["status"] for one in ours] == ["in_progress"]
+
+
+async def test_a_cancelled_delayed_message_is_called_so(client, orders):
+    sent = (await client.post("/topics/orders/messages", {"value": "v", "delay": "1h"})).json
+    await client("DELETE", f"/topics/orders/delayed/{sent['partition']}/{sent['offset']}")
+
+    found = (await client.get("/traces/search?topic=orders&status=cancelled")).json["traces"]
+    failed = (await client.get("/traces/search?topic=orders&status=error")).json["traces"]
+
+    assert [one["status"] for one in found] == ["cancelled"]
+    assert failed == []

@@ -4,6 +4,7 @@ replica stops, nothing new is written before it is finished, and nothing old com
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,7 +14,6 @@ import pytest
 from log.config import StorageConfig
 from log.disk import OsDisk
 from log.entry import EntryKind
-from log.level_file import NAME
 from log.store import Store
 from node.server import EXIT_OTHER_LEVEL
 from tests.cluster.processes import Answer, Cluster, Node, eventually, tail
@@ -144,7 +144,7 @@ def test_rolling_there_and_back_and_there_again_loses_nothing(
 
 
 def old_is_refused(node: Node, old: Version, new: Version) -> None:
-    """By its own directory; and where that does not know the level, by the others."""
+    """By its own directory; and where it has none, and knows no level, by the others."""
     node.stop()
     assert not new.kinds or kinds(node) & new.kinds
     old.start(node)
@@ -152,10 +152,12 @@ def old_is_refused(node: Node, old: Version, new: Version) -> None:
     assert node.process.wait(60) == EXIT_OTHER_LEVEL
     assert "run the version that finished it" in tail(node.log)
 
-    (node.data / NAME).unlink()
+    kept = node.data.rename(node.data.with_name("kept"))
     old.start(node)
     eventually("why it is not ready", lambda: "has finished level" in why_not(node), deadline_s=60)
     node.stop()
+    shutil.rmtree(node.data)
+    kept.rename(node.data)
 
 
 def is_missed(by: Node, node: Node) -> bool:

@@ -569,7 +569,7 @@ async def test_offsets_of_a_group_that_was_made_anew_are_not_said_to_be_committe
     await node.broker.delete_group("g")
     await receive(node)
 
-    async def stale(_name: str) -> Group:
+    async def stale(_name: str, **_more: object) -> Group:
         return old
 
     monkeypatch.setattr(node.broker._queue.groups, "ensure_group", stale)

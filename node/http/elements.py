@@ -22,29 +22,38 @@ SLICE_BYTES = 64 * 1024
 """Text that is looked at, or decoded, at once."""
 STEPS_MAX = 1000
 """Brackets that are stepped over, one by one, between two yields."""
-NESTED = 3
-"""Levels of an element that are skipped without a step for each bracket."""
+NESTED = 8
+"""Levels that are passed over without a step for each bracket."""
+DEEP_MAX = 1_000_000
+"""Steps for brackets in deeper levels, of one document: about a second."""
 REST_BYTES_MAX = 64 * 1024
 """Of the document beside the array: ids and numbers."""
 
-_SCALARS = rb'(?:[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+")'
+_TEXT = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_FLAT = rb'[^"{}\[\]]*+(?:' + _TEXT + rb'[^"{}\[\]]*+)*+'
 
 
-def _balanced(levels: int) -> bytes:
-    inner = _SCALARS
+def _within(levels: int) -> bytes:
+    """What brackets hold that are nested so deep at most. Nothing is ever looked at twice by one
+    match: all repetitions are possessive."""
+    inner = _FLAT
     for _ in range(levels):
-        inner = rb"(?:" + inner + rb"|[{\[]" + inner + rb"*+[}\]])"
+        inner = _FLAT + rb"(?:[{\[]" + inner + rb"[}\]]" + _FLAT + rb")*+"
     return inner
 
 
 _ELEMENTS = re.compile(
-    rb'(?:[ \t\n\r]*+(?:[^"{}\[\],]++|"(?:[^"\\]++|\\.)*+"|[{\[]'
-    + _balanced(NESTED)
-    + rb"*+[}\]])[ \t\n\r]*+,)*+",
+    rb"(?:[ \t\n\r]*+(?:[{\[]"
+    + _within(NESTED - 1)
+    + rb"[}\]]|"
+    + _TEXT
+    + rb'|[^"{}\[\],]++)[ \t\n\r]*+,)*+',
     re.DOTALL,
 )
 """Whole elements, each with the comma behind it."""
-_RUN = re.compile(_balanced(NESTED) + rb"*+", re.DOTALL)
+_RUN = re.compile(_within(NESTED), re.DOTALL)
+_OPENING = re.compile(rb"[{\[]++")
+_CLOSING = re.compile(rb"[}\]]++")
 _STRING = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 _BLANK = re.compile(rb"[ \t\n\r]*+")
 _SCALAR = re.compile(rb"[^\"{}\[\],]*+")
@@ -86,6 +95,8 @@ class Elements:
         self._member = member
         self._at = 0
         self._steps = 0
+        self._paused = 0
+        """Where the last step ended within a long value."""
         self.found = False
         self.rest = text
 
@@ -156,20 +167,28 @@ class Elements:
             return
         while True:
             sign = text[self._at : self._at + 1]
-            self._at += 1
             if sign == b'"':
+                self._at += 1
                 yield from self._string()
-            elif sign in (b"{", b"["):
-                depth += 1
-                if depth > DEPTH_MAX + 1:
-                    raise BadRequest(f"JSON nested deeper than {DEPTH_MAX}")
-            elif sign:
-                depth -= 1
             else:
-                raise BadRequest("invalid JSON: it ends early")
+                depth += self._brackets(sign, depth)
             if depth == 0:
                 return
             yield from self._run()
+
+    def _brackets(self, sign: bytes, depth: int) -> int:
+        """Behind as many as there are; how much deeper it is there. Raises BadRequest."""
+        signs = _OPENING if sign in (b"{", b"[") else _CLOSING
+        found = signs.match(self._text, self._at, self._at + SLICE_BYTES)
+        if found is None:
+            raise BadRequest("invalid JSON: it ends early")
+        deeper = found.end() - self._at
+        if signs is _CLOSING:
+            deeper = -min(deeper, depth)
+        elif depth + deeper > DEPTH_MAX + 1:
+            raise BadRequest(f"JSON nested deeper than {DEPTH_MAX}")
+        self._at += abs(deeper)
+        return deeper
 
     def _run(self) -> Generator[None, None, None]:
         """To the next bracket that must be stepped over, or a long string."""
@@ -179,8 +198,10 @@ class Elements:
             assert run is not None
             self._at = run.end()
             self._steps += 1
-            if self._at >= start + SLICE_BYTES or self._steps >= STEPS_MAX:
-                self._steps = 0
+            if self._steps > DEEP_MAX:
+                raise BadRequest(f"JSON nested deeper than {NESTED} too often")
+            if self._at >= self._paused + SLICE_BYTES or not self._steps % STEPS_MAX:
+                self._paused = self._at
                 yield None
             if self._at < start + SLICE_BYTES:
                 return

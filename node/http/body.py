@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Callable, Iterator
+from io import BytesIO
 from typing import ParamSpec, TypeVar
 
 from aiohttp import StreamReader
@@ -84,7 +85,7 @@ class HeldBody:
             await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             request.writer.output_size = 0
         started_s = asyncio.get_running_loop().time()
-        parts: list[bytes] = []
+        arrived = BytesIO()  # whose value is taken without a copy: there is one of a body, not two
         size = 0
         while True:
             allowed_s = limits.body_grace_s + size / limits.body_bytes_per_s_min
@@ -107,12 +108,12 @@ class HeldBody:
                     raise PayloadTooLarge(
                         f"body decompresses to over {bytes_max} bytes", limit=bytes_max
                     )
-                parts.append(piece)
+                arrived.write(piece)
                 if len(piece) == SLICE_BYTES:
                     await asyncio.sleep(0)
         if inflation is not None:
             inflation.finish()
-        return b"".join(parts)
+        return arrived.getvalue()
 
 
 class Inflation:

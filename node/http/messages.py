@@ -351,6 +351,13 @@ def _identify(rows: Rows, envelope: PublishBody | _LooseBody) -> None:
     rows.producer_id, rows.producer_epoch = producer, epoch or 0
 
 
+def _without_frames(error: GoQueueError) -> GoQueueError:
+    """Its frames hold the rows, which hold the error: nobody would free them, nor the body, before
+    the next collection of garbage."""
+    error.__traceback__ = error.__context__ = None
+    return error
+
+
 def _columns(
     given: Sequence[Message | GoQueueError], base64_values: bool, *, is_shallow: bool = False
 ) -> Rows:
@@ -377,7 +384,7 @@ def _columns(
                 fields.id_of(message)
                 due, end = fields.deliver_at_of(message), fields.expires_at_of(message)
             except GoQueueError as error:
-                rows.errors[row] = error
+                rows.errors[row] = _without_frames(error)
             messages.append(message)
         else:
             rows.errors[row] = message

@@ -82,9 +82,9 @@ def publish_answer(topic: str, rows: Rows, groups: list[Group]) -> web.Response:
     When every append failed, and only then, the status is the first failure's: a client that
     retries on 503 may then retry the request, whose results still stand message by message.
     """
-    failed = [group.outcome for group in groups if isinstance(group.outcome, GoQueueError)]
     if rows.single:
         return _answer_single(topic, rows, groups)
+    failed = [group.outcome for group in groups if isinstance(group.outcome, GoQueueError)]
     if failed and len(failed) == len(groups) and not rows.errors:
         return parts_failed_answer(failed, {"results": _results_of_failure(rows, groups)})
     texts = _render(rows, groups)
@@ -95,10 +95,14 @@ def publish_answer(topic: str, rows: Rows, groups: list[Group]) -> web.Response:
 
 def _answer_single(topic: str, rows: Rows, groups: list[Group]) -> web.Response:
     if rows.errors:
-        raise rows.errors[0]
+        raise rows.errors.pop(0)  # its frames hold the rows: they may not hold it, too
     outcome = groups[0].outcome
     if isinstance(outcome, GoQueueError):
-        raise outcome
+        groups.clear()
+        try:
+            raise outcome
+        finally:
+            del outcome  # its frames hold this one
     assert outcome is not None
     partition, offset = groups[0].partition, outcome.base_offset
     result = Result(partition, offset, duplicate=outcome.duplicate)

@@ -21,7 +21,7 @@ from cli.output import Column, Row, bytes_text, cell_text, count_text, duration_
 from cli.session import Json, Session
 from cli.stale import STALE, or_stale, warn_of_stale
 from cli.terminal import note, warn
-from cli.topic_archive import RequireArchive, archive_text
+from cli.topic_archive import Compression, RequireArchive, archive_text
 from goqueue.http import join
 
 DESCRIBES_AT_ONCE_MAX = 16
@@ -137,6 +137,7 @@ async def create(
     min_compaction_lag: MinCompactionLag = None,
     min_cleanable_ratio: MinCleanableRatio = None,
     require_archive: RequireArchive = None,
+    compression: Compression = None,
     label: Label = None,
 ) -> None:
     """Create a topic; answers when its partitions have leaders."""
@@ -162,7 +163,7 @@ async def create(
         delete_retention=_span("--delete-retention", delete_retention),
         min_compaction_lag=_span("--min-compaction-lag", min_compaction_lag),
         min_cleanable_ratio=min_cleanable_ratio,
-        require_archive=require_archive,
+        **_given(require_archive=require_archive, compression=compression),
         labels=_labels(label),
     )
     async with session:
@@ -224,6 +225,7 @@ async def alter(
     min_compaction_lag: MinCompactionLag = None,
     min_cleanable_ratio: MinCleanableRatio = None,
     require_archive: RequireArchive = None,
+    compression: Compression = None,
     label: Label = None,
     replication_factor: CopiesAltered = None,
     wait: WaitForCopies = False,
@@ -249,7 +251,7 @@ async def alter(
         delete_retention=_span("--delete-retention", delete_retention),
         min_compaction_lag=_span("--min-compaction-lag", min_compaction_lag),
         min_cleanable_ratio=min_cleanable_ratio,
-        require_archive=require_archive,
+        **_given(require_archive=require_archive, compression=compression),
         labels=_labels(label),
         replication_factor=replication_factor,
     )
@@ -259,9 +261,8 @@ async def alter(
     async with session:
         if dry_run:
             await _check_changes(session, name, replication_factor)
-            session.output.success(
-                f"Would alter topic {name}: {text}", {"name": name, "dry_run": True, **changes}
-            )
+            would = {"name": name, "dry_run": True, **changes}
+            session.output.success(f"Would alter topic {name}: {text}", would)
             return
         answer = await session.request("PATCH", join("topics", name), body=changes)
         _warnings(answer)
@@ -341,6 +342,7 @@ def _fields(topic: Json) -> list[tuple[str, object]]:
         ("Message IDs", _message_ids(config)),
         ("Cleanup", cleanup_text(config)),
         ("Archive", archive_text(topic)),
+        ("Compression", config.get("compression", "none")),
         ("Dead Letters", _kept(config["dead_retention_ms"])),
         ("Labels", config.get("labels")),
         ("ID", topic["id"]),

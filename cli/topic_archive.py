@@ -21,6 +21,10 @@ COLUMNS = (
     Column("REPORTED", "reported_at"),
     Column("ARCHIVE", "archive", wide=True),
 )
+Compression = Annotated[
+    str | None,
+    typer.Option(help="What JSON messages are stored with: none, zstd, lz4 or gzip (none)."),
+]
 RequireArchive = Annotated[
     bool | None,
     typer.Option(

@@ -64,6 +64,8 @@ class Level2(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     """By an API key's id, as `ApiKeys.group_prefixes`."""
     receipt_keys: list[ReceiptKey] = []
     ended_sessions: list[EndedSessions] = []
+    topic_compression: list[tuple[TopicId, str]] = []
+    """By a topic's id, where it is not `none`."""
 
 
 class _Level2Snapshot(Snapshot, array_like=True, frozen=True, forbid_unknown_fields=True):

@@ -20,6 +20,7 @@ from coordinator.commands import (
     Result,
     TopicResult,
 )
+from coordinator.compression import NONE, Compressions, split
 from coordinator.groups import Group, Groups
 from coordinator.key_commands import (
     AddReceiptKey,
@@ -83,7 +84,7 @@ from coordinator.snapshot import (
     encode_snapshot,
     read_snapshot,
 )
-from coordinator.topics import TopicConfig, alter_config, create_config
+from coordinator.topics import TopicConfig, create_config
 from goqueue.wire.errors import Conflict, GoQueueError, TopicExists, UnknownGroup, UnknownTopic
 from goqueue.wire.ids import INTERNAL_TOPICS, validate_topic_name
 from goqueue.wire.types import GroupId, Index, NodeId, TopicId
@@ -122,6 +123,7 @@ class ClusterState:
         self.keys = ApiKeys()
         """Who may come in. Not to be changed but by commands."""
         self.receipt_keys = ReceiptKeys()
+        self.compressions = Compressions()
         self._members = Memberships(self._groups, self._subscribable)
         self._counts: dict[str, tuple[TopicId, int]] | None = None
 
@@ -227,7 +229,8 @@ class ClusterState:
             raise TopicExists(command.name)
         if command.after:
             self._check_not_gone(command.name, command.after)
-        config = create_config(command.config, self.layout.takers)
+        settings, codec = split(command.config)
+        config = create_config(settings, self.layout.takers)
         check_room(self.topics.values(), config.partitions, is_new=True)
         self._members.check_topic(command.name, config.partitions)
         topic = Topic(
@@ -242,6 +245,7 @@ class ClusterState:
             ),
             time_ms,
         )
+        self.compressions.put(topic.id, codec)
         result = self._put(topic, time_ms)
         self._members.topics_changed(TOPIC, time_ms)
         return result
@@ -271,14 +275,14 @@ class ClusterState:
 
     def _alter(self, _index: Index, time_ms: int, command: AlterTopic) -> TopicResult:
         topic = self._meant(command.name, command.id)
-        config = alter_config(topic.config, command.changes)
-        return self._put(dataclasses.replace(topic, config=config), time_ms)
+        return self._put(self.compressions.altered(topic, command.changes), time_ms)
 
     def _delete(self, _index: Index, time_ms: int, command: DeleteTopic) -> TopicResult:
         topic = self._meant(command.name, command.id)
         del self.topics[topic.name]
         del self._by_id[topic.id]
         self.layout.drop(topic, time_ms)
+        self.compressions.put(topic.id, NONE)
         self._counts = None
         self.deleted[topic.id] = topic.name
         while len(self.deleted) > TOMBSTONES_MAX:
@@ -430,6 +434,7 @@ class ClusterState:
             group_prefixes=list(self.keys.group_prefixes.items()),
             receipt_keys=list(self.receipt_keys.all),
             ended_sessions=self.keys.sessions.dump(),
+            topic_compression=self.compressions.dump(),
         )
 
     @classmethod
@@ -440,10 +445,9 @@ class ClusterState:
         restored.applied_index = Index(found.applied_index)
         restored.time_ms = found.time_ms
         restored.layout = Layout(restored._keep, found.brokers, found.layout)
-        restored.topics = {topic.name: topic for topic in found.topics}
         restored.deleted = dict(found.deleted)
-        restored._by_id = {topic.id: topic for topic in found.topics}
         for topic in found.topics:
+            restored._keep(topic)
             restored.layout.put(topic, 0)
         restored.producers.load(found.producers)
         restored._groups = Groups(found.groups, level_2.group_owners)
@@ -451,6 +455,7 @@ class ClusterState:
         restored._redrives = Redrives(found.redrives)
         restored.keys = ApiKeys(found.keys, level_2.group_prefixes, level_2.ended_sessions)
         restored.receipt_keys = ReceiptKeys(level_2.receipt_keys)
+        restored.compressions = Compressions(level_2.topic_compression)
         restored._members = Memberships(restored._groups, restored._subscribable, found.memberships)
         return restored
 

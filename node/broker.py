@@ -14,6 +14,7 @@ from coordinator.commands import (
     DeleteTopic,
     ProducerAllocated,
 )
+from coordinator.compression import split
 from coordinator.state import Topic
 from coordinator.topics import alter_config
 from goqueue.wire.batch import RecordBatch
@@ -30,6 +31,7 @@ from goqueue.wire.errors import (
 )
 from goqueue.wire.ids import INTERNAL_PREFIX, validate_topic_name
 from goqueue.wire.types import GroupId, NodeId, Offset
+from log.levels import Feature
 from node import rpc
 from node.archive_broker import ArchiveBrokerNode
 from node.cluster import ClusterHost
@@ -154,6 +156,9 @@ class NodeBroker(
         if self._has(name) and await self._cluster.refresh() and self._has(name):
             raise TopicExists(name)
         wanted = await wanted_settings(self._config, self._cluster, overrides)
+        others, codec = split(wanted)
+        if codec is not None:
+            self._cluster.levels.require(Feature.TOPIC_COMPRESSION)
         try:
             command = CreateTopic(name, wanted, self._cluster.absent())
             await self._cluster.command(command, COMMAND_DEADLINE_S)
@@ -162,7 +167,7 @@ class NodeBroker(
                 raise
             await self._cluster.refresh()
             found = self._cluster.state.topics.get(name)
-            if found is None or not found.has(wanted):
+            if found is None or not found.has(others):
                 raise
         created = self._cluster.state.topics.get(name)
         await self._until_led(name)
@@ -178,7 +183,10 @@ class NodeBroker(
     async def alter_topic(self, name: str, changes: Mapping[str, object]) -> TopicView:
         topic, settings = await self._current(name), dict(changes)
         factor = settings.pop("replication_factor", None)
-        alter_config(topic.config, settings)  # all of it, or nothing
+        others, codec = split(settings)
+        if codec is not None:
+            self._cluster.levels.require(Feature.TOPIC_COMPRESSION)
+        alter_config(topic.config, others)  # all of it, or nothing
         if isinstance(factor, int) and factor != topic.config.replication_factor:
             await self.set_replication_factor(name, factor)
         if settings:
@@ -218,6 +226,10 @@ class NodeBroker(
 
     def is_compacted(self, topic: str) -> bool:
         return self._cluster.topic(topic).config.is_compacted
+
+    def compression(self, topic: str) -> str:
+        state = self._cluster.state
+        return state.compressions.of(self._cluster.topic(topic).id)
 
     async def ensure_topic(self, name: str) -> None:
         if name in self._cluster.state.topics:

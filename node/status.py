@@ -162,7 +162,8 @@ class NodeStatus:
                     stale=number in stale or known is None,
                 )
             )
-        config = dataclasses.asdict(topic.config)
+        codec = self._cluster.state.compressions.of(topic.id)
+        config = {**dataclasses.asdict(topic.config), "compression": codec}
         return TopicView(
             topic.name, str(topic.id), config, tuple(partitions), tuple(topic.warnings)
         )

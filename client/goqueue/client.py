@@ -146,16 +146,15 @@ class AsyncClient(Subjects):
         min_compaction_lag: Duration | None = None,
         min_cleanable_ratio: float | None = None,
         require_archive: bool | None = None,
+        compression: str | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> Topic:
         """Create a topic; what is not given has the cluster's default. Raises `TopicExists`.
 
         `durability` is `majority` (an ack means fsynced on a majority) or `relaxed`. `ttl` is for
-        messages that state none; delays are at most `delay_max`; message ids are known again for
-        `dedup_window`; dead letters are kept for `dead_retention`. With `cleanup="compact"` each
-        key's last value is kept instead, a null value for `delete_retention`; or
-        `"compact,delete"`, both. With `require_archive` no message goes before it is archived.
-        """
+        messages that state none; message ids are known again for `dedup_window`. `cleanup` keeps
+        each key's last value: `"compact"`, or `"compact,delete"`. With `require_archive` no message
+        goes before it is archived. `compression` (zstd, lz4, gzip): of what comes as JSON."""
         settings = {
             "name": name,
             "partitions": partitions,
@@ -179,6 +178,7 @@ class AsyncClient(Subjects):
             "min_compaction_lag": min_compaction_lag,
             "min_cleanable_ratio": min_cleanable_ratio,
             "require_archive": require_archive,
+            "compression": compression,
             "labels": labels,
         }
         self._known.forget(name)

@@ -71,6 +71,7 @@ class TopicSettings(TypedDict, total=False):
     min_compaction_lag: Duration | None
     min_cleanable_ratio: float | None
     require_archive: bool | None
+    compression: str | None
     labels: Mapping[str, str] | None
 
 

@@ -336,6 +336,10 @@ class Broker(
         """Whether the topic keeps the last value of each key; raises `UnknownTopic`."""
         ...
 
+    def compression(self, topic: str) -> str:
+        """The codec that messages are stored with which came as JSON; raises `UnknownTopic`."""
+        ...
+
     async def ensure_topic(self, name: str) -> None:
         """Create the topic with defaults where auto-creation is on and it is missing; concurrent
         calls agree. Raises `UnknownTopic` where auto-creation is off."""

@@ -80,6 +80,7 @@ DEFAULTS: dict[str, object] = {
     "min_compaction_lag_ms": 0,
     "min_cleanable_ratio": 0.5,
     "require_archive": False,
+    "compression": "none",
     "labels": {},
 }
 
@@ -181,6 +182,9 @@ class FakeBroker(
 
     def is_compacted(self, topic: str) -> bool:
         return self._topic(topic).config["cleanup"] != "delete"
+
+    def compression(self, topic: str) -> str:
+        return str(self._topic(topic).config["compression"])
 
     def ttl_ms(self, topic: str) -> int:
         ttl_ms = self._topic(topic).config["ttl_ms"]

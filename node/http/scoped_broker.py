@@ -67,6 +67,10 @@ class ScopedBroker:
         self.principal.require(topic)
         return self.inner.is_compacted(topic)
 
+    def compression(self, topic: str) -> str:
+        self.principal.require(topic)
+        return self.inner.compression(topic)
+
 
 Rule = Callable[[Scope, Any], Any]
 
@@ -257,6 +261,7 @@ RULES: dict[str, Rule] = {
     "max_message_bytes": _own,
     "delay_ms_max": _own,
     "is_compacted": _own,
+    "compression": _own,
     "ensure_topic": _ensure_topic,
     "append": _topic,
     "read": _topic,

@@ -37,8 +37,9 @@ _FOREIGN = {
     "min.compaction.lag.ms": "min_compaction_lag_ms",
     "min.cleanable.dirty.ratio": "min_cleanable_ratio",
     "retention.require_archive": "require_archive",
+    "compression.type": "compression",
 }
-_TEXTS = frozenset({"durability", "cleanup"})
+_TEXTS = frozenset({"durability", "cleanup", "compression"})
 _SPANS = {
     "ttl": "ttl_ms",
     "delay_max": "delay_ms_max",
@@ -61,6 +62,7 @@ _QUEUE_SETTINGS = (
     "min_compaction_lag_ms",
     "min_cleanable_ratio",
     "require_archive",
+    "compression",
 )
 
 
@@ -97,6 +99,7 @@ class TopicSettings(Body):
     min_compaction_lag: Duration | None = None
     min_cleanable_ratio: _Ratio | None = None
     require_archive: bool | None = None
+    compression: str | None = None
     labels: dict[str, str] | None = None
     config: dict[str, str | int | float | bool] | None = None
 

@@ -26,8 +26,8 @@ CARRIERS_MAX = 4
 MESSAGE_BYTES = 200
 """What a message takes in an answer beside its value."""
 
-DECODED_BYTES_MAX = 32 << 20
-"""Values decoded for one answer, twice those of the largest batch: a few messages may lie in as
+DECODED_BYTES_MAX = 16 << 20
+"""Values decoded for one answer, as many as the largest batch has: a few messages may lie in as
 many batches, each of which is small only as it is stored."""
 
 CarriedRows = Callable[[Index], Mapping[Offset, MessageRow]]

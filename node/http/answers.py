@@ -127,7 +127,10 @@ async def _in_pieces(call: Call, given: web.Response, making: Reserved | None) -
         pieces.put(body)
     parts = pieces.finish()
     held = None if making is None else making.split(pieces.held_bytes)
-    return in_parts(call, parts, given.headers, pieces.size, held, given.status)
+    made = in_parts(call, parts, given.headers, pieces.size, held, given.status)
+    if given.keep_alive is False:
+        made.force_close()
+    return made
 
 
 def in_parts(

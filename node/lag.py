@@ -12,7 +12,7 @@ a replica here by other nodes, asked every ten seconds once feature level 2 is f
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 import msgspec
@@ -97,16 +97,16 @@ class TakingPart:
         self._table_until_s = 0.0
         link.handle(GROUPS_BEGUN, self._serve)
 
-    def groups_in(self, host: Led) -> list[GroupState]:
-        """Every group that takes part, as it stands or would begin in this partition."""
+    def groups_in(self, host: Led) -> Iterator[GroupState]:
+        """Every group that takes part, as it stands or would begin in this partition. They are
+        made one by one, so that the loop may be given back between them."""
         state = self._cluster.state
         known = dict(host.state.queue.groups)
-        found = list(known.values())
+        yield from known.values()
         for id in sorted(self._taking_part().get(host.id.topic, set()) - known.keys()):
             group = state.group_of(id)
             if group is not None:
-                found.append(standing(host, group_ref(group), group.created_ms))
-        return found
+                yield standing(host, group_ref(group), group.created_ms)
 
     async def watch(self) -> None:
         """Ask the others again and again, for as long as this runs."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from delivery.group import GroupState
@@ -22,7 +22,7 @@ class LedPartition(Protocol):
     def log_time_ms(self) -> int: ...
 
 
-def tell_lag(metrics: Metrics, led: LedPartition, groups: Sequence[GroupState]) -> Iterator[None]:
+def tell_lag(metrics: Metrics, led: LedPartition, groups: Iterable[GroupState]) -> Iterator[None]:
     """In messages, and in seconds by the log's own time, of all that take part in the topic
     (`node.lag`); after each group the loop may be given back."""
     consumer, topic, partition = metrics.consumer, led.topic, str(led.id.partition)

@@ -5,7 +5,7 @@ A leader tells how its partition stands, its queue and its groups; every replica
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -45,7 +45,7 @@ class ReplicaFigures:
         hosts: Hosts,
         metrics: Metrics,
         is_under_replicated: Callable[[PartitionHost], bool],
-        groups_in: Callable[[PartitionHost], Sequence[GroupState]],
+        groups_in: Callable[[PartitionHost], Iterable[GroupState]],
     ) -> None:
         """`groups_in` tells who takes part in a partition's topic, see `node.lag`."""
         self._node = node

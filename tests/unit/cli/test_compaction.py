@@ -9,6 +9,14 @@ import pytest
 from tests.unit.cli.conftest import Shell
 
 
+def test_a_topics_compression_is_given_changed_and_shown(shell: Shell) -> None:
+    shell.ok("topic", "create", "t", "-p", "1", "--compression", "zstd")
+    shell.ok("topic", "alter", "t", "--compression", "lz4")
+
+    assert json.loads(shell.ok("topic", "describe", "t"))["config"]["compression"] == "lz4"
+    assert "Compression:" in shell.ok("topic", "describe", "t", "-o", "table")
+
+
 @pytest.fixture
 def table(shell: Shell) -> Shell:
     shell.ok("topic", "create", "table", "-p", "1", "--cleanup", "compact")

@@ -86,6 +86,13 @@ def head_size(message: object) -> int:
     return len(message.method) + len(message.path) + fields
 
 
+def head_cost(message: object) -> int:
+    """What a parsed head takes in memory."""
+    if not isinstance(message, RawRequestMessage):
+        return 0
+    return head_size(message) * HEAD_COPIES + len(message.raw_headers) * LINE_BYTES
+
+
 def rest_after(data: bytes, pieces: Iterable[Piece], tail: bytes = b"") -> int:
     """Where in `data` the next head begins, after whole requests; `tail` came before it. Bodies in
     chunks have no length: their end is looked for behind what they hold."""

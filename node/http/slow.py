@@ -21,7 +21,7 @@ from aiohttp.web_protocol import _ErrInfo
 
 from goqueue.wire.errors import BadRequest, GoQueueError, OverBudget, ServerError, Unavailable
 from node.http.addresses import bucket
-from node.http.arrivals import Arrivals, Piece, head_size, rest_after
+from node.http.arrivals import HEAD_END, Arrivals, Piece, head_cost, head_size, rest_after
 from node.http.budgets import Budgets, Held
 from node.http.errors import HeadTooLarge, RequestTimeout, encode_error, error_answer
 from node.http.handshakes import Handshakes
@@ -45,8 +45,10 @@ class Connection(RequestHandler):
         "_hung_up",
         "_is_chunked",
         "_is_refused",
+        "_is_whole",
         "_limits",
         "_payload",
+        "_unparsed",
         "address",
         "arrivals",
         "headers_since_s",
@@ -88,6 +90,10 @@ class Connection(RequestHandler):
         self._payload: StreamReader = EMPTY_PAYLOAD
         """Of the request that arrived last."""
         self._is_chunked = False
+        self._unparsed = 0
+        """Bytes that the parser keeps while it is paused, and for what it keeps of them then."""
+        self._is_whole = True
+        """Whether they end with the end of a head."""
         self._is_refused = False
         self._hung_up: asyncio.Future[None] | None = None
 
@@ -154,15 +160,16 @@ class Connection(RequestHandler):
         super().data_received(data)
         new = self._request_count - count
         try:
-            if new and self.arrivals.head_bytes + len(data) > self._head_bytes_max:
+            if new and self.arrivals.head_bytes + len(data) + self._unparsed > self._head_bytes_max:
                 self._measure(new)
-            if data and not self._is_refused:
+            if not self._is_refused:
                 pieces: list[Piece] = []
                 if in_body and payload.is_eof():
                     size = payload.total_bytes - body_bytes
                     pieces.append(Piece(size, is_chunked, has_head=False))
                 self._count_head(data, new, pieces)
-            self.arrivals.unread(self._unread_bytes(len(data)))
+            self._note_unparsed(data)
+            self.arrivals.unread(self._unread_bytes())
         except (OverBudget, HeadTooLarge) as error:
             self._turn_away(error)
         if self._messages or self._request_in_progress:
@@ -181,7 +188,7 @@ class Connection(RequestHandler):
         """What was read of bodies is given back."""
         if self.arrivals.is_charged:
             with contextlib.suppress(OverBudget):  # it shrinks
-                self.arrivals.unread(self._unread_bytes(0))
+                self.arrivals.unread(self._unread_bytes())
 
     def _count_head(self, data: bytes, new: int, pieces: list[Piece]) -> None:
         """How much there is of a head that is not done. Raises OverBudget, HeadTooLarge."""
@@ -190,7 +197,7 @@ class Connection(RequestHandler):
             self._payload = payload
             self._is_chunked = getattr(message, "chunked", False)
             pieces.append(Piece(payload.total_bytes, self._is_chunked))
-        if not self._payload.is_eof():
+        if not self._payload.is_eof() or self._keeps_some:
             arrivals.head_is_done()
             return
         if pieces:
@@ -200,6 +207,20 @@ class Connection(RequestHandler):
             arrivals.head_goes_on(data)
             if arrivals.head_bytes > self._head_bytes_max:
                 raise HeadTooLarge(self._head_bytes_max)
+
+    @property
+    def _keeps_some(self) -> bool:
+        """Whether the parser has paused: for an unread body, or with as many requests as wait."""
+        return self._reading_paused or len(self._messages) >= self._max_msg_queue_size
+
+    def _note_unparsed(self, data: bytes) -> None:
+        """While the parser is paused it keeps what was received last; a head that ends within that
+        is not told of once it goes on."""
+        if self._keeps_some:
+            if data:
+                self._unparsed, self._is_whole = len(data), data.endswith(HEAD_END)
+        elif data or self._is_whole:
+            self._unparsed = 0
 
     def _measure(self, new: int) -> None:
         """Refuse the first of the new requests whose head is too large, and all after it."""
@@ -230,13 +251,12 @@ class Connection(RequestHandler):
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def _unread_bytes(self, received: int) -> int:
-        """Of bodies; with what the parser itself may keep of what was just received."""
-        size = len(self._message_tail)
-        if self._reading_paused or self._buffer_paused:
-            size += received
-        for _, payload in self._messages:
-            size += getattr(payload, "_size", 0)
+    def _unread_bytes(self) -> int:
+        """Of bodies, of requests that wait for their turn, and of what is not parsed yet."""
+        size = len(self._message_tail) + self._unparsed
+        is_behind = self._request_in_progress or len(self._messages) > 1
+        for message, payload in self._messages:
+            size += getattr(payload, "_size", 0) + (head_cost(message) if is_behind else 0)
         if self._current_request is not None:
             size += getattr(self._current_request.content, "_size", 0)
         return size

@@ -155,6 +155,29 @@ class TestBodies:
         writer.close()
         await eventually(lambda: bodies.used == 0)
 
+    async def test_requests_behind_a_long_poll_are_charged_and_answered(
+        self, front, orders, budgets, eventually
+    ) -> None:
+        head = REQUEST + b"".join(HEADER % n for n in range(8)) + b"\r\n"
+        reader, writer = await connect(front)
+        writer.write(
+            b"GET /topics/orders/partitions/0/messages?wait=60s HTTP/1.1\r\nHost: x\r\n\r\n"
+        )
+        bodies = budgets[Kind.BODIES]
+        queued_bytes = 32 * (2 * 8 * 1000 + 8 * 256)  # as many as are parsed ahead
+
+        writer.write(head * 50)
+        await eventually(lambda: bodies.used > queued_bytes)
+        (connection,) = front._server.connections
+        connection.settle()
+
+        assert bodies.used > queued_bytes, "what is not parsed yet is counted"
+        front.begin_stop()
+        for _ in range(51):
+            assert (await answer_of(reader))[0] in (200, 503)
+        await eventually(lambda: bodies.used == 0)
+        writer.close()
+
     async def test_unread_bodies_of_one_address_are_bounded(
         self, front, orders, budgets, eventually
     ) -> None:

@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import web
 from msgspec import Struct
 
-from goqueue.wire.errors import BadRequest, UnknownGroup
+from goqueue.wire.errors import BadRequest
 from goqueue.wire.ids import validate_topic_name
 from node.http.call import Call, answer
 from node.http.group_settings import parse_settings, shown_settings
@@ -188,8 +188,7 @@ async def change(call: Call) -> web.Response:
     settings = parse_settings(given)
     if not settings:
         raise BadRequest("nothing to change")
-    if all(view.name != group for view in await call.broker.list_groups()):
-        raise UnknownGroup(group)
+    await call.broker.membership(group)  # raises UnknownGroup
     view = await call.broker.put_group(group, settings)
     return answer(_group_answer(view, await call.broker.membership(group)))
 

@@ -9,13 +9,23 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import bare, groups, lookups, one_node, peers, queue_rows, three_nodes, timeline
+from benchmarks import (
+    bare,
+    floods,
+    groups,
+    lookups,
+    one_node,
+    peers,
+    queue_rows,
+    three_nodes,
+    timeline,
+)
 from benchmarks.processes import ROOT
 from benchmarks.publish import percentile
 from benchmarks.report import Report, Row
 
 FULL_S, QUICK_S = 4.0, 1.0
-PARTS = ("bare", "peers", "one", "three", "queue", "lookups", "timeline", "groups")
+PARTS = ("bare", "peers", "one", "three", "queue", "lookups", "timeline", "groups", "floods")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +81,8 @@ async def measure(run: Run, parts: list[str], *, with_peers: bool) -> None:
         await timeline.measure(run.report, run.folder, quick=run.quick)
     if "groups" in parts:
         await groups.measure(run.report, run.folder / "groups", quick=run.quick)
+    if "floods" in parts:
+        await floods.measure(run.report, run.folder, quick=run.quick)
 
 
 async def measure_bare(run: Run) -> None:

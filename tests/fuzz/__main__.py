@@ -1,6 +1,7 @@
-"""Fuzzes formats, raw HTTP and the OpenAPI document of a real node, for as long as is asked.
+"""Fuzzes formats, raw HTTP and the OpenAPI document of a real node, for as long as is asked; and
+with what is small on the wire and large in memory.
 
-python -m tests.fuzz --minutes 5 --seed 1 [--only formats,raw,openapi]
+python -m tests.fuzz --minutes 5 --seed 1 [--only formats,raw,expanding,openapi]
 
 Prints what was tried and what was found; the exit code is 1 where something was. The same seed
 makes the same inputs.
@@ -14,14 +15,15 @@ import random
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.cluster.processes import HOST, Node
-from tests.fuzz import formats, raw
+from tests.fuzz import expanding, formats, raw
 from tests.fuzz.served import GROWTH_BYTES_MAX, fuzz_openapi, memory_bytes, served_node
 
-PARTS = ("formats", "raw", "openapi")
-ROUND_INPUTS, ROUND_REQUESTS = 2_000, 2_000
+PARTS = ("formats", "raw", "expanding", "openapi")
+ROUND_INPUTS, ROUND_REQUESTS, ROUND_EXPANDING = 2_000, 2_000, 40
 EXAMPLES_A_MINUTE = 4
 
 
@@ -29,13 +31,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", default=",".join(PARTS), help="formats, raw, openapi")
+    parser.add_argument("--only", default=",".join(PARTS), help=", ".join(PARTS))
     given = parser.parse_args()
     parts = given.only.split(",")
     if not set(parts) <= set(PARTS):
         parser.error(f"parts are {', '.join(PARTS)}")
     seconds = given.minutes * 60 / len(parts)
     defects = fuzz_formats(seconds, given.seed) if "formats" in parts else 0
+    if "expanding" in parts:
+        with tempfile.TemporaryDirectory() as folder, served_node(Path(folder)) as node:
+            before = memory_bytes(node)
+            defects += fuzz_expanding(node, seconds, given.seed)
+            defects += judge_memory(node, before, expanding.KEPT_BYTES_MAX)
     if {"raw", "openapi"} & set(parts):
         with tempfile.TemporaryDirectory() as folder, served_node(Path(folder)) as node:
             before = memory_bytes(node)
@@ -66,17 +73,34 @@ def fuzz_formats(seconds: float, seed: int) -> int:
 
 
 def fuzz_raw(node: Node, seconds: float, seed: int) -> int:
-    end, rng, total = time.monotonic() + seconds, random.Random(seed), raw.Tally()
-    kept = raw.samples("fuzzed", "workers")
+    kept, rng = raw.samples("fuzzed", "workers"), random.Random(seed)
+
+    def round_of() -> raw.Tally:
+        return asyncio.run(raw.fuzz(HOST, node.http_port, kept, rng, ROUND_REQUESTS))
+
+    return fuzz_rounds(node, "raw", seconds, round_of)
+
+
+def fuzz_expanding(node: Node, seconds: float, seed: int) -> int:
+    rng = random.Random(seed)
+
+    def round_of() -> raw.Tally:
+        return asyncio.run(expanding.fuzz(node, "fuzzed", "workers", rng, ROUND_EXPANDING))
+
+    return fuzz_rounds(node, "expanding", seconds, round_of)
+
+
+def fuzz_rounds(node: Node, name: str, seconds: float, round_of: Callable[[], raw.Tally]) -> int:
+    end, total = time.monotonic() + seconds, raw.Tally()
     while time.monotonic() < end:
-        tally = asyncio.run(raw.fuzz(HOST, node.http_port, kept, rng, ROUND_REQUESTS))
+        tally = round_of()
         total.sent += tally.sent
         total.statuses.update(tally.statuses)
         total.defects += tally.defects
     if not node.is_ready():
         total.defects.append("the node is not ready any more")
     print(*total.defects[:20], sep="\n", end="\n" if total.defects else "")
-    print(f"raw requests {total.sent:,}  answers {dict(sorted(total.statuses.items()))}")
+    print(f"{name} requests {total.sent:,}  answers {dict(sorted(total.statuses.items()))}")
     return len(total.defects)
 
 
@@ -88,10 +112,10 @@ def fuzz_served(node: Node, seed: int, examples: int) -> int:
     return int(bool(ran.code) or not node.is_ready())
 
 
-def judge_memory(node: Node, before: int) -> int:
+def judge_memory(node: Node, before: int, most: int = GROWTH_BYTES_MAX) -> int:
     grown = memory_bytes(node) - before
     print(f"memory of the node {before >> 20} MiB, grown by {grown >> 20} MiB")
-    return int(grown > GROWTH_BYTES_MAX)
+    return int(grown > most)
 
 
 if __name__ == "__main__":

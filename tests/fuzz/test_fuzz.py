@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.cluster.processes import HOST, Node
-from tests.fuzz import formats, raw
+from tests.fuzz import expanding, formats, raw
 from tests.fuzz.served import GROWTH_BYTES_MAX, fuzz_openapi, memory_bytes, served_node
 
 KNOWN = formats.formats()
@@ -59,6 +60,18 @@ def test_broken_requests_are_answered_or_cut_off_and_the_node_serves_on(node: No
     assert tally.statuses[400] > 300
     assert tally.statuses[200] > 10
     assert node.is_ready()
+
+
+def test_requests_that_expand_take_little_memory_and_are_answered(tmp_path: Path) -> None:
+    with served_node(tmp_path) as node:
+        before = memory_bytes(node)
+        tally = asyncio.run(expanding.fuzz(node, "expanded", "expanders", random.Random(1), 80))
+
+        assert tally.defects == []
+        assert tally.sent >= 80
+        assert tally.statuses[200] > 5 and tally.statuses[400] > 5
+        assert node.is_ready()
+        assert memory_bytes(node) - before < expanding.KEPT_BYTES_MAX
 
 
 def test_requests_from_the_openapi_document_are_answered_as_it_says(node: Node) -> None:

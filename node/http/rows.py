@@ -61,14 +61,17 @@ def _decode(
         if piece is not None:
             text = body[piece.start : piece.end]
             if len(text) <= SLICE_BYTES:
-                some = decode_some(b"[%s]" % text, base64_values)
+                steps = decode_some(b"[%s]" % text, base64_values)
             else:
                 yield from _require_utf8(text)
-                some = decode_wide(text, base64_values)
-            if len(rows) + len(some) > messages_max:
-                raise PayloadTooLarge(f"more than {messages_max} messages", limit=messages_max)
-            held.grow(weight_of(some, len(text)))
-            rows.extend(some)
+                steps = iter([decode_wide(text, base64_values)])
+            held.grow(COPIES * len(text))
+            for some in steps:
+                if len(rows) + len(some) > messages_max:
+                    raise PayloadTooLarge(f"more than {messages_max} messages", limit=messages_max)
+                held.grow(weight_of(some, 0))
+                rows.extend(some)
+                yield
         yield
     if elements.found:
         identify_rows(rows, elements.rest)

@@ -12,6 +12,7 @@ from dataclasses import fields as columns_of
 import pytest
 
 from goqueue.wire.errors import GoQueueError, OverBudget, PayloadTooLarge
+from node.http import messages as messages_module
 from node.http import rows as rows_module
 from node.http.budgets import MIB, Bounds, Budget, Kind, Owner
 from node.http.elements import SLICE_BYTES
@@ -204,3 +205,19 @@ async def test_a_hundred_thousand_messages_are_stored(client, front, orders, bro
     assert answer.status == 200
     assert len(answer.json["results"]) == MESSAGES_MAX
     assert not any(budget.used for budget in front.budgets.all)
+
+
+async def test_many_unusable_messages_are_looked_at_a_few_at_once(held, monkeypatch) -> None:
+    looked_at: list[int] = []
+    real = messages_module._columns
+    monkeypatch.setattr(
+        messages_module,
+        "_columns",
+        lambda given, *rest, **more: looked_at.append(len(given)) or real(given, *rest, **more),
+    )
+    body = b'{"messages":[' + b",".join([b"{}"] * 40_000) + b"]}"
+
+    rows = await read_rows(body, False, MESSAGES_MAX, held)
+
+    assert len(rows) == len(rows.errors) == sum(looked_at) == 40_000
+    assert max(looked_at) <= messages_module.STEP_ROWS

@@ -1,6 +1,6 @@
 """Builds deploy/docker/Dockerfile by docker, podman or buildah, and writes its bill of materials.
 
-    python scripts/image.py --tag goqueue:0.2.0 [--base 12.12-slim@sha256:...] [--release]
+    python scripts/image.py --tag goqueue:0.3.0 [--base 12.12-slim@sha256:...] [--release]
 
 The bill is CycloneDX 1.6, in build/, of what the image that was built holds. With `--release` the
 base must be named by digest: a tag can be moved to other bytes.

@@ -1,6 +1,6 @@
 # The data pipeline: goqueue-pipeline with Spark, and its executors on Kubernetes. Built from the repository's root:
 #
-#   docker build -f deploy/docker/pipeline.Dockerfile -t goqueue-pipeline:0.2.0 .
+#   docker build -f deploy/docker/pipeline.Dockerfile -t goqueue-pipeline:0.3.0 .
 #
 # The release of Debian, the user and the place of the programs are those of the node's image.
 ARG DEBIAN=12.12-slim
@@ -41,7 +41,7 @@ RUN /opt/goqueue/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /wheel
 COPY deploy/spark/goqueue_pipeline.py /opt/goqueue/goqueue_pipeline.py
 
 FROM debian:${DEBIAN}
-ARG VERSION=0.2.0
+ARG VERSION=0.3.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="goqueue-pipeline" \
       org.opencontainers.image.description="Archive, verify, restore and report on a GoQueue cluster, with Spark" \

@@ -16,7 +16,7 @@ TARGETS = ("kind", "dev", "prod")
 COMMANDS = ("deploy", "goqueue", "upgrade", "url", "status", "benchmark", "destroy")
 PROBES = ("kind get kubeconfig", "aws ecr describe-images")
 IMAGE = ("--image", "registry.example.com:5000/goqueue:1.2")
-TOLD = "--build-arg VERSION=0.2.0 --build-arg REVISION=abc123"
+TOLD = "--build-arg VERSION=0.3.0 --build-arg REVISION=abc123"
 """What an image says of itself."""
 SECRET = "goqueue-admin"
 """`url` tells how to read it, and does not read it."""
@@ -71,7 +71,7 @@ def test_a_dry_run_calls_nothing_and_prints_a_script_that_does_the_same(
 def test_kind_gets_cluster_image_chart_and_test_in_this_order(machine: Machine) -> None:
     ran = machine.deploy("deploy", "kind")
 
-    tag = "0.2.0-abc123"
+    tag = "0.3.0-abc123"
     helm = "helm --kube-context kind-goqueue --namespace goqueue"
     assert [words(call) for call in ran.calls] == [
         "kind get kubeconfig --name goqueue",
@@ -92,10 +92,10 @@ def test_dev_is_made_by_terraform_and_the_chart_gets_its_outputs(machine: Machin
     assert ran.code == 0, ran.stderr
     lines = [words(call) for call in ran.calls if "output" not in call]
     terraform = "terraform -chdir=deploy/terraform/environments/dev"
-    image = "1.example.com/dev/goqueue:0.2.0-abc123"
+    image = "1.example.com/dev/goqueue:0.3.0-abc123"
     there = (
         "aws ecr describe-images --region eu-central-1 --repository-name dev/goqueue"
-        " --image-ids imageTag=0.2.0-abc123"
+        " --image-ids imageTag=0.3.0-abc123"
     )
     helm = "helm --kube-context goqueue-dev --namespace queues"
     assert sorted(lines[5:7]) == [
@@ -113,7 +113,7 @@ def test_dev_is_made_by_terraform_and_the_chart_gets_its_outputs(machine: Machin
         f"docker push {image}",
         f"{helm} upgrade goqueue deploy/helm/goqueue --install --create-namespace"
         " --reset-then-reuse-values -f build/deploy/dev/values.yaml"
-        " --set-string image.tag=0.2.0-abc123",
+        " --set-string image.tag=0.3.0-abc123",
         "kubectl --context goqueue-dev --namespace queues rollout status statefulset/goqueue"
         " --timeout=15m",
         f"{helm} test goqueue --logs",

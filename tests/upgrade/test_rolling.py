@@ -17,7 +17,7 @@ from log.entry import EntryKind
 from log.store import Store
 from node.server import EXIT_OTHER_LEVEL
 from tests.cluster.processes import Answer, Cluster, Node, eventually, tail
-from tests.upgrade.load import Load
+from tests.upgrade.load import GROUP, Load
 from tests.upgrade.versions import Version, head, made_up, released
 
 STOPPED = re.compile(r"replica_stopped|applies no more|cannot_start|Traceback")
@@ -74,6 +74,11 @@ def upgrade(node: Node, *, dry_run: bool = False) -> Answer:
     return node.ask("POST", "/v1/admin/cluster/upgrade", {"dry_run": dry_run})
 
 
+def assign(node: Node) -> Answer:
+    """Gives the group an owner, which is a command of level 2."""
+    return node.ask("PUT", f"/v1/groups/{GROUP}/owner", {"owner": "work"})
+
+
 def kinds(node: Node) -> set[int | str]:
     """The tags of all operations and commands that a stopped node's logs hold."""
     store = Store.open(OsDisk(), str(node.data), StorageConfig(), read_only=True)
@@ -128,7 +133,9 @@ def test_rolling_there_and_back_and_there_again_loses_nothing(
         assert [one.split()[0] for one in refused.body["waiting"]] == ["node-1", "node-2"]
 
         roll(cluster, new, None)
+        assert assign(cluster[0]).body["code"] == "level_not_finished"
         assert upgrade(cluster[0]).body["finished_level"] == new.highest
+        assert assign(cluster[0]).body["owner"] == "work"
         load.until_more()
         until_whole(cluster)
         old_is_refused(cluster[1], old, new)

@@ -38,6 +38,7 @@ SPECIAL: dict[str, tuple[Any, ...]] = {
     "out_of_order": (4, 6),
     "not_leader": ("node-2",),
     "unknown_member": ("workers", "m-1"),
+    "over_budget": ("bodies", "holder", 4096),
     "other_archive": ("orders", 1, "file:///archive"),
 }
 

@@ -77,24 +77,24 @@ class GroupsBroker:
 
     # as OwnerBroker names them
 
-    def ownership(self, name: str) -> Ownership | None:
+    def ownership(self, group: str) -> Ownership | None:
         state = self._cluster.state
-        known = state.groups.get(name)
+        known = state.groups.get(group)
         return None if known is None else Ownership(known.id, state.group_owners.get(known.id))
 
-    async def find_ownership(self, name: str) -> Ownership | None:
+    async def find_ownership(self, group: str) -> Ownership | None:
         await self._cluster.refresh()
-        return self.ownership(name)
+        return self.ownership(group)
 
-    def is_reserved(self, name: str) -> bool:
+    def is_reserved(self, group: str) -> bool:
         state = self._cluster.state
-        return self._cluster.levels.speaks(Feature.SCOPES) and state.keys.is_reserved(name)
+        return self._cluster.levels.speaks(Feature.SCOPES) and state.keys.is_reserved(group)
 
-    async def assign_group(self, name: str, owner: str) -> GroupView:
+    async def assign_group(self, group: str, owner: str) -> GroupView:
         self._cluster.levels.require(Feature.SCOPES)
-        group = await self.find(name)
-        await self._cluster.command(AssignGroup(name, owner, group.id), COMMAND_DEADLINE_S)
-        return self.view(await self.find(name))
+        found = await self.find(group)
+        await self._cluster.command(AssignGroup(group, owner, found.id), COMMAND_DEADLINE_S)
+        return self.view(await self.find(group))
 
     def _told(self, maker: Maker) -> tuple[str | None, int]:
         """The maker as commands say it: nothing before every node knows of it."""

@@ -138,7 +138,7 @@ class FakeOwners:
     async def find_ownership(self, group: str) -> Ownership | None:
         return self.ownership(group)
 
-    def is_reserved(self, _group: str) -> bool:
+    def is_reserved(self, group: str) -> bool:
         return False
 
     async def assign_group(self, group: str, owner: str) -> GroupView:

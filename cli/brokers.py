@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from cli.dry_runs import answering
 from cli.errors import EXIT_UNAVAILABLE, CliError
 from cli.following import Look, follow, left_text
 from cli.moves import (
@@ -114,8 +115,9 @@ async def drain(
     body = {} if throttle is None else {"throttle_bytes_per_sec": byte_rate("--throttle", throttle)}
     async with session:
         if dry_run:
-            plan = await session.request("POST", path, body={**body, "dry_run": True})
-            show_plan(session, plan, f"Nothing would move: {broker} has no replicas.")
+            with answering(session, dry_run=True):
+                plan = await session.request("POST", path, body={**body, "dry_run": True})
+                show_plan(session, plan, f"Nothing would move: {broker} has no replicas.")
             return
         answer = await session.request("POST", path, body=body)
         is_followed = answer["state"] != "drained" and (wait or remove)

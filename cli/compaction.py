@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from cli.dry_runs import answering
 from cli.options import command
 from cli.output import Column, bytes_text, duration_text
 from cli.session import Json, Session
@@ -68,8 +69,14 @@ async def compact(
         if status:
             found = await session.get(path)
         else:
-            found = await session.request("POST", path, body={"dry_run": dry_run})
-    columns = COLUMNS if status else RUN_COLUMNS
+            with answering(session, dry_run=dry_run):
+                found = await session.request("POST", path, body={"dry_run": dry_run})
+                _show(session, found, RUN_COLUMNS)
+            return
+    _show(session, found, COLUMNS)
+
+
+def _show(session: Session, found: Json, columns: tuple[Column, ...]) -> None:
     session.output.detail(found, lambda: session.output.table(columns, found["partitions"]))
 
 

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from cli.dry_runs import answering
 from cli.errors import EXIT_USAGE, CliError
 from cli.options import command, confirm, pairs
 from cli.output import Column, Row, count_text
@@ -162,10 +163,15 @@ async def redrive(
     body = {"topic": topic, "filter": chosen, "dry_run": dry_run, "force": force}
     if rate:
         body["rate"] = rate
+    path = join("groups", group, "dlq", "redrive")
     async with session:
-        answer = await session.request("POST", join("groups", group, "dlq", "redrive"), body=body)
+        with answering(session, dry_run=dry_run):
+            _redriving(session, topic, group, await session.request("POST", path, body=body))
+
+
+def _redriving(session: Session, topic: str, group: str, answer: Json) -> None:
     matched = count_text(int(answer["matched"]), "dead letter")
-    if dry_run:
+    if answer.get("dry_run"):
         session.output.success(f"Would redrive {matched} of {topic} for group {group}", answer)
         return
     session.output.success(

@@ -70,9 +70,13 @@ HINTS = {
 class CliError(Exception):
     """What the CLI itself refuses; `exit_code` is one of this module's constants."""
 
-    def __init__(self, message: str, *, hint: str = "", exit_code: int = EXIT_ERROR) -> None:
+    def __init__(
+        self, message: str, *, hint: str = "", exit_code: int = EXIT_ERROR, code: str = ""
+    ) -> None:
+        """`code`: what a cluster calls it, where the CLI says it in its place."""
         super().__init__(message)
         self.message = message
+        self.code = code
         self.hint = hint
         self.exit_code = exit_code
 
@@ -90,7 +94,7 @@ class Report:
 def explain(error: BaseException) -> Report | None:
     """The report for an error of operation; None for a programmer's error."""
     if isinstance(error, CliError):
-        return Report(error.message, "", error.hint, error.exit_code)
+        return Report(error.message, error.code, error.hint, error.exit_code)
     if isinstance(error, GoQueueError):
         return Report(_text(error), error.code, _hint(error), _exit_code(error))
     if isinstance(error, TimeoutError):

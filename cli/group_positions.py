@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from cli.dry_runs import stands_in_the_way
 from cli.errors import EXIT_USAGE, CliError
 from cli.group_columns import LAG_COLUMNS, OFFSET_COLUMNS, RESET_COLUMNS
 from cli.options import command, span
@@ -92,6 +93,8 @@ async def reset_offsets(
         answer = await reset(session, name, body)
     rows: list[Json] = answer["offsets"]
     session.output.success(_reset_text(name, topic, rows, dry_run=dry_run), answer)
+    if refusal := answer.get("refusal"):
+        stands_in_the_way(refusal["code"], refusal["error"])
     if session.output.is_table and rows:
         session.output.table(RESET_COLUMNS, [{"topic": topic, **row} for row in rows])
 

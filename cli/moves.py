@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from cli.dry_runs import answering
 from cli.errors import EXIT_USAGE, CliError
 from cli.following import Look, follow, left_text
 from cli.options import byte_rate, command
@@ -87,8 +88,9 @@ async def rebalance(
     body = {"leaders_only": leaders_only, "limit": limit, **_throttle(throttle)}
     async with session:
         if dry_run:
-            plan = await session.request("POST", REBALANCE, body={**body, "dry_run": True})
-            show_plan(session, plan, "Nothing to move: the brokers have equal shares.")
+            with answering(session, dry_run=True):
+                plan = await session.request("POST", REBALANCE, body={**body, "dry_run": True})
+                show_plan(session, plan, "Nothing to move: the brokers have equal shares.")
             return
         await start_rebalance(session, body, wait=wait)
 
@@ -121,8 +123,9 @@ async def reassign(
     body = {"partitions": _plan_of(file), **_throttle(throttle)}
     async with session:
         if dry_run:
-            plan = await session.request("POST", REASSIGNMENT, body={**body, "dry_run": True})
-            show_plan(session, plan, "Nothing would move.")
+            with answering(session, dry_run=True):
+                plan = await session.request("POST", REASSIGNMENT, body={**body, "dry_run": True})
+                show_plan(session, plan, "Nothing would move.")
             return
         await _begun(session, await session.request("POST", REASSIGNMENT, body=body), wait=wait)
 

@@ -15,6 +15,7 @@ from cli.compaction import (
     MinCompactionLag,
     cleanup_text,
 )
+from cli.dry_runs import answering
 from cli.errors import EXIT_USAGE, CliError
 from cli.options import command, span
 from cli.output import Column, Row, bytes_text, cell_text, count_text, duration_text
@@ -260,9 +261,10 @@ async def alter(
     text = ", ".join(f"{key}={_shown(value)}" for key, value in changes.items())
     async with session:
         if dry_run:
-            await _check_changes(session, name, replication_factor)
-            would = {"name": name, "dry_run": True, **changes}
-            session.output.success(f"Would alter topic {name}: {text}", would)
+            with answering(session, dry_run=True):
+                await _check_changes(session, name, replication_factor)
+                record = {"name": name, "dry_run": True, **changes}
+                session.output.success(f"Would alter topic {name}: {text}", record)
             return
         answer = await session.request("PATCH", join("topics", name), body=changes)
         _warnings(answer)

@@ -95,7 +95,9 @@ async def check_factor(session: Session, factor: int) -> None:
     takers = sum(one["state"] == "active" for one in brokers)
     if factor > takers:
         raise CliError(
-            f"replication factor {factor} with {takers} brokers", hint=HINTS["too_few_brokers"]
+            f"replication factor {factor} with {takers} brokers",
+            hint=HINTS["too_few_brokers"],
+            code="too_few_brokers",
         )
 
 

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from cli.errors import EXIT_ERROR
 from cli.options import command
 from cli.output import Column
 from cli.session import Json, Session
@@ -43,7 +42,7 @@ async def upgrade(session: Session, dry_run: DryRun = False, finish: Finish = Fa
     """Finish the feature level of a new version, once every broker runs it; or look ahead.
 
     Until then the cluster uses nothing that the version before does not know, and that version can
-    come back. Exit code 1 while something stands in the way.
+    come back.
     """
     if dry_run == finish:
         raise typer.BadParameter("say --dry-run or --finish")
@@ -52,8 +51,6 @@ async def upgrade(session: Session, dry_run: DryRun = False, finish: Finish = Fa
     finished, following = found["finished_level"], found["next_level"]
     if dry_run:
         session.output.detail(found, lambda: _show(session, found))
-        if found["waiting"]:
-            raise typer.Exit(EXIT_ERROR)
         return
     session.output.success(f"level {max(finished, following)} is finished", found)
 

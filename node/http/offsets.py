@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta, Struct
 
-from goqueue.wire.errors import BadRequest, GoQueueError
+from goqueue.wire.errors import BadRequest, GoQueueError, GroupActive, StaleGeneration
 from goqueue.wire.ids import OFFSET_MAX, PARTITIONS_MAX, validate_topic_name
 from node.http.call import Call, answer
 from node.http.claims import Generation, Member, check_not_newer, claim_of
@@ -20,7 +20,7 @@ from node.http.known_fields import Body
 from node.http.member_broker import LagView, ResetTo, ResetView
 from node.http.members import find_member
 from node.http.positions import committed_below
-from node.http.queue_broker import Claim
+from node.http.queue_broker import FORCED, Claim
 from node.http.times import Duration, duration_ms, format_time, parse_time_ms
 
 COMMITS_MAX = 100_000
@@ -142,11 +142,20 @@ class ResetPartition(Struct):
     skipped: int
 
 
-class ResetAnswer(Struct):
+class Refusal(Struct):
+    """What a dry run would be refused with, were it none."""
+
+    code: str
+    error: str
+
+
+class ResetAnswer(Struct, omit_defaults=True):
     group: str
     topic: str
     dry_run: bool
     offsets: list[ResetPartition]
+    refusal: Refusal | None = None
+    """Of a dry run only, where something stands in the way: `force` goes ahead."""
 
 
 _COMMIT = msgspec.json.Decoder(CommitOffsetsBody)
@@ -204,10 +213,19 @@ async def reset(call: Call) -> web.Response:
     topic, to, partitions = _reset_of(wanted)
     dry_run = bool(wanted.dry_run)
     claim = await _claim(call, group, wanted.member_id, wanted.generation, force=wanted.force)
-    views = await call.broker.reset(
-        group, topic, to, partitions=partitions, dry_run=dry_run, claim=claim
-    )
-    return answer(ResetAnswer(group, topic, dry_run, list(map(_reset_view, views))))
+    refusal = None
+    try:
+        views = await call.broker.reset(
+            group, topic, to, partitions=partitions, dry_run=dry_run, claim=claim
+        )
+    except (GroupActive, StaleGeneration) as error:
+        if not dry_run:
+            raise
+        refusal = Refusal(error.code, error.message)
+        views = await call.broker.reset(
+            group, topic, to, partitions=partitions, dry_run=True, claim=FORCED
+        )
+    return answer(ResetAnswer(group, topic, dry_run, list(map(_reset_view, views)), refusal))
 
 
 async def _claim(

@@ -13,6 +13,7 @@ import pytest
 from cli import brokers, following
 from cli.options import byte_rate
 from coordinator.commands import RegisterBroker
+from coordinator.errors import TooFewBrokers
 from node.http.fake import FakeBroker
 from tests.unit.cli.conftest import Shell
 
@@ -484,16 +485,45 @@ def test_partitions_are_added(three: Shell) -> None:
     assert three.run("topic", "partitions", "nothing").exit_code == 3
 
 
-def test_a_dry_run_refuses_what_the_cluster_would_refuse(three: Shell) -> None:
-    for words in (
-        ("topic", "partitions", "orders", "--count", "1025"),
-        ("topic", "alter", "orders", "--replication-factor", "4"),
-    ):
-        tried, done = three.run(*words, "--dry-run"), three.run(*words)
+def test_a_dry_run_refuses_what_never_could_be(three: Shell) -> None:
+    words = ("topic", "partitions", "orders", "--count", "1025")
 
-        assert (tried.exit_code, done.exit_code) == (1, 1)
-        told = tried.stderr.splitlines()[0]
-        assert done.stderr.splitlines()[0].rpartition(" (")[0] == told
+    tried, done = three.run(*words, "--dry-run"), three.run(*words)
+
+    assert (tried.exit_code, done.exit_code) == (1, 1)
+    told = tried.stderr.splitlines()[0]
+    assert done.stderr.splitlines()[0].rpartition(" (")[0] == told
+
+
+def test_a_dry_run_answers_what_stands_in_the_way(three: Shell) -> None:
+    words = ("topic", "alter", "orders", "--replication-factor", "4")
+
+    done, tried = three.run(*words), three.run(*words, "--dry-run")
+    shown = three.run(*words, "--dry-run", *TABLE)
+
+    assert (done.exit_code, tried.exit_code, shown.exit_code) == (1, 0, 0)
+    refusal = json.loads(tried.stdout)["refusal"]
+    assert done.stderr.startswith(f"Error: {refusal['error']} (too_few_brokers)")
+    assert f"would be refused now: {refusal['error']} (too_few_brokers)" in shown.stderr
+
+
+@pytest.mark.parametrize("verb", ["drain node-1", "rebalance"])
+def test_a_dry_run_of_a_move_answers_what_stands_in_the_way(
+    three: Shell, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    async def refuse(*_: object, **__: object) -> object:
+        raise TooFewBrokers("2 brokers are left, and 3 copies wanted")
+
+    for name in ("plan_drain", "plan_rebalance"):
+        monkeypatch.setattr(type(three.broker), name, refuse)
+
+    tried = three.run("cluster", *verb.split(), "--dry-run")
+
+    assert tried.exit_code == 0
+    assert json.loads(tried.stdout)["refusal"]["code"] == "too_few_brokers"
+
+
+def test_a_replication_factor_that_can_be_is_planned(three: Shell) -> None:
     assert three.ok("topic", "alter", "orders", "--replication-factor", "3", "--dry-run", *TABLE)
 
 
@@ -553,7 +583,8 @@ def test_upgrade_is_refused_while_a_broker_does_not_speak_the_level(three: Shell
     ahead = three.run("cluster", "upgrade", "--dry-run")
     refused = three.run("cluster", "upgrade", "--finish")
 
-    assert (ahead.exit_code, json.loads(ahead.stdout)["next_level"]) == (1, 2)
+    assert (ahead.exit_code, json.loads(ahead.stdout)["next_level"]) == (0, 2)
+    assert json.loads(ahead.stdout)["waiting"]
     assert refused.exit_code == 1
     assert "level 2 can't be finished yet: node-1 runs" in refused.stderr
 

@@ -220,6 +220,19 @@ def test_a_group_with_members_is_moved_only_by_force(queue: Shell, verb: tuple[s
     assert json.loads(queue.ok("group", "lag", "g"))["total_lag"] == 0
 
 
+def test_a_dry_run_of_a_reset_answers_while_the_group_has_members(queue: Shell) -> None:
+    queue.join("g", "t")
+    words = ("group", "reset-offsets", "g", "-t", "t", "--to-latest", "--dry-run")
+
+    told, shown = queue.run(*words), queue.run(*words, "-o", "table")
+
+    assert (told.exit_code, shown.exit_code) == (0, 0)
+    answer = json.loads(told.stdout)
+    assert answer["offsets"] and answer["refusal"]["code"] == "group_active"
+    assert "Would reset group g" in shown.stdout
+    assert "would be refused now: group g has 1 active members (group_active)" in shown.stderr
+
+
 def test_rebalances_are_listed_newest_first(queue: Shell) -> None:
     first = queue.join("g", "t")
     queue.clock.ms += 1000

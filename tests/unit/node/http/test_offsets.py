@@ -302,6 +302,25 @@ async def test_positions_of_active_members_are_theirs_unless_it_is_forced(client
     assert free.status == 200
 
 
+async def test_a_dry_run_answers_whoever_has_the_group_and_says_what_stands_in_the_way(
+    client, join, put, reset
+):
+    await put(b"a", b"b")
+    await join()
+    other = (await join())["member_id"]
+
+    told = await reset(to="latest", dry_run=True)
+    of_a_member = await reset(to="latest", dry_run=True, member_id=other)
+    forced = await reset(to="latest", dry_run=True, force=True)
+
+    assert (told.status, told.json["offsets"]) == (200, forced.json["offsets"])
+    assert told.json["refusal"]["code"] == "group_active"
+    assert "2 active members" in told.json["refusal"]["error"]
+    assert of_a_member.json["refusal"]["code"] == "group_active"
+    assert "refusal" not in forced.json
+    assert (await reset(to="latest")).status == 409
+
+
 async def test_positions_of_a_shared_group_are_its_members_too(client, join, put, reset):
     first, second = [(await join(mode="shared"))["member_id"] for _ in range(2)]
 

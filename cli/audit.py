@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from cli import moments
 from cli.options import command
 from cli.output import Column, Row
 from cli.session import Session
@@ -46,7 +47,8 @@ async def audit(
         str | None, typer.Option("--outcome", help="ok, failed, denied or lost.")
     ] = None,
     since: Annotated[
-        str | None, typer.Option("--since", help="From this time on: RFC 3339.")
+        str | None,
+        moments.option("--since", help="From this time on."),
     ] = None,
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=1, max=PAGE, help="The last so many records.")

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from cli import moments
 from cli.ending import ending_in_order
 from cli.errors import EXIT_USAGE, CliError
 from cli.group_positions import reset
@@ -32,7 +33,7 @@ from cli.replaying import (
 )
 from cli.session import Json, Session
 from cli.taking import Receives, Taking, take
-from cli.terminal import visible, write_bytes
+from cli.terminal import note, visible, write_bytes
 from cli.until import Until
 from goqueue.errors import BadRequest, UnknownPartition
 from goqueue.http import join
@@ -56,12 +57,8 @@ HELD_LIMIT = 10
 PANEL = "Working a queue"
 NO_END = -1
 
-FromTime = Annotated[
-    str | None, typer.Option(help="Start at this time: RFC 3339, or ms since 1970.")
-]
-ToTime = Annotated[
-    str | None, typer.Option(help="End before this time: RFC 3339, or ms since 1970.")
-]
+FromTime = Annotated[str | None, moments.option(help="Start at this time.")]
+ToTime = Annotated[str | None, moments.option(help="End before this time.")]
 Limit = Annotated[
     int | None,
     typer.Option(
@@ -210,6 +207,7 @@ async def consume(
     else:
         async with session:
             details = await _details(session, topic, partition, wait=from_latest)
+            _tell_end(topic, details, start.offset)
             if await _reaches_below(session, topic, details, start):
                 asked = _asked(topic, partition, start, to_time, limit, follow)
                 await _consume_past(session, asked, past, raw=raw)
@@ -283,6 +281,16 @@ async def _consume_past(session: Session, asked: Asked, past: Past, *, raw: bool
     show = Printer(session, raw=raw, follow=asked.follow, several=asked.partition is None)
     count = await replay(session, asked, past, show.messages)
     _tell_none(session, count, raw=raw, follow=asked.follow)
+
+
+def _tell_end(topic: str, details: Sequence[Json], offset: int | None) -> None:
+    """Where no partition reaches so far: an empty answer may be a mistyped offset."""
+    if offset is None or not details or any(one.get("stale") for one in details):
+        return
+    end = max(int(one["next"]) for one in details)
+    if offset > end:
+        what = topic if len(details) > 1 else f"{topic}:{details[0]['partition']}"
+        note(f"{what} ends at offset {end}: there is nothing from {offset} on yet")
 
 
 def _tell_none(session: Session, count: int, *, raw: bool, follow: bool) -> None:

@@ -7,12 +7,15 @@ else, when only that one exists, `~/.goqueue/config.yaml`. A missing file is one
 from __future__ import annotations
 
 import os
+import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from cli.errors import EXIT_NOT_FOUND, EXIT_USAGE, CliError
+from goqueue.options import did_you_mean
 
 SERVER_DEFAULT = "http://127.0.0.1:8080"
 CONTEXT_DEFAULT = "local"
@@ -32,6 +35,8 @@ class Context:
     cert_file: str = ""
     key_file: str = ""
     archive: str = ""
+    is_named: bool = False
+    """This run names the servers itself: those are meant, and no other."""
 
     def to_yaml(self) -> dict[str, object]:
         body: dict[str, object] = {"server": self.server}
@@ -67,14 +72,14 @@ class ContextFile:
 
         try:
             body = yaml.safe_load(text) or {}
-            if not isinstance(body, Mapping):
-                raise ValueError("a mapping is expected")
-            contexts = {
-                str(name): _context(str(name), entry)
-                for name, entry in (body.get("contexts") or {}).items()
-            }
+            entries = _mapping(_mapping(body).get("contexts") or {}, "contexts")
+            contexts = {str(name): _context(str(name), one) for name, one in entries.items()}
             return cls(where, str(body.get("current-context") or ""), contexts)
-        except (yaml.YAMLError, ValueError, AttributeError) as error:
+        except _Wrong as error:
+            line = _line_of(yaml.compose(text), error.keys)
+            text = f"{where}, line {line}: {error}"
+            raise CliError(text, exit_code=EXIT_USAGE) from error
+        except yaml.YAMLError as error:
             raise CliError(f"{where}: {error}", exit_code=EXIT_USAGE) from error
 
     def get(self, name: str) -> Context:
@@ -128,28 +133,69 @@ def resolve(
         chosen = file.get(context)
     elif file.current and server is None:
         chosen = file.get(file.current)
+    found = {name: (files or {}).get(name) or getattr(chosen, name) for name in TLS_FILES}
     return Context(
-        server=server or chosen.server,
+        server=servers_text(server or chosen.server),
+        is_named=server is not None,
         api_key=api_key or os.environ.get("GOQUEUE_API_KEY") or chosen.api_key,
         timeout_s=timeout_s if timeout_s is not None else chosen.timeout_s,
         archive=os.environ.get("GOQUEUE_ARCHIVE") or chosen.archive,
-        **{name: (files or {}).get(name) or getattr(chosen, name) for name in TLS_FILES},
+        ca_file=found["ca_file"],
+        cert_file=found["cert_file"],
+        key_file=found["key_file"],
     )
+
+
+class _Wrong(ValueError):
+    """What a file says under these keys can't be meant."""
+
+    def __init__(self, text: str, *keys: str) -> None:
+        super().__init__(f"{': '.join(keys)}: {text}" if keys else text)
+        self.keys = keys
+
+
+def _line_of(node: Any, keys: Sequence[str]) -> int:
+    """The line, from 1 on, of the innermost of these keys that the document has."""
+    line: int = node.start_mark.line + 1
+    for wanted in keys:
+        pairs = node.value if isinstance(node.value, list) else []
+        found = [pair for pair in pairs if isinstance(pair, tuple) and pair[0].value == wanted]
+        if not found:
+            break
+        line, node = found[0][0].start_mark.line + 1, found[0][1]
+    return line
+
+
+def _mapping(found: object, *keys: str) -> Mapping[Any, Any]:
+    if not isinstance(found, Mapping):
+        kind = "a list" if isinstance(found, list) else repr(found)[:40]
+        raise _Wrong(f"names with their values are expected, not {kind}", *keys)
+    return found
 
 
 def _context(name: str, entry: object) -> Context:
-    if not isinstance(entry, Mapping):
-        raise ValueError(f"context {name}: a mapping is expected")
-    unknown = set(entry) - _FIELDS
-    if unknown:
-        raise ValueError(f"context {name}: unknown {', '.join(sorted(map(str, unknown)))}")
-    timeout = entry.get("timeout")
+    fields = _mapping(entry, "contexts", name)
+    for field_ in fields:
+        if field_ not in _FIELDS:
+            text = f"unknown{did_you_mean(str(field_), _FIELDS)}"
+            raise _Wrong(text, "contexts", name, str(field_))
+    timeout = fields.get("timeout")
     if timeout is not None and not isinstance(timeout, int | float):
-        raise ValueError(f"context {name}: timeout is in seconds")
+        raise _Wrong("a number of seconds is expected", "contexts", name, "timeout")
+    files = {name: str(fields.get(name.replace("_", "-")) or "") for name in TLS_FILES}
     return Context(
-        server=str(entry.get("server") or SERVER_DEFAULT),
-        api_key=str(entry.get("api-key") or ""),
+        server=servers_text(fields.get("server") or SERVER_DEFAULT),
+        api_key=str(fields.get("api-key") or ""),
         timeout_s=float(timeout) if timeout is not None else None,
-        archive=str(entry.get("archive") or ""),
-        **{name: str(entry.get(name.replace("_", "-")) or "") for name in TLS_FILES},
+        archive=str(fields.get("archive") or ""),
+        ca_file=files["ca_file"],
+        cert_file=files["cert_file"],
+        key_file=files["key_file"],
     )
+
+
+def servers_text(given: object) -> str:
+    """Servers as they are kept: one text with commas, of a list, or of a text with commas or
+    spaces."""
+    texts = map(str, given) if isinstance(given, list) else [str(given)]
+    return ",".join(url for text in texts for url in re.split(r"[,\s]+", text) if url)

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from cli import moments
 from cli.dry_runs import answering
 from cli.errors import EXIT_USAGE, CliError
 from cli.options import command, confirm, pairs
@@ -35,8 +36,11 @@ Header = Annotated[
     list[str] | None,
     typer.Option("--header", "-H", metavar="NAME=VALUE", help="With this header; repeat."),
 ]
-From = Annotated[str | None, typer.Option("--from", help="Died at this time or later.")]
-To = Annotated[str | None, typer.Option("--to", help="Died before this time.")]
+From = Annotated[
+    str | None,
+    moments.option("--from", help="Died at this time or later."),
+]
+To = Annotated[str | None, moments.option("--to", help="Died before this time.")]
 Id = Annotated[
     list[str] | None, typer.Option("--id", metavar="TOPIC:PARTITION:OFFSET", help="Repeat.")
 ]

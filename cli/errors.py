@@ -21,6 +21,7 @@ EXIT_INTERRUPTED = 130
 UNREACHABLE_HINT = (
     "is the cluster running? Start one with `goqueue-cli dev`, or name another with -s/--server"
 )
+TLS_HINT = "-s/--server names it with https:// where it speaks TLS, else with http://"
 UNTRUSTED_HINT = "--ca-file PEM names the authorities to trust (env GOQUEUE_CA_FILE)"
 HINTS = {
     "unknown_topic": "`goqueue-cli topic list` shows the topics; `topic create NAME` makes one",
@@ -125,8 +126,10 @@ def _text(error: GoQueueError) -> str:
 
 
 def _hint(error: GoQueueError) -> str:
-    if error.code == "connection_failed" and not error.retriable:
-        return UNTRUSTED_HINT
+    if error.code == "connection_failed":
+        if "tls" in error.data:
+            return TLS_HINT
+        return UNREACHABLE_HINT if error.retriable else UNTRUSTED_HINT
     if error.outcome == "unknown":
         return HINTS["outcome_unknown"] if error.code != "timeout" else HINTS["timeout"]
     if error.code == "invalid_name" and "topic" not in error.message:

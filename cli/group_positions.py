@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from cli import moments
 from cli.dry_runs import stands_in_the_way
 from cli.errors import EXIT_USAGE, CliError
 from cli.group_columns import LAG_COLUMNS, OFFSET_COLUMNS, RESET_COLUMNS
@@ -55,7 +56,7 @@ async def reset_offsets(
     to_offset: Annotated[int | None, typer.Option(min=0, help="This offset.")] = None,
     to_timestamp: Annotated[
         str | None,
-        typer.Option(
+        moments.option(
             "--to-timestamp", "--to-datetime", help="The first message of this time or later."
         ),
     ] = None,

@@ -14,6 +14,7 @@ from cli.options import (
     OutputOption,
     ServerOption,
     TimeoutOption,
+    VersionOption,
 )
 from cli.session import GlobalOptions
 
@@ -39,8 +40,11 @@ def before(
     cert_file: CertFileOption = None,
     key_file: KeyFileOption = None,
     api_key: ApiKeyOption = None,
+    version: VersionOption = False,
 ) -> None:
-    ctx.obj = GlobalOptions(server, context, output, timeout, ca_file, cert_file, key_file, api_key)
+    servers = None if server is None else ",".join(server)
+    files = (ca_file, cert_file, key_file)
+    ctx.obj = GlobalOptions(servers, context, output, timeout, *files, api_key)
 
 
 def main() -> None:

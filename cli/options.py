@@ -19,6 +19,7 @@ import typer
 
 from cli.errors import EXIT_INTERRUPTED, EXIT_USAGE, CliError, explain, print_report
 from cli.output import Format
+from cli.release import show_version
 from cli.session import GlobalOptions, Session
 from cli.terminal import shown
 from goqueue.errors import BadRequest
@@ -27,12 +28,19 @@ from goqueue.times import duration_text
 PANEL = "Global options"
 _RATE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?) ?(?:([kmgt])(i)?)?b?(?:/s)?", re.IGNORECASE)
 
+
+def _version(asked: bool) -> None:
+    if asked:
+        show_version("goqueue-cli")
+        raise typer.Exit
+
+
 ServerOption = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         "--server",
         "-s",
-        help="Server URL; several, comma separated, are tried in turn. (env GOQUEUE_SERVER)",
+        help="Server URL; several (repeat, or commas) are tried in turn. (env GOQUEUE_SERVER)",
         show_default=False,
         rich_help_panel=PANEL,
     ),
@@ -99,10 +107,15 @@ ApiKeyOption = Annotated[
     str | None,
     typer.Option(
         "--api-key",
-        help="ID.SECRET to come in with; others on this machine can see it, so rather use"
-        " GOQUEUE_API_KEY or a context.",
+        help="API key; visible in `ps`, prefer GOQUEUE_API_KEY.",
         show_default=False,
         rich_help_panel=PANEL,
+    ),
+]
+VersionOption = Annotated[
+    bool,
+    typer.Option(
+        "--version", help="Show this client's version, and end.", callback=_version, is_eager=True
     ),
 ]
 GLOBALS: dict[str, Any] = {
@@ -130,7 +143,7 @@ def command(
             for key in GLOBALS:
                 value = arguments.pop(key)
                 if value is not None:
-                    setattr(options, key, value)
+                    setattr(options, key, ",".join(value) if key == "server" else value)
             finish(lambda: asyncio.run(function(Session(options), **arguments)))
 
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
@@ -40,15 +41,25 @@ RANGE_COLUMNS = (
     Column("LAST OFFSET", "last_offset"),
 )
 
-Delay = Annotated[
-    str | None, typer.Option("--delay", "-d", help="Groups receive it so much later, as 90s.")
-]
+
+class Codec(StrEnum):
+    """What `--compression` takes."""
+
+    none = "none"
+    zstd = "zstd"
+    lz4 = "lz4"
+    gzip = "gzip"
+
+
+Delay = Annotated[str | None, typer.Option("--delay", "-d", help="Delay delivery, e.g. `90s`.")]
 DeliverAt = Annotated[
     str | None, typer.Option(help="Groups receive it from this time on: RFC 3339, or ms.")
 ]
-TimeToLive = Annotated[
-    str | None, typer.Option(help="Groups receive it no longer after so much time, as 1h.")
+TimeToLive = Annotated[str | None, typer.Option(help="Expire after this long, e.g. `1h`.")]
+Null = Annotated[
+    bool, typer.Option("--null", help="A null value: it deletes the --key, in a compacted topic.")
 ]
+Compress = Annotated[Codec, typer.Option(help="How each batch is compressed.")]
 OwnId = Annotated[
     str | None, typer.Option(help="Its own id: published again, it is not stored again.")
 ]
@@ -110,10 +121,8 @@ async def produce(
     deliver_at: DeliverAt = None,
     ttl: TimeToLive = None,
     message_id: OwnId = None,
-    null: Annotated[
-        bool,
-        typer.Option("--null", help="A null value: it deletes the --key, in a compacted topic."),
-    ] = False,
+    null: Null = False,
+    compression: Compress = Codec.none,
     plain: Annotated[
         bool, typer.Option("--plain", help="Every line is a value as it stands, JSON or not.")
     ] = False,
@@ -142,6 +151,7 @@ async def produce(
         raise CliError("-m and --file exclude each other", exit_code=EXIT_USAGE)
     _check(given, len(values))
     tally = Tally()
+    session.compression = compression.value
     async with session:
         try:
             tally.began_s = tally.last_s = time.monotonic()

@@ -9,6 +9,7 @@ from types import TracebackType
 
 from cli.lines import Message
 from cli.session import Session
+from cli.terminal import note
 from goqueue import AsyncClient, GoQueueError, OutgoingMessage, Published, PublishFailed
 from goqueue.errors import UnknownTopic
 
@@ -27,7 +28,9 @@ class Publisher:
         self._client = session.client
         self._topic = topic
         self._producer = session.client.producer(
-            linger_ms=LINGER_MS, delivery_timeout_s=session.timeout_s
+            linger_ms=LINGER_MS,
+            delivery_timeout_s=session.timeout_s,
+            compression=session.compression,
         )
 
     async def __aenter__(self) -> Publisher:
@@ -92,16 +95,30 @@ async def publish_few(
         )
         for message in messages
     ]
+    is_known = await _is_known(client, topic)
     try:
         results: Sequence[Published | GoQueueError] = await client.publish_many(topic, outgoing)
     except PublishFailed as failed:
         results = failed.results
+    if not is_known and any(isinstance(result, Published) for result in results):
+        note(f"created topic {topic}")
     for result in results:
         if isinstance(result, Published):
             acked(result)
     for result in results:
         if isinstance(result, GoQueueError):
             raise result
+
+
+async def _is_known(client: AsyncClient, topic: str) -> bool:
+    """False only where the cluster says so: publishing asks the same, and finds the answer kept."""
+    try:
+        await client.known_topics.get(topic)
+    except UnknownTopic:
+        return False
+    except GoQueueError:
+        return True
+    return True
 
 
 def _tell(acked: Acked, delivery: asyncio.Future[Published]) -> None:

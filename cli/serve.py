@@ -17,6 +17,7 @@ import typer
 from cli import processes
 from cli.errors import EXIT_USAGE, Report, print_report
 from cli.pod_stop import pod_stop
+from cli.release import show_version
 
 HELP = """Run one node in this process until SIGTERM or Ctrl-C.
 
@@ -143,11 +144,15 @@ def main(arguments: list[str] | None = None) -> None:
     It imports less than `goqueue-cli serve` does, and is up sooner: `dev` starts its nodes so.
     """
     given = sys.argv[1:] if arguments is None else arguments
+    help_names = {"help_option_names": ["-h", "--help"]}
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     if given[:1] == [POD_STOP]:
         app.command(POD_STOP)(pod_stop)
         app(given[1:], prog_name=f"goqueue {POD_STOP}")
-    app.command("goqueue", help=HELP)(serve)
+    if given == ["--version"]:
+        show_version("goqueue")
+        return
+    app.command("goqueue", help=HELP, context_settings=help_names)(serve)
     app([_modern(word) for word in given], prog_name="goqueue")
 
 

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from cli import known_servers
 from cli.context import TLS_FILES, Context, resolve
 from cli.errors import EXIT_USAGE, CliError
 from cli.output import Format, Output
+from cli.terminal import note
 from goqueue.errors import BadRequest, ConnectionFailed
 
 if TYPE_CHECKING:
     from goqueue import AsyncClient
+    from goqueue.options import Compression
 
 Json = dict[str, Any]
 TIMEOUT_S_DEFAULT = 30.0
@@ -67,24 +70,34 @@ class Session:
         self.timeout_s = TIMEOUT_S_DEFAULT
         self.archive = ""
         """Where the cluster's archive is, as environment or context have it."""
+        self.compression: Compression = "none"
+        """Of what is published; set before it opens."""
         self._client: AsyncClient | None = None
+        self._named: list[str] = []
+        """The servers of a context, or the default ones: whoever names servers means those."""
 
     async def __aenter__(self) -> Session:
         from goqueue import AsyncClient, RetryPolicy  # a command that asks nobody does without HTTP
+        from goqueue.http import parse_servers
 
         target = self.given.target()
         self.timeout_s = target.timeout_s or TIMEOUT_S_DEFAULT
         self.archive = target.archive
         try:
+            servers = named = parse_servers(target.server)
+            if not target.is_named:
+                self._named = named
+                servers = [*named, *known_servers.beside(named)]
             self._client = AsyncClient(
-                target.server,
+                servers,
                 api_key=target.api_key or None,
                 timeout_s=self.timeout_s,
                 attempt_timeout_s=self.timeout_s,
-                retry=RetryPolicy(attempts_max=REPEATS + target.server.count(",") + 1),
+                retry=RetryPolicy(attempts_max=REPEATS + len(servers)),
                 ca_file=target.ca_file or None,
                 cert_file=target.cert_file or None,
                 key_file=target.key_file or None,
+                compression=self.compression,
             )
         except BadRequest as error:
             raise CliError(error.message, exit_code=EXIT_USAGE) from None
@@ -96,8 +109,14 @@ class Session:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._client is not None:
-            await self._client.close()
+        if self._client is None:
+            return
+        transport = self._client.transport
+        if self._named and error is None and transport.has_answered:
+            if transport.server not in self._named:
+                note(f"{' and '.join(self._named)} did not answer: {transport.server} did")
+            await known_servers.learn(self._client, self._named)
+        await self._client.close()
 
     def can_ask(self) -> bool:
         """Whether a person is there to answer a question."""
@@ -145,8 +164,7 @@ class Session:
         except ConnectionFailed as error:
             if not error.retriable:  # it was reached, and is not who it should be
                 raise
-            tried = " or ".join(transport.servers)
-            raise ConnectionFailed(f"can't connect to {tried}", outcome=error.outcome) from error
+            raise unreachable(transport.servers, error) from error
         decoded: Json = msgspec.json.decode(answer.body)
         return decoded
 
@@ -156,6 +174,17 @@ class Session:
         if self._client is None:
             raise RuntimeError("use `async with session`")
         return self._client
+
+
+def unreachable(servers: Sequence[str], error: ConnectionFailed) -> ConnectionFailed:
+    """Names all that were tried, and what came of the last one."""
+    text = f"can't connect to {' or '.join(servers)}"
+    if reason := error.data.get("reason"):
+        last = f"{error.data['server']}: " if len(servers) > 1 else ""
+        text += f": {last}{reason}"
+    told = ConnectionFailed(text, outcome=error.outcome)
+    told.data = error.data
+    return told
 
 
 def _encoded(body: object) -> bytes:

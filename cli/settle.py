@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -28,6 +29,13 @@ _DASHED = re.compile(r"-[\w-]{40,}", re.ASCII)
 _ESCAPE = "\0"
 
 
+class Position(StrEnum):
+    """Where a message comes again."""
+
+    front = "front"
+    back = "back"
+
+
 class ReceiptCommand(TyperCommand):
     """Takes receipts as they are: one may begin with a dash, and is no option then."""
 
@@ -50,9 +58,17 @@ async def nack(
         str | None,
         typer.Option("--delay", "-d", help="When it comes again, as 30s (the group's backoff)."),
     ] = None,
+    position: Annotated[
+        Position | None,
+        typer.Option(help="Where it comes again: in front of its lane (the default), or back."),
+    ] = None,
 ) -> None:
     """Say that messages failed: they come again, or are dead after the group's last attempt."""
-    body = {"reason": reason, "delay": None if delay is None else span("--delay", delay)}
+    body = {
+        "reason": reason,
+        "delay": None if delay is None else span("--delay", delay),
+        "position": None if position is None else position.value,
+    }
 
     def text(answer: Json) -> str:
         tries = f"attempt {answer['delivery_count']} failed"

@@ -263,16 +263,14 @@ async def alter(
         if dry_run:
             with answering(session, dry_run=True):
                 await _check_changes(session, name, replication_factor)
-                record = {"name": name, "dry_run": True, **changes}
-                session.output.success(f"Would alter topic {name}: {text}", record)
+                would = {"name": name, "dry_run": True, **changes}
+                session.output.success(f"Would alter topic {name}: {text}", would)
             return
         answer = await session.request("PATCH", join("topics", name), body=changes)
         _warnings(answer)
         session.output.success(f"Altered topic {name}: {text}", answer)
         if wait:
-            await topic_scaling.follow_scaling(session, name)
-            if session.output.is_table:
-                session.output.success(f"Every partition of {name} is where it should be", {})
+            await topic_scaling.follow_to_the_end(session, name)
         elif replication_factor is not None and session.output.is_table:
             note(f"`goqueue-cli topic partitions {name}` shows its copies come and go.")
 

@@ -68,6 +68,13 @@ async def partitions(
         _added(session, await session.request("POST", path, body={"count": count}))
 
 
+async def follow_to_the_end(session: Session, name: str) -> None:
+    """As `follow_scaling`, and say that it is done."""
+    await follow_scaling(session, name)
+    if session.output.is_table:
+        session.output.success(f"Every partition of {name} is where it should be", {})
+
+
 async def follow_scaling(session: Session, name: str) -> None:
     """Show a topic's moves until its partitions are where they should be."""
 

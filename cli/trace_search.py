@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 import typer
 
+from cli import moments
 from cli.errors import EXIT_UNAVAILABLE, CliError
 from cli.options import command, pairs
 from cli.output import Column, age_text
@@ -64,8 +65,8 @@ async def search(
             "or in_progress, completed, failed.",
         ),
     ] = None,
-    start: Annotated[str | None, typer.Option(help="First log time.")] = None,
-    end: Annotated[str | None, typer.Option(help="Log time to stop before.")] = None,
+    start: Annotated[str | None, moments.option(help="First log time.")] = None,
+    end: Annotated[str | None, moments.option(help="Log time to stop before.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = 20,
 ) -> None:
     """Find messages by what they carry, by time and by state, newest first."""

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as installed_version
-
 import typer
 
 from cli.options import command
+from cli.release import client_version
 from cli.session import Session
 from goqueue.errors import ConnectionFailed
-
-DISTRIBUTION = "goqueue-server"
 
 
 async def version(session: Session) -> None:
@@ -29,13 +25,6 @@ async def version(session: Session) -> None:
         session.output.line(f"Server Version: {server or '- (no server answers)'}")
 
     session.output.detail({"client_version": client, "server_version": server}, show)
-
-
-def client_version() -> str:
-    try:
-        return installed_version(DISTRIBUTION)
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def register(app: typer.Typer) -> None:

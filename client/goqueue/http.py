@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import re
 import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +30,7 @@ from goqueue.errors import (
     ServerError,
     Timeout,
 )
+from goqueue.reaching import connection_error, is_tls, speaks_tls
 from goqueue.tracing import SPANS
 from goqueue.wire.unreadable import UNREADABLE
 
@@ -95,8 +97,20 @@ class Transport:
         self._chance = chance or random.Random()
         self._at = 0
         self._turned_s = float("-inf")
+        self._answered: set[str] = set()
+        """The servers that have answered: they speak what they were spoken to in."""
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether any server has answered yet."""
+        return bool(self._answered)
+
+    @property
+    def server(self) -> str:
+        """The one that is asked next."""
+        return self.servers[self._at]
 
     async def close(self) -> None:
         """Close all connections. Idempotent; calls after it raise Closed."""
@@ -198,7 +212,8 @@ class Transport:
                 answer = Answer(response.status, response.headers, await response.read())
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self._move_on(at)
-            raise _connection_error(server, error) from error
+            raise await self._why(server, error) from error
+        self._answered.add(server)
         if answer.status < 300:
             return answer
         if answer.status < 400:
@@ -207,6 +222,13 @@ class Transport:
         if failure.retriable:
             self._move_on(at)
         raise failure
+
+    async def _why(self, server: str, error: Exception) -> GoQueueError:
+        told = connection_error(server, error)
+        is_new = server.startswith("http://") and server not in self._answered
+        if isinstance(told, OutcomeUnknown) and is_new and await is_tls(server):
+            return speaks_tls(server)
+        return told
 
     def _move_on(self, at: int) -> None:
         if self._at == at:  # unless a request beside this one already has
@@ -233,8 +255,9 @@ def key_headers(api_key: str | None) -> dict[str, str]:
 
 
 def parse_servers(servers: str | Sequence[str]) -> list[str]:
-    """Base URLs, from a list or a comma-separated text. Raises BadRequest on what is no URL."""
-    texts = servers.split(",") if isinstance(servers, str) else list(servers)
+    """Base URLs, from a list, or a text with commas or spaces between them. Raises BadRequest on
+    what is no URL."""
+    texts = re.split(r"[,\s]+", servers) if isinstance(servers, str) else list(servers)
     urls = [text.strip().rstrip("/") for text in texts if text.strip()]
     urls = [url if "://" in url else f"http://{url}" for url in urls]
     for url in urls:
@@ -289,20 +312,3 @@ def _redirected(server: str, answer: Answer) -> GoQueueError:
     error = BadRequest(f"{server} redirects to {where}, which is not followed: name that server")
     error.code, error.http_status = "redirected", answer.status
     return error
-
-
-def _connection_error(server: str, error: Exception) -> GoQueueError:
-    reason = str(error) or type(error).__name__
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        reason = getattr(error.certificate_error, "verify_message", "") or reason
-        text = f"the certificate of {server} is not trusted: {reason}"
-        return ConnectionFailed(text, server=server, retriable=False)
-    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
-        return ConnectionFailed(f"can't connect to {server}: {reason}", server=server)
-    if isinstance(error, aiohttp.InvalidURL):
-        return ConnectionFailed(f"not a URL: {server}", server=server, retriable=False)
-    if isinstance(error, TimeoutError):
-        return Timeout(f"no answer from {server} in time", server=server)
-    if isinstance(error, aiohttp.ServerDisconnectedError) and server.startswith("http://"):
-        reason += f"; if it speaks TLS, its address is https://{server.removeprefix('http://')}"
-    return OutcomeUnknown(f"{server} broke off: {reason}", server=server)

@@ -6,7 +6,7 @@ what its server answers and what its clients read.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from aiohttp import web
@@ -41,10 +41,12 @@ class AckBody(_Receipt):
 
 
 class NackBody(_Receipt):
-    """`delay` is the wait before the next attempt, the group's backoff if absent."""
+    """`delay` is the wait before the next attempt, the group's backoff if absent; `position` is
+    where the message comes again, in front of its lane if absent."""
 
     reason: str | None = None
     delay: Duration | None = None
+    position: Literal["front", "back"] | None = None
 
 
 class RejectBody(_Receipt):
@@ -138,7 +140,11 @@ async def nack(call: Call) -> web.Response:
     wanted = await call.document(_NACK)
     given = None if wanted.delay == "" else wanted.delay
     request = SettleRequest(
-        _receipt(wanted), "nack", _reason(wanted.reason), duration_ms(given, "delay")
+        _receipt(wanted),
+        "nack",
+        _reason(wanted.reason),
+        duration_ms(given, "delay"),
+        wanted.position == "back",
     )
     view = await _settle(call, wanted, request)
     dead = view.outcome == "dead"

@@ -83,6 +83,7 @@ def shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shell]:
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("GOQUEUE_CONFIG", str(tmp_path / "config.yaml"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for name in ("GOQUEUE_SERVER", "GOQUEUE_CONTEXT", "GOQUEUE_TIMEOUT", "GOQUEUE_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     clock = Clock()

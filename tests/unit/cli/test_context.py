@@ -63,8 +63,9 @@ def test_flags_win_over_the_file(home: Path) -> None:
     write(default_path(), TWO)
 
     assert resolve(None, "local", None).server == "http://localhost:8080"
-    assert resolve("http://other", None, 7.0) == Context("http://other", "", 7.0)
-    assert resolve("http://other", "staging", None) == Context("http://other", "gq_1", 5.0)
+    assert resolve("http://other", None, 7.0) == Context("http://other", "", 7.0, is_named=True)
+    staging = Context("http://other", "gq_1", 5.0, is_named=True)
+    assert resolve("http://other", "staging", None) == staging
 
 
 def test_an_unknown_context_is_not_found(home: Path) -> None:
@@ -88,10 +89,10 @@ def test_a_saved_file_is_read_back_and_only_its_owner_may_read_it(home: Path) ->
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("- a", "mapping"),
-        ("contexts: [a]", "items"),
-        ("contexts: {a: b}", "context a"),
-        ("contexts: {a: {server: x, colour: red}}", "unknown colour"),
+        ("- a", "line 1: names with their values are expected, not a list"),
+        ("contexts: [a]", "line 1: contexts: names with"),
+        ("contexts: {a: b}", "line 1: contexts: a: names with"),
+        ("contexts: {a: {server: x, colour: red}}", "contexts: a: colour: unknown"),
         ("contexts: {a: {timeout: soon}}", "seconds"),
         ("a: [", "config.yaml"),
     ],

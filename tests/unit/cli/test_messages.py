@@ -240,13 +240,6 @@ def test_unknown_topics_and_partitions_are_not_found(topic: Shell) -> None:
     assert topic.run("consume", "t", "--partition", "3").exit_code == 3
 
 
-def test_a_time_that_is_none_is_an_error(topic: Shell) -> None:
-    result = topic.run("consume", "t", "--from-time", "yesterday")
-
-    assert result.exit_code == 1
-    assert "(bad_request)" in result.stderr
-
-
 def test_a_trace_is_a_tree(topic: Shell) -> None:
     topic.ok("produce", "t", "-m", "x", "-p", "2")
 

@@ -112,7 +112,6 @@ def test_what_a_group_printed_can_be_produced_again(queue: Shell) -> None:
         ("-g", "g", "--from-latest"),
         ("-g", "g", "--offset", "1", "--to-time", LATER),
         ("-g", "g", "--follow", "--to-time", LATER),
-        ("-g", "g", "--to-time", "soon"),
         ("-g", "g", "--force"),
         ("--from-time", "0", "--force"),
         ("--no-ack",),

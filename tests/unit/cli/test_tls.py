@@ -151,3 +151,11 @@ def test_dev_asks_nodes_with_tls_whether_they_serve(
 
     assert node.url == f"https://127.0.0.1:{door.front.port}"
     assert serves(node)
+
+
+def test_a_server_with_tls_that_is_asked_without_is_told(door: Door) -> None:
+    result = run("--server", door.url.replace("https:", "http:"), "topic", "list")
+
+    assert result.exit_code == 4
+    assert f"the server speaks TLS; its address is {door.url}" in result.output
+    assert "it may or may not have happened" not in result.output

@@ -173,7 +173,8 @@ def test_no_server_is_unavailable_and_says_what_to_do(shell: Shell) -> None:
 
     assert result.exit_code == 4
     assert result.stderr.splitlines() == [
-        "Error: can't connect to http://127.0.0.1:9 or http://127.0.0.1:10 (connection_failed)",
+        "Error: can't connect to http://127.0.0.1:9 or http://127.0.0.1:10: "
+        "http://127.0.0.1:10: Connection refused (connection_failed)",
         "Hint: is the cluster running? Start one with `goqueue-cli dev`, or name another with "
         "-s/--server",
     ]

@@ -27,7 +27,7 @@ HINTS = {
     "unknown_topic": "`goqueue-cli topic list` shows the topics; `topic create NAME` makes one",
     "unknown_partition": "`goqueue-cli topic describe NAME` shows the partitions",
     "topic_exists": "`goqueue-cli topic alter NAME` changes one; `topic describe NAME` shows it",
-    "invalid_name": "and a topic of one's own doesn't end in .dlq",
+    "invalid_name": "names ending in `.dlq` are reserved",
     "no_quorum": "most replicas can't be reached: see `goqueue-cli cluster health`",
     "unavailable": "see `goqueue-cli cluster health`",
     "not_leader": "a leader is being elected; try again",

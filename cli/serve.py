@@ -118,9 +118,9 @@ def run(config: Path | None, overrides: dict[str, object], pid_file: Path | None
         print_report(Report(str(error), "", "", EXIT_USAGE))
         return EXIT_USAGE
     from log.disk import OsDisk
-    from node.open_listener import refusal
+    from node import free_ports, open_listener
 
-    if problem := refusal(loaded, OsDisk()):
+    if problem := open_listener.refusal(loaded, OsDisk()) or free_ports.refusal(loaded):
         print_report(Report(problem, "", "", EXIT_USAGE))
         return EXIT_USAGE
     from node.server import main_node

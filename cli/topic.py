@@ -52,9 +52,7 @@ FlushInterval = Annotated[
 MaxMessageBytes = Annotated[
     int | None, typer.Option(min=1, help="Largest message: key, value and headers.")
 ]
-Lanes = Annotated[
-    int | None, typer.Option(help="Priorities told apart: 5, or 3 (critical is high too).")
-]
+Lanes = Annotated[int | None, typer.Option(help="Priority levels: 5, or 3 (critical is high too).")]
 TimeToLive = Annotated[
     str | None, typer.Option(help="Groups receive messages so long, as 1h; 0s: for ever (0s).")
 ]

@@ -8,7 +8,7 @@ import typer
 
 from cli import trace_events, trace_search
 from cli.default_command import DefaultGroup
-from cli.errors import EXIT_USAGE, CliError
+from cli.errors import EXIT_NOT_FOUND, EXIT_UNAVAILABLE, EXIT_USAGE, CliError
 from cli.options import command
 from cli.output import Column, Format
 from cli.session import Json, Session
@@ -148,14 +148,20 @@ async def get(
 
 @command(app, "stats")
 async def stats(session: Session) -> None:
-    """Show how many messages can be traced, and what the index of their ids takes."""
+    """Show how many messages can be traced, and what the index of their ids takes.
+
+    Traces total counts messages that are stored; completed and error count acks and dead letters,
+    one for each group: a message that two groups acked counts twice.
+    """
     async with session:
         found = await session.get(join("traces", "stats"))
+
+    def label(name: str) -> str:
+        return name.replace("_", " ").capitalize() + _COUNTS.get(name, "")
+
     session.output.detail(
         found,
-        lambda: session.output.fields(
-            [(name.replace("_", " ").capitalize(), value) for name, value in found.items()]
-        ),
+        lambda: session.output.fields([(label(name), value) for name, value in found.items()]),
     )
 
 
@@ -176,8 +182,19 @@ async def _meant(session: Session, text: str, topic: str | None) -> str | None:
     try:
         return str(MessageId.parse(text))
     except BadRequest as error:
-        hint = "an id is topic:partition:offset; for a producer's message_id, name its --topic"
-        raise CliError(error.message, hint=hint, exit_code=EXIT_USAGE) from None
+        return await _by_message_id(session, text, error.message)
+
+
+async def _by_message_id(session: Session, text: str, problem: str) -> str | None:
+    """As `_meant`, of a producer's message id in any topic."""
+    found = await session.get(join("messages"), message_id=text, limit=ALIKE_MAX)
+    if found["messages"]:
+        return _only(session, found)
+    if found.get("not_searched"):
+        text = f"not everything could be searched for the id {text}"
+        raise CliError(text, exit_code=EXIT_UNAVAILABLE)
+    text = f"no message has the id {text}: {problem}"
+    raise CliError(text, hint=_ID_HINT, exit_code=EXIT_NOT_FOUND)
 
 
 def _only(session: Session, found: Json) -> str | None:
@@ -188,6 +205,12 @@ def _only(session: Session, found: Json) -> str | None:
     return None
 
 
+_ID_HINT = "an id is topic:partition:offset, a trace id, or the message_id of its producer"
+_COUNTS = {
+    "traces_total": " (messages stored)",
+    "traces_completed": " (acks, by group)",
+    "traces_error": " (dead letters, by group)",
+}
 _EVENTS = (
     Column("TYPE", "event_type"),
     Column("TIMESTAMP", "timestamp"),

@@ -67,6 +67,8 @@ Answer = tuple[Index, Result]
 _INDEX = struct.Struct("<Q")
 
 _log = structlog.get_logger("cluster")
+REMOVED = "it was removed from the cluster"
+"""Why a peer is kept out that somebody took away."""
 
 
 class ClusterHost:
@@ -216,7 +218,7 @@ class ClusterHost:
         if ours and told.get("cluster", 0) not in (0, ours):
             return "it belongs to another cluster"
         if Voter(node, _incarnation(told)) in self.state.layout.brokers.gone:
-            return "it was removed from the cluster"
+            return REMOVED
         if standing(self.known_incarnation(node), _incarnation(told)) is Standing.WIPED:
             return "it has another data directory than the cluster knows"
         return ""

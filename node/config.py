@@ -109,7 +109,7 @@ class HttpConfig:
         key="broker.listeners.http",
         env="GOQUEUE_LISTENERS_HTTP",
         parse=address,
-        why="loopback until told otherwise: there is no authentication yet",
+        why="loopback until told otherwise: who listens beyond it should ask for API keys",
     )
     body_bytes_max: int = option(
         16 * MIB,

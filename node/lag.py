@@ -108,6 +108,10 @@ class TakingPart:
             if group is not None:
                 yield standing(host, group_ref(group), group.created_ms)
 
+    def ids_in(self, topic: TopicId) -> set[int]:
+        """The groups that take part in a topic, whether they have begun in a partition or not."""
+        return set(self._taking_part().get(topic, ()))
+
     async def watch(self) -> None:
         """Ask the others again and again, for as long as this runs."""
         while True:

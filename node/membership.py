@@ -34,7 +34,7 @@ from goqueue.wire.types import CLUSTER_GROUP, GroupId, Incarnation, Index, NodeI
 from log.errors import EntryDamaged, LogError
 from log.store import Store
 from node.admission import Admission
-from node.cluster import ClusterHost
+from node.cluster import REMOVED, ClusterHost
 from node.config import NodeConfig
 from node.config_option import Address, address
 from node.hello_fields import hello_fields, read_hello
@@ -216,7 +216,8 @@ class Membership:
             self._part(node)
             if node not in self._strangers:
                 self._strangers.add(node)
-                _log.error("peer_kept_out", peer=node, problem=problem)
+                tell = _log.info if problem == REMOVED else _log.error
+                tell("peer_kept_out", peer=node, problem=problem)
         elif node not in self._admitted:
             self._strangers.discard(node)
             self._admitted.add(node)

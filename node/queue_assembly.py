@@ -115,6 +115,7 @@ def whys_of(base: QueueBase, queue: QueueParts) -> Whys:
             forwarder=base.forwarder,
             topology=base.topology,
             link=base.link,
+            taking_part=queue.taking_part,
         )
     )
 

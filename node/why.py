@@ -7,7 +7,7 @@ members that the cluster knows of, who asked this leader lately, and how a settl
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -48,11 +48,17 @@ class WhyRequest(rpc.GroupRequest, array_like=True, frozen=True):
         return (self.partition,)
 
 
-async def explain(host: PartitionHost, state: ClusterState, request: WhyRequest) -> WhyView:
-    """What this replica knows, with the groups as this node's cluster state has them."""
+async def explain(
+    host: PartitionHost,
+    state: ClusterState,
+    request: WhyRequest,
+    taking_part: Collection[int] = (),
+) -> WhyView:
+    """What this replica knows, with the groups as this node's cluster state has them, and those
+    that take part in the topic though they have not begun in this partition."""
     offset, queue = Offset(request.offset), host.state.queue
     message_id, subject, is_damaged = _subject(host, offset)
-    refs = [request.group] if request.group is not None else _groups(host, state)
+    refs = [request.group] if request.group is not None else _groups(host, state, taking_part)
     ends = _Endings(host, offset)
     view = WhyView(host.log_time_ms(), message_id, Verdict("", []), [])
     for ref in refs[:GROUPS_MAX]:
@@ -77,10 +83,13 @@ async def explain(host: PartitionHost, state: ClusterState, request: WhyRequest)
     return view
 
 
-def _groups(host: PartitionHost, state: ClusterState) -> list[GroupRef]:
-    """Those that are open in the partition, or have members that subscribe to the topic."""
+def _groups(
+    host: PartitionHost, state: ClusterState, taking_part: Collection[int]
+) -> list[GroupRef]:
+    """Those that are open in the partition, have members that subscribe to the topic, or have begun
+    elsewhere in it."""
     subscribed = [id for id, found in state.members.by_group.items() if host.id in found.target]
-    known = map(state.group_of, {*subscribed, *host.state.queue.groups})
+    known = map(state.group_of, {*subscribed, *taking_part, *host.state.queue.groups})
     refs = [group_ref(group) for group in known if group is not None]
     return sorted(refs, key=lambda ref: ref.name)
 

@@ -12,6 +12,8 @@ from node import queue_rpc, rpc
 from node.cluster import ClusterHost
 from node.forwarding import Forwarder
 from node.http.why_broker import WhyView
+from node.lag import TakingPart
+from node.partition import PartitionHost
 from node.partition_service import PartitionService
 from node.peer_link import PeerLink
 from node.queue_groups import GroupsBroker, group_ref
@@ -38,6 +40,7 @@ class WhyParts:
     forwarder: Forwarder
     topology: Topology
     link: PeerLink
+    taking_part: TakingPart
 
 
 class Whys:
@@ -79,9 +82,13 @@ class Whys:
         `NotLeader`."""
         await self._parts.cluster.refresh()
         host = await self._parts.service.confirmed(GroupId.unpack(request.partition))
-        view = await explain(host, self._parts.cluster.state, request)
+        view = await self._explain(host, request)
         view.leader = self._parts.node
         return view
+
+    async def _explain(self, host: PartitionHost, request: WhyRequest) -> WhyView:
+        taking_part = self._parts.taking_part.ids_in(host.id.topic)
+        return await explain(host, self._parts.cluster.state, request, taking_part)
 
     async def _without_leader(self, id: GroupId, request: WhyRequest) -> WhyView:
         """As much as this node's replica has applied, where it has one."""
@@ -89,7 +96,7 @@ class Whys:
         if host is None:
             view = WhyView(0, None, Verdict("unknown", []), [])
         else:
-            view = await explain(host, self._parts.cluster.state, request)
+            view = await self._explain(host, request)
         reachable, replicas = topology.reachable(id), len(topology.replicas(id))
         facts: dict[str, Fact] = {"reachable": reachable, "replicas": replicas}
         if host is None:

@@ -44,8 +44,23 @@ def test_two_dashes_make_an_id_of_what_is_named_like_a_verb(topic: Shell) -> Non
     without_topic = topic.run("trace", "--", "search")
 
     assert as_id.splitlines()[0] == "Message: search"
-    assert without_topic.exit_code == 2
-    assert "--topic" in without_topic.stderr
+    assert without_topic.stdout == as_id
+
+
+def test_a_producers_id_is_searched_in_all_topics(topic: Shell) -> None:
+    topic.ok("produce", "t", "-m", "x", "-p", "1", "--message-id", "order-7")
+    found, why = topic.ok("trace", "order-7"), topic.ok("trace", "why", "order-7")
+    nothing = topic.run("trace", "order-8")
+
+    assert found == topic.ok("trace", "t:1:0")
+    assert why == topic.ok("trace", "why", "t:1:0")
+    assert nothing.exit_code == 3
+    assert "no message has the id order-8" in nothing.stderr
+
+    topic.ok("topic", "create", "u", "--partitions", "1")
+    topic.ok("produce", "u", "-m", "x", "--message-id", "order-7")
+    both = topic.ok("trace", "order-7", "-o", "json")
+    assert {json.loads(line)["id"] for line in both.splitlines()} == {"t:1:0", "u:0:0"}
 
 
 def test_help_is_of_the_noun_and_names_its_verbs(topic: Shell) -> None:
@@ -185,7 +200,9 @@ def test_stats_are_figures(topic: Shell) -> None:
     topic.ok("produce", "t", "-m", "x")
 
     assert json.loads(topic.ok("trace", "stats"))["traces_total"] == 1
-    assert "Traces total:" in topic.ok("trace", "stats", "-o", "table")
+    table = topic.ok("trace", "stats", "-o", "table")
+    assert "Traces total (messages stored):" in table
+    assert "Traces completed (acks, by group):" in table
 
 
 def test_following_ends_when_the_group_has_settled_the_message(

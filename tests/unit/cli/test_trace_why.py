@@ -82,7 +82,7 @@ def test_a_message_not_published_yet_is_an_answer_and_no_error(topic: Shell) -> 
 @pytest.mark.parametrize(
     ("words", "exit_code", "code"),
     [
-        (("nonsense",), 2, ""),
+        (("nonsense",), 3, ""),
         (("nope:0:0",), 3, "unknown_topic"),
         (("t:9:0",), 3, "unknown_partition"),
         (("t:0:0", "--group", "nobody"), 3, "unknown_group"),

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 import pytest
+from structlog.testing import capture_logs
 
 from coordinator.commands import Command, RegisterBroker, encode_command
 from coordinator.partitions import Configuration
@@ -129,9 +130,13 @@ async def test_a_removed_node_is_told_and_serves_no_more_nor_after_a_restart(
 ) -> None:
     await come(nodes, "n4")
     await nodes.broker("n1").create_topic("t", {"partitions": 1, "replication_factor": 3})
-    await remove(nodes, "n4")
+    with capture_logs() as logs:
+        await remove(nodes, "n4")
+        gone = nodes.broker("n4")
+        await eventually(lambda: cluster(nodes, "n4").outcast is not None)
+    kept_out = [one for one in logs if one["event"] == "peer_kept_out"]
+    assert {one["log_level"] for one in kept_out} <= {"info"}, "somebody meant it"
 
-    gone = nodes.broker("n4")
     await eventually(lambda: cluster(nodes, "n4").outcast is not None)
     assert "was removed from the cluster" in gone.ready().checks["cluster"].message
     assert await refusal(lambda: gone.topic("t")) == "broker_gone"

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 import pytest
 
 from delivery.verdict import Verdict
-from goqueue.wire.batch import Record
+from goqueue.wire.batch import Record, encode_batch
 from goqueue.wire.errors import UnknownGroup, UnknownPartition, UnknownTopic
 from goqueue.wire.types import Offset
 from log.memory_disk import MemoryDisk
@@ -270,3 +270,23 @@ def _has_applied(node: NodeAssembly) -> bool:
     (host,) = (host for host in node.broker._replicas.all() if host.topic == "t")
     groups = host.state.queue.groups.values()
     return any(len(group.leases) for group in groups)
+
+
+async def test_a_group_that_has_begun_in_another_partition_is_named(node: NodeAssembly) -> None:
+    broker = node.broker
+    await broker.create_topic("wide", {"partitions": 2})
+    for partition in (0, 1):
+        await broker.append("wide", partition, encode_batch([Record(b"v")]), deadline_s=30)
+    await broker.receive(
+        "billing", ["wide"], claim=NOBODY, limit=1, wait_s=0, visibility_ms=None, partitions=[0]
+    )
+
+    async def told() -> dict[str, list[str]]:
+        view = await broker.message_why("wide", 1, Offset(0), None)
+        return {one.group: codes(one.verdict) for one in view.groups}
+
+    for _ in range(1000):  # what takes part in what is looked up once a second
+        if await told():
+            break
+        await asyncio.sleep(0.02)
+    assert await told() == {"billing": ["not_begun"]}

@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from goqueue.ending import ending_by_sigterm
 
 
 @contextmanager
 def ending_in_order() -> Iterator[None]:
-    """The first SIGTERM cancels what is within, which finishes its work, and is no failure. A
-    second one ends the process at once."""
+    """The first SIGTERM cancels what is within, which finishes its work, and is no failure. A later
+    one ends the process at once."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
-    is_told = False
-
-    def told() -> None:
-        nonlocal is_told
-        is_told = True
-        loop.remove_signal_handler(signal.SIGTERM)
-        task.cancel()
-
-    loop.add_signal_handler(signal.SIGTERM, told)
-    try:
-        yield
-    except asyncio.CancelledError:
-        if not is_told:
-            raise
-        task.uncancel()
-    finally:
-        if not is_told:
-            loop.remove_signal_handler(signal.SIGTERM)
+    with ending_by_sigterm(lambda: loop.call_soon_threadsafe(task.cancel)) as ending:
+        try:
+            yield
+        except asyncio.CancelledError:
+            if not ending.is_told:
+                raise
+            task.uncancel()

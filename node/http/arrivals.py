@@ -104,6 +104,9 @@ def rest_after(data: bytes, pieces: Iterable[Piece], tail: bytes = b"") -> int:
         at += piece.body_bytes
         if piece.is_chunked:
             at = _after_end(text, at + shift) - shift
+    last = text.rfind(HEAD_END)  # none lies within a head that is not done
+    if last >= 0:
+        at = max(at, last + len(HEAD_END) - shift)
     return min(at, len(data))
 
 

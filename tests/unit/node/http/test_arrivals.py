@@ -225,3 +225,12 @@ NEXT = b"GET /nex"
 def test_next_head_begins_behind_whole_requests(data: bytes, pieces, tail: bytes) -> None:
     assert rest_after(data, pieces, tail) == len(data)
     assert rest_after(data + NEXT, pieces, tail) == len(data)
+
+
+def test_blank_lines_within_a_body_in_chunks_are_not_its_end() -> None:
+    chunks = b"2\r\n\r\n\r\n" * 20_000
+    data = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"
+    pieces = [Piece(40_000, is_chunked=True)]
+
+    assert rest_after(data, pieces) == len(data)
+    assert rest_after(data + NEXT, pieces) == len(data)

@@ -6,7 +6,6 @@ client; whoever takes an answer too slowly is cut off by `FrontServer.sweep`.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, cast
@@ -16,7 +15,7 @@ from aiohttp.payload import AsyncIterablePayload
 
 from goqueue.wire.errors import OverBudget
 from node.http.budgets import Budget, Held, Kind, Owner, Reserved
-from node.http.call import JSON_HEADERS, LARGE, Call, Line, answer
+from node.http.call import JSON_HEADERS, LARGE, Call, answer
 from node.http.pieces import KIB, SLICE_BYTES, LongText, Pieces, weigh
 from node.http.slow import Connection
 
@@ -26,9 +25,6 @@ PAGE_TIMES = 3
 """What a page holds while it is made, in its own size: as it is stored, as rows, and as JSON."""
 ROOM_WAIT_S = 2.0
 """How long a request waits for such room."""
-ROOM_LOOK_S = 0.005
-LINE_MAX = 1024
-"""Requests of one holder that wait for it; one more is refused at once."""
 UNCHARGED_BYTES = 16 * KIB
 """Of a whole answer: as many connections as there may be hold 128 MiB of such ones."""
 RESULT_BYTES = 80
@@ -44,25 +40,9 @@ async def page_room(call: Call, wanted: int) -> Reserved:
     are read in milliseconds. Raises OverBudget, before anything of the page is read.
     """
     owner, budget = call.owner, call.shared.budgets[Kind.ANSWERS]
-    line = call.shared.lines.setdefault(owner.holder, Line())
-    line.count += 1
-    try:
-        if line.count == 1:
-            with suppress(OverBudget):
-                return _room_now(budget, owner, wanted)
-        if line.count > LINE_MAX:
-            return _room_now(budget, owner, wanted)
-        async with asyncio.timeout(ROOM_WAIT_S), line.turn:
-            while True:
-                with suppress(OverBudget):
-                    return _room_now(budget, owner, wanted)
-                await asyncio.sleep(ROOM_LOOK_S)
-    except TimeoutError:
-        return _room_now(budget, owner, wanted)
-    finally:
-        line.count -= 1
-        if not line.count:
-            del call.shared.lines[owner.holder]
+    return await call.shared.lines.wait(
+        Kind.ANSWERS, owner.holder, ROOM_WAIT_S, lambda: _room_now(budget, owner, wanted)
+    )
 
 
 def _room_now(budget: Budget, owner: Owner, wanted: int) -> Reserved:
@@ -167,11 +147,11 @@ async def _sending(
             held.shrink(held_bytes(part))
 
 
-def reserve(call: Call, size: int) -> None:
+async def reserve(call: Call, size: int) -> None:
     """Charge the answer of a request that will change something: it can't be refused afterwards.
     Raises OverBudget."""
     if size > UNCHARGED_BYTES:
-        _keep(call, call.hold(Kind.ANSWERS, size))
+        _keep(call, await call.room(Kind.ANSWERS, size))
 
 
 def _cut(part: bytes | memoryview) -> Iterator[bytes | memoryview]:

@@ -91,7 +91,7 @@ async def _publish(call: Call, partition: int) -> web.Response:
         if partition >= await call.partition_count(topic, partition + 1):
             raise UnknownPartition(topic, partition)
         _check_sizes(batches, call.broker.max_message_bytes(topic))
-        with call.hold(Kind.APPENDS, sum(len(batch.buffer) for batch in batches)):
+        with await call.room(Kind.APPENDS, sum(len(batch.buffer) for batch in batches)):
             outcomes = await _append_all(call, topic, partition, batches)
     if told is not None:
         told.published_batches(topic, batches)
@@ -125,7 +125,7 @@ async def _checked(call: Call, body: bytes) -> list[RecordBatch]:
             f"batches of {plain_bytes} bytes decompressed: at most {PLAIN_BYTES_MAX}",
             limit=PLAIN_BYTES_MAX,
         )
-    with call.hold(Kind.ROWS, plain_bytes):
+    with await call.room(Kind.ROWS, plain_bytes):
         await off_loop(plain_bytes, _validate, batches)
     return batches
 

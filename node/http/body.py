@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from io import BytesIO
 from typing import ParamSpec, TypeVar
 
 from aiohttp import StreamReader
 from aiohttp.web import BaseRequest, RequestPayloadError
 
-from goqueue.wire.errors import BadRequest, PayloadTooLarge, UnsupportedMediaType
+from goqueue.wire.errors import BadRequest, OverBudget, PayloadTooLarge, UnsupportedMediaType
 from node.http.budgets import Held
 from node.http.errors import RequestTimeout
 from node.http.limits import HttpLimits
@@ -43,18 +43,24 @@ class HeldBody:
     """The whole body, charged as it arrives and until the `async with` block ends.
 
     Raises PayloadTooLarge, OverBudget, RequestTimeout, UnsupportedMediaType, BadRequest. Small
-    bodies, which arrive with their headers, take no timer.
+    bodies, which arrive with their headers, take no timer. `more` waits for room to charge.
     """
 
-    __slots__ = ("_bytes_max", "_held", "_limits", "_request")
+    __slots__ = ("_bytes_max", "_held", "_limits", "_more", "_request")
 
     def __init__(
-        self, request: BaseRequest, limits: HttpLimits, held: Held, bytes_max: int
+        self,
+        request: BaseRequest,
+        limits: HttpLimits,
+        held: Held,
+        bytes_max: int,
+        more: Callable[[Callable[[], None]], Awaitable[None]] | None = None,
     ) -> None:
         self._request = request
         self._limits = limits
         self._held = held
         self._bytes_max = bytes_max
+        self._more = more
 
     async def __aenter__(self) -> bytes:
         request, bytes_max = self._request, self._bytes_max
@@ -68,8 +74,7 @@ class HeldBody:
         try:
             if encoding == "identity" and length is not None and content.is_eof():
                 body = content.read_nowait()
-                self._held.grow(len(body))
-                _settle(request)
+                await self._grow(len(body))
                 return body
             return await self._read(content, None if encoding == "identity" else Inflation())
         except BaseException:
@@ -78,6 +83,36 @@ class HeldBody:
 
     async def __aexit__(self, *_: object) -> None:
         self._held.release()
+
+    async def _grow(self, size: int) -> float:
+        """How many seconds it took to find the room: they are not the client's."""
+        connection = self._request.protocol
+        if not isinstance(connection, Connection):
+            self._held.grow(size)
+            return 0.0
+
+        def charge() -> None:
+            connection.have_in_hand(0)
+            try:
+                self._held.grow(size)
+            except OverBudget:
+                connection.have_in_hand(size)
+                raise
+
+        try:
+            charge()
+            return 0.0
+        except OverBudget:
+            if self._more is None:
+                connection.have_in_hand(0)
+                raise
+        loop = asyncio.get_running_loop()
+        started_s = loop.time()
+        try:
+            await self._more(charge)
+        finally:
+            connection.have_in_hand(0)
+        return loop.time() - started_s
 
     async def _read(self, content: StreamReader, inflation: Inflation | None) -> bytes:
         request, limits, bytes_max = self._request, self._limits, self._bytes_max
@@ -99,11 +134,10 @@ class HeldBody:
             if not chunk:
                 break
             size += len(chunk)
-            _settle(request)
             if size > bytes_max:
                 raise PayloadTooLarge(f"body over {bytes_max} bytes", limit=bytes_max)
             for piece in (chunk,) if inflation is None else inflation.pieces(chunk):
-                self._held.grow(len(piece))
+                started_s += await self._grow(len(piece))
                 if self._held.size > bytes_max:
                     raise PayloadTooLarge(
                         f"body decompresses to over {bytes_max} bytes", limit=bytes_max
@@ -144,10 +178,3 @@ class Inflation:
         """Nothing more comes."""
         if not self._stream.eof:
             raise BadRequest("bad compressed body: it ends early")
-
-
-def _settle(request: BaseRequest) -> None:
-    """What was read is no longer unread."""
-    connection = request.protocol
-    if isinstance(connection, Connection):
-        connection.settle()

@@ -212,6 +212,10 @@ class Reserved:
     def shrink(self, size: int) -> None:
         self.used -= size
 
+    def fit(self) -> None:
+        """Give back what is not used."""
+        self._held.resize(self.used)
+
     def split(self, size: int) -> Held:
         """So much of what is used, as a charge that outlives this one."""
         self.used -= size

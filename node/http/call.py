@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 from urllib.parse import unquote_plus
@@ -28,6 +28,7 @@ from node.http.budgets import Budgets, Held, Kind, Owner, owner_of
 from node.http.errors import decoded_too_large
 from node.http.key_broker import KeyBroker
 from node.http.limits import HttpLimits
+from node.http.lines import Lines
 from node.http.pieces import SLICE_BYTES, encode, weigh
 from node.http.principal import Principal
 from node.http.scoped_broker import broker_for
@@ -70,14 +71,6 @@ class NoMetrics:
         return b"# no metrics\n", "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Line:
-    """Requests of one holder that ask for room, one after the other."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.turn = asyncio.Lock()
-
-
 @dataclass(slots=True)
 class Shared:
     """One front's state, the same for all its calls."""
@@ -94,8 +87,7 @@ class Shared:
     """Where API keys are made; None where there are none."""
     budgets: Budgets = field(default_factory=Budgets)
     addresses: Addresses = field(default_factory=Addresses)
-    lines: dict[str, Line] = field(default_factory=dict[str, Line])
-    """By holder; see `answers.page_room`."""
+    lines: Lines = field(default_factory=Lines)
     turn: int = 0
     """Moves on with every request that needs a partition chosen: round robin."""
 
@@ -149,6 +141,12 @@ class Call:
     def hold(self, kind: Kind, size: int = 0) -> Held:
         """A charge to whoever asks; it is the caller's to give back. Raises OverBudget."""
         return self.shared.budgets.hold(kind, self.owner, size)
+
+    async def room(self, kind: Kind, size: int) -> Held:
+        """As `hold`, after a moment in line where there is no room now."""
+        return await self.shared.lines.wait(
+            kind, self.owner.holder, self.limits.room_wait_s, lambda: self.hold(kind, size)
+        )
 
     def topic(self) -> str:
         """The topic in the path. Raises BadName, also for `<topic>.dlq`: it is only looked at."""
@@ -219,7 +217,15 @@ class Call:
 
     def body(self, bytes_max: int | None = None, kind: Kind = Kind.BODIES) -> HeldBody:
         bound = self.limits.body_bytes_max if bytes_max is None else bytes_max
-        return HeldBody(self.request, self.limits, self.hold(kind), bound)
+        held = self.hold(kind)
+
+        async def more(charge: Callable[[], None]) -> None:
+            wait_s = self.limits.room_wait_s
+            await self.shared.lines.wait(kind, self.owner.holder, wait_s, charge)
+
+        return HeldBody(
+            self.request, self.limits, held, bound, more if kind is Kind.BODIES else None
+        )
 
     async def document(
         self, decoder: msgspec.json.Decoder[T], empty: bytes = b"", bytes_max: int | None = None
@@ -231,7 +237,7 @@ class Call:
             if len(body) <= json.UNCHARGED_BYTES:
                 return json.decode(body or empty, decoder)
             try:
-                held = self.hold(Kind.ROWS, json.weight(body))
+                held = await self.room(Kind.ROWS, json.weight(body))
             except OverBudget as error:
                 raise decoded_too_large(error) from None
             with held:

@@ -40,6 +40,9 @@ class HttpLimits:
     """A client must take its answer at this rate on average, after `write_stall_s`."""
     keepalive_s: float = 75.0
     """Longer than the 60 s that load balancers keep theirs."""
+    room_wait_s: float = 5.0
+    """How long a request whose body is here, or arrives, waits in line for room in memory: so long
+    do a few dozen publishes of a holder before it take; then 429."""
     long_poll_s_max: float = 60.0
     append_deadline_s: float = 15.0
     """Half of the 30 s that GoQueue's clients wait."""

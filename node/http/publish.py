@@ -28,7 +28,7 @@ from node.http import batches, json
 from node.http.answers import RESULT_BYTES, reserve
 from node.http.body import off_loop
 from node.http.broker import Broker
-from node.http.budgets import Held, Kind
+from node.http.budgets import Kind, Reserved
 from node.http.call import Call
 from node.http.errors import error_answer
 from node.http.load_tools import as_message
@@ -40,7 +40,7 @@ from node.http.messages import (
     identify_single,
 )
 from node.http.results import Group, publish_answer, refused_results
-from node.http.rows import read_rows
+from node.http.rows import read_rows, rows_bytes
 from node.http.telling import telling
 from node.http.trace_context import of_request, stamp
 
@@ -67,35 +67,45 @@ async def publish_base64(call: Call) -> web.Response:
 async def _publish(call: Call, *, base64_values: bool) -> web.Response:
     topic = call.topic()
     json.require_json(call.request)
-    with call.hold(Kind.ROWS) as held:
-        return await _published(call, topic, base64_values, held)
-
-
-async def _published(call: Call, topic: str, base64_values: bool, held: Held) -> web.Response:
-    told = telling(call)
     async with call.body() as whole:
         body = as_message(call, whole)
-        size = len(body)
-        rows = await read_rows(body, base64_values, call.limits.messages_max, held)
-        _identify(call, rows)
-        stamp(rows, of_request(call.request.headers))
-        named = [number for number in rows.partitions or () if number is not None]
-        count = await call.partition_count(topic, max(named, default=-1) + 1)
-        bound = call.broker.max_message_bytes(topic)
-        turn = call.shared.next_turn() % count
-        check_keys(rows, compacted=call.broker.is_compacted(topic))
-        if rows.deliver_at is not None:
-            check_delays(rows, call.broker.delay_ms_max(topic), _now_ms())
-        groups = await off_loop(size, _group, rows, topic, count, bound, turn)
-        if rows.producer_id and rows.errors:
-            error = BadRequest("a producer's messages must all be valid: nothing appended")
-            return error_answer(error, {"results": refused_results(rows)})
-        codec = Codec.named(call.broker.compression(topic))
-        work = size if codec is Codec.NONE else size * COMPRESSING
-        encoded = await off_loop(work, _encode_all, rows, groups, codec)
-        reserve(call, RESULT_BYTES * len(rows))
-        with call.hold(Kind.APPENDS, sum(map(len, encoded))):
-            await _append_all(call, topic, groups, encoded)
+        with await _room(call, body) as held:
+            return await _published(call, topic, body, base64_values, held)
+
+
+async def _room(call: Call, body: bytes) -> Reserved:
+    """For the messages of a body, about. Raises OverBudget."""
+    bounds = call.shared.budgets[Kind.ROWS].bounds
+    about = rows_bytes(body, call.limits.messages_max)
+    return Reserved(await call.room(Kind.ROWS, min(about, bounds.connection, bounds.holder)))
+
+
+async def _published(
+    call: Call, topic: str, body: bytes, base64_values: bool, held: Reserved
+) -> web.Response:
+    told = telling(call)
+    size = len(body)
+    rows = await read_rows(body, base64_values, call.limits.messages_max, held)
+    held.fit()
+    _identify(call, rows)
+    stamp(rows, of_request(call.request.headers))
+    named = [number for number in rows.partitions or () if number is not None]
+    count = await call.partition_count(topic, max(named, default=-1) + 1)
+    bound = call.broker.max_message_bytes(topic)
+    turn = call.shared.next_turn() % count
+    check_keys(rows, compacted=call.broker.is_compacted(topic))
+    if rows.deliver_at is not None:
+        check_delays(rows, call.broker.delay_ms_max(topic), _now_ms())
+    groups = await off_loop(size, _group, rows, topic, count, bound, turn)
+    if rows.producer_id and rows.errors:
+        error = BadRequest("a producer's messages must all be valid: nothing appended")
+        return error_answer(error, {"results": refused_results(rows)})
+    codec = Codec.named(call.broker.compression(topic))
+    work = size if codec is Codec.NONE else size * COMPRESSING
+    encoded = await off_loop(work, _encode_all, rows, groups, codec)
+    await reserve(call, RESULT_BYTES * len(rows))
+    with await call.room(Kind.APPENDS, sum(map(len, encoded))):
+        await _append_all(call, topic, groups, encoded)
     if told is not None:
         told.published(topic, rows, groups)
     return await off_loop(size, publish_answer, topic, rows, groups)

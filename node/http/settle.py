@@ -186,7 +186,7 @@ async def settle_all(
 ) -> web.Response:
     """Settle what is a request, and answer for every entry in its place."""
     told = telling(call)
-    reserve(call, RESULT_BYTES * len(entries) + sum(map(len, receipts)))
+    await reserve(call, RESULT_BYTES * len(entries) + sum(map(len, receipts)))
     requests = [entry for entry in entries if isinstance(entry, SettleRequest)]
     views = iter(await call.broker.settle(requests, group, claim) if requests else ())
     outcomes = [next(views) if isinstance(entry, SettleRequest) else entry for entry in entries]

@@ -43,6 +43,7 @@ class Connection(RequestHandler):
         "_head_bytes_max",
         "_held",
         "_hung_up",
+        "_in_hand",
         "_is_chunked",
         "_is_refused",
         "_is_whole",
@@ -92,6 +93,8 @@ class Connection(RequestHandler):
         self._is_chunked = False
         self._unparsed = 0
         """Bytes that the parser keeps while it is paused, and for what it keeps of them then."""
+        self._in_hand = 0
+        """Bytes of a body that were read, and wait for room."""
         self._is_whole = True
         """Whether they end with the end of a head."""
         self._is_refused = False
@@ -190,6 +193,13 @@ class Connection(RequestHandler):
             with contextlib.suppress(OverBudget):  # it shrinks
                 self.arrivals.unread(self._unread_bytes())
 
+    def have_in_hand(self, size: int) -> None:
+        """So much was read of a body, and is not charged to who sends it: it counts as unread."""
+        self._in_hand = size
+        if size or self.arrivals.is_charged:
+            with contextlib.suppress(OverBudget):  # as much was charged just now
+                self.arrivals.unread(self._unread_bytes())
+
     def _count_head(self, data: bytes, new: int, pieces: list[Piece]) -> None:
         """How much there is of a head that is not done. Raises OverBudget, HeadTooLarge."""
         arrivals = self.arrivals
@@ -253,7 +263,7 @@ class Connection(RequestHandler):
 
     def _unread_bytes(self) -> int:
         """Of bodies, of requests that wait for their turn, and of what is not parsed yet."""
-        size = len(self._message_tail) + self._unparsed
+        size = len(self._message_tail) + self._unparsed + self._in_hand
         is_behind = self._request_in_progress or len(self._messages) > 1
         for message, payload in self._messages:
             size += getattr(payload, "_size", 0) + (head_cost(message) if is_behind else 0)

@@ -1,8 +1,9 @@
 """Receipts: the opaque handle of one message's lease, which any node can read.
 
 All receipts of one delivery begin alike, with their `head`: the partition, the consumer group, the
-delivery; then the id of a key of the cluster and the code (MAC) by it. Those of clusters whose
-finished level is below 2 have neither. The message's offset follows, and a checksum of it all.
+delivery, a run of its offsets; then the id of a key of the cluster and the code (MAC) by it. Those
+of clusters whose finished level is below 2 have neither run nor key nor code. The message's offset
+follows, and a checksum of it all.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from goqueue.wire.types import GROUP_ID_BYTES, GroupId, Index, Offset
 
 MAC_BYTES = 14
 _PLACE = struct.Struct(f"<{GROUP_ID_BYTES}sQQ")
+_RUN = struct.Struct("<QI")
 _KEY = struct.Struct(f"<I{MAC_BYTES}s")
 _END = struct.Struct("<QI")
 _OFFSET = struct.Struct("<Q")
-_HEAD_BYTES = _PLACE.size + _KEY.size
+_VOUCHED_BYTES = _PLACE.size + _RUN.size
+_HEAD_BYTES = _VOUCHED_BYTES + _KEY.size
 _PLACE_CHARACTERS = _PLACE.size * 4 // 3
 _END_CHARACTERS = _END.size * 4 // 3
 _TO_URL = bytes.maketrans(b"+/", b"-_")
@@ -39,20 +42,30 @@ class Receipt:
     delivery: Index
     offset: Offset
     head: bytes = field(default=b"", compare=False, repr=False)
-    """What all receipts of the delivery have in common; equal ones are judged alike."""
+    """What all receipts of the run have in common; equal ones are judged alike."""
     key: int = 0
     mac: bytes = b""
     """Empty where it has no code."""
 
+    @property
+    def vouched(self) -> bytes:
+        """What its code is made of."""
+        return self.head[:_VOUCHED_BYTES]
+
 
 def place_of(partition: bytes, group: int, delivery: int) -> bytes:
-    """What a code is made of; `partition` is a packed GroupId."""
+    """A delivery by its names; `partition` is a packed GroupId."""
     return _PLACE.pack(partition, group, delivery)
 
 
-def signed(place: bytes, key: int, mac: bytes, offsets: Sequence[int]) -> list[str]:
-    """The texts that a consumer is given for one delivery."""
-    return _texts(place + _KEY.pack(key, mac), offsets)
+def vouched_of(place: bytes, run: Sequence[int]) -> bytes:
+    """What a code is made of; `run` are offsets that follow each other."""
+    return place + _RUN.pack(run[0], len(run))
+
+
+def signed(vouched: bytes, key: int, mac: bytes, run: Sequence[int]) -> list[str]:
+    """The texts that a consumer is given for a run."""
+    return _texts(vouched + _KEY.pack(key, mac), run)
 
 
 def encode_receipts(
@@ -69,10 +82,10 @@ def encode_receipt(partition: bytes, group: int, delivery: int, offset: int) -> 
 
 def decode_receipt(text: str) -> Receipt:
     """What was written, whoever wrote it. Raises BadReceipt on anything else."""
-    partition, group, delivery, key, mac, head, head_crc = _head(text[:-_END_CHARACTERS])
+    partition, group, delivery, run, key, mac, head, head_crc = _head(text[:-_END_CHARACTERS])
     end = _packed(text[-_END_CHARACTERS:], _END.size)
     offset, crc = _END.unpack(end)
-    if crc != crc32c(end[: _OFFSET.size], head_crc):
+    if crc != crc32c(end[: _OFFSET.size], head_crc) or (mac and offset not in run):
         raise BadReceipt
     return Receipt(partition, group, delivery, offset, head, key, mac)
 
@@ -88,12 +101,16 @@ def _texts(head: bytes, offsets: Sequence[int]) -> list[str]:
 
 
 @lru_cache(1024)
-def _head(text: str) -> tuple[GroupId, int, Index, int, bytes, bytes, int]:
+def _head(text: str) -> tuple[GroupId, int, Index, range, int, bytes, bytes, int]:
     """Receipts that come together are mostly of few deliveries."""
     head = _packed(text, _PLACE.size if len(text) == _PLACE_CHARACTERS else _HEAD_BYTES)
     partition, group, delivery = _PLACE.unpack_from(head)
-    key, mac = _KEY.unpack_from(head, _PLACE.size) if len(head) == _HEAD_BYTES else (0, b"")
-    return GroupId.unpack(partition), group, delivery, key, mac, head, crc32c(head)
+    first, count, key, mac = 0, 0, 0, b""
+    if len(head) == _HEAD_BYTES:
+        first, count = _RUN.unpack_from(head, _PLACE.size)
+        key, mac = _KEY.unpack_from(head, _VOUCHED_BYTES)
+    run = range(first, first + count)
+    return GroupId.unpack(partition), group, delivery, run, key, mac, head, crc32c(head)
 
 
 def _packed(text: str, size: int) -> bytes:

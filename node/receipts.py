@@ -1,15 +1,16 @@
 """Writes receipts, and tells those that this cluster gave out from those that somebody made up.
 
-The code (MAC) is keyed BLAKE2b (RFC 7693), of 14 bytes, of the partition, the consumer group and
-the delivery: a receive costs one, however many messages it has. It needs no member and no message:
-a delivery went to one of them, and holds the messages that were in it.
+The code (MAC) is keyed BLAKE2b (RFC 7693), of 14 bytes, of the partition, the consumer group, the
+delivery and a run of offsets: mostly a receive costs one, however many messages it has. The run is
+needed because one entry of the log may answer the receives of several members, and a delivery's
+number is its entry's: each message went to one of them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from coordinator.receipt_keys import ReceiptKey, ReceiptKeys
 from delivery.config import VISIBILITY_MS_MAX
@@ -17,7 +18,15 @@ from goqueue.wire.errors import BadReceipt, GoQueueError, ReceiptExpired
 from goqueue.wire.types import GroupId
 from node.http.queue_broker import QueuedMessage
 from node.queue_rpc import Taken, queued
-from node.receipt import MAC_BYTES, Receipt, decode_receipt, encode_receipts, place_of, signed
+from node.receipt import (
+    MAC_BYTES,
+    Receipt,
+    decode_receipt,
+    encode_receipts,
+    place_of,
+    signed,
+    vouched_of,
+)
 
 
 class KeyNotKnown(BadReceipt):
@@ -43,7 +52,11 @@ class Receipts:
         if not codes:
             return encode_receipts(partition, group, delivery, offsets)
         place, id = place_of(partition, group, delivery), self._of[-1].id
-        return signed(place, id, _code(codes[id], place), offsets)
+        texts: list[str] = []
+        for run in _runs(offsets):
+            vouched = vouched_of(place, run)
+            texts += signed(vouched, id, _code(codes[id], vouched), run)
+        return texts
 
     def received(self, topic: str, group: int, taken: Taken) -> list[QueuedMessage]:
         """What was taken of one partition, as a consumer is given it."""
@@ -89,8 +102,8 @@ class Receipts:
         code = codes.get(receipt.key)
         if code is None:
             return ReceiptExpired() if keys and receipt.key < keys[0].id else KeyNotKnown()
-        place = place_of(receipt.partition.pack(), receipt.group, receipt.delivery)
-        return None if hmac.compare_digest(_code(code, place), receipt.mac) else BadReceipt()
+        made = _code(code, receipt.vouched)
+        return None if hmac.compare_digest(made, receipt.mac) else BadReceipt()
 
     def _known(self) -> dict[int, hashlib.blake2b]:
         keys = self._keys().all
@@ -102,7 +115,15 @@ class Receipts:
         return self._codes
 
 
-def _code(begun: hashlib.blake2b, place: bytes) -> bytes:
+def _runs(offsets: Sequence[int]) -> Iterator[Sequence[int]]:
+    begin = 0
+    for end in range(1, len(offsets) + 1):
+        if end == len(offsets) or offsets[end] != offsets[end - 1] + 1:
+            yield offsets[begin:end]
+            begin = end
+
+
+def _code(begun: hashlib.blake2b, vouched: bytes) -> bytes:
     code = begun.copy()
-    code.update(place)
+    code.update(vouched)
     return code.digest()

@@ -8,10 +8,23 @@ from hypothesis import strategies as st
 
 from goqueue.wire.errors import BadReceipt
 from goqueue.wire.types import GroupId, Index, Offset, TopicId
-from node.receipt import MAC_BYTES, Receipt, decode_receipt, encode_receipts, place_of, signed
+from node.receipt import (
+    MAC_BYTES,
+    Receipt,
+    decode_receipt,
+    encode_receipts,
+    place_of,
+    signed,
+    vouched_of,
+)
 
 PARTITION = GroupId(TopicId(7, 9), 3)
 u64 = st.integers(0, (1 << 64) - 1)
+
+
+def with_code(group: int, delivery: int, key: int, mac: bytes, run: list[int]) -> list[str]:
+    vouched = vouched_of(place_of(PARTITION.pack(), group, delivery), run)
+    return signed(vouched, key, mac, run)
 
 
 @given(u64, u64, u64)
@@ -22,26 +35,32 @@ def test_a_receipt_names_its_lease(group: int, delivery: int, offset: int) -> No
     assert text.replace("-", "").replace("_", "").isalnum()
 
 
-@given(u64, u64, u64, st.integers(0, (1 << 32) - 1), st.binary(min_size=MAC_BYTES))
+@given(
+    u64,
+    u64,
+    st.integers(0, (1 << 64) - 2),
+    st.integers(0, (1 << 32) - 1),
+    st.binary(min_size=MAC_BYTES),
+)
 def test_one_with_a_code_has_it_before_the_messages_own_part(
     group: int, delivery: int, offset: int, key: int, mac: bytes
 ) -> None:
     mac = mac[:MAC_BYTES]
-    one, other = signed(place_of(PARTITION.pack(), group, delivery), key, mac, [offset, 7])
+    one, other = with_code(group, delivery, key, mac, [offset, offset + 1])
 
     lease = PARTITION, group, Index(delivery)
     assert decode_receipt(one) == Receipt(*lease, Offset(offset), key=key, mac=mac)
     assert decode_receipt(one).head == decode_receipt(other).head
-    assert one[:72] == other[:72] and len(one) == 88
+    assert one[:88] == other[:88] and len(one) == 104
 
 
-@given(st.booleans(), st.integers(0, 87), st.sampled_from("AQZaz09-_!+/=é"))
+@given(st.booleans(), st.integers(0, 103), st.sampled_from("AQZaz09-_!+/=é"))
 def test_a_receipt_with_any_other_character_is_refused(
     has_code: bool, at: int, character: str
 ) -> None:
     text = encode_receipts(PARTITION.pack(), 1, 2, [3])[0]
     if has_code:
-        text = signed(place_of(PARTITION.pack(), 1, 2), 5, b"c" * MAC_BYTES, [3])[0]
+        text = with_code(1, 2, 5, b"c" * MAC_BYTES, [3])[0]
     changed = text[:at] + character + text[at + 1 :]
 
     if changed != text:

@@ -65,7 +65,7 @@ async def test_any_node_knows_the_clusters_receipts_and_nobody_elses(nodes: Thre
     held = decode_receipt(others[0].receipt)
     place = held.partition.pack(), held.group, held.delivery, held.offset
     own = decode_receipt(mine[0].receipt)
-    moved = mine[0].receipt[:72] + others[0].receipt[72:]
+    moved = mine[0].receipt[:88] + others[0].receipt[88:]
     for broker in nodes.brokers:
         broker._queue.receipts._now_ms = lambda: 1 << 50
     assert own.head != held.head

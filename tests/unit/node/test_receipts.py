@@ -12,7 +12,7 @@ from delivery.config import VISIBILITY_MS_MAX
 from goqueue.wire.errors import BadReceipt, GoQueueError, ReceiptExpired
 from goqueue.wire.types import GroupId, Index, Offset, TopicId
 from node import receipts
-from node.receipt import MAC_BYTES, Receipt, encode_receipts, place_of, signed
+from node.receipt import MAC_BYTES, Receipt, encode_receipts, place_of, signed, vouched_of
 from node.receipts import KeyNotKnown, Receipts
 
 PARTITION = GroupId(TopicId(7, 9), 3)
@@ -58,7 +58,7 @@ def codes(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     made: list[bytes] = []
     code = receipts._code
     monkeypatch.setattr(
-        receipts, "_code", lambda key, place: made.append(place) or code(key, place)
+        receipts, "_code", lambda key, vouched: made.append(vouched) or code(key, vouched)
     )
     return made
 
@@ -97,14 +97,14 @@ def test_another_members_receipt_can_not_be_made_up(node: Node, delivery: int) -
     held = node.read(mine)
     assert isinstance(held, Receipt)
 
-    place = place_of(PARTITION.pack(), 4, delivery)
+    theirs = vouched_of(place_of(PARTITION.pack(), 4, delivery), [2])
     forged = [
         *encode_receipts(PARTITION.pack(), 4, delivery, [2]),
-        *signed(place, 1, held.mac, [2]),
-        *signed(place, 1, bytes(MAC_BYTES), [2]),
-        *signed(place, 0, bytes(MAC_BYTES), [2]),
-        *signed(place, 2, bytes(MAC_BYTES), [2]),
-        *signed(place_of(PARTITION.pack(), 5, 5), 1, held.mac, [2]),
+        *signed(theirs, 1, held.mac, [2]),
+        *signed(theirs, 1, bytes(MAC_BYTES), [2]),
+        *signed(theirs, 0, bytes(MAC_BYTES), [2]),
+        *signed(theirs, 2, bytes(MAC_BYTES), [2]),
+        *signed(vouched_of(place_of(PARTITION.pack(), 5, 5), [2]), 1, held.mac, [2]),
     ]
     node.now_ms += VISIBILITY_MS_MAX
 
@@ -114,6 +114,23 @@ def test_another_members_receipt_can_not_be_made_up(node: Node, delivery: int) -
         assert text != other
     assert node.refuses(forged[1]) is BadReceipt
     assert named(node.read(other))[2:] == (delivery, 2)
+
+
+def test_members_that_one_entry_answers_can_not_make_up_each_others(node: Node) -> None:
+    """Both have the number of the same delivery."""
+    node.rotate()
+    mine, other = node.write(1, 2, 5), node.write(3, 4)
+    held = [node.read(text) for text in mine]
+    assert [named(one)[3] for one in held] == [1, 2, 5]
+
+    for one in held:
+        assert isinstance(one, Receipt)
+        for offset in (3, 4):
+            (moved,) = signed(one.vouched, one.key, one.mac, [offset])
+            grown = vouched_of(place_of(PARTITION.pack(), 4, 5), range(1, 6))
+            assert node.refuses(moved) is BadReceipt
+            assert node.refuses(signed(grown, one.key, one.mac, [offset])[0]) is BadReceipt
+    assert [named(node.read(text))[3] for text in other] == [3, 4]
 
 
 def test_receipts_of_former_keys_hold_for_a_month(node: Node) -> None:

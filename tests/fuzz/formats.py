@@ -42,7 +42,14 @@ from log.errors import FrameDamaged
 from log.manifest import Manifest, SegmentParts
 from node import move_rpc, rpc, transfer_rpc
 from node.http.broker import AppendResult
-from node.receipt import MAC_BYTES, decode_receipt, encode_receipts, place_of, signed
+from node.receipt import (
+    MAC_BYTES,
+    decode_receipt,
+    encode_receipts,
+    place_of,
+    signed,
+    vouched_of,
+)
 from raft.configuration import (
     Configuration,
     decode_configuration,
@@ -155,6 +162,14 @@ def queue_ops() -> list[bytes]:
     return [ops.encode_ops([one]) for one in made] + [ops.encode_ops([*made, ops.Tick()])]
 
 
+def receipts() -> list[bytes]:
+    """Without a code, and with one."""
+    place, run = place_of(GROUP.pack(), 4, 9), [2**40, 2**40 + 1]
+    plain = encode_receipts(GROUP.pack(), 4, 9, [1, 2**40])
+    vouched = signed(vouched_of(place, run), 1, bytes(MAC_BYTES), run)
+    return [text.encode() for text in (*plain, *vouched)]
+
+
 def manifests() -> list[bytes]:
     segments = tuple(
         SegmentParts(Index(first), Index(first + 9), 4096, 120) for first in (1, 11, 21)
@@ -230,13 +245,7 @@ def formats() -> list[Format]:
         ),
         Format(
             "receipts",
-            [
-                text.encode()
-                for text in (
-                    *encode_receipts(GROUP.pack(), 4, 9, [1, 2**40]),
-                    *signed(place_of(GROUP.pack(), 4, 9), 1, bytes(MAC_BYTES), [1, 2**40]),
-                )
-            ],
+            receipts(),
             lambda data: decode_receipt(data.decode("latin-1")),
             (BadReceipt,),
         ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,3 +75,28 @@ def test_a_receipt_with_any_other_character_is_refused(
 def test_any_text_is_refused_without_fault(text: str) -> None:
     with pytest.raises(BadReceipt):
         decode_receipt(text)
+
+
+@pytest.mark.parametrize(
+    "first, count, offset, is_read",
+    [
+        (5, 0, 5, False),
+        (5, 1, 4, False),
+        (5, 1, 6, False),
+        (0, (1 << 32) - 1, (1 << 32) - 1, False),
+        ((1 << 64) - 1, (1 << 32) - 1, (1 << 64) - 1, True),
+        ((1 << 64) - 1, (1 << 32) - 1, 0, False),
+    ],
+)
+def test_a_run_of_any_length_is_read_at_once_and_holds_its_own_offsets_only(
+    first: int, count: int, offset: int, is_read: bool
+) -> None:
+    """It is a claim: whether the cluster made it is asked of the code, later."""
+    vouched = place_of(PARTITION.pack(), 1, 2) + struct.pack("<QI", first, count)
+    (text,) = signed(vouched, 5, b"c" * MAC_BYTES, [offset])
+
+    if is_read:
+        assert decode_receipt(text).offset == offset
+    else:
+        with pytest.raises(BadReceipt):
+            decode_receipt(text)

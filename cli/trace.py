@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import typer
@@ -43,12 +44,12 @@ async def show(
         str,
         typer.Argument(
             metavar="ID",
-            help="TOPIC:PARTITION:OFFSET, a W3C trace id, or with --topic a producer's id.",
+            help="TOPIC:PARTITION:OFFSET, a W3C trace id, or its producer's message_id.",
             show_default=False,
         ),
     ],
     topic: Annotated[
-        str | None, typer.Option(help="The id is its producer's message_id, in this topic.")
+        str | None, typer.Option(help="ID is its producer's message_id, in this topic only.")
     ] = None,
     following: Annotated[
         bool, typer.Option("--follow", "-f", help="Print events as they come.")
@@ -88,12 +89,12 @@ async def why(
         str,
         typer.Argument(
             metavar="ID",
-            help="TOPIC:PARTITION:OFFSET, a W3C trace id, or with --topic a producer's id.",
+            help="TOPIC:PARTITION:OFFSET, a W3C trace id, or its producer's message_id.",
             show_default=False,
         ),
     ],
     topic: Annotated[
-        str | None, typer.Option(help="The id is its producer's message_id, in this topic.")
+        str | None, typer.Option(help="ID is its producer's message_id, in this topic only.")
     ] = None,
     group: Annotated[str | None, typer.Option("--group", "-g", help="For this group only.")] = None,
 ) -> None:
@@ -168,6 +169,8 @@ async def stats(session: Session) -> None:
 async def _meant(session: Session, text: str, topic: str | None) -> str | None:
     """The message's `topic:partition:offset`; None where several were listed. Raises `CliError`,
     and what the server refuses with."""
+    if not text:
+        raise CliError("the id is empty", hint=_ID_HINT, exit_code=EXIT_USAGE)
     if topic is not None:
         found = await session.get(join("messages"), topic=topic, message_id=text, limit=ALIKE_MAX)
         if not found["messages"]:  # why not is for the server to say
@@ -182,19 +185,20 @@ async def _meant(session: Session, text: str, topic: str | None) -> str | None:
     try:
         return str(MessageId.parse(text))
     except BadRequest as error:
-        return await _by_message_id(session, text, error.message)
+        return await _by_message_id(session, text, error)
 
 
-async def _by_message_id(session: Session, text: str, problem: str) -> str | None:
-    """As `_meant`, of a producer's message id in any topic."""
+async def _by_message_id(session: Session, text: str, not_a_position: BadRequest) -> str | None:
+    """As `_meant`, of a producer's message id in any topic, which may have colons, too."""
     found = await session.get(join("messages"), message_id=text, limit=ALIKE_MAX)
     if found["messages"]:
         return _only(session, found)
     if found.get("not_searched"):
         text = f"not everything could be searched for the id {text}"
         raise CliError(text, exit_code=EXIT_UNAVAILABLE)
-    text = f"no message has the id {text}: {problem}"
-    raise CliError(text, hint=_ID_HINT, exit_code=EXIT_NOT_FOUND)
+    if _ALMOST_A_POSITION.fullmatch(text):
+        raise CliError(not_a_position.message, hint=_ID_HINT, exit_code=EXIT_USAGE)
+    raise CliError(f"no message has the id {text}", hint=_ID_HINT, exit_code=EXIT_NOT_FOUND)
 
 
 def _only(session: Session, found: Json) -> str | None:
@@ -206,6 +210,8 @@ def _only(session: Session, found: Json) -> str | None:
 
 
 _ID_HINT = "an id is topic:partition:offset, a trace id, or the message_id of its producer"
+_ALMOST_A_POSITION = re.compile(r"[^:]*:(-?\d+:[^:]*|:-?\d+)")
+"""What can only be meant as `topic:partition:offset`, whichever part of it is wrong or missing."""
 _COUNTS = {
     "traces_total": " (messages stored)",
     "traces_completed": " (acks, by group)",

@@ -288,9 +288,39 @@ def test_a_latency_says_how_well_it_is_known(attributes: dict[str, str], text: s
     assert latency_text(events) == text
 
 
-def test_a_trace_of_nothing_is_not_found_and_of_nonsense_a_usage_error(topic: Shell) -> None:
-    assert topic.run("trace", "t:0:99").exit_code == 3
-    assert topic.run("trace", "msg-abc123").exit_code == 2
+@pytest.mark.parametrize("absent", ["t:0:99", "msg-abc123", "urn:uuid:7", "a:b"])
+def test_a_trace_of_what_no_message_has_is_not_found(topic: Shell, absent: str) -> None:
+    result = topic.run("trace", absent)
+
+    assert result.exit_code == 3
+    assert result.stdout == ""
+    assert "bad message id" not in result.stderr
+
+
+@pytest.mark.parametrize("nonsense", ["t:0:x", "t::5", ":0:1", "t:0:-1", "t:-1:0", f"t:0:{10**30}"])
+def test_a_trace_of_a_position_that_is_none_is_a_usage_error(topic: Shell, nonsense: str) -> None:
+    result = topic.run("trace", nonsense)
+
+    assert result.exit_code == 2
+    assert f"bad message id '{nonsense}': want topic:partition:offset" in result.stderr
+
+
+@pytest.mark.parametrize("verb", ["show", "why"])
+@pytest.mark.parametrize("where", [(), ("--topic", "t")])
+def test_a_trace_of_an_empty_id_is_a_usage_error(
+    topic: Shell, verb: str, where: tuple[str, ...]
+) -> None:
+    result = topic.run("trace", verb, "", *where)
+
+    assert result.exit_code == 2
+    assert "the id is empty" in result.stderr
+    assert "topic:partition:offset" in result.stderr
+
+
+def test_a_producers_id_that_is_almost_a_position_is_found(topic: Shell) -> None:
+    topic.ok("produce", "t", "-m", "x", "--message-id", "order:5:retry")
+
+    assert "order:5:retry" in topic.ok("trace", "order:5:retry", "-o", "json")
 
 
 def test_the_latency_of_a_dead_message_ends_with_its_death() -> None:

@@ -15,6 +15,7 @@ from coordinator.health import Standing
 from coordinator.holdings import short
 from coordinator.state import ClusterState, Topic
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId, Offset
+from log.levels import Feature
 from log.store import Store
 from node import open_listener, rpc, secret_care
 from node.cluster import ClusterHost
@@ -47,6 +48,12 @@ UNDER_REPLICATED, LAGGING = "under_replicated", "lagging"
 many of them each node's."""
 LAG_S_MAX = 2.0
 """A loop this late is not ready for work."""
+LEVEL_WAITS = (
+    f"feature level {Feature.SCOPES:d} is not finished: until then new groups belong to nobody,"
+    " receipts can be made up, and a session that is logged out of goes on at other nodes."
+    " Once all nodes run a version that speaks it: goqueue-cli cluster upgrade --finish"
+)
+"""Where keys are asked for. A new cluster begins with level 1, too."""
 
 
 _SHOWN = {Standing.UP: "alive", Standing.DOWN: "dead", Standing.WIPED: "wiped"}
@@ -88,10 +95,14 @@ class NodeStatus:
         """What differs between replicas of groups led here."""
 
     @cached_property
-    def _warnings(self) -> tuple[str, ...]:
+    def _start_warnings(self) -> tuple[str, ...]:
         """Of how this node was started."""
         config = self._config
         return tuple(filter(None, [open_listener.warning(config), *secret_care.warnings(config)]))
+
+    def _warnings(self) -> tuple[str, ...]:
+        is_waiting = self._config.auth.enabled and not self._cluster.levels.speaks(Feature.SCOPES)
+        return (*self._start_warnings, LEVEL_WAITS) if is_waiting else self._start_warnings
 
     # peers
 
@@ -189,7 +200,7 @@ class NodeStatus:
             leaderless=len(leaderless),
             problems=tuple(self._problems(nodes)),
             voters=tuple(sorted(self._cluster.voters)),
-            warnings=self._warnings,
+            warnings=self._warnings(),
         )
 
     def hosts_by_topic(self) -> dict[str, list[PartitionHost]]:

@@ -162,11 +162,13 @@ def _confirmed_stats(scope: Scope, method: Callable[[], Awaitable[StatsView]]) -
 
 
 def _cluster_view(scope: Scope, method: Callable[[], ClusterView]) -> Any:
-    """Its problems name partitions."""
+    """Its problems name partitions, its warnings say how the node could be attacked."""
 
     def seen() -> ClusterView:
         view = method()
-        return view if scope.principal.is_everywhere else replace(view, problems=())
+        if scope.principal.is_everywhere:
+            return view
+        return replace(view, problems=(), warnings=())
 
     return seen
 

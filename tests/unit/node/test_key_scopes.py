@@ -9,7 +9,7 @@ import pytest
 
 from log.memory_disk import MemoryDisk
 from tests.unit.node.http.published_client import load
-from tests.unit.node.keyed import Keyed, keyed_node
+from tests.unit.node.keyed import ROOT, Keyed, keyed_node
 
 
 @pytest.fixture
@@ -69,3 +69,18 @@ async def test_the_published_client_works_with_a_key_in_its_headers(node: Keyed)
             assert sent["results"][0]["offset"] >= 0
             with pytest.raises(Exception, match="beyond the reach"):
                 await client.messages.publish("orders", [{"value": "v"}])
+
+
+async def test_health_warns_those_who_run_the_cluster_until_groups_have_owners(
+    node: Keyed,
+) -> None:
+    """A new cluster begins with level 1: groups belong to nobody there, with keys or without."""
+    producer, everywhere = await node.key("producer", "mine."), await node.key("readonly", "*")
+
+    for token in (ROOT, everywhere):
+        shown = await node.ok("GET", "/cluster/health", None, token)
+        assert "upgrade --finish" in str(shown["warnings"])
+    assert (await node.ok("GET", "/cluster/health", None, producer))["warnings"] == []
+
+    await node.finish_level()
+    assert "level" not in str((await node.ok("GET", "/cluster/health"))["warnings"])

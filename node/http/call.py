@@ -241,7 +241,7 @@ class Call:
             except OverBudget as error:
                 raise decoded_too_large(error) from None
             with held:
-                return json.decode(body, decoder)
+                return await json.decode_long(body, decoder)
 
 
 def validate_group_name(name: str) -> str:

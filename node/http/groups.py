@@ -129,6 +129,9 @@ class GroupDeleted(Struct):
     group_id: str
 
 
+SETTINGS_BYTES_MAX = 64 * 1024
+"""Of a body that holds settings: it is decoded at once, whatever is in it."""
+
 _ASSIGN = msgspec.json.Decoder(AssignBody)
 _BODY = msgspec.json.Decoder(dict[str, Any])
 
@@ -175,7 +178,7 @@ async def describe(call: Call) -> web.Response:
 async def put(call: Call) -> web.Response:
     """Create the group, or change the settings that are given."""
     group = call.group()
-    given = await call.document(_BODY, empty=b"{}")
+    given = await call.document(_BODY, b"{}", SETTINGS_BYTES_MAX)
     settings = parse_settings(given)
     view = await call.broker.put_group(group, settings)
     return answer(_group_answer(view, await call.broker.membership(group)))
@@ -184,7 +187,7 @@ async def put(call: Call) -> web.Response:
 async def change(call: Call) -> web.Response:
     """As `put`, of a group that is there."""
     group = call.group()
-    given = await call.document(_BODY, empty=b"{}")
+    given = await call.document(_BODY, b"{}", SETTINGS_BYTES_MAX)
     settings = parse_settings(given)
     if not settings:
         raise BadRequest("nothing to change")

@@ -7,7 +7,10 @@ unread), a bound on nesting, and every fault told as a 400 with its place.
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Iterator
+from itertools import accumulate
 from typing import TypeVar
 
 import msgspec
@@ -21,14 +24,22 @@ TOKEN_BYTES = 96
 """What an object of a few bytes of text comes to."""
 UNCHARGED_BYTES = 64 * 1024
 """Of a document: decoded at once, it takes 6 MiB at most, for a moment."""
+SLICE_BYTES = 64 * 1024
+"""Text whose depth is judged before others run."""
 
 T = TypeVar("T")
 
 _CURLS_DEFAULT = "application/x-www-form-urlencoded"
 _MISSING = re.compile(r"Object missing required field `(\w+)`")
-_STRINGS = re.compile(rb'"(?:[^"\\]+|\\.)*"', re.DOTALL)
+_STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_WHOLE = re.compile(rb'(?:[^"]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
+"""Up to a string without an end. All repetitions are possessive: what is no JSON, such as that
+string, would else be tried in every way there is, and take the node for days."""
+_WITHIN = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
-_ROUND = bytes.maketrans(b"{}", b"[]")
+_QUOTE = ord('"')
+_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+"""One level deeper, or one less."""
 
 
 def require_json(request: BaseRequest) -> None:
@@ -54,7 +65,17 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     """The typed value of a document. Raises BadRequest; never anything else."""
     require_utf8(body)
     if depth_exceeds(body, DEPTH_MAX):
-        raise BadRequest(f"JSON nested deeper than {DEPTH_MAX}")
+        raise _too_deep()
+    return decode_text(body, decoder)
+
+
+async def decode_long(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    """As `decode`, of more than a slice: others run while its depth is judged."""
+    require_utf8(body)
+    for is_deeper in _judged(body, DEPTH_MAX):
+        if is_deeper:
+            raise _too_deep()
+        await asyncio.sleep(0)
     return decode_text(body, decoder)
 
 
@@ -68,7 +89,11 @@ def decode_text(body: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[T]) -> 
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
         raise BadRequest(f"invalid JSON: {error}") from None
     except RecursionError:
-        raise BadRequest(f"JSON nested deeper than {DEPTH_MAX}") from None
+        raise _too_deep() from None
+
+
+def _too_deep() -> BadRequest:
+    return BadRequest(f"JSON nested deeper than {DEPTH_MAX}")
 
 
 def _fault(told: str) -> str:
@@ -98,17 +123,32 @@ def require_utf8(body: bytes) -> None:
 def depth_exceeds(text: bytes, depth: int) -> bool:
     """Whether brackets nest deeper than `depth`, without a Python step per byte.
 
-    Strings and everything but brackets are dropped, then innermost pairs, `depth` times. Text
-    that is no JSON may answer either way: the decoder refuses it.
+    Text that is no JSON may answer either way: the decoder refuses it.
     """
+    return any(_judged(text, depth))
+
+
+def _judged(text: bytes, depth: int) -> Iterator[bool]:
+    """Whether each slice in turn goes too deep. What it costs grows with the text's length alone,
+    whatever it is."""
     if text.count(b"{") + text.count(b"[") <= depth:
-        return False
-    brackets = _STRINGS.sub(b"", text).translate(_ROUND, _NOT_BRACKETS)
-    for _ in range(depth):
-        shorter = brackets.replace(b"[]", b"")
-        if not shorter:
-            return False
-        if len(shorter) == len(brackets):
-            return b"[" * (depth + 1) in brackets
-        brackets = shorter
-    return True
+        return
+    at = level = 0
+    is_within = False
+    while at < len(text):
+        end = at + SLICE_BYTES
+        found = (_WITHIN if is_within else _WHOLE).match(text, at, end)
+        assert found is not None
+        if not is_within:
+            brackets = _STRINGS.sub(b"", found[0]).translate(_STEPS, _NOT_BRACKETS)
+            levels = memoryview(brackets).cast("b")
+            yield max(accumulate(levels, initial=level)) > depth
+            level += 2 * brackets.count(b"\x01") - len(brackets)
+        else:
+            yield False
+        if found.end() == at and is_within and text[at] != _QUOTE:
+            return  # a backslash is the last byte
+        at = found.end()
+        if text[at : at + 1] == b'"':
+            is_within = not is_within
+            at += 1

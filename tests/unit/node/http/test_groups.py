@@ -82,6 +82,13 @@ async def test_a_put_with_problems_names_all_of_them_and_changes_nothing(client)
     assert (await client.get(GROUP)).status == 404
 
 
+async def test_settings_of_more_than_a_slice_are_not_read(client):
+    told = await client("PUT", "/groups/workers", {"a": [[]] * 25_000})
+
+    assert (told.status, told.json["code"]) == (413, "payload_too_large")
+    assert (await client.get("/groups/workers")).status == 404
+
+
 async def test_one_setting_under_two_names_must_agree(client):
     same = await client("PUT", GROUP, {"max_attempts": 4, "maxRetries": 4})
     other = await client("PUT", GROUP, {"max_attempts": 4, "maxRetries": 5})

@@ -80,7 +80,7 @@ class ContextFile:
             text = f"{where}, line {line}: {error}"
             raise CliError(text, exit_code=EXIT_USAGE) from error
         except yaml.YAMLError as error:
-            raise CliError(f"{where}: {error}", exit_code=EXIT_USAGE) from error
+            raise CliError(f"{where}{_place_of(error)}", exit_code=EXIT_USAGE) from error
 
     def get(self, name: str) -> Context:
         if name not in self.contexts:
@@ -164,6 +164,14 @@ def _line_of(node: Any, keys: Sequence[str]) -> int:
             break
         line, node = found[0][0].start_mark.line + 1, found[0][1]
     return line
+
+
+def _place_of(error: Any) -> str:
+    """`, line 2: what is wrong there`, of what YAML's parser says in several lines."""
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    if mark is None or not problem:  # characters that no document may have
+        return f": {' '.join(str(error).split())}"
+    return f", line {mark.line + 1}: {problem}"
 
 
 def _mapping(found: object, *keys: str) -> Mapping[Any, Any]:

@@ -92,6 +92,8 @@ class ClusterDirectory:
         Raises `CliError` when another `dev` or a left-over node uses it, when it holds a cluster
         of another size, or when a port is busy.
         """
+        if not root.exists():  # nothing is left behind where a port is busy
+            _check_ports(port, _checked_count(root, count, 0))
         root.mkdir(parents=True, exist_ok=True)
         lock = _take_lock(root)
         try:

@@ -85,11 +85,12 @@ class Commands(MutableMapping[str, Any]):
 
 @contextmanager
 def _visible_errors() -> Iterator[None]:
-    """What is wrong with a command line may repeat words of it: a terminal gets them visible."""
+    """What is wrong with a command line may repeat words of it: a terminal gets them visible.
+    Which kind of Python's errors typer took it for is of no use to who typed it."""
     try:
         yield
     except _UsageError as error:
-        error.message = shown(sys.stderr, error.message)
+        error.message = shown(sys.stderr, error.message.removeprefix("Value error, "))
         raise
 
 

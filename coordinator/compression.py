@@ -54,5 +54,5 @@ def split(settings: Mapping[str, object]) -> tuple[dict[str, object], str | None
     if codec is None:
         return others, None
     if codec not in CODECS:
-        raise BadConfig([f"{SETTING}: {str(codec)[:40]!r} is none of {' | '.join(CODECS)}"])
+        raise BadConfig([f"{SETTING}: {str(codec)[:40]!r} is not one of {', '.join(CODECS)}"])
     return others, str(codec)

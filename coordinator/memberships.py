@@ -72,7 +72,7 @@ class Memberships:
         members = self.of(group).members
         if members and not force:
             raise GroupActive(
-                f"group {group.name} has {len(members)} active members",
+                f"group {group.name} has {len(members)} active member{'s' * (len(members) != 1)}",
                 group=group.name,
                 members=len(members),
             )

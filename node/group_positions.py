@@ -180,10 +180,11 @@ class GroupPositions:
             )
         membership = self._cluster.state.members.of(group)
         if membership.members:
+            count = len(membership.members)
             raise GroupActive(
-                f"group {group.name} has {len(membership.members)} active members",
+                f"group {group.name} has {count} active member{'s' * (count != 1)}",
                 group=group.name,
-                members=len(membership.members),
+                members=count,
                 generation=membership.generation,
             )
 

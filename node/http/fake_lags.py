@@ -72,7 +72,7 @@ class FakeLags(FakeQueue):
         is_forced = claim.generation == FORCED.generation
         if members and not (is_forced or owns_all or list(members) == [claim.member]):
             raise GroupActive(
-                f"group {group} has {len(members)} active members",
+                f"group {group} has {len(members)} active member{'s' * (len(members) != 1)}",
                 group=group,
                 members=len(members),
             )

@@ -98,12 +98,15 @@ _SHOWN = {stored: name for name, (stored, _) in _SETTINGS.items() if name != "ma
 
 
 def parse_settings(given: Mapping[str, Any]) -> dict[str, object]:
-    """The settings under the names that are stored. Raises BadRequest with every problem."""
+    """The settings under the names that are stored. Raises BadRequest with every problem, as
+    UnknownField where a setting is not known."""
     found: dict[str, object] = {}
     problems: list[str] = []
+    unknown: list[UnknownField] = []
     for name, value in given.items():
         if name not in _SETTINGS:
-            problems.append(UnknownField(name, _SETTINGS).message)
+            unknown.append(UnknownField(name, _SETTINGS))
+            problems.append(unknown[-1].message)
         elif value is not None:
             stored, parse = _SETTINGS[name]
             try:
@@ -113,6 +116,8 @@ def parse_settings(given: Mapping[str, Any]) -> dict[str, object]:
                 continue
             if found.setdefault(stored, parsed) != parsed:
                 problems.append(f"{stored} is given twice, with different values")
+    if unknown:
+        raise unknown[0].among(problems[:20])
     if problems:
         raise BadRequest("; ".join(problems[:20]), problems=problems[:20])
     return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -43,6 +43,12 @@ class UnknownField(BadRequest):
         where = f"{place}: " if place else ""
         hint = f"; did you mean `{near}`?" if near else ""
         super().__init__(f"{where}unknown field `{shown}`{hint}", field=shown, nearest=near)
+
+    def among(self, problems: Sequence[str]) -> UnknownField:
+        """This error, which tells of all these, its own among them."""
+        self.message = "; ".join(problems)
+        self.data["problems"] = list(problems)
+        return self
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -94,7 +94,10 @@ def test_a_saved_file_is_read_back_and_only_its_owner_may_read_it(home: Path) ->
         ("contexts: {a: b}", "line 1: contexts: a: names with"),
         ("contexts: {a: {server: x, colour: red}}", "contexts: a: colour: unknown"),
         ("contexts: {a: {timeout: soon}}", "seconds"),
-        ("a: [", "config.yaml"),
+        ("a: [", "config.yaml, line 1: expected the node content"),
+        ("contexts:\n  a: {server: x\nb: c\n", "config.yaml, line 3: expected ',' or '}'"),
+        ("contexts:\n\ta: b\n", "config.yaml, line 2: found character '\\\\t'"),
+        ("a: \x07", "config.yaml: unacceptable character"),
     ],
 )
 def test_a_broken_file_is_named(home: Path, text: str, problem: str) -> None:
@@ -104,3 +107,4 @@ def test_a_broken_file_is_named(home: Path, text: str, problem: str) -> None:
         ContextFile.load()
 
     assert caught.value.exit_code == 2
+    assert "\n" not in caught.value.message

@@ -196,6 +196,7 @@ def test_a_busy_port_is_named_with_the_option_that_changes_it(
         f"Error: port {port + 1} is in use on 127.0.0.1",
         "Hint: choose another with --port N, or make run PORT=N (3 in a row from it must be free)",
     ]
+    assert not dev.data.exists()
 
 
 def test_a_second_dev_on_a_directory_is_refused(start: Callable[..., Dev]) -> None:

@@ -230,7 +230,7 @@ def test_a_dry_run_of_a_reset_answers_while_the_group_has_members(queue: Shell) 
     answer = json.loads(told.stdout)
     assert answer["offsets"] and answer["refusal"]["code"] == "group_active"
     assert "Would reset group g" in shown.stdout
-    assert "would be refused now: group g has 1 active members (group_active)" in shown.stderr
+    assert "would be refused now: group g has 1 active member (group_active)" in shown.stderr
 
 
 def test_rebalances_are_listed_newest_first(queue: Shell) -> None:

@@ -331,3 +331,20 @@ def test_the_latency_of_a_dead_message_ends_with_its_death() -> None:
     ]
 
     assert latency_text(events) == "2.000s (publish to dead letter)"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("nack", "r", "--position", "middle"), "'middle' is not one of 'front', 'back'"),
+        (("produce", "t", "-m", "x", "--compression", "rar"), "'rar' is not one of 'none'"),
+    ],
+)
+def test_a_choice_that_there_is_not_is_told_in_words_of_the_command_line(
+    shell: Shell, words: tuple[str, ...], told: str
+) -> None:
+    result = shell.run(*words)
+
+    assert result.exit_code == 2
+    assert told in result.stderr
+    assert "Value error" not in result.stderr

@@ -128,8 +128,25 @@ async def test_one_bad_field_refuses_also_the_messages_beside_it(client, orders)
 async def test_a_group_setting_that_is_not_known_is_named_with_the_nearest_one(client):
     answer = await client("PUT", "/groups/g", {"max_atempts": 3})
 
-    assert answer.status == 400
+    assert (answer.status, answer.json["code"]) == (400, "unknown_field")
+    assert (answer.json["field"], answer.json["nearest"]) == ("max_atempts", "max_attempts")
     assert "unknown field `max_atempts`; did you mean `max_attempts`?" in answer.json["error"]
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH"])
+async def test_a_group_setting_that_is_not_known_is_told_with_all_else_that_is_wrong(
+    client, orders, method
+):
+    await client("PUT", "/groups/g", {})
+
+    answer = await client(method, "/groups/g", {"mode": "odd", "zzz": 1, "in_flight_max": 0})
+
+    assert (answer.status, answer.json["code"]) == (400, "unknown_field")
+    assert (answer.json["field"], answer.json["nearest"]) == ("zzz", None)
+    assert [problem.split(":")[0] for problem in answer.json["problems"]] == [
+        "mode", "unknown field `zzz`", "in_flight_max",
+    ]  # fmt: skip
+    assert answer.json["error"] == "; ".join(answer.json["problems"])
 
 
 @pytest.mark.parametrize(

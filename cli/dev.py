@@ -135,7 +135,7 @@ class DevCluster:
             if len(ready) >= needed and (len(ready) == len(alive) or waited > MAJORITY_DEADLINE_S):
                 for node in self.nodes:
                     if node not in ready:
-                        warn(f"{node.id} doesn't serve: see {node.log}")
+                        warn(f"{node.id} doesn't serve yet: see {node.log}")
                 self.is_ready = True
                 return True
             if len(alive) < needed or waited > READY_DEADLINE_S:

@@ -132,7 +132,8 @@ def in_parts(
 async def _sending(
     call: Call, parts: list[Part], held: Held | None
 ) -> AsyncIterator[bytes | memoryview]:
-    """What was taken is let go, so that it need not be charged any more."""
+    """What was taken is let go, so that it need not be charged any more. What is written last is
+    not waited for by who writes it."""
     connection = call.request.protocol
     assert isinstance(connection, Connection)
     connection.took(0)
@@ -142,6 +143,7 @@ async def _sending(
         for piece in part.slices() if isinstance(part, LongText) else _cut(part):
             for cut in _cut(piece):
                 yield cut
+                await connection.is_taken()
                 connection.took(len(cut))
         if held is not None:
             held.shrink(held_bytes(part))

@@ -30,8 +30,9 @@ from node.http.limits import HttpLimits
 
 SWEEP_S = 0.5
 READ_CHUNK_BYTES = 2**18
-UNSENT_BYTES_MAX = 2**16
-"""Of one connection: beyond it writers wait. TLS would buffer eight times as many."""
+UNSENT_BYTES_MAX = 2**14
+"""Of one connection: beyond it writers wait. What is less is charged to nobody once the answer is
+written: 128 MiB of as many connections as there may be."""
 
 _REASONS = {408: "Request Timeout", 429: "Too Many Requests", 503: "Service Unavailable"}
 
@@ -50,6 +51,7 @@ class Connection(RequestHandler):
         "_limits",
         "_payload",
         "_unparsed",
+        "_wire",
         "address",
         "arrivals",
         "headers_since_s",
@@ -58,6 +60,7 @@ class Connection(RequestHandler):
         "server",
         "stalled_since_s",
         "taken_by_s",
+        "unsent_seen_bytes",
     )
 
     def __init__(self, server: FrontServer, limits: HttpLimits) -> None:
@@ -80,6 +83,10 @@ class Connection(RequestHandler):
         self.stalled_since_s = 0.0
         self.taken_by_s = 0.0
         """When the client must have taken the next piece of its answer; 0 while none is sent."""
+        self.unsent_seen_bytes = 0
+        """What `unsent_bytes` was when the sweep came by."""
+        self._wire: asyncio.WriteTransport | None = None
+        """As `transport`, which is forgotten once it is to close: that may take what is unsent."""
         self._limits = limits
         self._held: list[Held] = []
         self.is_known = False
@@ -116,6 +123,11 @@ class Connection(RequestHandler):
             self.taken_by_s = self._loop.time() + limits.write_stall_s
         self.taken_by_s += size / limits.answer_bytes_per_s_min
 
+    async def is_taken(self) -> None:
+        """Return when no more than `UNSENT_BYTES_MAX` is unsent. Raises ConnectionError."""
+        if self.writing_paused:
+            await self._drain_helper()
+
     def let_go(self) -> None:
         """The answer is sent, or never will be."""
         self.taken_by_s = 0.0
@@ -132,11 +144,13 @@ class Connection(RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        cast("asyncio.WriteTransport", transport).set_write_buffer_limits(UNSENT_BYTES_MAX)
+        self._wire = cast("asyncio.WriteTransport", transport)
+        self._wire.set_write_buffer_limits(UNSENT_BYTES_MAX)
         self.headers_since_s = self._loop.time()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)
+        self._wire = None
         self.arrivals.release()
         if self._hung_up is not None and not self._hung_up.done():
             self._hung_up.set_result(None)
@@ -309,9 +323,14 @@ class Connection(RequestHandler):
             transport.write(head.encode() + body)
         self.force_close()
 
+    @property
+    def unsent_bytes(self) -> int:
+        """What was written and the system has not taken."""
+        return 0 if self._wire is None else self._wire.get_write_buffer_size()
+
     def abort(self) -> None:
-        if self.transport is not None:
-            self.transport.abort()
+        if self._wire is not None:
+            self._wire.abort()
 
 
 class FrontServer(Server):
@@ -404,7 +423,8 @@ class FrontServer(Server):
             self.sweep(self.loop.time())
 
     def sweep(self, now_s: float) -> None:
-        """Cut connections whose headers or whose taking of an answer is overdue."""
+        """Cut connections whose headers or whose taking of an answer is overdue, also of one that
+        is written, or that nothing follows."""
         limits = self._limits
         for connection in self.connections:
             assert isinstance(connection, Connection)
@@ -413,7 +433,9 @@ class FrontServer(Server):
             if since and now_s - since > limits.header_deadline_s:
                 with contextlib.suppress(RuntimeError):  # the transport is closing already
                     connection.refuse(RequestTimeout("headers did not arrive in time"))
-            if not connection.writing_paused:
+            unsent, seen = connection.unsent_bytes, connection.unsent_seen_bytes
+            connection.unsent_seen_bytes = unsent
+            if not (connection.writing_paused or (unsent and unsent == seen)):
                 connection.stalled_since_s = 0.0
                 continue
             connection.stalled_since_s = connection.stalled_since_s or now_s

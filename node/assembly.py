@@ -38,6 +38,7 @@ from node.flusher import Flusher
 from node.forwarding import Forwarder
 from node.healer import Healer
 from node.http.app import HttpFront
+from node.http.budgets import Budgets
 from node.indexer import indexers
 from node.kubernetes.pod import PodParts, pod_of
 from node.loop_lag import LoopLag
@@ -130,7 +131,8 @@ class _Base:
             on_failure=on_failure,
         )
         self.peer_certificates = peer_certificates(config, self.metrics)
-        self.link = peer_link(config, self.me, self.peer_certificates, self)
+        self.budgets = Budgets()
+        self.link = peer_link(config, self.me, self.peer_certificates, self, self.budgets)
         levels.on_known = partial(level_known, levels, self.link, on_outdated)
         self.space = SpaceWatch(store, self.metrics)
         self.raft = RaftHost(
@@ -369,7 +371,7 @@ def assemble(
     broker = _broker(base, groups, queue_base, parts, members)
     spans = spans_of(config)
     doors = doors_of(config, cluster, broker, base.metrics, base.rng, base.clock.wall_ms)
-    front = front_of(config, broker, base.metrics, spans, doors)
+    front = front_of(config, broker, base.metrics, spans, doors, base.budgets)
     figures = _figures(base, groups, front, parts)
     in_pod = PodParts(
         cluster, replicas, status, groups.upkeep, broker, base.membership, base.metrics, begin_anew

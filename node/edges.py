@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+from goqueue.wire.errors import OverBudget
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId, Voter
 from log.levels import Levels
 from log.store import Store
@@ -18,6 +20,7 @@ from node.cluster import ClusterHost
 from node.config import NodeConfig
 from node.door import Door
 from node.http.app import HttpFront
+from node.http.budgets import Budget, Budgets, Kind, Owner
 from node.http.guard import Guard, is_loopback
 from node.http.limits import HttpLimits
 from node.metrics import Metrics
@@ -67,7 +70,11 @@ class OnLink(Protocol):
 
 
 def peer_link(
-    config: NodeConfig, me: Voter, certificates: PeerCertificates | None, told: OnLink
+    config: NodeConfig,
+    me: Voter,
+    certificates: PeerCertificates | None,
+    told: OnLink,
+    budgets: Budgets,
 ) -> PeerLink:
     """The link to other nodes, or of a node that takes none."""
     if not config.takes_peers:
@@ -86,7 +93,16 @@ def peer_link(
         on_down=told.down,
         on_status=told.told,
         levels=told.levels,
+        charge=partial(charge_link, budgets[Kind.LINKS]),
     )
+
+
+def charge_link(budget: Budget, node: NodeId, size: int) -> Callable[[], None] | None:
+    """To a peer, which has one link."""
+    try:
+        return budget.hold(Owner(f"node {node}", node), size).release
+    except OverBudget:
+        return None
 
 
 def level_known(levels: Levels, link: PeerLink, on_outdated: Callable[[], None]) -> None:
@@ -200,6 +216,7 @@ def front_of(
     metrics: Metrics,
     spans: OtelExport | None,
     doors: Doors,
+    budgets: Budgets,
 ) -> HttpFront:
     http = config.http
     limits = HttpLimits(
@@ -222,6 +239,7 @@ def front_of(
         gate=doors.door.gate,
         keys=doors.door.desk,
         on_access=doors.audit,
+        budgets=budgets,
     )
 
 

@@ -41,7 +41,7 @@ class Kind(StrEnum):
     POLLS = "polls"
     """Requests that wait for messages."""
     LINKS = "links"
-    """Frames from and for other nodes."""
+    """Requests of other nodes while they are served, and answers that wait for their link."""
 
 
 @dataclass(frozen=True, slots=True)

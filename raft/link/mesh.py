@@ -22,6 +22,7 @@ import structlog
 from goqueue.wire.types import GROUP_ID_BYTES, GroupId, Incarnation, NodeId
 from log.levels import Levels
 from raft.link.admission import Standing, Verdict, check_listen, judge_inbound
+from raft.link.charge import Charge, free
 from raft.link.config import DEFAULT_LIMITS, LinkLimits
 from raft.link.connection import STUCK, Connection
 from raft.link.failed import FailedHandshakes
@@ -91,6 +92,7 @@ class PeerMesh:
         on_status: Callable[[NodeId, Status], None] | None = None,
         rng: random.Random | None = None,
         levels: Levels | None = None,
+        charge: Charge = free,
     ) -> None:
         self.node = node
         self._incarnation = Incarnation(incarnation)
@@ -99,6 +101,7 @@ class PeerMesh:
         self._secret = b"" if tls else secret
         self._tls = tls
         self._limits = limits
+        self._charge = charge
         self._hello = hello
         self._on_frame = on_frame
         self._on_up = on_up
@@ -258,7 +261,12 @@ class PeerMesh:
         peer.unlinked.clear()
         peer.caller = Caller(peer.node, connection.put, connection.room, self._limits)
         peer.responder = Responder(
-            peer.node, connection.put, connection.room, self._handlers, self._limits
+            peer.node,
+            connection.put,
+            connection.room,
+            self._handlers,
+            self._limits,
+            self._charge,
         )
         connection.put_urgent(Kind.STATUS, self._status())
 

@@ -28,9 +28,10 @@ from goqueue.wire.errors import (
 )
 from goqueue.wire.types import NodeId
 from goqueue.wire.unreadable import UNREADABLE
+from raft.link.charge import Charge, free
 from raft.link.config import LinkLimits
 from raft.link.frames import FrameError, Kind
-from raft.link.room import Room
+from raft.link.room import SMALL_BYTES, Room
 
 Handler = Callable[[NodeId, bytes], Awaitable[bytes]]
 Put = Callable[[Kind, list[bytes | memoryview]], bool]
@@ -167,7 +168,8 @@ class Caller:
 
 
 class Responder:
-    """Requests of one peer being served, bounded in number; cancelled when the link is lost."""
+    """Requests of one peer being served, bounded in number, and in bytes by what `charge` has room
+    for; cancelled when the link is lost."""
 
     def __init__(
         self,
@@ -176,10 +178,12 @@ class Responder:
         room: Room,
         handlers: Mapping[str, Handler],
         limits: LinkLimits,
+        charge: Charge = free,
     ) -> None:
         self._node = node
         self._put = put
         self._room = room
+        self._charge = charge
         self._answers_bytes = 0
         """Of answers that wait for room."""
         self._handlers = handlers
@@ -201,7 +205,7 @@ class Responder:
         elif (
             len(self._running) >= self._limits.requests_in_flight_max
             or self._answers_bytes > self._limits.backlog_bytes_max
-        ):
+        ) or (release := self._charged(len(payload) - at)) is None:
             self._fail(number, Busy())
         else:
             timeout_s = min(timeout_ms / 1000, self._limits.request_timeout_max_s)
@@ -209,6 +213,7 @@ class Responder:
             task = asyncio.get_running_loop().create_task(served)
             self._running.add(task)
             task.add_done_callback(self._running.discard)
+            task.add_done_callback(lambda _: release())
 
     def close(self) -> list[asyncio.Task[None]]:
         """Cancel what runs; the tasks, for a caller that waits for their end."""
@@ -241,11 +246,18 @@ class Responder:
     async def _enter(self, size: int) -> None:
         if self._room.is_free(size):
             return
+        release = self._charged(size)
+        if release is None:
+            raise Busy
         self._answers_bytes += size
         try:
             await self._room.enter(size)
         finally:
             self._answers_bytes -= size
+            release()
+
+    def _charged(self, size: int) -> Callable[[], None] | None:
+        return (free if size <= SMALL_BYTES else self._charge)(self._node, size)
 
     def _fail(self, number: int, error: GoQueueError) -> None:
         body = b'{"code":"internal"}'

@@ -13,6 +13,7 @@ import uvloop
 from goqueue.wire.types import GroupId, NodeId, TopicId
 from log.levels import Levels
 from raft.link import Address, LinkLimits, PeerMesh, PeerTls
+from raft.link.charge import Charge, free
 from tests.ports import free_ports
 
 SECRET = b"a cluster secret of the tests"
@@ -67,6 +68,7 @@ class Cluster:
         host: str = "127.0.0.1",
         peers: dict[NodeId, Address] | None = None,
         levels: Levels | None = None,
+        charge: Charge = free,
     ) -> Node:
         id = NodeId(name)
         if id not in self.addresses:
@@ -86,6 +88,7 @@ class Cluster:
             on_down=lambda peer: node.events.append(("down", peer)),
             on_status=lambda peer, status: node.statuses.append((peer, status)),
             levels=levels,
+            charge=charge,
         )
         self.nodes.append(node)
         return node

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import struct
+from functools import partial
 
 import pytest
 
@@ -16,8 +17,10 @@ from goqueue.wire.errors import (
     Timeout,
 )
 from goqueue.wire.types import NodeId
+from node.edges import charge_link
+from node.http.budgets import Bounds, Budget, Kind
 from raft.link import LinkDown, RemoteError
-from raft.link.frames import Kind
+from raft.link.frames import Kind as Frame
 from tests.unit.raft.link.conftest import QUICK, Cluster, eventually
 
 A, B = NodeId("a"), NodeId("b")
@@ -211,6 +214,26 @@ async def test_server_bounds_what_a_peer_has_running(cluster: Cluster) -> None:
     assert len(refused) == 1
 
 
+async def test_what_a_peer_has_running_is_charged_until_it_ends(cluster: Cluster) -> None:
+    budget = Budget(Kind.LINKS, Bounds(100_000, 100_000, 100_000, 0, 0))
+    charge = partial(charge_link, budget)
+    a, b = await cluster.started("a", "b", charge=charge)
+    b.mesh.handle("forever", forever)
+    b.mesh.handle("echo", echo)
+
+    begun = asyncio.create_task(a.mesh.request(B, "forever", bytes(60_000), 5))
+    await eventually(lambda: budget.held_by("node a") == 60_000)
+    with pytest.raises(RemoteError) as refused:
+        await a.mesh.request(B, "forever", bytes(60_000), 5)
+    small = await a.mesh.request(B, "echo", bytes(1000), 5)
+    begun.cancel()
+    await a.mesh.stop()
+
+    assert isinstance(refused.value.error, Busy)
+    assert small == bytes(1000)
+    await eventually(lambda: budget.used == 0)
+
+
 async def test_request_over_the_limit_is_the_callers_fault(cluster: Cluster) -> None:
     a, b = await cluster.started(
         "a", "b", limits=dataclasses.replace(QUICK, message_bytes_max=1000)
@@ -226,8 +249,8 @@ async def test_answer_nobody_waits_for_any_more_is_dropped(cluster: Cluster) -> 
     link = b.mesh._peers[A].link
     assert link is not None
 
-    link.put(Kind.ANSWER, [struct.pack("<I", 77), b"late"])
-    link.put(Kind.FAILURE, [struct.pack("<I", 78), b"late"])
+    link.put(Frame.ANSWER, [struct.pack("<I", 77), b"late"])
+    link.put(Frame.FAILURE, [struct.pack("<I", 78), b"late"])
     b.mesh.handle("echo", echo)
 
     assert await a.mesh.request(B, "echo", b"x", 5) == b"x"

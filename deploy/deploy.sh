@@ -71,7 +71,7 @@ command_goqueue() {
   install_chart --install --create-namespace
   await_rollout "$TIMEOUT"
   test_release
-  step "ready: what talks to it is told by: deploy/deploy.sh url${TARGET:+ $TARGET}"
+  step "ready; its address and keys: deploy/deploy.sh url${TARGET:+ $TARGET}"
 }
 
 command_upgrade() {

@@ -102,7 +102,8 @@ class Front:
         self._forwarder = self._process.world.mutant.forwarder(node, topology, link, rng, metrics)
         self._partitions = PartitionService(node, hosts, link)
         service = QueueService(node, hosts, link, self._partitions.confirmed)
-        views = _CountedViews(self._partitions, link)
+        nobody: Any = Nothing()  # is asked who takes part: nobody here wants figures of groups
+        views = _CountedViews(self._partitions, nobody, link)
         self._calls = QueueCalls(node, views, self._forwarder, topology, link, rng)
         self._receiver = _CountedReceiver(
             node,

@@ -51,6 +51,14 @@ def nestings(topic: str, _group: str, rng: random.Random) -> bytes:
     return _publish(topic, rng.choice((text, b'{"messages":' + text + b"}")), rng)
 
 
+def unended(topic: str, group: str, rng: random.Random) -> bytes:
+    """Documents whose last string does not end: there are many ways to look for an end."""
+    part = rng.choice((b"a", b'\\"', b"\\", b"[", b'\\"["'))
+    text = b"{" + b"[" * rng.randrange(100) + b'"' + part * 10 ** rng.randrange(1, 6)
+    paths = (f"/topics/{topic}/messages", f"/groups/{group}/settle", f"/groups/{group}/join")
+    return _packed(rng.choice(paths), text, rng)
+
+
 def texts(topic: str, _group: str, rng: random.Random) -> bytes:
     """Values, names and numbers that are long, escaped or both."""
     unit = rng.choice((b"\\u0000", b"\\ud83d\\ude00", b"x", b'\\"', b"9", "ä".encode()))
@@ -136,7 +144,7 @@ def _get(path: str) -> bytes:
     return f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
 
 
-_KINDS = (rows, nestings, texts, batches, reads, reads, lists)
+_KINDS = (rows, nestings, unended, texts, batches, reads, reads, lists)
 
 
 async def fuzz(node: Node, topic: str, group: str, rng: random.Random, count: int) -> Tally:

@@ -17,7 +17,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from goqueue.wire.errors import BadRequest, GoQueueError, OverBudget, UnknownMember
 from goqueue.wire.ids import validate_topic_name
-from node.http.assignments import named_places, place_texts, shown_places
+from node.http.assignments import PLACE_WORK_BYTES, named_places, place_texts, shown_places
+from node.http.body import off_loop
 from node.http.call import Call, answer, either
 from node.http.claims import Generation, check_not_newer, required_member
 from node.http.errors import RequestTimeout
@@ -300,7 +301,8 @@ async def beat(call: Call, group: str, wanted: HeartbeatBody) -> Assignment:
     """Send the heartbeat on, and wait with it for as long as the client listens: hanging up is no
     sign of life."""
     member = required_member(wanted.member_id)
-    let_go = named_places([*(wanted.let_go or ()), *(wanted.revoked_partitions or ())])
+    given = [*(wanted.let_go or ()), *(wanted.revoked_partitions or ())]
+    let_go = await off_loop(PLACE_WORK_BYTES * len(given), named_places, given)
     wait_ms = duration_ms(wanted.wait, "wait") or 0
     stopping = call.shared.stopping.is_set()
     wait_s = 0.0 if stopping else min(wait_ms / 1000, call.limits.long_poll_s_max)

@@ -14,6 +14,8 @@ from msgspec import Meta, Struct
 
 from goqueue.wire.errors import BadRequest, GoQueueError, GroupActive, StaleGeneration
 from goqueue.wire.ids import OFFSET_MAX, PARTITIONS_MAX, validate_topic_name
+from node.http.assignments import PLACE_WORK_BYTES
+from node.http.body import off_loop
 from node.http.call import Call, answer
 from node.http.claims import Generation, Member, check_not_newer, claim_of
 from node.http.known_fields import Body
@@ -158,6 +160,8 @@ class ResetAnswer(Struct, omit_defaults=True):
     """Of a dry run only, where something stands in the way: `force` goes ahead."""
 
 
+Committed = Mapping[str, Mapping[str, int]] | Sequence[CommittedPlace]
+
 _COMMIT = msgspec.json.Decoder(CommitOffsetsBody)
 _RESET = msgspec.json.Decoder(ResetBody)
 
@@ -193,7 +197,7 @@ async def commit(call: Call) -> web.Response:
     that were committed before it."""
     group = call.group()
     wanted = await call.document(_COMMIT)
-    offsets = _by_topic(wanted.offsets)
+    offsets = await off_loop(_work_bytes(wanted.offsets), _by_topic, wanted.offsets)
     claim = await _claim(call, group, wanted.member_id, wanted.generation, force=wanted.force)
     done: dict[str, dict[str, int]] = {}
     for topic, below in offsets.items():
@@ -250,9 +254,13 @@ def _topics(call: Call) -> list[str] | None:
     return [validate_topic_name(topic)] if topic else None
 
 
-def _by_topic(
-    given: Mapping[str, Mapping[str, int]] | Sequence[CommittedPlace] | None,
-) -> dict[str, dict[int, int]]:
+def _work_bytes(given: Committed | None) -> int:
+    if isinstance(given, Mapping):
+        return PLACE_WORK_BYTES * sum(map(len, given.values()))
+    return PLACE_WORK_BYTES * len(given or ())
+
+
+def _by_topic(given: Committed | None) -> dict[str, dict[int, int]]:
     """Raises BadRequest, BadName."""
     if not given:
         raise BadRequest("offsets: nothing to commit")

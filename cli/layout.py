@@ -24,11 +24,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from cli import processes
+from cli import processes, serve
 from cli.errors import EXIT_USAGE, CliError
 
 HOST = "127.0.0.1"
-SERVE = (sys.executable, "-P", "-m", "cli.serve")
+SERVE = (sys.executable, "-P", "-m", serve.__name__)
 PEER_PORTS = range(20_000, 32_000)
 PEER_PORT_ATTEMPTS_MAX = 1_000
 LOG_BYTES_MAX = 16 << 20

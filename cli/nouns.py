@@ -14,28 +14,29 @@ from typer.core import TyperGroup
 from cli.terminal import shown
 
 MODULES = {
-    "produce": "cli.produce",
-    "consume": "cli.consume",
-    "ack": "cli.settle",
-    "nack": "cli.settle",
-    "reject": "cli.settle",
-    "extend": "cli.settle",
-    "dev": "cli.dev",
-    "serve": "cli.serve",
-    "version": "cli.version",
-    "topic": "cli.topic",
-    "group": "cli.group",
-    "dlq": "cli.dlq",
-    "delayed": "cli.delayed",
-    "schedule": "cli.schedule",
-    "trace": "cli.trace",
-    "cluster": "cli.cluster",
-    "key": "cli.key",
-    "audit": "cli.audit",
-    "config": "cli.config",
-    "generate": "cli.generate",
+    "produce": ".produce",
+    "consume": ".consume",
+    "ack": ".settle",
+    "nack": ".settle",
+    "reject": ".settle",
+    "extend": ".settle",
+    "dev": ".dev",
+    "serve": ".serve",
+    "version": ".version",
+    "topic": ".topic",
+    "group": ".group",
+    "dlq": ".dlq",
+    "delayed": ".delayed",
+    "schedule": ".schedule",
+    "trace": ".trace",
+    "cluster": ".cluster",
+    "key": ".key",
+    "audit": ".audit",
+    "config": ".config",
+    "generate": ".generate",
 }
-"""In the order of the help. A noun's module has `app`, a verb's `register(app)`."""
+"""In the order of the help: name -> the module of this package that brings it. A noun's module has
+`app`, a verb's `register(app)`."""
 _UsageError: Any = typer.BadParameter.__mro__[1]
 """Click's, whether typer brings its own Click or takes an installed one."""
 
@@ -96,7 +97,7 @@ def _visible_errors() -> Iterator[None]:
 
 def _commands(name: str, module: str) -> MutableMapping[str, Any]:
     """What the module of that name brings."""
-    found = import_module(module)
+    found = import_module(module, __package__)
     alone = typer.Typer(rich_markup_mode="markdown")
     if hasattr(found, "app"):
         alone.add_typer(found.app, name=name)

@@ -1,7 +1,7 @@
 """The Spark format `goqueue`: reads and writes topics, in batches and as streams.
 
 Spark finds it by itself where the module `pyspark_goqueue` is on Python's path, as it is where this
-package is installed; `import pipeline` registers it with the session that is active then.
+package is installed; importing the package registers it with the session that is active then.
 """
 
 from __future__ import annotations

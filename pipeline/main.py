@@ -8,14 +8,14 @@ from importlib import import_module
 import typer
 
 COMMANDS: dict[str, str] = {
-    "executor": "pipeline.executor",
-    "archive": "pipeline.archive.verbs",
-    "compact": "pipeline.archive.verbs",
-    "verify": "pipeline.archive.verbs",
-    "restore": "pipeline.restore.verbs",
-    "report": "pipeline.analytics.report",
+    "executor": ".executor",
+    "archive": ".archive.verbs",
+    "compact": ".archive.verbs",
+    "verify": ".archive.verbs",
+    "restore": ".restore.verbs",
+    "report": ".analytics.report",
 }
-"""In the order of the help: verb -> the module whose `register(app)` adds it."""
+"""In the order of the help: verb -> the module of this package whose `register(app)` adds it."""
 
 app = typer.Typer(
     name="goqueue-pipeline",
@@ -30,7 +30,7 @@ app = typer.Typer(
 def commands() -> typer.Typer:
     """All of them, ready to be called."""
     for module in dict.fromkeys(COMMANDS.values()):
-        import_module(module).register(app)
+        import_module(module, __package__).register(app)
     return app
 
 

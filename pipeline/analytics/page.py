@@ -57,19 +57,25 @@ class Headline:
 def page(tables: Mapping[str, Table], about: About, goals: Goals) -> str:
     """The HTML of the report."""
     rows = {name: table.rows.to_pylist() for name, table in tables.items()}
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("pipeline.analytics"), autoescape=True, trim_blocks=True
+    return (
+        templates()
+        .get_template("report.html")
+        .render(
+            topic=about.topic,
+            group=about.group,
+            source=about.source,
+            window=about.window,
+            made_at=_time(about.made_at),
+            notes=about.notes,
+            headlines=headlines(rows, goals),
+            sections=[_section(section, tables, rows, goals) for section in SECTIONS],
+        )
     )
-    return environment.get_template("report.html").render(
-        topic=about.topic,
-        group=about.group,
-        source=about.source,
-        window=about.window,
-        made_at=_time(about.made_at),
-        notes=about.notes,
-        headlines=headlines(rows, goals),
-        sections=[_section(section, tables, rows, goals) for section in SECTIONS],
-    )
+
+
+def templates() -> jinja2.Environment:
+    loader = jinja2.PackageLoader(__package__)
+    return jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True)
 
 
 def headlines(rows: Mapping[str, Rows], goals: Goals) -> list[Headline]:

@@ -55,7 +55,7 @@ def query(name: str) -> Query:
     """The query of this name. Raises KeyError for one that is not among VIEWS and TABLES."""
     if name not in VIEWS and name not in TABLES:
         raise KeyError(name)
-    folder = resources.files("pipeline.analytics").joinpath("sql")
+    folder = resources.files(__package__).joinpath("sql")
     if name in VIEWS:
         folder = folder.joinpath("views")
     text = folder.joinpath(f"{name}.sql").read_text(encoding="utf-8")

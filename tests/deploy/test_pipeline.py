@@ -11,6 +11,7 @@ import pytest
 import typer
 import yaml
 
+import pipeline
 from pipeline.main import COMMANDS
 from tests.deploy.rendering import Json, one, render, rendered
 from tests.deploy.test_image import check
@@ -28,7 +29,7 @@ def verbs() -> dict[str, Any]:
     """The commands of goqueue-pipeline, as it registers them."""
     app = typer.Typer()
     for module in dict.fromkeys(COMMANDS.values()):
-        import_module(module).register(app)
+        import_module(module, pipeline.__name__).register(app)
     group: Any = typer.main.get_command(app)
     found: dict[str, Any] = group.commands
     return found

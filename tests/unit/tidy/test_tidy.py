@@ -7,6 +7,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from functools import cache
+from importlib.util import resolve_name
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ FUNCTION_LINES_MAX = 70
 DOCSTRING_CHARACTERS_MIN = 20
 FORBIDDEN_IMPORTS = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
 FORBIDDEN_CALLS = {"eval", "exec", "__import__"}
+RELATIVE = re.compile(r"\.\w+(\.\w+)*")
 FORBIDDEN_NAMES = re.compile(r"^(utils?|helpers?|misc|common)\.py$")
 
 
@@ -33,7 +35,7 @@ def parsed(path: Path) -> ast.Module:
 
 def imported(path: Path) -> set[str]:
     """Dotted names of all that a module may import: modules, names in them, and texts, as
-    what is imported when it is needed is named by one."""
+    what is imported when it is needed is named by one, whole or from its package on."""
     found: set[str] = set()
     relative = path.relative_to(ROOT / "client" if "client" in path.parts else ROOT)
     for node in ast.walk(parsed(path)):
@@ -45,6 +47,8 @@ def imported(path: Path) -> set[str]:
             found |= {package, *(f"{package}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             found.add(node.value.partition(":")[0])
+            if RELATIVE.fullmatch(node.value):
+                found.add(resolve_name(node.value, ".".join(relative.parts[:-1])))
     return found
 
 

@@ -25,7 +25,8 @@ RUN if [ -n "${PACKAGES}" ]; then \
       && cp /tmp/ivy/jars/*.jar /opt/goqueue/lib/python3.11/site-packages/pyspark/jars/ \
       && rm -rf /tmp/ivy; \
     fi
-COPY pyproject.toml README.md LICENSE pyspark_goqueue.py ./
+COPY pyproject.toml README.md LICENSE pyspark_goqueue.py pyspark_goqueue_events.py ./
+COPY scripts/server_wheel.py scripts/server_wheel.py
 COPY client client
 COPY log log
 COPY raft raft

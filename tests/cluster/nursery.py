@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Protocol
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMAND = (sys.executable, "-m", "cli.serve")
-_IMPORTED = ["pydantic", "cli.serve", "node.server"]
+SERVE = "cli.serve"
+_IMPORTED = ["pydantic", SERVE, "node.server"]
 _nursery = multiprocessing.get_context("forkserver")
 _nursery.set_forkserver_preload(_IMPORTED)
 
@@ -33,11 +33,13 @@ class Process(Protocol):
     def send_signal(self, number: int, /) -> None: ...
 
 
-def execute(arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> Process:
+def execute(
+    arguments: Sequence[str], environment: Mapping[str, str], log: Path, module: str = SERVE
+) -> Process:
     """An interpreter of its own, as users start one."""
     with log.open("ab") as output:
         return subprocess.Popen(
-            [*COMMAND, *arguments],
+            [sys.executable, "-m", module, *arguments],
             cwd=ROOT,
             env=environment,
             stdin=subprocess.DEVNULL,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tests.cluster.nursery import Process, execute, fork
+from tests.cluster.nursery import SERVE, Process, execute, fork
 from tests.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,6 +66,8 @@ class Node:
     """What its process finds there besides what the tests' own finds."""
     has_interpreter: bool = False
     """Started by its command, not forked; so is a node that has an environment."""
+    module: str = SERVE
+    """What that command runs."""
     process: Process | None = None
 
     @property
@@ -82,9 +84,12 @@ class Node:
 
     def start(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        begin = execute if self.has_interpreter or self.environment else fork
         around = {k: v for k, v in os.environ.items() if not k.startswith("GOQUEUE_")}
-        self.process = begin(self.arguments, {**around, **self.environment}, self.log)
+        environment = {**around, **self.environment}
+        if self.has_interpreter or self.environment:
+            self.process = execute(self.arguments, environment, self.log, self.module)
+        else:
+            self.process = fork(self.arguments, environment, self.log)
 
     def kill(self) -> None:
         """kill -9, and wait until the system has taken the process away."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from coordinator import commands
 from delivery import ops
 from log.levels import HIGHEST
+from tests.cluster.nursery import SERVE
 from tests.cluster.processes import ROOT, Node
 
 WHEELS = Path(__file__).parent / "wheels"
@@ -68,11 +69,14 @@ class Version:
     folders: tuple[Path, ...]
     highest: int
     kinds: frozenset[int | str] = frozenset()
+    module: str = SERVE
+    """What starts a node of it."""
 
     def start(self, node: Node) -> None:
         """A process of this version over the node's data."""
         folders = os.pathsep.join(map(str, self.folders))
         node.environment = {"PYTHONPATH": folders, "PYTHONSAFEPATH": "1"}
+        node.module = self.module
         node.start()
 
 
@@ -85,9 +89,11 @@ def released(folder: Path) -> Version:
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     command += ["--no-deps", "--no-index", "--no-compile", "--target", str(folder)]
     subprocess.run([*command, *map(str, wheels)], check=True)
-    text = (folder / "log" / "levels.py").read_text()
-    highest = next(line for line in text.splitlines() if line.startswith("HIGHEST = "))
-    return Version("released", (folder,), int(highest.removeprefix("HIGHEST = ")))
+    (levels,) = folder.rglob("log/levels.py")
+    lines = levels.read_text().splitlines()
+    highest = next(line for line in lines if line.startswith("HIGHEST = "))
+    below = ".".join([*levels.parent.parent.relative_to(folder).parts, SERVE])
+    return Version("released", (folder,), int(highest.removeprefix("HIGHEST = ")), module=below)
 
 
 def head() -> Version:

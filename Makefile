@@ -14,7 +14,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PYTHONHASHSEED ?= 0
 
-.PHONY: help setup setup-dev run test test-unit test-cluster test-upgrade wheels test-prometheus test-sim test-console test-deploy test-pods check-image image setup-deploy setup-pipeline test-pipeline pipeline-kills test-terraform setup-terraform screenshots programs lint lint-mypy lint-pyright sim mutants fuzz damage chaos \
+.PHONY: help setup setup-dev run test test-unit test-cluster test-upgrade test-wheels wheels test-prometheus test-sim test-console test-deploy test-pods check-image image setup-deploy setup-pipeline test-pipeline pipeline-kills test-terraform setup-terraform screenshots programs lint lint-mypy lint-pyright sim mutants fuzz damage chaos \
 	chaos-release chaos-elastic chaos-sum chaos-kills chaos-queue chaos-transfers \
 	chaos-groups chaos-rolling bench clean-data lock
 
@@ -56,7 +56,7 @@ test: programs test-unit
 # real processes mostly wait: what only computes fills the time, and gives way to them
 test-beside: setup-dev
 	@nice -n 19 $(MAKE) --no-print-directory lint setup-deploy setup-pipeline test-sim
-test-shown: test-console test-deploy test-upgrade
+test-shown: test-console test-deploy test-upgrade test-wheels
 
 ## test-unit     fast tests of every floor
 test-unit: setup-dev
@@ -82,6 +82,10 @@ test-cluster: setup-dev
 ## test-upgrade  three nodes rolled between the release and this tree under load; 0.1.0's data opened
 test-upgrade: setup-dev
 	$(BIN)/python -m pytest tests/upgrade -q
+
+## test-wheels   the wheels, installed into an environment of their own, beside modules of the same names
+test-wheels: setup-dev
+	$(BIN)/python -m pytest tests/wheels -q
 
 ## wheels        the wheels that upgrades are tested from, of the commit that is checked out
 wheels: setup-dev

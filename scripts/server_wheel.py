@@ -157,9 +157,9 @@ def rename_metadata(name: str, content: bytes) -> bytes:
 def rename_imports(source: bytes, path: str, modules: Collection[str]) -> tuple[bytes, list[str]]:
     """The module with its `from` imports renamed, and what in it can't be: "path:line: problem"."""
     lines = source.split(b"\n")
-    tree = ast.parse(source, path)
-    problems = [f"{path}:{line}: {problem}" for line, problem in unrenamed(tree, modules)]
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    nodes = list(ast.walk(ast.parse(source, path)))
+    problems = [f"{path}:{line}: {problem}" for line, problem in unrenamed(nodes, modules)]
+    found = [node for node in nodes if isinstance(node, ast.ImportFrom)]
     for node in sorted(found, key=lambda node: (node.lineno, node.col_offset), reverse=True):
         if node.level == 0 and is_moved(name := node.module or ""):
             line, at = lines[node.lineno - 1], node.col_offset + len("from ")
@@ -169,10 +169,9 @@ def rename_imports(source: bytes, path: str, modules: Collection[str]) -> tuple[
     return b"\n".join(lines), problems
 
 
-def unrenamed(tree: ast.AST, modules: Collection[str]) -> Iterator[tuple[int, str]]:
+def unrenamed(nodes: list[ast.AST], modules: Collection[str]) -> Iterator[tuple[int, str]]:
     """Line and problem of all that names a moved package, other than imports with `from` and
     texts that nobody evaluates, as docstrings are."""
-    nodes = list(ast.walk(tree))
     prose = {node.value for node in nodes if isinstance(node, ast.Expr)}
     for node in nodes:
         if isinstance(node, ast.Import):
@@ -182,7 +181,7 @@ def unrenamed(tree: ast.AST, modules: Collection[str]) -> Iterator[tuple[int, st
             for name in _DOTTED.findall(node.value):
                 if ".".join(name.split(".")[:2]) in modules:
                     yield node.lineno, f'"{name}" names a module: use __package__ or __name__'
-        else:
+        elif isinstance(node, ast.Call | ast.List | ast.Tuple):
             for name in _bare_names(node):
                 yield node.lineno, f'"{name}" names a package: use __package__ or __name__'
 
@@ -191,12 +190,11 @@ def is_moved(name: str) -> bool:
     return name.partition(".")[0] in MOVED
 
 
-def _bare_names(node: ast.AST) -> Iterator[str]:
+def _bare_names(node: ast.Call | ast.List | ast.Tuple) -> Iterator[str]:
     """Packages without a dot, which are words as well: what is imported, and what follows "-m"."""
+    parts = node.args if isinstance(node, ast.Call) else node.elts
+    values = [getattr(one, "value", None) for one in parts]
     if isinstance(node, ast.Call):
         called = getattr(node.func, "attr", getattr(node.func, "id", ""))
-        values = [getattr(one, "value", None) for one in node.args]
         yield from (name for name in values if called in _IMPORTERS and name in MOVED)
-    else:
-        values = [getattr(one, "value", None) for one in getattr(node, "elts", ())]
     yield from (name for flag, name in pairwise(values) if flag == "-m" and name in MOVED)

@@ -115,9 +115,7 @@ class _Base:
         levels: Levels,
         on_outdated: Callable[[], None],
     ) -> None:
-        self.levels = levels
-        self.config = config
-        self.store = store
+        self.levels, self.config, self.store = levels, config, store
         self.clock = SystemClock()
         self.rng = system_random()
         self.metrics = Metrics(config.limits.metric_series)

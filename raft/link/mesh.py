@@ -131,8 +131,7 @@ class PeerMesh:
         check_listen(self._listen[0], is_protected=bool(self._secret or self._tls))
         server_context = self._tls.server_context() if self._tls else None
         self._client_context = self._tls.client_context() if self._tls else None
-        limits, failed = self._limits, self.failed_handshakes
-        listener = Listener(self._accepted, server_context, limits, failed)
+        listener = Listener(self._accepted, server_context, self._limits, self.failed_handshakes)
         await listener.start(*self._listen)
         self._listener = listener
         self._running = True
@@ -259,15 +258,9 @@ class PeerMesh:
         peer.link = connection
         connection.traffic = self.traffic.setdefault(peer.node, connection.traffic)
         peer.unlinked.clear()
-        peer.caller = Caller(peer.node, connection.put, connection.room, self._limits)
-        peer.responder = Responder(
-            peer.node,
-            connection.put,
-            connection.room,
-            self._handlers,
-            self._limits,
-            self._charge,
-        )
+        put, room = connection.put, connection.room
+        peer.caller = Caller(peer.node, put, room, self._limits)
+        peer.responder = Responder(peer.node, put, room, self._handlers, self._limits, self._charge)
         connection.put_urgent(Kind.STATUS, self._status())
 
     def received(self, connection: Connection, kind: int, payload: memoryview) -> None:
@@ -449,9 +442,8 @@ class PeerMesh:
         return peer
 
     def _may_join_unlisted(self, node: NodeId) -> bool:
-        return self._limits.admit_unlisted and (
-            node in self._peers or len(self._peers) < _UNLISTED_MAX
-        )
+        has_place = node in self._peers or len(self._peers) < _UNLISTED_MAX
+        return self._limits.admit_unlisted and has_place
 
     def _unlink(self, peer: Peer, reason: str) -> None:
         connection, was_up = peer.link, peer.link is not None and peer.link.is_up

@@ -11,9 +11,8 @@ from goqueue.wire.types import GroupId, Index, Lsn
 from log.config import StorageConfig
 from log.descriptors import Descriptors
 from log.disk import is_full
-from log.errors import EntryDamaged
+from log.errors import EntryDamaged, InstallRefused
 from log.group import GroupLog
-from log.install import InstallRefused
 from log.segment import Segment
 from log.space import Space
 from log.spill import SpillDone

@@ -116,3 +116,10 @@ class ReadOnly(LogError):
     """The store was opened read-only."""
 
     code = "read_only"
+
+
+class InstallRefused(LogError):
+    """The copy would take entries away that this replica may have promised to keep, or brings
+    nothing."""
+
+    code = "install_refused"

@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from crc32c import crc32c
 
-from goqueue.wire.types import Index, Term
+from goqueue.wire.types import GroupId, Index, Lsn, Term
 from log.disk import Disk
 from log.errors import Damaged, EntryMissing
 from log.manifest import SUFFIX_OF, FileKind, Manifest, SegmentParts
 from log.segment import OFFSETS_SUFFIX
+from log.segments import GroupSegments
 from log.snapshot import HEADER_BYTES, newest_snapshot, snapshot_path
 
-if TYPE_CHECKING:
-    from log.group import GroupLog
+
+class ExportedLog(Protocol):
+    """What is asked of the log that is copied: see `log.group.GroupLog`."""
+
+    id: GroupId
+    first_index: Index
+    trim_index: Index
+    created_lsn: Lsn
+    disk_segments: GroupSegments
+
+    @property
+    def spilled_index(self) -> Index: ...
+
+    def term_at(self, index: Index) -> Term | None: ...
 
 
 class Export:
     """Made by `GroupLog.export` on the loop's thread, which pins the log's beginning; `open`,
     `read` and `close` may run on any other, one at a time. Compared by identity."""
 
-    def __init__(self, log: GroupLog, disk: Disk, committed: Index) -> None:
+    def __init__(self, log: ExportedLog, disk: Disk, committed: Index) -> None:
         self.group = log.id
         self._disk = disk
         self._segments = log.disk_segments

@@ -10,23 +10,18 @@ import logging
 from collections.abc import Callable, Sequence
 
 from goqueue.wire.types import GroupId, Index, Lsn, Offset, Term
+from log.beyond import entries_beyond
 from log.disk import Disk
 from log.entry import Entry, EntryKind, frames_after
 from log.errors import Damaged, EntryDamaged, EntryMissing
 from log.export import Export
-from log.install import UNKNOWN_END, Install, Reattach, entries_beyond
-from log.journal import HardState, Journal, SearchCall
+from log.install import UNKNOWN_END, Install
+from log.journal import HardState, Journal, Reattach, SearchCall
 from log.segments import GroupSegments, SegmentInfo
 from log.snapshot import SnapshotJob
 from log.snapshots import Snapshots
 from log.tail import Runs, Tail
-from log.wal import (
-    GroupMeta,
-    RecordKind,
-    durability_flags,
-    hard_state_payload,
-    pair_payload,
-)
+from log.wal import GroupMeta, RecordKind, durability_flags, hard_state_payload, pair_payload
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +39,7 @@ class GroupLog:
     def __init__(
         self,
         group: GroupId,
-        store: Journal,
+        store: Journal[GroupLog],
         segments: GroupSegments,
         disk: Disk,
         snapshots_kept: int,

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol, TypeVar
 
 from goqueue.wire.types import GroupId, Index, Lsn, Term
 from log.entry import Entry
 from log.install import Install
 
-if TYPE_CHECKING:
-    from log.group import GroupLog
-    from log.install import Reattach
+G_contra = TypeVar("G_contra", contravariant=True)
+
+
+class Reattach:
+    """A step: files whose names were deleted get them again."""
+
+
+Step = Sequence[Entry] | int | Install | Reattach | None
+"""Entries to append, the index to truncate from, a copy to put in place, names to give back, or
+None: delete the group's files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +30,8 @@ class HardState:
     vote: str | None
 
 
-class Journal(Protocol):
-    """What a group asks of its store."""
+class Journal(Protocol[G_contra]):
+    """What a group asks of its store, where groups have logs of type `G_contra`."""
 
     durable_lsn: Lsn
     written_lsn: Lsn
@@ -38,7 +45,7 @@ class Journal(Protocol):
     def record(
         self,
         kind: int,
-        group: GroupLog | None,
+        group: G_contra | None,
         parts: Sequence[bytes],
         length: int,
         flags: int = 0,
@@ -50,17 +57,15 @@ class Journal(Protocol):
         """What was recorded so far counts as written no earlier than it is synced."""
         ...
 
-    def holds(self, log: GroupLog) -> bool:
+    def holds(self, log: G_contra) -> bool:
         """Whether its group was not removed meanwhile, nor made anew."""
         ...
 
-    def disown_trimmed(self, group: GroupLog) -> None:
+    def disown_trimmed(self, group: G_contra) -> None:
         """Deletes no file of the group any more but by a later trim. Raises InstallRefused."""
         ...
 
-    def spill_later(
-        self, group: GroupLog, step: Sequence[Entry] | int | Install | Reattach | None
-    ) -> None:
+    def spill_later(self, group: G_contra, step: Step) -> None:
         """Queues entries, a truncation, other segments, their names, or the end (None)."""
         ...
 

@@ -20,7 +20,8 @@ from log.config import StorageConfig
 from log.descriptors import Descriptors
 from log.entry import Entry
 from log.errors import Damaged, reraise_other
-from log.install import Install, move_in
+from log.incoming import move_in
+from log.install import Install
 from log.searches import SearchedChain
 from log.segment import SEGMENT_SUFFIX, SUFFIXES, TERMS_SUFFIX, Segment
 from log.verify import Findings, Verification, mend

@@ -7,19 +7,15 @@ by it, but write-ahead files cannot be dropped meanwhile.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from goqueue.wire.types import GroupId, Lsn
 from log.disk import is_full
 from log.entry import Entry
-from log.install import Install, Reattach
+from log.install import Install
+from log.journal import Reattach, Step
 from log.segments import GroupSegments
 from log.space import Space
-
-Step = Sequence[Entry] | int | Install | Reattach | None
-"""Entries to append, the index to truncate from, a copy to put in place, names to give back, or
-None: delete the group's files."""
 
 
 @dataclass(slots=True)

@@ -16,7 +16,8 @@ from goqueue.wire.types import GroupId
 from log.disk import Disk
 from log.entry import FRAME_BYTES_MAX, HEADER_BYTES
 from log.errors import Damaged
-from log.install import Install, incoming_id, incoming_suffix
+from log.incoming import incoming_id, incoming_suffix
+from log.install import Install
 from log.manifest import SUFFIX_OF, FileKind, Manifest, Part, SegmentParts
 from log.segment import OFFSETS_SUFFIX, SEGMENT_SUFFIX, TERM, TERMS_SUFFIX, file_header
 from log.snapshot import HEADER_BYTES as STATE_AT

@@ -10,16 +10,16 @@ from log.checkpoint import CheckpointJob, Checkpoints
 from log.config import StorageConfig
 from log.descriptors import Descriptors
 from log.disk import Disk
-from log.errors import ReadOnly, StoreFailed
+from log.errors import InstallRefused, ReadOnly, StoreFailed
 from log.flush import FlushJob
 from log.group import GroupLog
-from log.install import InstallRefused
+from log.journal import Step
 from log.opening import Opened, Opening
 from log.pending import PendingBlock
 from log.segments import GroupSegments
 from log.set_aside import SetAside
 from log.space import Space, SpaceState
-from log.spill import SpillBatch, Spiller, Step
+from log.spill import SpillBatch, Spiller
 from log.staging import Staging
 from log.wal import (
     BLOCK_BYTES,

@@ -17,9 +17,9 @@ import structlog
 
 from goqueue.wire.errors import NotFound
 from goqueue.wire.types import GroupId, Index, NodeId
-from log.errors import EntryDamaged
+from log.errors import EntryDamaged, InstallRefused
 from log.group import GroupLog
-from log.install import UNKNOWN_END, InstallRefused
+from log.install import UNKNOWN_END
 from log.manifest import Manifest
 from log.staging import Staging
 from log.store import Store

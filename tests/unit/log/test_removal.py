@@ -7,7 +7,8 @@ import errno
 import pytest
 
 from goqueue.wire.types import Index, Term
-from log.install import Install, InstallRefused
+from log.errors import InstallRefused
+from log.install import Install
 from log.memory_disk import MemoryDisk
 from log.store import Store
 from tests.unit.log.stores import (

@@ -10,11 +10,11 @@ import pytest
 
 from goqueue.wire.types import Index, Term
 from log.disk import SyncFailed
-from log.errors import Damaged, EntryDamaged, EntryMissing
+from log.errors import Damaged, EntryDamaged, EntryMissing, InstallRefused
 from log.export import Export
 from log.file_header import FILE_HEADER_BYTES
 from log.group import GroupLog
-from log.install import UNKNOWN_END, Install, InstallRefused
+from log.install import UNKNOWN_END, Install
 from log.manifest import FileKind, Manifest
 from log.memory_disk import MemoryDisk
 from log.segment import TERM_BYTES, TERMS_SUFFIX

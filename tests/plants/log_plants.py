@@ -11,7 +11,6 @@ from log.wal import FileHeader, WalState
 from raft.host import RaftHost
 from tests.plants.plant import Plant, always, nothing
 
-_LOG, _RAFT = "tests/unit/log", "tests/unit/raft"
 Retire = Callable[[RaftHost, GroupId], None]
 Header = Callable[[FileHeader], bytes]
 Begin = Callable[..., bool]
@@ -52,53 +51,54 @@ LOG_PLANTS = (
         "header-drops-votes",
         "log.wal_writer:encode_header",
         _without_votes,
-        f"{_LOG}/test_hard_state.py::test_a_vote_outlives_every_new_file_of_the_log",
+        "tests/unit/log/test_hard_state.py::test_a_vote_outlives_every_new_file_of_the_log",
     ),
     Plant(
         "suspects-trusted",
         "log.wal:WalState.begin",
         _suspects_nobody,
-        f"{_LOG}/test_boot.py::test_relaxed_group_alone_is_suspect_after_a_power_cut",
+        "tests/unit/log/test_boot.py::test_relaxed_group_alone_is_suspect_after_a_power_cut",
     ),
     Plant(
         "doubt-does-nothing",
         "log.group:GroupLog.doubt",
         nothing,
-        f"{_LOG}/test_transfer.py"
+        "tests/unit/log/test_transfer.py"
         "::test_where_nobody_can_tell_what_went_with_a_copy_the_log_is_suspect",
     ),
     Plant(
         "copy-drops-what-is-beyond",
         "log.group:entries_beyond",
         always([]),
-        f"{_LOG}/test_transfer.py"
+        "tests/unit/log/test_transfer.py"
         "::test_what_was_acknowledged_beyond_the_copy_stays_in_a_damaged_log",
     ),
     Plant(
         "failed-sync-forgotten",
         "log.wal_writer:WalWriter.note_failure",
         nothing,
-        f"{_LOG}/test_boot.py::test_failed_sync_leaves_relaxed_groups_suspect_in_the_same_boot",
+        "tests/unit/log/test_boot.py"
+        "::test_failed_sync_leaves_relaxed_groups_suspect_in_the_same_boot",
     ),
     Plant(
         "voters-unsynced",
         "log.group:EntryKind",
         lambda _original: SimpleNamespace(VOTERS=-1),
-        f"{_RAFT}/test_relaxed.py"
+        "tests/unit/raft/test_relaxed.py"
         "::test_change_of_voters_is_acknowledged_after_its_sync_with_all_before_it",
     ),
     Plant(
         "counts-by-what-it-may-forget",
         "raft.replication:Replication._keeps_configuration",
         always(True),
-        f"{_RAFT}/test_relaxed.py"
+        "tests/unit/raft/test_relaxed.py"
         "::test_relaxed_leader_counts_by_new_voters_once_its_own_disk_knows_them",
     ),
     Plant(
         "retired-forget",
         "raft.host:RaftHost.retire_group",
         _forgets_all,
-        f"{_RAFT}/test_changes.py"
+        "tests/unit/raft/test_changes.py"
         "::test_retired_replica_keeps_its_term_and_vote_and_never_founds_the_group_again",
     ),
     Plant(

@@ -2,7 +2,8 @@
 
 Body of a CARRIED entry, for each batch: log time of the original u64, count u32, length u32, the
 offsets u64 each, then the batch (little-endian). Rows of one batch have one original log time. What
-has no offsets is no batch: the timelines so far of messages in the same body (`delivery.timeline`).
+has no offsets is no batch: the timelines so far of messages in the same body
+(`delivery.timeline`).
 """
 
 from __future__ import annotations

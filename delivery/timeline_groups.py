@@ -1,7 +1,7 @@
 """One message in one group, as operations name it: where it is, and what has become of it.
 
-The same rules as `delivery.group`, for a single message. What they can't tell from it alone, notes
-of the chronicle say.
+The same rules as `delivery.group`, for a single message. What they can't tell from it alone,
+notes of the chronicle say.
 """
 
 from __future__ import annotations

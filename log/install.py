@@ -1,8 +1,8 @@
 """The record that puts a copied replica in the place of a group's log.
 
 The copied files lie in the group's directory, verified and synced, under names of their own
-(`log.incoming`). The record in the write-ahead log decides: before it is durable they are nothing,
-from then on they are the log, and whoever opens the directory next finishes the renames.
+(`log.incoming`). The record in the write-ahead log decides: before it is durable they are
+nothing, from then on they are the log, and whoever opens the directory next finishes the renames.
 """
 
 from __future__ import annotations

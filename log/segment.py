@@ -1,8 +1,8 @@
 """One segment: its entries' frames, its term index and its offset index, in three files.
 
-All three begin with a header, of `log.file_header`. The segment then is frames, one after the
-other; the term index one item of 16 bytes per entry: position u32, the frame's CRC u32, term u64.
-An item is believed only when the frame it leads to confirms it.
+All three begin with a header, of `log.file_header`. The segment then is frames, one after
+the other; the term index one item of 16 bytes per entry: position u32, the frame's CRC u32, term
+u64. An item is believed only when the frame it leads to confirms it.
 
 One thread writes; any thread reads entries that were written before.
 """

@@ -1,9 +1,9 @@
 """The sparse offset and time index of one segment.
 
-File: the header of `log.segment`, then items of 28 bytes: index u64, time_ms u64 and base offset
-u64 (all ones: an entry without records) of one entry, CRC-32C u32 of the three. An item that is
-missing or fails its checksum makes a search scan further; it never makes it wrong. So the file is
-not synced, and can be deleted.
+File: the header of `log.segment`, then items of 28 bytes: index u64, time_ms u64 and base
+offset u64 (all ones: an entry without records) of one entry, CRC-32C u32 of the three. An item that
+is missing or fails its checksum makes a search scan further; it never makes it wrong. So the file
+is not synced, and can be deleted.
 """
 
 from __future__ import annotations

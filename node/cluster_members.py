@@ -1,8 +1,9 @@
 """Who takes part in the cluster group, kept as it should be where the group is led.
 
-Every registered broker follows it, and the electorate votes: see `coordinator.cluster_steps`. One
-step is taken after the other, each only once the one before has committed; a leader that comes
-later goes on from what the log says. What has committed is noted in the cluster's state.
+Every registered broker follows it, and the electorate votes: see
+`coordinator.cluster_steps`. One step is taken after the other, each only once the one
+before has committed; a leader that comes later goes on from what the log says. What has committed
+is noted in the cluster's state.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ ends with the secret: when it is rotated out, runs out, or its key is revoked. N
 disk, or only the cluster's secret, can make one.
 
 One that is logged out of is over on this node at once, and on the others as soon as they have
-applied a command of the cluster group (`coordinator.sessions`). Before that command's level is
-finished it is over on this node only, until the process ends.
+applied a command of the cluster group (`coordinator.sessions`). Before that command's level
+is finished it is over on this node only, until the process ends.
 """
 
 from __future__ import annotations

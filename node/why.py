@@ -1,7 +1,8 @@
 """Why one message is not delivered or not settled now, as its partition's replica here knows.
 
-The judgement is `delivery.why`; here is gathered what it needs besides the partition's state: the
-members that the cluster knows of, who asked this leader lately, and how a settled message ended.
+The judgement is `delivery.why`; here is gathered what it needs besides the partition's
+state: the members that the cluster knows of, who asked this leader lately, and how a settled
+message ended.
 """
 
 from __future__ import annotations

@@ -82,7 +82,10 @@ class MemberView:
 
 @dataclass(frozen=True, slots=True)
 class MoveView:
-    """A partition that changed hands in a rebalance; "" is nobody. See `coordinator.rebalances`."""
+    """A partition that changed hands in a rebalance; "" is nobody.
+
+    See `coordinator.rebalances`.
+    """
 
     topic: str
     partition: int

@@ -1,6 +1,7 @@
 """Stories of groups and lanes: commands after `> `, what each one comes to beneath.
 
-`python -m tests.unit.delivery.transcripts FILE...` writes the files anew with what is true now.
+`python -m tests.unit.delivery.transcripts FILE...` writes the files anew with what is true
+now.
 """
 
 from __future__ import annotations

@@ -202,8 +202,13 @@ _HOMES = {
     "Why": "goqueue.explaining",
 }
 
+_MODULES = ("archive", "errors", "tracing", "wire")
+"""What may be used as `goqueue.errors`, and so on, without an import of its own."""
+
 
 def __getattr__(name: str) -> object:
+    if name in _MODULES:
+        return import_module(f"goqueue.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = getattr(import_module(_HOMES[name]), name)

@@ -15,8 +15,8 @@ from weakref import WeakSet
 from goqueue.blocking_producer import BlockingProducer
 from goqueue.blocking_queue import BlockingQueue
 from goqueue.client import AsyncClient
-from goqueue.errors import Closed, GoQueueError
 from goqueue.events import MessageEvent, events_of
+from goqueue.failures import Closed
 from goqueue.http import DEFAULT_SERVER, RetryPolicy
 from goqueue.loop_thread import LoopThread
 from goqueue.models import (
@@ -37,6 +37,7 @@ from goqueue.outgoing import Text
 from goqueue.producer import Producer
 from goqueue.secure import StrPath
 from goqueue.times import Duration, Time
+from goqueue.wire.errors import GoQueueError
 from goqueue.wire.events import EventsPage
 
 if TYPE_CHECKING:

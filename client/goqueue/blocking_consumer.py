@@ -15,13 +15,13 @@ from goqueue.blocking import Client
 from goqueue.blocking_queue import BlockingReceived, blocking_received
 from goqueue.consumer import AsyncConsumer
 from goqueue.ending import ending_by_sigterm
-from goqueue.errors import Closed
+from goqueue.failures import Closed
 from goqueue.group_models import TopicPartition
 from goqueue.options import ConsumerOptions, check_options
 from goqueue.queued import Leased, Received
 from goqueue.settling import Settled
+from goqueue.spans import SPANS
 from goqueue.times import Duration
-from goqueue.tracing import SPANS
 
 T = TypeVar("T")
 

@@ -8,13 +8,13 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any
 
-from goqueue.errors import GoQueueError
 from goqueue.loop_thread import LoopThread
 from goqueue.models import OutgoingMessage, Published
 from goqueue.options import Priority
 from goqueue.outgoing import Text
 from goqueue.producer import Producer
 from goqueue.times import Duration, Time
+from goqueue.wire.errors import GoQueueError
 
 _CHUNK_MESSAGES = 500
 

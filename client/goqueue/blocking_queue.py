@@ -12,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from goqueue.client import AsyncClient
 from goqueue.dead_letters import PAGE_LIMIT, DeadFilter
-from goqueue.errors import Closed
+from goqueue.failures import Closed
 from goqueue.group_models import TopicPartition
 from goqueue.loop_thread import LoopThread, anext_or_none
 from goqueue.options import Priority

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from goqueue.errors import ServerError
 from goqueue.http import Answer, Transport
+from goqueue.wire.errors import ServerError
 from goqueue.wire.unreadable import UNREADABLE
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from typing import Any, Unpack
 import msgspec
 
 from goqueue.calls import JSON, decode
-from goqueue.errors import GoQueueError, PublishFailed, UnknownTopic
+from goqueue.failures import PublishFailed
 from goqueue.http import DEFAULT_SERVER, RetryPolicy, Transport, join, parse_servers
 from goqueue.metadata import KnownTopics, TopicFacts
 from goqueue.models import (
@@ -50,11 +50,12 @@ from goqueue.reading import (
     read_params,
 )
 from goqueue.secure import StrPath, tls_context
+from goqueue.spans import SPANS
 from goqueue.subjects import Subjects
 from goqueue.times import Duration, Time, time_ms
 from goqueue.topic_settings import topic_settings
-from goqueue.tracing import SPANS
 from goqueue.wire.batch import BATCH_MEDIA_TYPE
+from goqueue.wire.errors import GoQueueError, UnknownTopic
 
 
 class AsyncClient(Subjects):

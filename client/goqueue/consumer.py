@@ -17,7 +17,7 @@ from typing import Any
 
 from goqueue.client import AsyncClient
 from goqueue.ending import ending_by_sigterm
-from goqueue.errors import Closed
+from goqueue.failures import Closed
 from goqueue.group_models import TopicPartition
 from goqueue.intake import Claimant, Intake
 from goqueue.member_session import Listener, Listeners, MemberSession, Subscription
@@ -25,8 +25,8 @@ from goqueue.options import GroupMode
 from goqueue.prefetch import Want
 from goqueue.queued import Leased, Received
 from goqueue.settling import Settled
+from goqueue.spans import SPANS
 from goqueue.times import Duration, duration_ms
-from goqueue.tracing import SPANS
 from goqueue.workbench import Workbench
 
 FLUSH_S = 5.0

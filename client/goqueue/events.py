@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import msgspec
 
 from goqueue.calls import Calls
-from goqueue.errors import ServerError
 from goqueue.http import Answer, join
+from goqueue.wire.errors import ServerError
 from goqueue.wire.events import EVENTS_MEDIA_TYPE, EventColumns, EventsPage
 from goqueue.wire.unreadable import UNREADABLE
 

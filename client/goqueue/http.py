@@ -20,18 +20,18 @@ from urllib.parse import quote
 import aiohttp
 import msgspec
 
-from goqueue.errors import (
+from goqueue.failures import Closed
+from goqueue.reaching import connection_error, is_tls, speaks_tls
+from goqueue.spans import SPANS
+from goqueue.wire.errors import (
     BadRequest,
     Busy,
-    Closed,
     ConnectionFailed,
     GoQueueError,
     OutcomeUnknown,
     ServerError,
     Timeout,
 )
-from goqueue.reaching import connection_error, is_tls, speaks_tls
-from goqueue.tracing import SPANS
 from goqueue.wire.unreadable import UNREADABLE
 
 API_KEY = "GOQUEUE_API_KEY"

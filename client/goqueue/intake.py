@@ -14,17 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from goqueue.errors import (
-    BadRequest,
-    GoQueueError,
-    GroupHalted,
-    NotFound,
-    StaleGeneration,
-    is_final,
-)
+from goqueue.failures import is_final
 from goqueue.group_models import TopicPartition
 from goqueue.prefetch import LOWEST, Want
 from goqueue.queued import Received, Settles
+from goqueue.wire.errors import BadRequest, GoQueueError, GroupHalted, NotFound, StaleGeneration
 
 if TYPE_CHECKING:
     from goqueue.client import AsyncClient

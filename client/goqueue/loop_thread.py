@@ -7,7 +7,7 @@ import threading
 from collections.abc import AsyncGenerator, Coroutine
 from typing import Any, TypeVar
 
-from goqueue.errors import Closed
+from goqueue.failures import Closed
 
 CANCEL_S_MAX = 1.0
 

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from goqueue.errors import GoQueueError, UnknownGroup, UnknownMember, is_final
+from goqueue.failures import is_final
 from goqueue.group_models import MemberAnswer, TopicPartition
 from goqueue.holdings import Holdings, State
 from goqueue.times import Duration
+from goqueue.wire.errors import GoQueueError, UnknownGroup, UnknownMember
 
 if TYPE_CHECKING:
     from goqueue.client import AsyncClient

@@ -21,8 +21,8 @@ from opentelemetry.trace import Link, Span, SpanKind, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from opentelemetry.util.types import AttributeValue
 
-from goqueue.errors import GoQueueError
-from goqueue.tracing import Came, Ended, NoSpans
+from goqueue.spans import Came, Ended, NoSpans
+from goqueue.wire.errors import GoQueueError
 from goqueue.wire.records import Headers
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ Attributes = dict[str, AttributeValue]
 
 
 class OtelSpans:
-    """Implements `goqueue.tracing.Spans`. Costs one look-up while no tracer provider is set."""
+    """Implements `goqueue.spans.Spans`. Costs one look-up while no tracer provider is set."""
 
     def created(self, topic: str, headers: Headers) -> Headers:
         if not _is_active() or _carries(name for name, _ in headers):

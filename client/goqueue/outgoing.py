@@ -6,11 +6,11 @@ import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from goqueue.errors import BadRequest
 from goqueue.models import OutgoingMessage
 from goqueue.options import did_you_mean
 from goqueue.times import Duration, Time, duration_ms, moment_ms
 from goqueue.wire.encoding import encode_columns
+from goqueue.wire.errors import BadRequest
 from goqueue.wire.layout import LANE_NORMAL, LANES, RELATIVE_BELOW
 from goqueue.wire.records import Headers
 

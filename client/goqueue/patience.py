@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from goqueue.errors import Unavailable
 from goqueue.http import Transport
+from goqueue.wire.errors import Unavailable
 
 T = TypeVar("T")
 

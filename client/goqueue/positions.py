@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from goqueue.calls import Calls, given
-from goqueue.errors import BadRequest
 from goqueue.group_models import GroupLag, OffsetReset
 from goqueue.http import join
 from goqueue.times import Duration, Time, duration_text, time_text
+from goqueue.wire.errors import BadRequest
 
 
 class Positions(Calls):

@@ -15,23 +15,17 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from goqueue.batching import Accepted, Batch, Budget, Identity
-from goqueue.errors import (
-    BadRequest,
-    Closed,
-    GoQueueError,
-    PayloadTooLarge,
-    TopicExists,
-    UnknownTopic,
-)
+from goqueue.failures import Closed
 from goqueue.metadata import TopicFacts
 from goqueue.models import Published
 from goqueue.options import Compression, Priority
 from goqueue.outgoing import Text, to_bytes, to_deliver_at, to_expiry, to_headers, to_lane, to_value
 from goqueue.sender import PartitionSender, SendOptions
+from goqueue.spans import SPANS
 from goqueue.times import Duration, Time
-from goqueue.tracing import SPANS
 from goqueue.turns import Turns
 from goqueue.wire.compression import Codec
+from goqueue.wire.errors import BadRequest, GoQueueError, PayloadTooLarge, TopicExists, UnknownTopic
 from goqueue.wire.layout import DEFAULT_LIMITS
 from goqueue.wire.partitioner import partition_for
 from goqueue.wire.records import encode_headers

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from goqueue.errors import BatchError, GoQueueError, ServerError, UnknownPartition, UnknownTopic
 from goqueue.http import Answer, Transport, join
 from goqueue.metadata import KnownTopics, TopicFacts
 from goqueue.models import OutgoingMessage, Published
@@ -16,6 +15,13 @@ from goqueue.outgoing import encode_messages, json_message, to_bytes, to_deliver
 from goqueue.times import time_ms
 from goqueue.turns import Turns
 from goqueue.wire.batch import BATCH_MEDIA_TYPE, resolve_ms
+from goqueue.wire.errors import (
+    BatchError,
+    GoQueueError,
+    ServerError,
+    UnknownPartition,
+    UnknownTopic,
+)
 from goqueue.wire.layout import RELATIVE_BELOW
 from goqueue.wire.partitioner import partition_for
 from goqueue.wire.unreadable import UNREADABLE

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 import msgspec
 
-from goqueue.errors import ServerError
 from goqueue.models import Message
 from goqueue.settling import Settled
 from goqueue.times import Duration, datetime_ms
+from goqueue.wire.errors import ServerError
 from goqueue.wire.layout import LANES
 
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from goqueue.errors import ConnectionFailed, GoQueueError, OutcomeUnknown, Timeout
+from goqueue.wire.errors import ConnectionFailed, GoQueueError, OutcomeUnknown, Timeout
 
 PROBE_S = 2.0
 """So long a server has to begin TLS, where plain HTTP got no answer."""

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from itertools import repeat
 from operator import attrgetter
 
-from goqueue.errors import GoQueueError, ServerError
 from goqueue.http import Answer
 from goqueue.models import Message, Page
 from goqueue.patience import Patience
 from goqueue.times import Time, time_text
 from goqueue.wire.batch import BATCH_MEDIA_TYPE, RecordBatch, resolve_ms
+from goqueue.wire.errors import GoQueueError, ServerError
 from goqueue.wire.stream import (
     END_OFFSET_HEADER,
     LOG_START_HEADER,

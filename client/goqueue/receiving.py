@@ -10,7 +10,7 @@ from contextlib import suppress
 import msgspec
 
 from goqueue.calls import Calls, decode, given
-from goqueue.errors import BadRequest, GoQueueError, NotInFlight, SettleFailed
+from goqueue.failures import SettleFailed
 from goqueue.group_models import TopicPartition
 from goqueue.http import join
 from goqueue.options import Priority
@@ -24,8 +24,9 @@ from goqueue.queued import (
     received_message,
 )
 from goqueue.settling import ACTIONS, SETTLES_MAX, Settle, Settled, SettleResult, decode_settles
+from goqueue.spans import SPANS
 from goqueue.times import Duration, Time, duration_ms, duration_text, time_text
-from goqueue.tracing import SPANS
+from goqueue.wire.errors import BadRequest, GoQueueError, NotInFlight
 
 WAIT_S = 20.0
 """How long one receive of `receiving` waits for something."""

@@ -6,7 +6,7 @@ import os
 import ssl
 from pathlib import Path
 
-from goqueue.errors import BadRequest
+from goqueue.wire.errors import BadRequest
 
 StrPath = str | os.PathLike[str]
 CA_FILE = "GOQUEUE_CA_FILE"

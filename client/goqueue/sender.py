@@ -15,10 +15,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from goqueue.batching import Batch, Identity
-from goqueue.errors import Closed, GoQueueError, OutOfOrder, PayloadTooLarge, ServerError, Timeout
+from goqueue.failures import Closed
 from goqueue.http import Transport, join
 from goqueue.publishing import BATCH, BatchResult, decode_results
-from goqueue.tracing import SPANS
+from goqueue.spans import SPANS
+from goqueue.wire.errors import GoQueueError, OutOfOrder, PayloadTooLarge, ServerError, Timeout
 
 REQUEST_BATCHES_MAX = 16
 IDENTITY_GRACE_S = 1.0

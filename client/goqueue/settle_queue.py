@@ -8,9 +8,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
-from goqueue.errors import Closed, GoQueueError
+from goqueue.failures import Closed
 from goqueue.group_models import TopicPartition
 from goqueue.settling import SETTLES_MAX, Settle, SettleResult
+from goqueue.wire.errors import GoQueueError
 
 _Entry = tuple[Settle, "asyncio.Future[SettleResult]"]
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from goqueue.errors import GoQueueError, NotInFlight, ServerError
 from goqueue.http import Answer
 from goqueue.times import Duration, datetime_ms, duration_text
+from goqueue.wire.errors import GoQueueError, NotInFlight, ServerError
 from goqueue.wire.unreadable import UNREADABLE
 
 ACTIONS = ("ack", "nack", "reject", "extend", "release")

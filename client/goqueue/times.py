@@ -10,7 +10,7 @@ import math
 import re
 from datetime import UTC, datetime, timedelta
 
-from goqueue.errors import BadRequest
+from goqueue.wire.errors import BadRequest
 from goqueue.wire.layout import RELATIVE_BELOW
 
 Time = datetime | int | str

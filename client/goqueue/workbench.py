@@ -13,15 +13,15 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from goqueue.errors import BadRequest, GoQueueError
 from goqueue.group_models import TopicPartition
 from goqueue.in_work import InWork, Work
 from goqueue.prefetch import Held, Prefetch, Want
 from goqueue.queued import Leased, Received
 from goqueue.settle_queue import SettleQueue
 from goqueue.settling import ACTIONS, Settle, Settled, SettleResult
+from goqueue.spans import SPANS
 from goqueue.times import Duration, duration_ms
-from goqueue.tracing import SPANS
+from goqueue.wire.errors import BadRequest, GoQueueError
 
 if TYPE_CHECKING:
     from goqueue.client import AsyncClient

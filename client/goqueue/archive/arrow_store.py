@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from goqueue.archive.schema import UnreadableArchive
-from goqueue.errors import BadRequest, GoQueueError
+from goqueue.wire.errors import BadRequest, GoQueueError
 
 CHUNK_BYTES = 1 << 20
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")

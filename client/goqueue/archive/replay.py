@@ -10,16 +10,16 @@ from typing import Protocol
 
 from goqueue.archive.reader import ArchivedTopic
 from goqueue.archive.seam import Archived, OnMissing, PartitionReplay, Place, Window, refuse
-from goqueue.errors import (
+from goqueue.models import Message, Page, Topic
+from goqueue.reading import FOLLOW_WAIT_S, PAGE_LIMIT, interleaved, merged
+from goqueue.times import Time
+from goqueue.wire.errors import (
     BadRequest,
     Conflict,
     OffsetOutOfRange,
     UnknownPartition,
     UnknownTopic,
 )
-from goqueue.models import Message, Page, Topic
-from goqueue.reading import FOLLOW_WAIT_S, PAGE_LIMIT, interleaved, merged
-from goqueue.times import Time
 
 
 class TopicReplaced(Conflict):

@@ -19,8 +19,8 @@ from typing import Final, Literal, Protocol
 from goqueue.archive.manifest import Covering, File, Gap, Manifest
 from goqueue.archive.rows import DamagedFile
 from goqueue.archive.schema import UnreadableArchive
-from goqueue.errors import GoQueueError, Unavailable
 from goqueue.models import Message, Page
+from goqueue.wire.errors import GoQueueError, Unavailable
 
 FILE_TRIES_MAX: Final = 5
 """How often a file that has gone is looked for under another name: compaction replaces files."""

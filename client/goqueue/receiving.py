@@ -23,7 +23,8 @@ from goqueue.queued import (
     queued_message,
     received_message,
 )
-from goqueue.settling import ACTIONS, SETTLES_MAX, Settle, Settled, SettleResult, decode_settles
+from goqueue.settle_results import decode_settles
+from goqueue.settling import ACTIONS, SETTLES_MAX, Settle, Settled, SettleResult
 from goqueue.spans import SPANS
 from goqueue.times import Duration, Time, duration_ms, duration_text, time_text
 from goqueue.wire.errors import BadRequest, GoQueueError, NotInFlight

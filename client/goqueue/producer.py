@@ -12,12 +12,13 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from goqueue.batching import Accepted, Batch, Budget, Identity
 from goqueue.failures import Closed
-from goqueue.metadata import TopicFacts
-from goqueue.models import Published
+from goqueue.http import Transport
+from goqueue.metadata import KnownTopics, TopicFacts
+from goqueue.models import ProducerIdentity, Published
 from goqueue.options import Compression, Priority
 from goqueue.outgoing import Text, to_bytes, to_deliver_at, to_expiry, to_headers, to_lane, to_value
 from goqueue.sender import PartitionSender, SendOptions
@@ -30,8 +31,27 @@ from goqueue.wire.layout import DEFAULT_LIMITS
 from goqueue.wire.partitioner import partition_for
 from goqueue.wire.records import encode_headers
 
-if TYPE_CHECKING:
-    from goqueue.client import AsyncClient
+
+class ProducerClient(Protocol):
+    """What a producer asks a cluster through."""
+
+    @property
+    def transport(self) -> Transport:
+        """For its batches."""
+        ...
+
+    @property
+    def known_topics(self) -> KnownTopics:
+        """What it has to know of each topic."""
+        ...
+
+    async def create_topic(self, name: str) -> object:
+        """Create a topic with the cluster's defaults. Raises `TopicExists`."""
+        ...
+
+    async def init_producer(self, *, timeout_s: float | None = None) -> ProducerIdentity:
+        """An identity that nobody has used yet."""
+        ...
 
 
 class Producer:
@@ -43,7 +63,7 @@ class Producer:
 
     def __init__(
         self,
-        client: AsyncClient,
+        client: ProducerClient,
         *,
         linger_ms: float = 5.0,
         batch_records_max: int = 1000,

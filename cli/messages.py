@@ -6,7 +6,7 @@ import base64
 
 from cli.output import time_of
 from cli.session import Json
-from goqueue.models import Message
+from goqueue.message_models import Message
 from goqueue.queued import Leased
 
 TIME_MS_MAX = 253_402_300_799_999

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from goqueue.archive.reader import ArchivedTopic
     from goqueue.archive.replay import TopicReplay, Wanted
     from goqueue.archive.seam import Missing
-    from goqueue.models import Topic
+    from goqueue.topic_models import Topic
 
 PANEL = "Reading what is deleted"
 ARCHIVE_HINT = (

@@ -42,9 +42,9 @@ from goqueue.errors import (
 )
 from goqueue.http import Answer, RetryPolicy, Transport, join
 from goqueue.loop_thread import LoopThread
-from goqueue.models import ClusterNode, Partition, Topic
 from goqueue.patience import confirmed
 from goqueue.reading import FramePage, frame_page
+from goqueue.topic_models import ClusterNode, Partition, Topic
 from goqueue.wire.layout import BATCH_MEDIA_TYPE
 from pipeline.broker_access import Access
 

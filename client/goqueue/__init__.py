@@ -40,19 +40,7 @@ if TYPE_CHECKING:
         TopicPartition,
     )
     from goqueue.http import RetryPolicy
-    from goqueue.models import (
-        ArchivedPartition,
-        Cluster,
-        ClusterHealth,
-        ClusterNode,
-        Message,
-        OutgoingMessage,
-        Page,
-        Partition,
-        ProducerIdentity,
-        Published,
-        Topic,
-    )
+    from goqueue.message_models import Message, OutgoingMessage, Page, ProducerIdentity, Published
     from goqueue.placement import (
         Broker,
         BrokerVersion,
@@ -69,6 +57,14 @@ if TYPE_CHECKING:
     from goqueue.schedules import Delayed, Schedule
     from goqueue.searching import Event, FoundMessage, FoundPage, GroupState, Timeline
     from goqueue.settling import Settle, Settled
+    from goqueue.topic_models import (
+        ArchivedPartition,
+        Cluster,
+        ClusterHealth,
+        ClusterNode,
+        Partition,
+        Topic,
+    )
 
 __all__ = [
     "ArchivedPartition",
@@ -137,7 +133,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ArchivedPartition": "goqueue.models",
+    "ArchivedPartition": "goqueue.topic_models",
     "AsyncClient": "goqueue.client",
     "AsyncConsumer": "goqueue.consumer",
     "BlockingProducer": "goqueue.blocking_producer",
@@ -145,9 +141,9 @@ _HOMES = {
     "Broker": "goqueue.placement",
     "BrokerVersion": "goqueue.placement",
     "Client": "goqueue.blocking",
-    "Cluster": "goqueue.models",
-    "ClusterHealth": "goqueue.models",
-    "ClusterNode": "goqueue.models",
+    "Cluster": "goqueue.topic_models",
+    "ClusterHealth": "goqueue.topic_models",
+    "ClusterNode": "goqueue.topic_models",
     "ClusterVersion": "goqueue.placement",
     "Consumer": "goqueue.blocking_consumer",
     "DeadFilter": "goqueue.dead_letters",
@@ -166,7 +162,7 @@ _HOMES = {
     "GroupState": "goqueue.searching",
     "GroupWhy": "goqueue.explaining",
     "MemberAnswer": "goqueue.group_models",
-    "Message": "goqueue.models",
+    "Message": "goqueue.message_models",
     "MessageEvent": "goqueue.events",
     "MessagesMissing": "goqueue.archive.seam",
     "Missing": "goqueue.archive.seam",
@@ -174,16 +170,16 @@ _HOMES = {
     "MovePlan": "goqueue.placement",
     "MovedPartition": "goqueue.placement",
     "OffsetReset": "goqueue.group_models",
-    "OutgoingMessage": "goqueue.models",
-    "Page": "goqueue.models",
-    "Partition": "goqueue.models",
+    "OutgoingMessage": "goqueue.message_models",
+    "Page": "goqueue.message_models",
+    "Partition": "goqueue.topic_models",
     "PartitionLag": "goqueue.group_models",
     "PartitionMove": "goqueue.placement",
     "PartitionsAdded": "goqueue.placement",
     "Producer": "goqueue.producer",
-    "ProducerIdentity": "goqueue.models",
+    "ProducerIdentity": "goqueue.message_models",
     "PublishFailed": "goqueue.errors",
-    "Published": "goqueue.models",
+    "Published": "goqueue.message_models",
     "QueuedMessage": "goqueue.queued",
     "Reason": "goqueue.explaining",
     "Reassignment": "goqueue.placement",
@@ -197,7 +193,7 @@ _HOMES = {
     "SettleFailed": "goqueue.errors",
     "Settled": "goqueue.settling",
     "Timeline": "goqueue.searching",
-    "Topic": "goqueue.models",
+    "Topic": "goqueue.topic_models",
     "TopicPartition": "goqueue.group_models",
     "Why": "goqueue.explaining",
 }

@@ -8,7 +8,7 @@ import msgspec
 
 from goqueue.calls import Calls, given
 from goqueue.http import join
-from goqueue.models import ArchivedPartition
+from goqueue.topic_models import ArchivedPartition
 
 
 class Archiving(Calls):

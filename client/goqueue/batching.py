@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from goqueue.models import Published
+from goqueue.message_models import Published
 from goqueue.wire.encoding import encode_columns
 from goqueue.wire.layout import LANE_NORMAL
 from goqueue.wire.records import Headers

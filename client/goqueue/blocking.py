@@ -19,24 +19,20 @@ from goqueue.events import MessageEvent, events_of
 from goqueue.failures import Closed
 from goqueue.http import DEFAULT_SERVER, RetryPolicy
 from goqueue.loop_thread import LoopThread
-from goqueue.models import (
-    ArchivedPartition,
-    Cluster,
-    ClusterHealth,
-    ClusterNode,
-    Message,
-    OutgoingMessage,
-    Page,
-    Partition,
-    ProducerIdentity,
-    Published,
-    Topic,
-)
+from goqueue.message_models import Message, OutgoingMessage, Page, ProducerIdentity, Published
 from goqueue.options import Compression, Priority, ProducerOptions, TopicSettings
 from goqueue.outgoing import Text
 from goqueue.producer import Producer
 from goqueue.secure import StrPath
 from goqueue.times import Duration, Time
+from goqueue.topic_models import (
+    ArchivedPartition,
+    Cluster,
+    ClusterHealth,
+    ClusterNode,
+    Partition,
+    Topic,
+)
 from goqueue.wire.errors import GoQueueError
 from goqueue.wire.events import EventsPage
 

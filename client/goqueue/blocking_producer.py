@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from goqueue.loop_thread import LoopThread
-from goqueue.models import OutgoingMessage, Published
+from goqueue.message_models import OutgoingMessage, Published
 from goqueue.options import Priority
 from goqueue.outgoing import Text
 from goqueue.producer import Producer

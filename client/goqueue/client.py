@@ -14,19 +14,8 @@ import msgspec
 from goqueue.calls import JSON, decode
 from goqueue.failures import PublishFailed
 from goqueue.http import DEFAULT_SERVER, RetryPolicy, Transport, join, parse_servers
+from goqueue.message_models import Message, OutgoingMessage, Page, ProducerIdentity, Published
 from goqueue.metadata import KnownTopics, TopicFacts
-from goqueue.models import (
-    Cluster,
-    ClusterHealth,
-    ClusterNode,
-    Message,
-    OutgoingMessage,
-    Page,
-    Partition,
-    ProducerIdentity,
-    Published,
-    Topic,
-)
 from goqueue.options import (
     Cleanup,
     Compression,
@@ -53,6 +42,7 @@ from goqueue.secure import StrPath, tls_context
 from goqueue.spans import SPANS
 from goqueue.subjects import Subjects
 from goqueue.times import Duration, Time, time_ms
+from goqueue.topic_models import Cluster, ClusterHealth, ClusterNode, Partition, Topic
 from goqueue.topic_settings import topic_settings
 from goqueue.wire.batch import BATCH_MEDIA_TYPE
 from goqueue.wire.errors import GoQueueError, UnknownTopic

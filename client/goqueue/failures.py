@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from goqueue.wire.errors import Forbidden, GoQueueError, Unauthenticated
 
 if TYPE_CHECKING:
-    from goqueue.models import Published
+    from goqueue.message_models import Published
     from goqueue.settling import Settled
 
 

@@ -26,7 +26,7 @@ from goqueue.wire.errors import GoQueueError
 from goqueue.wire.records import Headers
 
 if TYPE_CHECKING:
-    from goqueue.models import Message, OutgoingMessage
+    from goqueue.message_models import Message, OutgoingMessage
     from goqueue.queued import Leased
 
 LINKS_MAX = 128

@@ -6,7 +6,7 @@ import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from goqueue.models import OutgoingMessage
+from goqueue.message_models import OutgoingMessage
 from goqueue.options import did_you_mean
 from goqueue.times import Duration, Time, duration_ms, moment_ms
 from goqueue.wire.encoding import encode_columns

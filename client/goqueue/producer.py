@@ -17,8 +17,8 @@ from typing import Protocol
 from goqueue.batching import Accepted, Batch, Budget, Identity
 from goqueue.failures import Closed
 from goqueue.http import Transport
+from goqueue.message_models import ProducerIdentity, Published
 from goqueue.metadata import KnownTopics, TopicFacts
-from goqueue.models import ProducerIdentity, Published
 from goqueue.options import Compression, Priority
 from goqueue.outgoing import Text, to_bytes, to_deliver_at, to_expiry, to_headers, to_lane, to_value
 from goqueue.sender import PartitionSender, SendOptions

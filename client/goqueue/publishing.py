@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from goqueue.http import Answer, Transport, join
+from goqueue.message_models import OutgoingMessage, Published
 from goqueue.metadata import KnownTopics, TopicFacts
-from goqueue.models import OutgoingMessage, Published
 from goqueue.outgoing import encode_messages, json_message, to_bytes, to_deliver_at
 from goqueue.times import time_ms
 from goqueue.turns import Turns

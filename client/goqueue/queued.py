@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from goqueue.models import Message
+from goqueue.message_models import Message
 from goqueue.settling import Settled
 from goqueue.times import Duration, datetime_ms
 from goqueue.wire.errors import ServerError

@@ -19,7 +19,7 @@ from itertools import repeat
 from operator import attrgetter
 
 from goqueue.http import Answer
-from goqueue.models import Message, Page
+from goqueue.message_models import Message, Page
 from goqueue.patience import Patience
 from goqueue.times import Time, time_text
 from goqueue.wire.batch import BATCH_MEDIA_TYPE, RecordBatch, resolve_ms

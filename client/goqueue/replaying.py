@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, cast
 
 from goqueue.calls import Calls
-from goqueue.models import Message
+from goqueue.message_models import Message
 from goqueue.times import Time, time_ms
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import msgspec
 
 from goqueue.calls import Calls, given
 from goqueue.http import join
-from goqueue.models import Message
+from goqueue.message_models import Message
 from goqueue.outgoing import Text
 from goqueue.queued import MessageBody, queued_message
 from goqueue.times import Time, time_text

@@ -16,7 +16,7 @@ from goqueue.wire.errors import GoQueueError
 from goqueue.wire.records import Headers
 
 if TYPE_CHECKING:  # these stand on the transport, which asks here
-    from goqueue.models import Message, OutgoingMessage
+    from goqueue.message_models import Message, OutgoingMessage
     from goqueue.queued import Leased
 
 Ended = Callable[[GoQueueError | None], None]

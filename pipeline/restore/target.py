@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from goqueue import AsyncClient
 from goqueue.errors import GoQueueError, OutOfOrder, PayloadTooLarge, ServerError
 from goqueue.http import join
-from goqueue.models import Message
+from goqueue.message_models import Message
 from goqueue.publishing import BATCH, decode_results
 from pipeline.restore.marks import ID, encoded
 from pipeline.restore.state import State

@@ -14,7 +14,7 @@ import pytest
 from goqueue import AsyncClient
 from goqueue.errors import NoQuorum
 from goqueue.http import Answer
-from goqueue.models import Message
+from goqueue.message_models import Message
 from goqueue.wire.batch import RecordBatch
 from pipeline.restore import target
 from pipeline.restore.marks import encoded

@@ -6,8 +6,9 @@ import pytest
 
 from goqueue.archive.replay import LiveTopic, TopicReplaced, TopicReplay, Wanted, find_topic
 from goqueue.errors import BadRequest, OffsetOutOfRange, UnknownPartition, UnknownTopic
-from goqueue.models import Message, Page, Partition, Topic
+from goqueue.message_models import Message, Page
 from goqueue.times import Time
+from goqueue.topic_models import Partition, Topic
 
 
 class Cluster:

@@ -1,4 +1,4 @@
-"""The cluster as drivers and executors see it: synchronous, picklable, over `goqueue.http`.
+"""The cluster as drivers and executors see it: synchronous, picklable, over the library's HTTP.
 
 One `Broker` serves the source, the sink, the archive and the feed of events:
 

@@ -40,7 +40,7 @@ Attributes = dict[str, AttributeValue]
 
 
 class OtelSpans:
-    """Implements `goqueue.spans.Spans`. Costs one look-up while no tracer provider is set."""
+    """Implements `spans.Spans`. Costs one look-up while no tracer provider is set."""
 
     def created(self, topic: str, headers: Headers) -> Headers:
         if not _is_active() or _carries(name for name, _ in headers):

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import Counter
 
 from node.http.access import Access
-from node.http.addresses import bucket
 from node.http.audited import DENIED, METHOD_CHARACTERS_MAX, Sample, outcome_of
+from node.http.hosts import bucket
 
 SUM_S = 60.0
 """How long denials are gathered."""

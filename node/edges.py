@@ -21,7 +21,8 @@ from node.config import NodeConfig
 from node.door import Door
 from node.http.app import HttpFront
 from node.http.budgets import Budget, Budgets, Kind, Owner
-from node.http.guard import Guard, is_loopback
+from node.http.guard import Guard
+from node.http.hosts import is_loopback
 from node.http.limits import HttpLimits
 from node.metrics import Metrics
 from node.open_files import allowed, within

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from log.disk import Disk
 from node.config import NodeConfig
-from node.http.guard import is_loopback
+from node.http.hosts import is_loopback
 
 NOT_OPEN = "NOT_OPEN"
 _DATA = ("wal", "groups", "LEVEL")

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 from aiohttp import web
 
+from node.http.hosts import address_of
+
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 FORWARDED_MAX = 32
 """Addresses that a header may hold; the first of a longer one are not looked at."""
@@ -26,7 +28,7 @@ class Addresses:
             return address
         said = ",".join(request.headers.getall("X-Forwarded-For", []))
         for text in reversed(said.split(",")[-FORWARDED_MAX:]):
-            found = _address(text.strip())
+            found = address_of(text.strip())
             if found is None:
                 return address
             address = str(found)
@@ -44,22 +46,5 @@ class Addresses:
         return said.rpartition(",")[2].strip().lower() == "https"
 
     def _is_trusted(self, text: str) -> bool:
-        address = _address(text)
+        address = address_of(text)
         return address is not None and any(address in network for network in self._trusted)
-
-
-def bucket(address: str) -> str:
-    """Who is counted as one: an IPv6 site has 2^64 addresses to come from."""
-    found = _address(address)
-    if isinstance(found, ipaddress.IPv6Address):
-        if found.ipv4_mapped is not None:
-            return str(found.ipv4_mapped)
-        return str(ipaddress.ip_network((int(found), 64), strict=False))
-    return address
-
-
-def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(text)
-    except ValueError:
-        return None

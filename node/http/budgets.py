@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from goqueue.wire.errors import OverBudget
-from node.http.addresses import bucket
+from node.http.hosts import bucket
 
 Name = TypeVar("Name", bound=Hashable)
 

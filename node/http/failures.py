@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from goqueue.wire.errors import GoQueueError
-from node.http.addresses import bucket
+from node.http.hosts import bucket
 from node.proving_line import Origin
 
 FAILURES_MAX = 10

@@ -8,7 +8,6 @@ judged here but `Host`.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Iterable
 from typing import ClassVar
@@ -17,6 +16,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from goqueue.wire.errors import GoQueueError
+from node.http.hosts import address_of, is_loopback
 from node.http.router import path_of
 
 ANY_ORIGIN = "*"
@@ -98,7 +98,7 @@ class Guard:
             return
         name = hostname(host)
         is_own = is_loopback(name) or bool(_LABEL.fullmatch(name)) or name in self._hosts
-        if not (is_own or is_address(name)):
+        if not (is_own or address_of(name) is not None):
             shown = _shown(name)
             raise ForeignHost(
                 f"this node was asked as {shown!r}: it serves this machine only, under names"
@@ -170,21 +170,3 @@ def _place(origin: str) -> str:
         return urlsplit(origin).netloc or " "
     except ValueError:
         return " "
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can mean this host."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True

@@ -14,7 +14,7 @@ import ssl
 
 import structlog
 
-from node.http.addresses import bucket
+from node.http.hosts import bucket
 from node.http.limits import HttpLimits
 from node.http.slow import Connection, FrontServer
 

@@ -20,11 +20,11 @@ from aiohttp.web import BaseRequest, RequestHandler, Server, StreamResponse
 from aiohttp.web_protocol import _ErrInfo
 
 from goqueue.wire.errors import BadRequest, GoQueueError, OverBudget, ServerError, Unavailable
-from node.http.addresses import bucket
 from node.http.arrivals import HEAD_END, Arrivals, Piece, head_cost, head_size, rest_after
 from node.http.budgets import Budgets, Held
 from node.http.errors import HeadTooLarge, RequestTimeout, encode_error, error_answer
 from node.http.handshakes import Handshakes
+from node.http.hosts import bucket
 from node.http.idle import Idle
 from node.http.limits import HttpLimits
 

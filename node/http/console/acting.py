@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from goqueue.wire.errors import GoQueueError
 from node.http.call import Call
-from node.http.guard import hostname, is_loopback
+from node.http.guard import hostname
+from node.http.hosts import is_loopback
 from node.http.policies import CONSUME
 
 _FORWARDED = ("Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP")

@@ -14,7 +14,7 @@ from goqueue.wire.errors import GoQueueError
 from node.http.app import HttpFront
 from node.http.console.forgery import PLAN_S, PlanExpired, Tokens
 from node.http.fake import FakeBroker
-from node.http.guard import is_loopback
+from node.http.hosts import is_loopback
 from tests.unit.node.http.conftest import Answer, Client
 
 Put = Callable[..., Awaitable[None]]

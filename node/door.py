@@ -15,9 +15,6 @@ from coordinator.key_commands import CreateKey, EndSession
 from goqueue.wire.errors import GoQueueError
 from node.cluster import ClusterHost
 from node.config_auth import AuthConfig
-from node.http.addresses import Addresses
-from node.http.failures import Failures
-from node.http.gate import Gate
 from node.key_checks import KeyChecks
 from node.key_desk import KeyDesk
 from node.key_secrets import digest_of, read_token
@@ -65,21 +62,13 @@ class Door:
             self.is_stale,
             cluster.refresh,
         )
-        self.gate = Gate(
-            self.checks if config.enabled else None,
-            metrics_anonymous=config.metrics_anonymous,
-            failures=Failures(now_s),
-            addresses=Addresses(config.trusted_proxies),
-            sessions=KeySessions(
-                lambda: cluster.state.keys,
-                self.now_ms,
-                self.checks.digest,
-                cluster_secret,
-                self.is_stale,
-                self._end_session if cluster_secret else None,
-            )
-            if config.enabled
-            else None,
+        self.sessions = KeySessions(
+            lambda: cluster.state.keys,
+            self.now_ms,
+            self.checks.digest,
+            cluster_secret,
+            self.is_stale,
+            self._end_session if cluster_secret else None,
         )
 
     def now_ms(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -18,9 +19,13 @@ from node.broker import NodeBroker
 from node.certificates import Certificates, PeerCertificates, server_context
 from node.cluster import ClusterHost
 from node.config import NodeConfig
+from node.config_auth import AuthConfig
 from node.door import Door
+from node.http.addresses import Addresses
 from node.http.app import HttpFront
 from node.http.budgets import Budget, Budgets, Kind, Owner
+from node.http.failures import Failures
+from node.http.gate import Gate
 from node.http.guard import Guard
 from node.http.hosts import is_loopback
 from node.http.limits import HttpLimits
@@ -237,10 +242,21 @@ def front_of(
         console=http.console,
         spans=spans,
         guard=guard_of(config),
-        gate=doors.door.gate,
+        gate=gate_of(config.auth, doors.door),
         keys=doors.door.desk,
         on_access=doors.audit,
         budgets=budgets,
+    )
+
+
+def gate_of(config: AuthConfig, door: Door) -> Gate:
+    """Everybody passes it where no keys are asked for."""
+    return Gate(
+        door.checks if config.enabled else None,
+        metrics_anonymous=config.metrics_anonymous,
+        failures=Failures(time.monotonic),
+        addresses=Addresses(config.trusted_proxies),
+        sessions=door.sessions if config.enabled else None,
     )
 
 

@@ -20,9 +20,10 @@ from typing import Protocol, TypeVar
 from coordinator.api_keys import SECRETS_MAX, ApiKey, ApiKeys, KeySecret
 from coordinator.key_commands import SecretDigest
 from goqueue.wire.errors import Busy, Unauthenticated, Unavailable
+from node.http.authenticator import Origin
 from node.http.principal import Principal, Role
 from node.key_secrets import NOBODYS, is_of
-from node.proving_line import Origin, ProvingLine
+from node.proving_line import ProvingLine
 
 NOWHERE = Origin()
 PROVED_MAX = 8192
@@ -74,7 +75,7 @@ class _Proof:
 
 
 class KeyChecks:
-    """Implements `node.http.gate.Authenticator`. Loop thread only, but for the trying.
+    """Implements `node.http.authenticator.Authenticator`. Loop thread only, but for the trying.
 
     `now_ms`: the later of this node's clock and the cluster group's log time. `is_stale`: whether
     this node has not heard of the cluster group for too long. `refresh`: see `ClusterHost.refresh`;

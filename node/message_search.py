@@ -32,7 +32,6 @@ from log.entry import Entry
 from log.errors import LogError
 from node import rpc, search_rpc
 from node.holding import entry_holding, time_at_hand
-from node.http.body import off_loop
 from node.message_reader import row_bytes
 from node.partition import PartitionHost
 from node.partition_reader import stored_batches
@@ -42,6 +41,8 @@ from node.queue_rpc import MessageRow
 from node.search_rpc import FoundRow, PartitionFound, SearchAnswer, SearchRequest
 from node.trace import trace_message
 
+OFF_LOOP_BYTES = 256 << 10
+"""Values of a batch above this are decompressed in a thread: the loop must not stall."""
 CANDIDATES_MAX = 5000
 """Messages read for one page of one partition: beyond, the next page goes on."""
 STRETCHES_A_STEP = 16
@@ -121,7 +122,10 @@ class RowReader:
         if batch is None or self._entry is None:
             return None
         time_ms = self._entry.time_ms
-        found = await off_loop(batch.header.values_plain_bytes, batch.record, offset - self._base)
+        if batch.header.values_plain_bytes <= OFF_LOOP_BYTES:
+            found = batch.record(offset - self._base)
+        else:
+            found = await asyncio.to_thread(batch.record, offset - self._base)
         return MessageRow(
             offset,
             time_ms,

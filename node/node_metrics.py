@@ -10,13 +10,12 @@ from goqueue.wire.types import NodeId
 from log.store import Store
 from node.cluster import ClusterHost
 from node.cluster_metrics import ClusterFigures
-from node.http.budgets import Budgets
 from node.lag import TakingPart
 from node.link_metrics import LinkFigures
 from node.metrics import Metrics
 from node.metrics.exposition import SLICE_S
 from node.peer_link import PeerLink
-from node.process_metrics import ProcessFigures
+from node.process_metrics import BudgetFigures, ProcessFigures
 from node.replica_metrics import ReplicaFigures
 from node.replicas import Replicas
 from node.status import NodeStatus
@@ -39,7 +38,9 @@ class Front(Protocol):
     def bytes_in_flight(self) -> int: ...
 
     requests_in_flight: int
-    budgets: Budgets
+
+    @property
+    def budgets(self) -> BudgetFigures: ...
 
 
 class NodeFigures:

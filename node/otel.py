@@ -18,8 +18,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from node.http.spans import Carried, Place, Work
-from node.http.trace_context import TRACEPARENT, TRACESTATE, is_sampled
+from node.http.spans import TRACEPARENT, TRACESTATE, Carried, Place, Work, is_sampled
 
 if TYPE_CHECKING:  # the SDK costs memory, which only those pay who export
     from opentelemetry.context import Context

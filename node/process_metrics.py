@@ -7,13 +7,41 @@ import os
 import platform
 import resource
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
-from node.http.budgets import Budgets
 from node.metrics import Metrics
 from node.version import VERSION
 
 _PROC = Path("/proc/self")
+
+
+class BoundFigures(Protocol):
+    @property
+    def node(self) -> int: ...
+
+
+class BudgetOfKind(Protocol):
+    """Memory of one kind, in bytes, and how often each of its bounds was run into."""
+
+    used: int
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def bounds(self) -> BoundFigures: ...
+
+    @property
+    def refused(self) -> Mapping[str, int]: ...
+
+
+class BudgetFigures(Protocol):
+    """What clients make this process hold, as far as it is shown."""
+
+    @property
+    def all(self) -> Sequence[BudgetOfKind]: ...
 
 
 class ProcessFigures:
@@ -24,7 +52,7 @@ class ProcessFigures:
         self._started_s = _started_s()
         metrics.process.build_info.labels(VERSION.version, platform.python_version()).set(1)
 
-    def tell_budgets(self, budgets: Budgets) -> None:
+    def tell_budgets(self, budgets: BudgetFigures) -> None:
         metrics = self._metrics
         for budget in budgets.all:
             metrics.budget_used.labels(budget.kind).set(budget.used)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from coordinator.key_commands import SecretDigest
 from goqueue.wire.errors import Busy
+from node.http.authenticator import Origin
 
 PLACES_MAX = 64
 """Secrets that wait to be tried, a second's work; more are told to come again."""
@@ -22,14 +23,6 @@ PLACES_OF_ID_MAX = 16
 """Of one key id: whoever guesses at it leaves room for the other ids."""
 
 Trial = Callable[[], SecretDigest | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a token comes from, and how many from there did not hold of late."""
-
-    address: str = ""
-    failures: int = 0
 
 
 @dataclass(slots=True, eq=False)

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from goqueue.wire.errors import GoQueueError
+from node.http.authenticator import Origin
 from node.http.hosts import bucket
-from node.proving_line import Origin
 
 FAILURES_MAX = 10
 """Of one address within a window: a person errs less often, and a rollout with an old secret is

@@ -4,42 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Protocol
 
 from aiohttp import web
 
 from goqueue.wire.errors import Forbidden, Unauthenticated
 from node.http.addresses import Addresses
+from node.http.authenticator import Authenticator, Origin
 from node.http.failures import Failures, TooManyFailures
 from node.http.policies import POLICIES, Policy, Reach
 from node.http.principal import Principal, WrongRole
 from node.http.sessions import Sessions
-from node.proving_line import Origin
 
 TOKEN_CHARACTERS_MAX = 512
 _TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}\.[\x21-\x7e]{16,}", re.ASCII)
-
-
-class Authenticator(Protocol):
-    """Who proves secrets. `node.key_checks` implements it over the keys of the cluster."""
-
-    def known(self, token: str) -> Principal | None:
-        """Whose `id.secret` this is, where it was proved before and still holds; None for any other
-        text. No more than a few microseconds."""
-        ...
-
-    async def prove(self, token: str, origin: Origin) -> Principal:
-        """Raises Unauthenticated, or Busy where too many secrets wait to be proved: those go first
-        that come from where fewer wrong ones came from."""
-        ...
-
-    def refused(self, result: str) -> None:
-        """A request without a token that could be proved: `missing` or `malformed`."""
-        ...
-
-    def denied(self, missing: str) -> None:
-        """A key was proved, and may not do this: it lacks `role` or `scope`."""
-        ...
 
 
 class Gate:

@@ -8,6 +8,10 @@ from typing import Protocol
 
 Carried = tuple[str, str]
 """A W3C trace context: traceparent, and tracestate ("" where there is none)."""
+TRACEPARENT, TRACESTATE = "traceparent", "tracestate"
+"""Headers of requests and messages that hold them."""
+SAMPLED = 0x01
+"""A flag of a traceparent."""
 Place = tuple[str, int, int]
 """topic, partition, offset"""
 
@@ -32,6 +36,11 @@ class Work:
     contexts: Sequence[Carried | None] = ()
     group: str = ""
     error: str = ""
+
+
+def is_sampled(carried: Carried) -> bool:
+    """Whether whoever began the trace wants to see it."""
+    return bool(int(carried[0][-2:], 16) & SAMPLED)
 
 
 class RequestSpans(Protocol):

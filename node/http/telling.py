@@ -14,8 +14,8 @@ from node.http.call import Call
 from node.http.messages import Rows
 from node.http.queue_broker import QueuedMessage, SettleView
 from node.http.results import Group
-from node.http.spans import MESSAGES_MAX, Carried, Place, RequestSpans, Work
-from node.http.trace_context import TRACEPARENT, of_message, of_request
+from node.http.spans import MESSAGES_MAX, TRACEPARENT, Carried, Place, RequestSpans, Work
+from node.http.trace_context import of_message, of_request
 
 
 @dataclass(slots=True)

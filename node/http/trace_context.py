@@ -11,11 +11,9 @@ from collections.abc import Mapping
 
 from goqueue.wire.batch import Headers
 from node.http.messages import Rows
-from node.http.spans import Carried
+from node.http.spans import TRACEPARENT, TRACESTATE, Carried
 
-TRACEPARENT, TRACESTATE = "traceparent", "tracestate"
 STATE_CHARACTERS_MAX = 512
-SAMPLED = 0x01
 
 _PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
@@ -36,10 +34,6 @@ def of_message(headers: Headers) -> Carried | None:
     if not parent:
         return None
     return _carried(parent.decode("latin-1"), state.decode("latin-1"))
-
-
-def is_sampled(carried: Carried) -> bool:
-    return bool(int(carried[0][-2:], 16) & SAMPLED)
 
 
 def stamp(rows: Rows, carried: Carried | None) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from coordinator.key_commands import SecretDigest
 from goqueue.wire.errors import Busy
-from node.proving_line import PLACES_MAX, PLACES_OF_ID_MAX, Origin, ProvingLine, Trial
+from node.http.authenticator import Origin
+from node.proving_line import PLACES_MAX, PLACES_OF_ID_MAX, ProvingLine, Trial
 
 
 class Door:

@@ -12,12 +12,12 @@ import pytest
 from node.config_file import ConfigError, load_config
 from node.http.addresses import Addresses
 from node.http.app import HttpFront
+from node.http.authenticator import Origin
 from node.http.failures import ADDRESSES_MAX, FAILURES_MAX, WINDOW_S, Failures, TooManyFailures
 from node.http.fake import FakeBroker
 from node.http.fake_keys import FakeKeys
 from node.http.gate import Gate
 from node.http.hosts import bucket
-from node.proving_line import Origin
 from tests.unit.node.http.conftest import Answer, Client, Clock
 
 WRONG = "nobody.0123456789abcdef"

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
+
+from msgspec import Meta
 
 from goqueue.wire.ids import validate_topic_name
+from node.http.known_fields import Body
 from node.http.member_broker import Place as Named
-from node.http.receive import Place
 
 PLACE_WORK_BYTES = 200
 """What looking at one place takes, in bytes of other work: a thread looks at more than 1,300."""
+
+Partition = Annotated[int, Meta(ge=0, lt=2**31)]
+
+
+class Place(Body):
+    """One partition of one topic."""
+
+    topic: str
+    partition: Partition
 
 
 def named_places(given: Sequence[Place]) -> list[Named]:

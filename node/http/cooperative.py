@@ -7,7 +7,7 @@ from aiohttp import web
 from msgspec import Struct
 
 from goqueue.wire.errors import BadRequest
-from node.http.assignments import shown_places
+from node.http.assignments import Place, shown_places
 from node.http.call import Call, answer
 from node.http.member_broker import Assignment
 from node.http.members import (
@@ -19,7 +19,6 @@ from node.http.members import (
     member_answers,
 )
 from node.http.rebalances import RebalanceStats, rebalance_stats
-from node.http.receive import Place
 from node.http.times import format_time
 
 NONE, PENDING_REVOKE, PENDING_ASSIGN, COMPLETE = (

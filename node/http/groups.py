@@ -16,10 +16,10 @@ from goqueue.wire.errors import BadRequest
 from goqueue.wire.ids import validate_topic_name
 from node.http.call import Call, answer
 from node.http.group_settings import parse_settings, shown_settings
-from node.http.keys import EVERY
 from node.http.known_fields import Body
 from node.http.member_broker import MembershipView
 from node.http.members import PROTOCOL, MemberAnswer, member_answers
+from node.http.principal import EVERY
 from node.http.queue_broker import GroupPartitionView, GroupView
 from node.http.render import text_or_base64
 from node.http.times import format_time

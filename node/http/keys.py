@@ -15,11 +15,10 @@ from node.http.call import Call, answer
 from node.http.errors import NotSupported
 from node.http.key_broker import KeyBroker, KeyView, NewSecret, SecretView
 from node.http.known_fields import Body
+from node.http.principal import EVERY
 from node.http.times import Duration, duration_ms, format_time, parse_time_ms
 
 GRACE_MS = 24 * 3600 * 1000
-EVERY = "*"
-"""How every topic is written among prefixes."""
 
 Text = Annotated[str, Meta(max_length=1000)]
 Prefixes = Annotated[list[Text], Meta(max_length=1000)]

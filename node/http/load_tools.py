@@ -1,7 +1,7 @@
 """What the load tools around GoQueue ask for: its k6 scripts, under `/api/v1` too.
 
-They publish any JSON object as one message, consume by `?group=`, and ack by the id that came with
-a message: here it is the receipt.
+They publish any JSON object as one message (see `node.http.any_object`), consume by `?group=`, and
+ack by the id that came with a message: here it is the receipt.
 """
 
 from __future__ import annotations
@@ -19,10 +19,6 @@ from node.http.queue_broker import NOBODY, QueuedMessage, SettleRequest
 from node.http.receive import LIMIT_DEFAULT, LIMIT_MAX
 from node.http.render import text_or_base64
 from node.http.settle import SETTLES_MAX
-
-PREFIX = "/api/v1/"
-OBJECT_BYTES_MAX = 64 * 1024
-"""What is larger is none of theirs (1 KB): it is decoded twice, and the loop waits for it."""
 
 
 class K6Message(msgspec.Struct):
@@ -55,20 +51,6 @@ class K6Acked(msgspec.Struct):
 
 
 _ACK = msgspec.json.Decoder(K6Ack)
-_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
-
-
-def as_message(call: Call, body: bytes) -> bytes:
-    """A publish under `/api/v1`: an object that is none of ours is one message's whole value."""
-    if not call.request.path.startswith(PREFIX) or len(body) > OBJECT_BYTES_MAX:
-        return body
-    try:
-        fields = _OBJECT.decode(body)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return body  # told where bodies are decoded
-    if "messages" in fields or "value" in fields:
-        return body
-    return b'{"value":' + body + b"}"
 
 
 async def consume(call: Call) -> web.Response:

@@ -17,7 +17,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from goqueue.wire.errors import BadRequest, GoQueueError, OverBudget, UnknownMember
 from goqueue.wire.ids import validate_topic_name
-from node.http.assignments import PLACE_WORK_BYTES, named_places, place_texts, shown_places
+from node.http.assignments import PLACE_WORK_BYTES, Place, named_places, place_texts, shown_places
 from node.http.body import off_loop
 from node.http.call import Call, answer, either
 from node.http.claims import Generation, check_not_newer, required_member
@@ -26,7 +26,6 @@ from node.http.group_settings import parse_settings
 from node.http.known_fields import Body
 from node.http.long_poll import has_hung_up, long_poll
 from node.http.member_broker import Assignment, JoinRequest, MembershipView, MemberView
-from node.http.receive import Place
 from node.http.times import Duration, duration_ms, format_time
 
 JOIN_WAIT_MS = 2000

@@ -10,6 +10,8 @@ from goqueue.wire.ids import DEAD_LETTER_SUFFIX, INTERNAL_PREFIX
 
 EVERY_TOPIC = ("",)
 """The prefixes of a key for all topics: each name begins with nothing."""
+EVERY = "*"
+"""How that is written among prefixes, for clients."""
 _WILD = "*?["
 
 

@@ -26,12 +26,12 @@ from goqueue.wire.errors import (
 from goqueue.wire.partitioner import partition_for
 from node.http import batches, json
 from node.http.answers import RESULT_BYTES, reserve
+from node.http.any_object import as_message
 from node.http.body import off_loop
 from node.http.broker import Broker
 from node.http.budgets import Kind, Reserved
 from node.http.call import Call
 from node.http.errors import error_answer
-from node.http.load_tools import as_message
 from node.http.messages import (
     Rows,
     check_delays,

@@ -19,6 +19,7 @@ from goqueue.wire.errors import BadRequest, OverBudget
 from goqueue.wire.ids import validate_topic_name
 from node.http import fields
 from node.http.answers import PAGE_TIMES, page_room, told
+from node.http.assignments import Partition, Place
 from node.http.budgets import Kind, Reserved
 from node.http.call import Call, either
 from node.http.claims import Generation, Member, claim_of
@@ -37,7 +38,6 @@ PLACE_BYTES = 200
 """What a partition that is named takes while the request waits."""
 
 _Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX)]
-_Partition = Annotated[int, Meta(ge=0, lt=2**31)]
 
 
 class Sources(Body):
@@ -45,16 +45,9 @@ class Sources(Body):
 
     topic: str | None = None
     topics: Annotated[list[str], Meta(max_length=TOPICS_MAX)] | None = None
-    partitions: Annotated[list[_Partition], Meta(max_length=100_000)] | None = None
+    partitions: Annotated[list[Partition], Meta(max_length=100_000)] | None = None
     limit: _Limit | None = None
     max_messages: _Limit | None = None
-
-
-class Place(Body):
-    """One partition of one topic."""
-
-    topic: str
-    partition: _Partition
 
 
 class ReceiveBody(Sources):

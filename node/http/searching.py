@@ -26,7 +26,7 @@ from node.http.limits import MIB
 from node.http.queued import QueuedView, fitting, held_bytes, queued_views
 from node.http.search_broker import FoundMessage, NotSearched, SearchFilter, SearchPage
 from node.http.times import format_time, parse_time_ms
-from node.http.trace_ids import parse_trace_id
+from node.http.trace_context import parse_trace_id
 
 LIMIT_DEFAULT = 100
 LIMIT_MAX = 1000

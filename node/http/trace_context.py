@@ -10,11 +10,13 @@ import re
 from collections.abc import Mapping
 
 from goqueue.wire.batch import Headers
+from goqueue.wire.errors import BadRequest
 from node.http.messages import Rows
 from node.http.spans import TRACEPARENT, TRACESTATE, Carried
 
 STATE_CHARACTERS_MAX = 512
 
+_TRACE_ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
@@ -34,6 +36,19 @@ def of_message(headers: Headers) -> Carried | None:
     if not parent:
         return None
     return _carried(parent.decode("latin-1"), state.decode("latin-1"))
+
+
+def is_trace_id(text: str) -> bool:
+    """Whether this is 32 hex digits, not all of them zero, in either case."""
+    return _TRACE_ID.fullmatch(text.lower()) is not None and text.strip("0") != ""
+
+
+def parse_trace_id(text: str, name: str = "trace_id") -> str:
+    """In lower case. Raises BadRequest."""
+    if not is_trace_id(text):
+        want = "want 32 hex digits, not all of them 0"
+        raise BadRequest(f"{name}: {text[:64]!r} is not a trace id: {want}")
+    return text.lower()
 
 
 def stamp(rows: Rows, carried: Carried | None) -> None:

@@ -6,31 +6,15 @@ two of its partition's number, seven of its offset. So it can be looked up witho
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from hashlib import blake2b
 
-from goqueue.wire.errors import BadRequest
 from goqueue.wire.ids import MessageId
 from goqueue.wire.types import Offset
 
 _MARK = "4751"
-_TRACE_ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _OFFSET_MAX = (1 << 56) - 1
 _PARTITION_MAX = (1 << 16) - 1
-
-
-def is_trace_id(text: str) -> bool:
-    """Whether this is 32 hex digits, not all of them zero, in either case."""
-    return _TRACE_ID.fullmatch(text.lower()) is not None and text.strip("0") != ""
-
-
-def parse_trace_id(text: str, name: str = "trace_id") -> str:
-    """In lower case. Raises BadRequest."""
-    if not is_trace_id(text):
-        want = "want 32 hex digits, not all of them 0"
-        raise BadRequest(f"{name}: {text[:64]!r} is not a trace id: {want}")
-    return text.lower()
 
 
 def own_trace_id(topic: str, partition: int, offset: int) -> str:

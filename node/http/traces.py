@@ -26,7 +26,8 @@ from node.http.searching import (
     search_filter,
 )
 from node.http.times import format_duration, format_time
-from node.http.trace_ids import own_trace_id, parse_trace_id, place_of, span_id
+from node.http.trace_context import parse_trace_id
+from node.http.trace_ids import own_trace_id, place_of, span_id
 
 LIMIT_DEFAULT = 100
 GO_AGENT = "Go-http-client/"

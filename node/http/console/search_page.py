@@ -17,7 +17,8 @@ from node.http.console.parts import Visit, tried
 from node.http.console.payload import Payload, look
 from node.http.search_broker import FoundMessage, SearchFilter, SearchPage
 from node.http.searching import STATES, below_of, cursor_of
-from node.http.trace_ids import is_trace_id, place_of
+from node.http.trace_context import is_trace_id
+from node.http.trace_ids import place_of
 
 MATCHES_A_PAGE = 25
 SEARCH_S = 8.0

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from node.http.trace_ids import is_trace_id, own_trace_id, place_of
+from node.http.trace_context import is_trace_id
+from node.http.trace_ids import own_trace_id, place_of
 from tests.unit.node.http.published_client import connect, load
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"

@@ -25,7 +25,7 @@ import msgspec
 ROOT = Path(__file__).resolve().parents[3]
 LIST = Path(__file__).with_name("formats.txt")
 FLOORS = ("log", "raft", "delivery", "coordinator", "node")
-NOT_SENT = ("node/http/", "node/metrics/", "node/kubernetes/", "node/config")
+NOT_SENT = ("node/api/", "node/http/", "node/metrics/", "node/kubernetes/", "node/config")
 """What of the node speaks to others than nodes."""
 ENUMS = (
     ("entry", "log.entry", "EntryKind"),

@@ -57,7 +57,8 @@ async def test_what_is_not_there_or_not_meant_is_refused(client, orders, path, s
 
 
 def test_every_reason_that_is_given_has_its_sentence() -> None:
-    sources = [ROOT / "delivery" / "why.py", *(ROOT / "node").rglob("*why*.py")]
+    folders = (ROOT / "delivery", ROOT / "node")
+    sources = [path for folder in folders for path in folder.rglob("*why*.py")]
     given = {
         code for path in sources for code in re.findall(r'Reason\(\s*"(\w+)"', path.read_text())
     }

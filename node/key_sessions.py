@@ -40,8 +40,8 @@ _SESSION = re.compile(
 
 
 class KeySessions:
-    """Implements `node.http.sessions.Sessions`. Without a secret of the cluster its sessions are
-    this process's own. `digest_of` tells which secret of its key a proved token is."""
+    """Implements `node.http.sessions.Sessions`. Without a secret of the cluster its sessions
+    are this process's own. `digest_of` tells which secret of its key a proved token is."""
 
     def __init__(
         self,

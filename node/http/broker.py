@@ -1,8 +1,8 @@
 """What the HTTP front asks of the node beneath it, and the views that come back.
 
-The front declares this Protocol because it is its user; `node.broker` implements it over the
-cluster and `node.http.fake` implements it in memory. Every method may raise a `GoQueueError`,
-which the front renders as it is; any other exception is a fault of the node and answers 500.
+The node implements this Protocol over the cluster (`node.broker`);
+a broker in memory does so for tests. Every method may raise a `GoQueueError`, which the front
+renders as it is; any other exception is a fault of the node and answers 500.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the load tools around GoQueue ask for: its k6 scripts, under `/api/v1` too.
 
-They publish any JSON object as one message (see `node.http.any_object`), consume by `?group=`, and
-ack by the id that came with a message: here it is the receipt.
+They publish any JSON object as one message (`node.http.any_object`),
+consume by `?group=`, and ack by the id that came with a message: here it is the receipt.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Reading: by offset, by time, by message id; with a long poll, in JSON or in stored batches.
 
 `next_offset` is always where reading goes on: it never passes a message that was not in an answer
-and lies in what was asked for. What `visible` makes of that is told in `node.http.visible`.
+and lies in what was asked for. What `visible` makes of that is told there:
+`node.http.visible`.
 """
 
 from __future__ import annotations

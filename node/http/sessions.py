@@ -8,7 +8,8 @@ from node.http.principal import Principal
 
 
 class Sessions(Protocol):
-    """Who gives out what a browser keeps instead of a key. `node.key_sessions` implements it."""
+    """Who gives out what a browser keeps instead of a key. It is implemented by
+    `node.key_sessions`."""
 
     @property
     def form_key(self) -> bytes:

@@ -1,9 +1,9 @@
 """Traces as GoQueue's clients read them: a trace is a message's life, or that of all messages that
 carry one W3C trace id.
 
-A message that carries none has a trace id of its own (`node.http.trace_ids`). Events are told
-twice: as `spans`, as GoQueue's server does, and as `events`, as its clients read them; what Python
-and Go read differently there (`details`) is left out, and stands in `attributes`.
+A message that carries none has a trace id of its own (`node.http.trace_ids`).
+Events are told twice: as `spans`, as GoQueue's server does, and as `events`, as its clients read
+them; what Python and Go read differently there (`details`) is left out, and stands in `attributes`.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ def test_every_method_of_the_broker_has_a_rule() -> None:
         name
         for base in Broker.__mro__
         for name in vars(base)
-        if not name.startswith("_") and base.__module__.startswith("node.http")
+        if not name.startswith("_") and base.__module__.startswith("node.")
     }
     assert set(RULES) == methods
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import time
 from array import array
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
 import structlog
 
@@ -27,13 +28,11 @@ from log.entry import Entry, EntryKind
 from log.errors import LogError
 from log.group import GroupLog
 from node.compaction_scan import Scan, cut_rows
+from node.metrics import Metrics
 from node.partition_reader import PartitionReader
 from node.retention import Retention
 from raft.errors import Outcome
 from raft.group import RaftGroup
-
-if TYPE_CHECKING:
-    from node.partition import NodeParts
 
 STEP_BYTES = 256 << 10
 """Of the log, looked at in one step on a worker thread."""
@@ -96,6 +95,26 @@ class Standing:
     last_ms: int
 
 
+class Shared(Protocol):
+    """What a compaction needs of what all replicas of a node share."""
+
+    @property
+    def metrics(self) -> Metrics: ...
+
+    @property
+    def workers(self) -> Executor: ...
+
+    @property
+    def lacks_room(self) -> Callable[[Iterable[NodeId]], bool]:
+        """Whether the disks of these voters have no room for more messages."""
+        ...
+
+    @property
+    def least_room(self) -> Callable[[Iterable[NodeId]], tuple[int, NodeId]]:
+        """The room of the fullest of these voters' disks, and whose it is."""
+        ...
+
+
 class Compactor:
     """The compaction of one partition. Loop thread only."""
 
@@ -109,7 +128,7 @@ class Compactor:
         retention: Retention,
         group: Callable[[], RaftGroup],
         config: Callable[[], TopicConfig],
-        parts: NodeParts,
+        parts: Shared,
     ) -> None:
         self._topic = topic
         self._log = log

@@ -11,7 +11,6 @@ from node.transfer_source import TransferSource
 from raft.errors import Outcome
 from tests.plants.plant import Plant, always, nothing
 
-_NODE = "tests/unit/node"
 Call = Callable[..., Any]
 
 
@@ -88,102 +87,102 @@ NODE_PLANTS = (
         "chunks-unchecked",
         "node.transfer_rpc:decode_chunk",
         _unchecked,
-        f"{_NODE}/test_transfer.py::test_a_damaged_chunk_is_asked_for_again",
+        "tests/unit/node/test_transfer.py::test_a_damaged_chunk_is_asked_for_again",
     ),
     Plant(
         "copies-what-it-has",
         "node.transfer:_lacks",
         always(True),
-        f"{_NODE}/test_transfer.py::test_a_replica_that_a_leader_can_go_on_from_is_not_copied",
+        "tests/unit/node/test_transfer.py::test_a_replica_that_a_leader_can_go_on_from_is_not_copied",
     ),
     Plant(
         "damage-is-left",
         "node.transfer:Transfers.watch",
         nothing,
-        f"{_NODE}/test_transfer.py::test_a_log_damaged_for_longer_than_repair_takes_is_copied",
+        "tests/unit/node/test_transfer.py::test_a_log_damaged_for_longer_than_repair_takes_is_copied",
     ),
     Plant(
         "served-to-anybody",
         "node.transfer_source:TransferSource._session",
         _served_to_anybody,
-        f"{_NODE}/test_transfer.py::test_only_so_many_copies_are_served_and_only_to_who_asked",
+        "tests/unit/node/test_transfer.py::test_only_so_many_copies_are_served_and_only_to_who_asked",
     ),
     Plant(
         "silence-pins",
         "node.transfer_source:TransferSource.sweep",
         nothing,
-        f"{_NODE}/test_transfer.py::test_a_peer_that_falls_silent_pins_nothing_for_long",
+        "tests/unit/node/test_transfer.py::test_a_peer_that_falls_silent_pins_nothing_for_long",
     ),
     Plant(
         "repeats-anything",
         "node.forwarding:Forwarder.call",
         _repeats_anything,
-        f"{_NODE}/test_forwarding.py::test_doubt_without_identity_is_told_and_never_repeated",
+        "tests/unit/node/test_forwarding.py::test_doubt_without_identity_is_told_and_never_repeated",
     ),
     Plant(
         "waits-for-the-deposed",
         "node.forwarding:Forwarder.leader_changed",
         nothing,
-        f"{_NODE}/test_forwarding.py::test_a_silent_leader_is_left_as_soon_as_another_is_known",
+        "tests/unit/node/test_forwarding.py::test_a_silent_leader_is_left_as_soon_as_another_is_known",
     ),
     Plant(
         "doubt-is-denied",
         "node.append_queue:AppendQueue._ended",
         _doubt_is_denied,
-        f"{_NODE}/test_append_queue.py"
+        "tests/unit/node/test_append_queue.py"
         "::test_losing_leadership_tells_waiting_and_proposed_requests_apart",
     ),
     Plant(
         "answered-as-proposed",
         "node.append_queue:AppendQueue._propose",
         _answered_as_proposed,
-        f"{_NODE}/test_append_queue.py::test_nothing_is_answered_before_its_entry_applied",
+        "tests/unit/node/test_append_queue.py::test_nothing_is_answered_before_its_entry_applied",
     ),
     Plant(
         "large-batches-unchecked",
         "node.append_queue:AppendQueue._checked",
         _believed_unchecked,
-        f"{_NODE}/test_append_queue_refusals.py"
+        "tests/unit/node/test_append_queue_refusals.py"
         "::test_a_large_damaged_batch_is_refused_once_it_is_checked",
     ),
     Plant(
         "offsets-not-taken-back",
         "delivery.appender:Appender.withdraw",
         nothing,
-        f"{_NODE}/test_append_queue_refusals.py"
+        "tests/unit/node/test_append_queue_refusals.py"
         "::test_offsets_of_a_refused_proposal_are_given_to_the_next_batch",
     ),
     Plant(
         "leases-not-given-back",
         "node.queue_host:QueueHost.give_back",
         nothing,
-        f"{_NODE}/test_queue_host.py"
+        "tests/unit/node/test_queue_host.py"
         "::test_a_receiver_that_leaves_while_its_entry_is_under_way_gives_back_the_attempt",
     ),
     Plant(
         "changes-unnamed",
         "node.queue_calls:QueueCalls._named",
         lambda _original: lambda _self, op: op,
-        f"{_NODE}/test_queue_calls_identity.py"
+        "tests/unit/node/test_queue_calls_identity.py"
         "::test_what_would_count_twice_is_named_before_it_is_sent",
     ),
     Plant(
         "founds-by-an-old-state",
         "node.replicas:Replicas._is_empty",
         always(False),
-        f"{_NODE}/test_replicas.py::test_none_is_founded_while_the_state_may_be_older_than_it_was",
+        "tests/unit/node/test_replicas.py::test_none_is_founded_while_the_state_may_be_older_than_it_was",
     ),
     Plant(
         "removed-by-what-is-older",
         "node.replicas:Replicas._is_removed",
         _removed_by_what_is_older,
-        f"{_NODE}/test_replicas.py"
+        "tests/unit/node/test_replicas.py"
         "::test_a_replica_that_nobody_names_and_that_holds_newer_entries_is_a_stray",
     ),
     Plant(
         "reconciles-once",
         "node.reconciler:Reconciler._follow",
         _looks_once,
-        f"{_NODE}/test_reconciler.py::test_what_could_not_be_reconciled_is_tried_again",
+        "tests/unit/node/test_reconciler.py::test_what_could_not_be_reconciled_is_tried_again",
     ),
 )

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+import node
 from node.config import NodeConfig
 from node.config_file import ConfigError, load_config, options
 from node.config_option import flatten
 from node.edges import raft_config
 from tests.unit.raft.cluster import Cluster
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(node.__path__[0]).parent
 EXAMPLE = ROOT / "config.example.yaml"
 
 GOQUEUE_README = """

@@ -13,11 +13,12 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+import node
 from node.metrics import Metrics
 from node.metrics.exposition import OPENMETRICS, TEXT, accepted
 from node.metrics.family import Counter, Distribution, Family, Gauge, Histogram, Sampled
 
-NODE = Path(__file__).resolve().parents[3] / "node"
+NODE = Path(node.__path__[0])
 AREAS = (
     *("broker", "queue", "consumer", "cluster", "storage", "archive"),
     *("kubernetes", "http", "process", "doors"),

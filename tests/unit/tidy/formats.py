@@ -94,9 +94,12 @@ def _of_module(module: types.ModuleType) -> Iterator[Row]:
 
 def methods() -> Iterator[Row]:
     """What nodes ask each other over the link: the first argument of each `handle`."""
-    for path in sorted((ROOT / "node").glob("*.py")):
-        module = importlib.import_module(f"node.{path.stem}")
-        for node in ast.walk(ast.parse(path.read_text())):
+    for name in modules():
+        if not name.startswith("node."):
+            continue
+        module = importlib.import_module(name)
+        assert module.__file__ is not None
+        for node in ast.walk(ast.parse(Path(module.__file__).read_text())):
             if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("link.handle"):
                 yield "method", str(eval(ast.unparse(node.args[0]), vars(module)))
 

@@ -2,6 +2,11 @@
 
 No label is per record, key, message or member; those that users make, of topics, partitions and
 groups, are bounded a family. Each metric here is set by code; tests hold us to it.
+
+Begin with `family` (counters, gauges and histograms) and `declare`, with `meaning` for what is to
+be known of each metric. One module declares the metrics of one area: `broker`, `queue`, `consumer`,
+`cluster`, `storage`, `archive`, `kubernetes`, `doors`, `process`. `exposition` writes them in
+Prometheus's formats; `absent` lists those of GoQueue that have no meaning here.
 """
 
 from __future__ import annotations

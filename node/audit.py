@@ -3,8 +3,8 @@
 Requests never wait for it. What is to be kept goes into a buffer with a bound, and from there, in
 batches, into the topic, which is replicated as any other; what finds no room is counted, and told
 in a record as soon as there is some. Requests of those who showed no key are told in sums
-(`node.audit_sums`), so that nobody pushes out what was done with keys. The ids of records make a
-repeated batch store nothing twice. What is in the buffer when the process is killed is gone.
+(`node.audit_sums`), so that nobody pushes out what was done with keys. The ids of records
+make a repeated batch store nothing twice. What is in the buffer when the process is killed is gone.
 """
 
 from __future__ import annotations

@@ -108,8 +108,8 @@ class Forwarder:
         that an attempt may have happened: what comes after is a repeat.
 
         `has_identity`: repeating the request can't make it happen twice (it carries a request id,
-        a producer's sequence, or changes nothing); as `node.repetition` says of the method, where
-        it is not given. Raises what the leader refuses with for good;
+        a producer's sequence, or changes nothing); as `node.repetition` says of the method,
+        where it is not given. Raises what the leader refuses with for good;
         `NoQuorum` where a majority is out of reach; `Timeout` at the deadline. Their `outcome` is
         `unknown` once any attempt may have happened.
         """

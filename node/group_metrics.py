@@ -1,6 +1,7 @@
 """Members and rebalances of groups for Prometheus, counted from replicated state at each look.
 
-Whoever leads the cluster group tells them. How far groups have come is told in `node.lag_metrics`.
+Whoever leads the cluster group tells them. How far groups have come is told in
+`node.lag_metrics`.
 """
 
 from __future__ import annotations

@@ -72,8 +72,8 @@ class QueueCalls:
         patience_s: float | None = None,
     ) -> OpsAnswer:
         """Put operations into a partition's log. They are sent again where an answer was lost: so
-        each carries a request id, or comes to the same when it happens twice (`node.repetition`).
-        `patience_s` as in `Forwarder.call`."""
+        each carries a request id, or comes to the same when it happens twice
+        (`node.repetition`). `patience_s` as in `Forwarder.call`."""
         named = list(map(self._named, ops))
         attempts = _Attempts(OpsRequest(partition.pack(), named, opens))
 

@@ -125,8 +125,8 @@ class Process:
         self.moving.start()
 
     def start_cluster(self) -> None:
-        """As `node.membership` does: damaged entries are waited for, for a while; where there is
-        nothing to begin from, the log is to be copied."""
+        """As `node.membership` does: damaged entries are waited for, for a while; where
+        there is nothing to begin from, the log is to be copied."""
         cluster, store = self.cluster, self.store
         assert cluster is not None
         if cluster.raft is not None or self.is_held(CLUSTER_GROUP):

@@ -73,7 +73,7 @@ fuzz: setup-dev
 
 ## damage        each kind of damage to each kind of file of one of three nodes, 3 times over; every bit of a log
 damage: setup-dev
-	GOQUEUE_DAMAGE=all $(BIN)/python -m pytest tests/unit/node/test_repair_nodes.py tests/unit/log/test_damage.py -q -n 2
+	GOQUEUE_DAMAGE=all $(BIN)/python -m pytest tests/unit/node/storage/repair/test_damaged_files.py tests/unit/log/store/test_damage.py -q -n 2
 
 ## test-cluster  real processes, killed for real
 test-cluster: setup-dev

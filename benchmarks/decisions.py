@@ -20,22 +20,22 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from benchmarks.report import Report, Row, Target
 from benchmarks.timeline_log import START_MS, LoggedPartition
-from coordinator.assignors import sticky
-from coordinator.planner import Picture, Site, plan_rebalance
+from coordinator.groups.assignors import sticky
+from coordinator.placement.planner import Picture, Site, plan_rebalance
 from delivery.config import GroupConfig
-from delivery.message_states import STATES, offsets_in
-from delivery.ops import ACK, Delivered, OpenGroup, Settled, Tick
-from delivery.records import AppendBatch, encode_records
+from delivery.entries.ops import ACK, Delivered, OpenGroup, Settled, Tick
+from delivery.entries.records import AppendBatch, encode_records
+from delivery.lookup.message_states import STATES, offsets_in
 from goqueue.wire.batch import encode_columns
 from goqueue.wire.types import GroupId, NodeId, TopicId
 from log.config import StorageConfig
-from log.disk import OsDisk
+from log.disk.files import OsDisk
 from log.entry import EntryKind
-from node.event_reader import EventReader
-from node.http.event_broker import EventsWanted
-from node.http.fake_keys import FakeKeys
-from node.http.gate import Gate
-from node.partition import PartitionHost
+from node.api.events import EventsWanted
+from node.http.auth.authenticator import Gate
+from node.http.fake.keys import FakeKeys
+from node.lookup.event_reader import EventReader
+from node.partition.host import PartitionHost
 
 SECTION = "What a node decides by itself"
 ROUNDS = 5

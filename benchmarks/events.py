@@ -14,12 +14,12 @@ from typing import cast
 
 from benchmarks.timeline_log import LoggedPartition
 from delivery.config import GroupConfig
-from delivery.ops import ACK, Delivered, OpenGroup, Settled
+from delivery.entries.ops import ACK, Delivered, OpenGroup, Settled
 from log.config import StorageConfig
-from log.disk import OsDisk
-from node.event_reader import EventReader, EventsBehind
-from node.http.event_broker import EventsView, EventsWanted
-from node.partition import PartitionHost
+from log.disk.files import OsDisk
+from node.api.events import EventsView, EventsWanted
+from node.lookup.event_reader import EventReader, EventsBehind
+from node.partition.host import PartitionHost
 
 PAGE = 20_000
 

@@ -20,8 +20,8 @@ import uvloop
 from aiohttp import web
 
 from goqueue.wire.batch import BATCH_MEDIA_TYPE, encode_columns
-from node.http.app import HttpFront
-from node.http.fake import FakeBroker
+from node.http.fake.broker import FakeBroker
+from node.http.server.app import HttpFront
 
 TOPIC = "bench"
 HISTORY = "history"

@@ -18,12 +18,12 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from goqueue.wire.types import GroupId, Index, NodeId, Term, TopicId, Voter
-from log.checkpoint import CheckpointJob
 from log.config import StorageConfig
-from log.disk import OsDisk
+from log.disk.files import OsDisk
 from log.entry import Entry, EntryKind
-from log.flush import FlushJob
-from log.store import Store
+from log.store.checkpoint import CheckpointJob
+from log.store.directory import Store
+from log.store.flush import FlushJob
 from raft.errors import Outcome
 from raft.group import RaftGroup
 from raft.host import RaftHost

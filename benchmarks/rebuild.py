@@ -24,8 +24,8 @@ from benchmarks.processes import ROOT, DevCluster
 from benchmarks.publish import Load, create_topic, percentile, publish
 from goqueue import AsyncClient
 from log.config import StorageConfig
-from log.disk import OsDisk
-from log.store import Store
+from log.disk.files import OsDisk
+from log.store.directory import Store
 
 TOPIC = "rebuilt"
 RECORD_BYTES, RECORDS = 10_000, 50

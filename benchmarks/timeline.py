@@ -32,10 +32,10 @@ from benchmarks.publish import create_topic, percentile
 from benchmarks.report import Report, Row, Target
 from benchmarks.timeline_log import LoggedPartition, in_pieces
 from delivery.config import GroupConfig
-from delivery.ops import ACK, NACK, Delivered, OpenGroup, Settled
+from delivery.entries.ops import ACK, NACK, Delivered, OpenGroup, Settled
 from log.config import StorageConfig
-from log.disk import OsDisk
-from node.segment_follower import DUE_S
+from log.disk.files import OsDisk
+from node.partition.reading.segment_follower import DUE_S
 
 PAIRS, PAIRS_QUICK = 5, 3
 COST_SECTION = "Timelines, on against off, three nodes, interleaved pairs"

@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import cast
 
-from delivery.ops import Op, encode_ops
-from delivery.partition import PartitionState
-from delivery.records import AppendBatch, encode_records
-from delivery.timeline import Timeline
+from delivery.entries.ops import Op, encode_ops
+from delivery.entries.records import AppendBatch, encode_records
+from delivery.state.partition import PartitionState
+from delivery.timeline.message import Timeline
 from goqueue.wire.batch import encode_columns
 from goqueue.wire.types import GroupId, Index, NodeId, Offset, TopicId, Voter
 from log.config import StorageConfig
-from log.disk import Disk
+from log.disk.files import Disk
 from log.entry import Entry, EntryKind, make_entry
-from log.store import Store
-from node.partition import PartitionHost
-from node.partition_mentions import PartitionMentions
-from node.partition_reader import Bounds, PartitionReader
-from node.timeline_lookup import look_up
+from log.store.directory import Store
+from node.partition.host import PartitionHost
+from node.partition.reading.message_entry_index import PartitionMentions
+from node.partition.reading.reader import Bounds, PartitionReader
+from node.partition.timeline_lookup import look_up
 
 START_MS = 1_700_000_000_000
 FLUSH_ENTRIES = 2000

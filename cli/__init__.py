@@ -1,9 +1,10 @@
 """The command line, floor 4: `goqueue-cli` noun verb, and `goqueue -config FILE`.
 
-It speaks HTTP through the library `goqueue`; only `serve` and `dev` start nodes.
+It speaks HTTP through the library `goqueue`; only `serve` and `local.dev` start nodes. Read `main`
+(the app) and `nouns` (its commands, each imported when it is asked for), then rooms by subject:
 
-- `main`: the app and its nouns; `options`: what every command takes, and how errors become codes
-- `topic`, `produce`, `consume`, `trace`, `cluster`, `config`: the commands that ask a cluster
-- `serve`: one node in this process; `dev`: a whole cluster on this machine
-- `output`, `errors`, `context`, `session`: formats, exit codes, contexts, the connection
+- `produce`, `consume`: messages in and out; `topics`, `groups`, `trace`, `cluster`: what a cluster
+  is asked. In each, `command` is the noun or verb itself
+- `local`: what happens on this machine; `serve` is one node in this process
+- `run`: what each command takes and how it ends; `output`: how anything is printed
 """

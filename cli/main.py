@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from cli.nouns import Nouns
-from cli.options import (
+from cli.run.options import (
     ApiKeyOption,
     CaFileOption,
     CertFileOption,
@@ -16,7 +16,7 @@ from cli.options import (
     TimeoutOption,
     VersionOption,
 )
-from cli.session import GlobalOptions
+from cli.run.session import GlobalOptions
 
 app = typer.Typer(
     name="goqueue-cli",

@@ -11,29 +11,29 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from cli.terminal import shown
+from cli.output.terminal import shown
 
 MODULES = {
-    "produce": ".produce",
-    "consume": ".consume",
-    "ack": ".settle",
-    "nack": ".settle",
-    "reject": ".settle",
-    "extend": ".settle",
-    "dev": ".dev",
+    "produce": ".produce.command",
+    "consume": ".consume.command",
+    "ack": ".consume.settle",
+    "nack": ".consume.settle",
+    "reject": ".consume.settle",
+    "extend": ".consume.settle",
+    "dev": ".local.dev",
     "serve": ".serve",
-    "version": ".version",
-    "topic": ".topic",
-    "group": ".group",
-    "dlq": ".dlq",
-    "delayed": ".delayed",
-    "schedule": ".schedule",
-    "trace": ".trace",
-    "cluster": ".cluster",
-    "key": ".key",
-    "audit": ".audit",
-    "config": ".config",
-    "generate": ".generate",
+    "version": ".local.version",
+    "topic": ".topics.command",
+    "group": ".groups.command",
+    "dlq": ".groups.dlq",
+    "delayed": ".produce.delayed",
+    "schedule": ".produce.schedule",
+    "trace": ".trace.command",
+    "cluster": ".cluster.command",
+    "key": ".cluster.key",
+    "audit": ".cluster.audit",
+    "config": ".local.config",
+    "generate": ".local.generate",
 }
 """In the order of the help: name -> the module of this package that brings it. A noun's module has
 `app`, a verb's `register(app)`."""

@@ -14,10 +14,10 @@ from typing import Annotated
 
 import typer
 
-from cli import processes
-from cli.errors import EXIT_USAGE, Report, print_report
-from cli.pod_stop import pod_stop
-from cli.release import show_version
+from cli.local import processes
+from cli.local.pod_stop import pod_stop
+from cli.output.errors import EXIT_USAGE, Report, print_report
+from cli.run.release import show_version
 
 HELP = """Run one node in this process until SIGTERM or Ctrl-C.
 
@@ -110,15 +110,15 @@ serve.__doc__ = HELP
 def run(config: Path | None, overrides: dict[str, object], pid_file: Path | None) -> int:
     """Load the configuration and serve; the exit code, 2 where the configuration is refused."""
     # only here may the command line know the service, and only when asked to
-    from node.config_file import ConfigError, load_config
+    from node.config.file import ConfigError, load_config
 
     try:
         loaded = load_config(str(config) if config else None, overrides=overrides)
     except ConfigError as error:
         print_report(Report(str(error), "", "", EXIT_USAGE))
         return EXIT_USAGE
-    from log.disk import OsDisk
-    from node import free_ports, open_listener
+    from log.disk.files import OsDisk
+    from node.config import free_ports, open_listener
 
     if problem := open_listener.refusal(loaded, OsDisk()) or free_ports.refusal(loaded):
         print_report(Report(problem, "", "", EXIT_USAGE))

@@ -11,17 +11,17 @@ from typing import Any
 
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId
 from log.levels import Levels
-from log.store import Store
-from node.append_queue import ByteBudget
-from node.broker import NodeBroker
-from node.clock import SystemClock, system_random
-from node.closing import RaftService, StoreService
-from node.cluster import FINISHED_LEVEL, ClusterHost
-from node.cluster_members import ClusterMembers
-from node.config import NodeConfig
-from node.copies import Copies, is_copied
-from node.disks import Disks
-from node.edges import (
+from log.store.directory import Store
+from node.broker.members import MemberParts
+from node.broker.node import NodeBroker
+from node.broker.queue_parts import QueueParts
+from node.broker.search import SearchParts
+from node.cluster.host import FINISHED_LEVEL, ClusterHost
+from node.cluster.membership import Membership
+from node.cluster.topic_finder import TopicFinder
+from node.cluster.voters import ClusterMembers
+from node.config.node import NodeConfig
+from node.factories import (
     cluster_upkeep,
     doors_of,
     front_of,
@@ -32,47 +32,47 @@ from node.edges import (
     raft_config,
     spans_of,
 )
-from node.ends import EndsCollector
-from node.errands import Errands
-from node.flusher import Flusher
-from node.forwarding import Forwarder
-from node.healer import Healer
-from node.http.app import HttpFront
-from node.http.budgets import Budgets
-from node.indexer import indexers
+from node.http.budget.memory import Budgets
+from node.http.server.app import HttpFront
 from node.kubernetes.pod import PodParts, pod_of
-from node.loop_lag import LoopLag
-from node.member_broker import MemberParts
-from node.membership import Membership
-from node.message_reader import BatchCache
-from node.message_search import MessageSearch
+from node.lookup.message_search import MessageSearch
+from node.lookup.search_counts import SearchCounts
 from node.metrics import Metrics
-from node.moving_partitions import MovingPartitions
-from node.node_metrics import NodeFigures
-from node.partition import NodeParts, PartitionSettings
-from node.partition_service import PartitionService
-from node.peer_clocks import WALL_MS, PeerClocks
-from node.peer_link import PeerLink
+from node.observe.node_metrics import NodeFigures
+from node.observe.status import NodeStatus
+from node.partition.append_queue import ByteBudget
+from node.partition.host import NodeParts, PartitionSettings
+from node.partition.indexer import indexers
+from node.partition.reading.message_reader import BatchCache
+from node.peers.clocks import WALL_MS, PeerClocks
+from node.peers.forwarding import Forwarder
+from node.peers.link import PeerLink
+from node.placement.leadership_shedder import Yielding
+from node.placement.maintenance import Upkeep
+from node.placement.moves import ReplicaMoves
+from node.placement.steps import MovingPartitions
+from node.queue.redrive_worker import RedriveRunner
+from node.queue.schedule_worker import ScheduleRunner
 from node.queue_assembly import QueueBase, member_parts, queue_parts, whys_of
-from node.queue_parts import QueueParts
-from node.reconciler import Reconciler
-from node.redrives import RedriveRunner
-from node.repair import Repair
-from node.replica_moves import ReplicaMoves
-from node.replicas import Replicas, partition_hosts
-from node.scheduler import LoopScheduler
-from node.schedules import ScheduleRunner
-from node.search_broker import SearchParts
-from node.search_counts import SearchCounts
-from node.service import ServiceStack
-from node.space_watch import SpaceWatch
-from node.status import NodeStatus
-from node.strays import Strays
-from node.sync import TopicSync
-from node.topic_finder import TopicFinder
-from node.topology import Topology
-from node.upkeep import Upkeep
-from node.yielding import Yielding
+from node.replicas.local import Replicas, partition_hosts
+from node.replicas.offsets import EndsCollector
+from node.replicas.orphans import Strays
+from node.replicas.partition_service import PartitionService
+from node.replicas.reconciler import Reconciler
+from node.replicas.topology import Topology
+from node.runtime.background_tasks import Errands
+from node.runtime.clock import SystemClock, system_random
+from node.runtime.closing import RaftService, StoreService
+from node.runtime.loop_lag import LoopLag
+from node.runtime.scheduler import LoopScheduler
+from node.runtime.service import ServiceStack
+from node.storage.copying.copies import Copies, is_copied
+from node.storage.disks import Disks
+from node.storage.flusher import Flusher
+from node.storage.repair.healer import Healer
+from node.storage.repair.whole_replicas import Repair
+from node.storage.space_watch import SpaceWatch
+from node.storage.sync import TopicSync
 from raft.group import RaftGroup
 from raft.host import RaftHost
 

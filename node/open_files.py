@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import structlog
 
-from node.http.limits import HttpLimits
+from node.http.budget.limits import HttpLimits
 
 WANTED = 1 << 16
 """More than a node can use; a limit beyond it stays as it is."""

@@ -7,36 +7,36 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from goqueue.wire.types import NodeId
-from node.cluster import ClusterHost
-from node.errands import Errands
-from node.forwarding import Forwarder
-from node.group_members import GroupMembers
-from node.group_partitions import GroupPartitions
-from node.group_positions import GroupPositions
-from node.group_sessions import GroupSessions
-from node.group_signs import SignsOfLife
-from node.lag import TakingPart
-from node.member_broker import MemberParts
+from node.broker.members import MemberParts
+from node.broker.queue_parts import QueueParts
+from node.broker.why import WhyParts, Whys
+from node.cluster.host import ClusterHost
+from node.cluster.topic_finder import TopicFinder
+from node.groups.heartbeats import SignsOfLife
+from node.groups.members import GroupMembers
+from node.groups.partitions import GroupPartitions
+from node.groups.position_views import PositionViews
+from node.groups.positions import GroupPositions
+from node.groups.request_metrics import RequestMetrics
+from node.groups.sessions import GroupSessions
 from node.metrics import Metrics
-from node.partition_service import PartitionService
-from node.peer_link import PeerLink
-from node.position_views import PositionViews
-from node.queue_calls import QueueCalls
-from node.queue_groups import GroupsBroker
-from node.queue_letters import DeadLetters, DelayedMessages
-from node.queue_parts import QueueParts
-from node.queue_receiver import QueueReceiver
-from node.queue_redrives import PartitionDeadLetters, RedrivesBroker
-from node.queue_schedules import SchedulesBroker
-from node.queue_service import QueueService
-from node.queue_settles import Settles
-from node.queue_views import QueueViews
-from node.receipts import Receipts
-from node.replicas import Replicas
-from node.request_metrics import RequestMetrics
-from node.topic_finder import TopicFinder
-from node.topology import Topology
-from node.why_broker import WhyParts, Whys
+from node.peers.forwarding import Forwarder
+from node.peers.link import PeerLink
+from node.queue.calls import QueueCalls
+from node.queue.dead_letters import DeadLetters, DelayedMessages
+from node.queue.group_admin import GroupsBroker
+from node.queue.lag import TakingPart
+from node.queue.receipts import Receipts
+from node.queue.receiver import QueueReceiver
+from node.queue.redrive_admin import PartitionDeadLetters, RedrivesBroker
+from node.queue.schedule_admin import SchedulesBroker
+from node.queue.service import QueueService
+from node.queue.settle import Settles
+from node.queue.views import QueueViews
+from node.replicas.local import Replicas
+from node.replicas.partition_service import PartitionService
+from node.replicas.topology import Topology
+from node.runtime.background_tasks import Errands
 
 ANSWER_BYTES = 8 << 20
 """Values in one answer; what was leased beyond them is given back."""

@@ -14,19 +14,20 @@ import structlog
 from coordinator.errors import SnapshotUnreadable
 from goqueue.wire.errors import GoQueueError
 from log.config import StorageConfig
-from log.disk import OsDisk
+from log.disk.files import OsDisk
 from log.errors import LogError, WalDamaged
-from log.set_aside import SetAside
-from log.store import Store
-from node import open_listener, secret_care
+from log.store.directory import Store
+from log.store.set_aside import SetAside
 from node.assembly import NodeAssembly, assemble
-from node.collector import Collector
-from node.config import NodeConfig
+from node.config import open_listener
+from node.config import secret_checks as secret_care
+from node.config.node import NodeConfig
 from node.kubernetes.api import ClientMissing, check_client
 from node.kubernetes.pod import stands_among_others
-from node.logs import configure_logging
 from node.open_files import allowed, raise_limit, unsynced_max
-from node.stored_level import OtherLevel, stored_levels
+from node.runtime.idle_gc import Collector
+from node.runtime.logs import configure_logging
+from node.runtime.stored_level import OtherLevel, stored_levels
 
 EXIT_OK = 0
 EXIT_FAILED = 1

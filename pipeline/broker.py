@@ -31,7 +31,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from goqueue.calls import decode
+from goqueue.blocking.loop_thread import LoopThread
 from goqueue.errors import (
     BadRequest,
     Closed,
@@ -40,11 +40,11 @@ from goqueue.errors import (
     Unauthenticated,
     UnknownPartition,
 )
-from goqueue.http import Answer, RetryPolicy, Transport, join
-from goqueue.loop_thread import LoopThread
-from goqueue.patience import confirmed
-from goqueue.reading import FramePage, frame_page
-from goqueue.topic_models import ClusterNode, Partition, Topic
+from goqueue.models.topics import ClusterNode, Partition, Topic
+from goqueue.transport.calls import decode
+from goqueue.transport.http import Answer, RetryPolicy, Transport, join
+from goqueue.transport.pages import FramePage, frame_page
+from goqueue.transport.patience import confirmed
 from goqueue.wire.layout import BATCH_MEDIA_TYPE
 from pipeline.broker_access import Access
 

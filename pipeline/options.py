@@ -20,9 +20,9 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from goqueue.errors import GoQueueError
-from goqueue.http import API_KEY, DEFAULT_SERVER, key_headers, parse_servers
-from goqueue.secure import CA_FILE
-from goqueue.times import duration_ms
+from goqueue.models.times import duration_ms
+from goqueue.transport.http import API_KEY, DEFAULT_SERVER, key_headers, parse_servers
+from goqueue.transport.tls import CA_FILE
 from pipeline.broker_access import REQUEST_TIMEOUT_S, Access
 
 SERVER = "GOQUEUE_SERVER"

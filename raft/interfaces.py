@@ -11,7 +11,7 @@ from typing import Protocol
 
 from goqueue.wire.types import GroupId, Incarnation, Index, Lsn, NodeId, Term
 from log.entry import Entry
-from log.journal import HardState
+from log.group.journal import HardState
 
 
 class Handle(Protocol):
@@ -78,7 +78,7 @@ class SnapshotWork(Protocol):
 
 
 class Log(Protocol):
-    """The group's journal, as `log.group.GroupLog` is one. Nothing here waits for a sync."""
+    """The group's journal, as `log.group.log.GroupLog` is one. Nothing here waits for a sync."""
 
     first_index: Index
 
@@ -128,7 +128,7 @@ class Log(Protocol):
 
 
 class LogStore(Protocol):
-    """The node's store of logs, as `log.store.Store` is one."""
+    """The node's store of logs, as `log.store.directory.Store` is one."""
 
     on_durable: Callable[[Lsn], None]
 

@@ -24,8 +24,8 @@ if __name__ == "__main__":
 
 import yaml  # noqa: E402
 
-from node import config_option as read  # noqa: E402
-from node.config_file import options  # noqa: E402
+from node.config import option as read  # noqa: E402
+from node.config.file import options  # noqa: E402
 
 Json = dict[str, Any]
 CHART = ROOT / "deploy" / "helm" / "goqueue"

@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 ROOT = "goqueue_server"
-MOVED = ("log", "raft", "delivery", "coordinator", "node", "cli", "pipeline")
+MOVED = ("log", "raft", "delivery", "coordinator", "node", "cli", "monitoring", "pipeline")
 STAYS = re.compile(r"pyspark_goqueue\w*\.py")
 """Spark looks for formats in top-level modules whose names begin with `pyspark_`, nowhere else."""
 ADDED = {

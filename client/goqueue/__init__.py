@@ -6,6 +6,10 @@ batches, compresses and repeats safely; a `Consumer` or `AsyncConsumer` is a mem
 `goqueue.errors` has every error.
 
 Names are imported when first used, so that `goqueue.wire` costs a broker nothing of the client.
+
+Rooms, each standing on those after it: `blocking`, `consume`, `api` (the asynchronous client),
+`queue`, `publish` and `archive`, `transport`, `models`, `wire`. `errors` and `tracing` are faces
+for applications, as this module is; nothing inside imports them.
 """
 
 from __future__ import annotations
@@ -14,18 +18,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from goqueue.api.client import AsyncClient
+    from goqueue.api.events import MessageEvent
+    from goqueue.api.placement import (
+        Broker,
+        BrokerVersion,
+        ClusterVersion,
+        Drain,
+        MovedPartition,
+        MovePlan,
+        PartitionMove,
+        PartitionsAdded,
+        Reassignment,
+    )
+    from goqueue.api.search import Event, FoundMessage, FoundPage, GroupState, Timeline
+    from goqueue.api.why import GroupWhy, Reason, Why
     from goqueue.archive.seam import MessagesMissing, Missing
-    from goqueue.blocking import Client
-    from goqueue.blocking_consumer import Consumer
-    from goqueue.blocking_producer import BlockingProducer
-    from goqueue.blocking_queue import BlockingReceived
-    from goqueue.client import AsyncClient
-    from goqueue.consumer import AsyncConsumer
-    from goqueue.dead_letters import DeadFilter, Redrive
+    from goqueue.blocking.client import Client
+    from goqueue.blocking.consumer import Consumer
+    from goqueue.blocking.producer import BlockingProducer
+    from goqueue.blocking.queue import BlockingReceived
+    from goqueue.consume.consumer import AsyncConsumer
     from goqueue.errors import GoQueueError, PublishFailed, SettleFailed
-    from goqueue.events import MessageEvent
-    from goqueue.explaining import GroupWhy, Reason, Why
-    from goqueue.group_models import (
+    from goqueue.models.groups import (
         Group,
         GroupLag,
         GroupMember,
@@ -39,25 +54,10 @@ if TYPE_CHECKING:
         Rebalances,
         TopicPartition,
     )
-    from goqueue.http import RetryPolicy
-    from goqueue.message_models import Message, OutgoingMessage, Page, ProducerIdentity, Published
-    from goqueue.placement import (
-        Broker,
-        BrokerVersion,
-        ClusterVersion,
-        Drain,
-        MovedPartition,
-        MovePlan,
-        PartitionMove,
-        PartitionsAdded,
-        Reassignment,
-    )
-    from goqueue.producer import Producer
-    from goqueue.queued import DeadLetter, QueuedMessage, Received
-    from goqueue.schedules import Delayed, Schedule
-    from goqueue.searching import Event, FoundMessage, FoundPage, GroupState, Timeline
-    from goqueue.settling import Settle, Settled
-    from goqueue.topic_models import (
+    from goqueue.models.messages import Message, OutgoingMessage, Page, ProducerIdentity, Published
+    from goqueue.models.queued import DeadLetter, QueuedMessage, Received
+    from goqueue.models.settles import Settle, Settled
+    from goqueue.models.topics import (
         ArchivedPartition,
         Cluster,
         ClusterHealth,
@@ -65,6 +65,10 @@ if TYPE_CHECKING:
         Partition,
         Topic,
     )
+    from goqueue.publish.producer import Producer
+    from goqueue.queue.dead_letters import DeadFilter, Redrive
+    from goqueue.queue.schedules import Delayed, Schedule
+    from goqueue.transport.http import RetryPolicy
 
 __all__ = [
     "ArchivedPartition",
@@ -133,69 +137,69 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ArchivedPartition": "goqueue.topic_models",
-    "AsyncClient": "goqueue.client",
-    "AsyncConsumer": "goqueue.consumer",
-    "BlockingProducer": "goqueue.blocking_producer",
-    "BlockingReceived": "goqueue.blocking_queue",
-    "Broker": "goqueue.placement",
-    "BrokerVersion": "goqueue.placement",
-    "Client": "goqueue.blocking",
-    "Cluster": "goqueue.topic_models",
-    "ClusterHealth": "goqueue.topic_models",
-    "ClusterNode": "goqueue.topic_models",
-    "ClusterVersion": "goqueue.placement",
-    "Consumer": "goqueue.blocking_consumer",
-    "DeadFilter": "goqueue.dead_letters",
-    "DeadLetter": "goqueue.queued",
-    "Delayed": "goqueue.schedules",
-    "Drain": "goqueue.placement",
-    "Event": "goqueue.searching",
-    "FoundMessage": "goqueue.searching",
-    "FoundPage": "goqueue.searching",
+    "ArchivedPartition": "goqueue.models.topics",
+    "AsyncClient": "goqueue.api.client",
+    "AsyncConsumer": "goqueue.consume.consumer",
+    "BlockingProducer": "goqueue.blocking.producer",
+    "BlockingReceived": "goqueue.blocking.queue",
+    "Broker": "goqueue.api.placement",
+    "BrokerVersion": "goqueue.api.placement",
+    "Client": "goqueue.blocking.client",
+    "Cluster": "goqueue.models.topics",
+    "ClusterHealth": "goqueue.models.topics",
+    "ClusterNode": "goqueue.models.topics",
+    "ClusterVersion": "goqueue.api.placement",
+    "Consumer": "goqueue.blocking.consumer",
+    "DeadFilter": "goqueue.queue.dead_letters",
+    "DeadLetter": "goqueue.models.queued",
+    "Delayed": "goqueue.queue.schedules",
+    "Drain": "goqueue.api.placement",
+    "Event": "goqueue.api.search",
+    "FoundMessage": "goqueue.api.search",
+    "FoundPage": "goqueue.api.search",
     "GoQueueError": "goqueue.errors",
-    "Group": "goqueue.group_models",
-    "GroupLag": "goqueue.group_models",
-    "GroupMember": "goqueue.group_models",
-    "GroupMembers": "goqueue.group_models",
-    "GroupPartition": "goqueue.group_models",
-    "GroupState": "goqueue.searching",
-    "GroupWhy": "goqueue.explaining",
-    "MemberAnswer": "goqueue.group_models",
-    "Message": "goqueue.message_models",
-    "MessageEvent": "goqueue.events",
+    "Group": "goqueue.models.groups",
+    "GroupLag": "goqueue.models.groups",
+    "GroupMember": "goqueue.models.groups",
+    "GroupMembers": "goqueue.models.groups",
+    "GroupPartition": "goqueue.models.groups",
+    "GroupState": "goqueue.api.search",
+    "GroupWhy": "goqueue.api.why",
+    "MemberAnswer": "goqueue.models.groups",
+    "Message": "goqueue.models.messages",
+    "MessageEvent": "goqueue.api.events",
     "MessagesMissing": "goqueue.archive.seam",
     "Missing": "goqueue.archive.seam",
-    "Move": "goqueue.group_models",
-    "MovePlan": "goqueue.placement",
-    "MovedPartition": "goqueue.placement",
-    "OffsetReset": "goqueue.group_models",
-    "OutgoingMessage": "goqueue.message_models",
-    "Page": "goqueue.message_models",
-    "Partition": "goqueue.topic_models",
-    "PartitionLag": "goqueue.group_models",
-    "PartitionMove": "goqueue.placement",
-    "PartitionsAdded": "goqueue.placement",
-    "Producer": "goqueue.producer",
-    "ProducerIdentity": "goqueue.message_models",
+    "Move": "goqueue.models.groups",
+    "MovePlan": "goqueue.api.placement",
+    "MovedPartition": "goqueue.api.placement",
+    "OffsetReset": "goqueue.models.groups",
+    "OutgoingMessage": "goqueue.models.messages",
+    "Page": "goqueue.models.messages",
+    "Partition": "goqueue.models.topics",
+    "PartitionLag": "goqueue.models.groups",
+    "PartitionMove": "goqueue.api.placement",
+    "PartitionsAdded": "goqueue.api.placement",
+    "Producer": "goqueue.publish.producer",
+    "ProducerIdentity": "goqueue.models.messages",
     "PublishFailed": "goqueue.errors",
-    "Published": "goqueue.message_models",
-    "QueuedMessage": "goqueue.queued",
-    "Reason": "goqueue.explaining",
-    "Reassignment": "goqueue.placement",
-    "Rebalance": "goqueue.group_models",
-    "Rebalances": "goqueue.group_models",
-    "Received": "goqueue.queued",
-    "Redrive": "goqueue.dead_letters",
-    "RetryPolicy": "goqueue.http",
-    "Schedule": "goqueue.schedules",
-    "Settle": "goqueue.settling",
+    "Published": "goqueue.models.messages",
+    "QueuedMessage": "goqueue.models.queued",
+    "Reason": "goqueue.api.why",
+    "Reassignment": "goqueue.api.placement",
+    "Rebalance": "goqueue.models.groups",
+    "Rebalances": "goqueue.models.groups",
+    "Received": "goqueue.models.queued",
+    "Redrive": "goqueue.queue.dead_letters",
+    "RetryPolicy": "goqueue.transport.http",
+    "Schedule": "goqueue.queue.schedules",
+    "Settle": "goqueue.models.settles",
     "SettleFailed": "goqueue.errors",
-    "Settled": "goqueue.settling",
-    "Timeline": "goqueue.searching",
-    "Topic": "goqueue.topic_models",
-    "TopicPartition": "goqueue.group_models",
-    "Why": "goqueue.explaining",
+    "Settled": "goqueue.models.settles",
+    "Timeline": "goqueue.api.search",
+    "Topic": "goqueue.models.topics",
+    "TopicPartition": "goqueue.models.groups",
+    "Why": "goqueue.api.why",
 }
 
 _MODULES = ("archive", "errors", "tracing", "wire")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from goqueue.failures import Closed, PublishFailed, SettleFailed, is_final
+from goqueue.models.failures import Closed, PublishFailed, SettleFailed, is_final
 from goqueue.wire.errors import (
     AlreadyDue,
     BadName,

@@ -1,5 +1,5 @@
 """Spans around your own work on messages; the library makes the others by itself."""
 
-from goqueue.spans import processing
+from goqueue.transport.spans import processing
 
 __all__ = ["processing"]

@@ -34,6 +34,7 @@ COPY delivery delivery
 COPY coordinator coordinator
 COPY node node
 COPY cli cli
+COPY monitoring monitoring
 COPY pipeline pipeline
 RUN /opt/goqueue/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /wheels ./client . \
  && /opt/goqueue/bin/pip install --no-deps --no-index --find-links /wheels goqueue goqueue-server \

@@ -23,8 +23,8 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
-from node.config_kubernetes import KubernetesConfig
-from node.kubernetes.names import RECORD_KEY, PodNames
+from node.config.kubernetes import KubernetesConfig
+from node.config.pod_names import RECORD_KEY, PodNames
 from node.metrics import Metrics
 
 ANSWER_BYTES_MAX = 4 << 20

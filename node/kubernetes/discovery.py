@@ -7,9 +7,9 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable
 
 from goqueue.wire.types import NodeId
-from node.config_option import Address
+from node.config.option import Address
+from node.config.pod_names import ORDINALS_MAX, PodNames
 from node.kubernetes.api import ApiProblem
-from node.kubernetes.names import ORDINALS_MAX, PodNames
 
 MISSING_MAX = 2
 """After so many ordinals in a row without a name there are none, where nobody tells how many."""

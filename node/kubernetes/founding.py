@@ -18,8 +18,8 @@ from typing import Protocol
 
 import structlog
 
+from node.config.pod_names import RECORD_KEY
 from node.kubernetes.api import ApiProblem, ClusterRecord
-from node.kubernetes.names import RECORD_KEY
 
 PAUSE_S = 0.5
 PAUSE_MAX_S = 10.0

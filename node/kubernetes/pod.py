@@ -14,26 +14,26 @@ from typing import Any, Protocol
 
 import structlog
 
-from coordinator.brokers import DRAINED, Broker
+from coordinator.brokers.registry import DRAINED, Broker
 from coordinator.errors import BrokerGone
 from goqueue.wire.types import NodeId, Voter
-from node.cluster import ClusterHost
-from node.config import NodeConfig
-from node.config_option import Address
+from node.cluster.host import ClusterHost
+from node.config.node import NodeConfig
+from node.config.option import Address
+from node.config.pod_names import PodNames, names_of
 from node.kubernetes.api import ApiProblem, KubernetesApi, Subject
 from node.kubernetes.discovery import find_peers
 from node.kubernetes.face import CONTROLLER, LEARNER, VOTER, Face, PodFace
 from node.kubernetes.founding import Founding
-from node.kubernetes.names import PodNames, names_of
 from node.kubernetes.quorums import at_stake
 from node.kubernetes.scaling import Placement, Scaling
 from node.kubernetes.stopping import PodStop, StopTimes
 from node.kubernetes.watching import StatefulSetWatch
 from node.metrics import Metrics
-from node.replicas import Replicas
-from node.status import NodeStatus
-from node.under_way import ended
-from node.upkeep import Upkeep
+from node.observe.status import NodeStatus
+from node.placement.maintenance import Upkeep
+from node.replicas.local import Replicas
+from node.runtime.task_set import ended
 
 PEERS_S = 10.0
 PEERS_FORMING_S = 1.0
@@ -46,7 +46,7 @@ _log = structlog.get_logger("kubernetes")
 
 
 class Membership(Protocol):
-    """Who is told of peers, as `node.membership.Membership` is."""
+    """Who is told of peers, as `node.cluster.membership.Membership` is."""
 
     may_found: Callable[[int], str]
 

@@ -13,12 +13,12 @@ from typing import Any, Protocol
 
 import structlog
 
-from coordinator.brokers import DRAINED, Broker
+from coordinator.brokers.registry import DRAINED, Broker
+from coordinator.cluster.state import ClusterState
 from coordinator.errors import TooFewBrokers
-from coordinator.state import ClusterState
 from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import NodeId
-from node.kubernetes.names import PodNames
+from node.config.pod_names import PodNames
 from node.metrics import Metrics
 
 TICK_S = 0.5
@@ -33,7 +33,7 @@ _log = structlog.get_logger("kubernetes")
 
 
 class Cluster(Protocol):
-    """The cluster group, as `node.cluster.ClusterHost` is it."""
+    """The cluster group, as `node.cluster.host.ClusterHost` is it."""
 
     @property
     def state(self) -> ClusterState: ...
@@ -44,7 +44,7 @@ class Cluster(Protocol):
 
 
 class Placement(Protocol):
-    """What is asked of the cluster, as `node.placement_broker.PlacementBrokerNode` does it."""
+    """What is asked of the cluster, as `node.broker.placement.PlacementBrokerNode` does it."""
 
     async def drain(self, id: str, *, throttle_bytes_s: int = 0) -> Any: ...
 

@@ -24,10 +24,10 @@ from typing import Any, Protocol
 import msgspec
 import structlog
 
-from coordinator.brokers import DRAINED, Broker
+from coordinator.brokers.registry import DRAINED, Broker
 from goqueue.wire.errors import GoQueueError
+from node.config.pod_names import STOP_SOCKET
 from node.kubernetes.api import ApiProblem
-from node.kubernetes.names import STOP_SOCKET
 
 GRACE_S = 30.0
 """Kubernetes' own, where the pod was never seen."""

@@ -24,8 +24,8 @@ from goqueue.archive.layout import Kind, Series
 from goqueue.archive.manifest import Manifest, newest, topic_ids
 from goqueue.archive.schema import spark_ddl
 from goqueue.errors import GoQueueError, NotFound, UnknownTopic
-from goqueue.http import join
-from goqueue.times import duration_ms
+from goqueue.models.times import duration_ms
+from goqueue.transport.http import join
 from pipeline.analytics.analysis import Inputs
 from pipeline.archive.hadoop_store import HadoopStore
 from pipeline.broker import Broker

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from goqueue.errors import BadRequest, GoQueueError
-from goqueue.times import duration_ms, moment_ms
+from goqueue.models.times import duration_ms, moment_ms
 from pipeline.options import OptionError
 
 if TYPE_CHECKING:

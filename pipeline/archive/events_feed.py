@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from goqueue.api.events import decode_events, events_params, events_path
 from goqueue.archive.layout import Kind, Series
 from goqueue.archive.manifest import Gap, Manifest, Why
 from goqueue.archive.schema import arrow_schema
-from goqueue.events import decode_events, events_params, events_path
 from goqueue.wire.events import EVENTS_MEDIA_TYPE, EventsPage
 from pipeline.archive.feed import Plan, check_same
 from pipeline.archive.plan import DAY_MS, Bounds, Chunk, chunks, midnights

@@ -14,7 +14,7 @@ from goqueue.archive.layout import Kind, Series, kind_folder, parse_topic_folder
 from goqueue.archive.manifest import Manifest, topic_ids
 from goqueue.archive.store import ReadableStore
 from goqueue.errors import GoQueueError, NotFound, UnknownTopic
-from goqueue.http import join
+from goqueue.transport.http import join
 from goqueue.wire.ids import INTERNAL_PREFIX
 from pipeline.archive.events_feed import Events
 from pipeline.archive.feed import Feed, Messages

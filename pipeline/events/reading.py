@@ -8,9 +8,9 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
+from goqueue.api.events import decode_events, events_params, events_path
 from goqueue.errors import UnknownPartition, UnknownTopic
-from goqueue.events import decode_events, events_params, events_path
-from goqueue.http import Transport
+from goqueue.transport.http import Transport
 from goqueue.wire.events import EVENTS_MEDIA_TYPE, EventsPage
 from pipeline.broker import Broker, Span
 from pipeline.events.columns import record_batch

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from goqueue.message_models import Message
+from goqueue.models.messages import Message
 from goqueue.wire.encoding import encode_columns
 from goqueue.wire.layout import UINT32_MAX
 from goqueue.wire.records import Headers

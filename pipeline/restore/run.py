@@ -16,7 +16,7 @@ from goqueue import AsyncClient
 from goqueue.archive.reader import ArchivedTopic
 from goqueue.archive.seam import Missing, PartitionReplay, Window, refuse
 from goqueue.errors import Conflict
-from goqueue.message_models import Message
+from goqueue.models.messages import Message
 from goqueue.wire.partitioner import partition_for
 from pipeline.restore import state as states
 from pipeline.restore.marks import batches, size

@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from goqueue import AsyncClient
 from goqueue.errors import GoQueueError, OutOfOrder, PayloadTooLarge, ServerError
-from goqueue.http import join
-from goqueue.message_models import Message
-from goqueue.publishing import BATCH, decode_results
+from goqueue.models.messages import Message
+from goqueue.publish.request import BATCH, decode_results
+from goqueue.transport.http import join
 from pipeline.restore.marks import ID, encoded
 from pipeline.restore.state import State
 

@@ -16,8 +16,8 @@ from goqueue import AsyncClient, RetryPolicy
 from goqueue.archive.arrow_store import ArrowStore
 from goqueue.archive.reader import ArchivedTopic
 from goqueue.errors import BadRequest, UnknownTopic
-from goqueue.times import moment_ms
-from goqueue.topic_models import Topic
+from goqueue.models.times import moment_ms
+from goqueue.models.topics import Topic
 from pipeline.archive.verbs import failing
 from pipeline.broker_access import Access
 from pipeline.options import OptionError, Options

@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 )
 
 from goqueue.errors import BadRequest
-from goqueue.times import duration_ms
+from goqueue.models.times import duration_ms
 from goqueue.wire.layout import LANE_NORMAL, LANES, RELATIVE_BELOW
 from goqueue.wire.records import Headers
 from pipeline.sink.errors import SinkError

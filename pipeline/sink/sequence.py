@@ -16,9 +16,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from goqueue.errors import Forbidden, GoQueueError, OffsetOutOfRange, ProducerFenced
-from goqueue.http import join
-from goqueue.publishing import BATCH, BatchResult, decode_results
-from goqueue.reading import FramePage
+from goqueue.publish.request import BATCH, BatchResult, decode_results
+from goqueue.transport.http import join
+from goqueue.transport.pages import FramePage
 from goqueue.wire.batch import RecordBatch
 from goqueue.wire.errors import OutOfOrder
 from goqueue.wire.layout import HAS_MESSAGE_IDS, HEADER, Buffer

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from goqueue.errors import Forbidden, OffsetOutOfRange, ProducerFenced
-from goqueue.http import join
-from goqueue.publishing import BATCH, decode_results
+from goqueue.publish.request import BATCH, decode_results
+from goqueue.transport.http import join
 from goqueue.wire.batch import RecordBatch
 from goqueue.wire.errors import OutOfOrder
 from goqueue.wire.layout import HEADER, UINT32_MAX, Buffer

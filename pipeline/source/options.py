@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from goqueue.times import time_ms
+from goqueue.models.times import time_ms
 from pipeline.broker_access import Access
 from pipeline.options import ACCESS_OPTIONS, OptionError, Options
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from goqueue.errors import OffsetOutOfRange, UnknownPartition, UnknownTopic
-from goqueue.reading import FramePage
+from goqueue.transport.pages import FramePage
 from pipeline.broker import Broker
 from pipeline.source import data_loss
 from pipeline.source.arrow import Place, record_batches

@@ -15,10 +15,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from goqueue.consumer import AsyncConsumer
+from goqueue.consume.consumer import AsyncConsumer
 from goqueue.errors import GoQueueError
-from goqueue.group_models import TopicPartition
-from goqueue.queued import Received
+from goqueue.models.groups import TopicPartition
+from goqueue.models.queued import Received
 from tests.chaos.group_crew import Journal
 
 CONCURRENCY = 32

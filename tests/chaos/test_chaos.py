@@ -18,9 +18,9 @@ import pytest
 
 from goqueue.wire.errors import OutcomeUnknown, Unavailable
 from goqueue.wire.types import Offset
-from node.http.app import HttpFront
-from node.http.broker import AppendResult
-from node.http.fake import FakeBroker
+from node.api.broker import AppendResult
+from node.http.fake.broker import FakeBroker
+from node.http.server.app import HttpFront
 from tests.chaos import report
 from tests.chaos.cluster import Cluster, Node, environment
 from tests.chaos.http import Answer, Http

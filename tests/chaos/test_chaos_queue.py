@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from goqueue.wire.errors import GoQueueError
-from node.http.app import HttpFront
-from node.http.fake import FakeBroker
-from node.http.queue_broker import NOBODY, Claim, DeadPage, Received, SettleRequest, SettleView
+from node.api.queue import NOBODY, Claim, DeadPage, Received, SettleRequest, SettleView
+from node.http.fake.broker import FakeBroker
+from node.http.server.app import HttpFront
 from tests.chaos import queue_run
 from tests.chaos.cluster import Cluster, Node
 from tests.chaos.http import Http

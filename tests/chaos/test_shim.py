@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from log.disk import OsDisk
+from log.disk.files import OsDisk
 from tests.chaos.shim import ALLOCATE, READ, SYNC, WRITE, Shim, ShimUnavailable, library
 
 CHILD = """
 import sys, time
-from log.disk import OsDisk
+from log.disk.files import OsDisk
 disk = OsDisk()
 handle = disk.open(sys.argv[1], write=True, create=True)
 for line in sys.stdin:

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from coordinator.commands import Command
-from coordinator.member_commands import ExpireMembers, JoinGroup, LeaveGroup, LetGo
-from coordinator.membership import HANDING, OWNED, Holding, Member, Membership
+from coordinator.commands.codec import Command
+from coordinator.commands.members import ExpireMembers, JoinGroup, LeaveGroup, LetGo
+from coordinator.groups.membership import HANDING, OWNED, Holding, Member, Membership
 from goqueue.wire.types import GroupId
 
 Broken = Callable[[str, str], None]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from delivery import ops
 from delivery.config import GroupConfig, QueueConfig
+from delivery.entries import ops
 from tests.check.queuelog import QueueLog
 from tests.check.queuestate import compare
 from tests.unit.delivery.desk import Desk

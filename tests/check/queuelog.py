@@ -13,9 +13,9 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from delivery import ops
 from delivery.config import QueueConfig
-from delivery.lanes import LOOKED_AT_MAX
+from delivery.entries import ops
+from delivery.offsets.lanes import LOOKED_AT_MAX
 from tests.check.queuemodel import DEAD, DONE, LEASED, READY, WAITING, Group, Message
 from tests.check.queueowners import Claiming, is_overtaken, judge_claim, judge_receipt, take_over
 from tests.check.queuerules import TIMED_OUT

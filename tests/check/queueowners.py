@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from delivery import ops
+from delivery.entries import ops
 from tests.check.queuemodel import LEASED, Group, Message
 
 FENCED = "consumer lost"

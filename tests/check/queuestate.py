@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from delivery.group import GroupState
+from delivery.group.state import GroupState
 from tests.check.queuelog import QueueLog
 from tests.check.queuemodel import DEAD, LEASED
 

@@ -9,12 +9,18 @@ from typing import Any
 
 import pytest
 
-from coordinator.commands import Command, CreateTopic, DeleteTopic, decode_command, encode_command
-from coordinator.holdings import HANDING, OWNED, REVOKING
-from coordinator.member_commands import Handed, HandOver, LetGo
+from coordinator.commands.codec import (
+    Command,
+    CreateTopic,
+    DeleteTopic,
+    decode_command,
+    encode_command,
+)
+from coordinator.commands.members import Handed, HandOver, LetGo
+from coordinator.groups.holdings import HANDING, OWNED, REVOKING
 from goqueue.wire.types import GroupId, Index
 from tests.check.memberlog import MemberLog
-from tests.unit.coordinator.consumer_group import ConsumerGroup
+from tests.unit.coordinator.groups.consumer_group import ConsumerGroup
 
 Fault = Callable[["Judged"], None]
 

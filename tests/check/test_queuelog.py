@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
-from delivery import ops
 from delivery.config import GroupConfig
+from delivery.entries import ops
 from tests.check.queuedesk import Judged
 from tests.check.queuelog import STORE_STEP_MS
 

@@ -9,8 +9,8 @@ from functools import partial
 import msgspec
 import pytest
 
-from delivery import ops
 from delivery.config import GroupConfig, QueueConfig
+from delivery.entries import ops
 from tests.check.queuedesk import Judged
 
 VISIBILITY_MS = 400

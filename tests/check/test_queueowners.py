@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from delivery import ops
 from delivery.config import GroupConfig
-from delivery.group_messages import Owner
+from delivery.entries import ops
+from delivery.group.messages import Owner
 from tests.check.queuelog import QueueLog
 from tests.check.queuestate import compare
 from tests.unit.delivery.desk import Desk

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from cli.alerts.catalogue import GROUPS
-from cli.dashboards.catalogue import DASHBOARDS
-from cli.dashboards.model import Dashboard
+from monitoring.alerts.catalogue import GROUPS
+from monitoring.dashboards.catalogue import DASHBOARDS
+from monitoring.dashboards.model import Dashboard
 from tests.cluster.prometheus import QueryFailed, Series
 
 ALL = ".*"

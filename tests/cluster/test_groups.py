@@ -16,7 +16,7 @@ import pytest
 from tests.chaos.group_crew import Worker
 from tests.cluster.group_members import Member, Place, Pulse, ok, places
 from tests.cluster.processes import Answer, Cluster, Node, eventually, publish
-from tests.unit.node.http.published_client import work_through
+from tests.unit.node.http.compat.published_client import work_through
 
 SESSION_S = 2.5
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from goqueue.wire.types import CLUSTER_GROUP, Index
 from log.config import StorageConfig
-from log.disk import OsDisk
-from log.store import Store
+from log.disk.files import OsDisk
+from log.store.directory import Store
 from tests.cluster.processes import Answer, Cluster, Node, eventually, read_all
 
 MOVED_S = 40.0

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.dashboards.catalogue import DASHBOARDS
-from cli.dashboards.model import NAMESPACE, Dashboard, Panel, Query, Row, Unit
+from monitoring.dashboards.catalogue import DASHBOARDS
+from monitoring.dashboards.model import NAMESPACE, Dashboard, Panel, Query, Row, Unit
 from tests.cluster.processes import Cluster, eventually
 from tests.cluster.prometheus import CLUSTER_LABEL, PROGRAM, Prometheus
 from tests.cluster.prometheus_judge import Figure, Verdict, filled, judge, panels, report, rules

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from tests.cluster.conftest import Start
-from tests.unit.node.http.published_client import connect
+from tests.unit.node.http.compat.published_client import connect
 
 VALUES = [f"order-{n}" for n in range(60)]
 

@@ -14,7 +14,7 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from tests.cluster.processes import ROOT, Cluster, eventually
-from tests.unit.node.collector import Collector, attributes
+from tests.unit.node.observe.otlp_collector import Collector, attributes
 
 EXAMPLE = ROOT / "examples/tracing/tracing.py"
 

@@ -67,7 +67,7 @@ def test_the_image_refuses_to_serve_anybody_unless_that_is_meant(check: ModuleTy
 def test_every_package_of_the_server_is_in_the_image(check: ModuleType) -> None:
     build = check.parse(check.DOCKERFILE.read_text())[0]
     copied = {rest.split()[0] for word, rest in build.steps if word == "COPY"}
-    packages = {"log", "raft", "delivery", "coordinator", "node", "cli", "client"}
+    packages = {"log", "raft", "delivery", "coordinator", "node", "cli", "monitoring", "client"}
 
     assert packages <= copied
 

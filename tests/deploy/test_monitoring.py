@@ -11,9 +11,9 @@ import yaml
 from typer.testing import CliRunner
 
 from cli.main import app
-from node.http.offsets import LagAnswer
-from node.http.router import Router
-from node.http.routes import ROUTES
+from node.http.groups.offsets import LagAnswer
+from node.http.server.routes import ROUTES
+from node.http.text.router import Router
 from tests.deploy.rendering import one, render, rendered
 
 Json = dict[str, Any]

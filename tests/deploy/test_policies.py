@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from node.http.routes import ROUTES
+from node.http.server.routes import ROUTES
 from tests.deploy.matrix import CASES
 from tests.deploy.rendering import one, render, rendered
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from node.config import NodeConfig
-from node.config_file import ConfigError, load_config
+from node.config.file import ConfigError, load_config
+from node.config.node import NodeConfig
 from tests.deploy.matrix import CASES
 from tests.deploy.rendering import one, rendered
 from tests.deploy.report import Report

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import msgspec
 from crc32c import crc32c
 
-from coordinator.commands import (
+from coordinator.cluster.state import ClusterState
+from coordinator.commands.codec import (
     AllocateProducer,
     AlterTopic,
     CreateTopic,
@@ -25,11 +26,16 @@ from coordinator.commands import (
     encode_result,
 )
 from coordinator.errors import CommandUnreadable, SnapshotUnreadable
-from coordinator.state import ClusterState
-from delivery import ops
-from delivery.carried import CarriedBatch, decode_carried, encode_carried
 from delivery.config import GroupConfig
-from delivery.records import AppendBatch, decode_records, decode_trim, encode_records, encode_trim
+from delivery.entries import ops
+from delivery.entries.reappended import CarriedBatch, decode_carried, encode_carried
+from delivery.entries.records import (
+    AppendBatch,
+    decode_records,
+    decode_trim,
+    encode_records,
+    encode_trim,
+)
 from goqueue.wire.batch import RecordBatch
 from goqueue.wire.encoding import Record, encode_batch
 from goqueue.wire.errors import BadReceipt, BadRequest, BatchError, PayloadTooLarge
@@ -37,12 +43,11 @@ from goqueue.wire.layout import CRC_FROM
 from goqueue.wire.stream import BatchFrame, decode_frames, encode_frame
 from goqueue.wire.types import GroupId, Incarnation, Index, NodeId, Offset, Term, TopicId, Voter
 from goqueue.wire.unreadable import UNREADABLE
+from log.copy.manifest import Manifest, SegmentParts
 from log.entry import EntryKind, decode_frame, make_entry
 from log.errors import FrameDamaged
-from log.manifest import Manifest, SegmentParts
-from node import move_rpc, rpc, transfer_rpc
-from node.http.broker import AppendResult
-from node.receipt import (
+from node.api.broker import AppendResult
+from node.queue.receipt import (
     MAC_BYTES,
     decode_receipt,
     encode_receipts,
@@ -50,6 +55,9 @@ from node.receipt import (
     signed,
     vouched_of,
 )
+from node.rpc import moves as move_rpc
+from node.rpc import partitions as rpc
+from node.rpc import transfer as transfer_rpc
 from raft.configuration import (
     Configuration,
     decode_configuration,

@@ -10,10 +10,10 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from node.config_kubernetes import KubernetesConfig
+from node.config.kubernetes import KubernetesConfig
+from node.config.pod_names import PodNames
 from node.kubernetes import founding
 from node.kubernetes.api import KubernetesApi
-from node.kubernetes.names import PodNames
 from node.metrics import Metrics
 from tests.kubernetes.fake_api import NAMESPACE, FakeApi
 from tests.kubernetes.whole_pods import PODS, RECORD, Pods, three_pods

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from node.config_kubernetes import KubernetesConfig
+from node.config.kubernetes import KubernetesConfig
 from node.kubernetes.api import ApiProblem, Condition, KubernetesApi, Subject
 from node.metrics import Metrics
 from tests.kubernetes.conftest import NAMES

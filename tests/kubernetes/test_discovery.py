@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from goqueue.wire.types import NodeId
-from node.config_file import ConfigError, load_config
-from node.config_option import Address
+from node.config.file import ConfigError, load_config
+from node.config.option import Address
+from node.config.pod_names import PodNames
 from node.kubernetes.api import ApiProblem
 from node.kubernetes.discovery import find_peers, resolves
-from node.kubernetes.names import PodNames
 from tests.kubernetes.conftest import NAMES
 
 POD = {

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from goqueue.wire.types import CLUSTER_GROUP
-from log.store import Store
+from log.store.directory import Store
 from node import server
-from node.config import NodeConfig
-from node.config_file import load_config
+from node.config.file import load_config
+from node.config.node import NodeConfig
 from node.server import EXIT_OK, run_node
 
 

@@ -6,8 +6,9 @@ import dataclasses
 
 import pytest
 
-from coordinator.commands import CreateTopic
-from coordinator.placement_commands import (
+from coordinator.cluster.state import ClusterState
+from coordinator.commands.codec import CreateTopic
+from coordinator.commands.placement import (
     DrainBroker,
     Reassign,
     RemoveBroker,
@@ -15,16 +16,15 @@ from coordinator.placement_commands import (
     Reported,
     UndrainBroker,
 )
-from coordinator.planner import plan_drain, plan_rebalance
-from coordinator.state import ClusterState
+from coordinator.placement.planner import plan_drain, plan_rebalance
 from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import NodeId
 from node.kubernetes import scaling as scaling_module
 from node.kubernetes.scaling import NEW_MS, Scaling
 from node.metrics import Metrics
 from tests.kubernetes.conftest import NAMES
-from tests.unit.coordinator.cluster import Cluster as Commands
-from tests.unit.coordinator.cluster import broker
+from tests.unit.coordinator.cluster_group import Cluster as Commands
+from tests.unit.coordinator.cluster_group import broker
 
 
 class World:

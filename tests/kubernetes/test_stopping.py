@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from coordinator.brokers import DRAINED, DRAINING, Broker
+from coordinator.brokers.registry import DRAINED, DRAINING, Broker
 from coordinator.errors import TooFewBrokers
 from goqueue.wire.types import Incarnation, NodeId
+from node.config.pod_names import STOP_SOCKET
 from node.kubernetes import stopping
 from node.kubernetes.api import ApiProblem
-from node.kubernetes.names import STOP_SOCKET
 from node.kubernetes.stopping import PodStop, StopTimes, Told
 from tests.kubernetes.conftest import eventually
 

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from log.config import StorageConfig
-from log.memory_disk import MemoryDisk
-from log.store import Store
+from log.disk.memory import MemoryDisk
+from log.store.directory import Store
 from node.assembly import NodeAssembly, assemble
 from tests.kubernetes.fake_api import NAMESPACE, FakeApi
 from tests.ports import free_ports

@@ -11,7 +11,7 @@ from goqueue.archive.layout import Kind, Series
 from goqueue.archive.manifest import File, Gap, Manifest, OutOfStep, Why
 from goqueue.archive.schema import UnreadableArchive
 from goqueue.errors import OffsetOutOfRange
-from goqueue.reading import FramePage
+from goqueue.transport.pages import FramePage
 from goqueue.wire.batch import encode_columns
 from goqueue.wire.stream import BatchFrame, encode_frame
 from goqueue.wire.types import Offset

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from cli.consume.messages import stored_row
 from cli.main import app
-from cli.messages import stored_row
 from goqueue import Client, Message
 from goqueue.archive.manifest import Manifest
 from tests.pipeline.archive_writer import archive_topic

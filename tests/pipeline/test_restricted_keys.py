@@ -14,10 +14,10 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from goqueue import AsyncClient
 from goqueue.errors import Forbidden, Unauthenticated
-from node.http.app import HttpFront
-from node.http.fake import FakeBroker
-from node.http.fake_keys import FakeKeys
-from node.http.gate import Gate
+from node.http.auth.authenticator import Gate
+from node.http.fake.broker import FakeBroker
+from node.http.fake.keys import FakeKeys
+from node.http.server.app import HttpFront
 from pipeline.options import Options
 from pipeline.sink.columns import Columns
 from pipeline.sink.errors import SinkError

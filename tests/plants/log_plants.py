@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 from goqueue.wire.types import GroupId
-from log.wal import FileHeader, WalState
+from log.wal.format import FileHeader, WalState
 from raft.host import RaftHost
 from tests.plants.plant import Plant, always, nothing
 
@@ -49,40 +49,40 @@ def _forgets_all(_original: Retire) -> Retire:
 LOG_PLANTS = (
     Plant(
         "header-drops-votes",
-        "log.wal_writer:encode_header",
+        "log.wal.writer:encode_header",
         _without_votes,
-        "tests/unit/log/test_hard_state.py::test_a_vote_outlives_every_new_file_of_the_log",
+        "tests/unit/log/group/test_hard_state.py::test_a_vote_outlives_every_new_file_of_the_log",
     ),
     Plant(
         "suspects-trusted",
-        "log.wal:WalState.begin",
+        "log.wal.format:WalState.begin",
         _suspects_nobody,
-        "tests/unit/log/test_boot.py::test_relaxed_group_alone_is_suspect_after_a_power_cut",
+        "tests/unit/log/store/test_boot.py::test_relaxed_group_alone_is_suspect_after_a_power_cut",
     ),
     Plant(
         "doubt-does-nothing",
-        "log.group:GroupLog.doubt",
+        "log.group.log:GroupLog.doubt",
         nothing,
-        "tests/unit/log/test_transfer.py"
+        "tests/unit/log/copy/test_transfer.py"
         "::test_where_nobody_can_tell_what_went_with_a_copy_the_log_is_suspect",
     ),
     Plant(
         "copy-drops-what-is-beyond",
-        "log.group:entries_beyond",
+        "log.group.log:entries_beyond",
         always([]),
-        "tests/unit/log/test_transfer.py"
+        "tests/unit/log/copy/test_transfer.py"
         "::test_what_was_acknowledged_beyond_the_copy_stays_in_a_damaged_log",
     ),
     Plant(
         "failed-sync-forgotten",
-        "log.wal_writer:WalWriter.note_failure",
+        "log.wal.writer:WalWriter.note_failure",
         nothing,
-        "tests/unit/log/test_boot.py"
+        "tests/unit/log/store/test_boot.py"
         "::test_failed_sync_leaves_relaxed_groups_suspect_in_the_same_boot",
     ),
     Plant(
         "voters-unsynced",
-        "log.group:EntryKind",
+        "log.group.log:EntryKind",
         lambda _original: SimpleNamespace(VOTERS=-1),
         "tests/unit/raft/test_relaxed.py"
         "::test_change_of_voters_is_acknowledged_after_its_sync_with_all_before_it",
@@ -103,9 +103,9 @@ LOG_PLANTS = (
     ),
     Plant(
         "producer-epochs-ignored",
-        "delivery.appender:check_epoch",
+        "delivery.leader.appender:check_epoch",
         nothing,
-        "tests/unit/delivery/test_appender.py"
+        "tests/unit/delivery/leader/test_appender.py"
         "::test_an_older_epoch_is_fenced_by_stored_and_by_flying_batches",
     ),
 )

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from goqueue.wire.types import NodeId
-from node.replicas import Replicas
-from node.transfer_source import TransferSource
+from node.replicas.local import Replicas
+from node.storage.copying.source import TransferSource
 from raft.errors import Outcome
 from tests.plants.plant import Plant, always, nothing
 
@@ -85,104 +85,104 @@ def _looks_once(original: Call) -> Call:
 NODE_PLANTS = (
     Plant(
         "chunks-unchecked",
-        "node.transfer_rpc:decode_chunk",
+        "node.rpc.transfer:decode_chunk",
         _unchecked,
-        "tests/unit/node/test_transfer.py::test_a_damaged_chunk_is_asked_for_again",
+        "tests/unit/node/storage/copying/test_transfer.py::test_a_damaged_chunk_is_asked_for_again",
     ),
     Plant(
         "copies-what-it-has",
-        "node.transfer:_lacks",
+        "node.storage.copying.transfer:_lacks",
         always(True),
-        "tests/unit/node/test_transfer.py::test_a_replica_that_a_leader_can_go_on_from_is_not_copied",
+        "tests/unit/node/storage/copying/test_transfer.py::test_a_replica_that_a_leader_can_go_on_from_is_not_copied",
     ),
     Plant(
         "damage-is-left",
-        "node.transfer:Transfers.watch",
+        "node.storage.copying.transfer:Transfers.watch",
         nothing,
-        "tests/unit/node/test_transfer.py::test_a_log_damaged_for_longer_than_repair_takes_is_copied",
+        "tests/unit/node/storage/copying/test_transfer.py::test_a_log_damaged_for_longer_than_repair_takes_is_copied",
     ),
     Plant(
         "served-to-anybody",
-        "node.transfer_source:TransferSource._session",
+        "node.storage.copying.source:TransferSource._session",
         _served_to_anybody,
-        "tests/unit/node/test_transfer.py::test_only_so_many_copies_are_served_and_only_to_who_asked",
+        "tests/unit/node/storage/copying/test_transfer.py::test_only_so_many_copies_are_served_and_only_to_who_asked",
     ),
     Plant(
         "silence-pins",
-        "node.transfer_source:TransferSource.sweep",
+        "node.storage.copying.source:TransferSource.sweep",
         nothing,
-        "tests/unit/node/test_transfer.py::test_a_peer_that_falls_silent_pins_nothing_for_long",
+        "tests/unit/node/storage/copying/test_transfer.py::test_a_peer_that_falls_silent_pins_nothing_for_long",
     ),
     Plant(
         "repeats-anything",
-        "node.forwarding:Forwarder.call",
+        "node.peers.forwarding:Forwarder.call",
         _repeats_anything,
-        "tests/unit/node/test_forwarding.py::test_doubt_without_identity_is_told_and_never_repeated",
+        "tests/unit/node/peers/test_forwarding.py::test_doubt_without_identity_is_told_and_never_repeated",
     ),
     Plant(
         "waits-for-the-deposed",
-        "node.forwarding:Forwarder.leader_changed",
+        "node.peers.forwarding:Forwarder.leader_changed",
         nothing,
-        "tests/unit/node/test_forwarding.py::test_a_silent_leader_is_left_as_soon_as_another_is_known",
+        "tests/unit/node/peers/test_forwarding.py::test_a_silent_leader_is_left_as_soon_as_another_is_known",
     ),
     Plant(
         "doubt-is-denied",
-        "node.append_queue:AppendQueue._ended",
+        "node.partition.append_queue:AppendQueue._ended",
         _doubt_is_denied,
-        "tests/unit/node/test_append_queue.py"
+        "tests/unit/node/partition/test_append_queue.py"
         "::test_losing_leadership_tells_waiting_and_proposed_requests_apart",
     ),
     Plant(
         "answered-as-proposed",
-        "node.append_queue:AppendQueue._propose",
+        "node.partition.append_queue:AppendQueue._propose",
         _answered_as_proposed,
-        "tests/unit/node/test_append_queue.py::test_nothing_is_answered_before_its_entry_applied",
+        "tests/unit/node/partition/test_append_queue.py::test_nothing_is_answered_before_its_entry_applied",
     ),
     Plant(
         "large-batches-unchecked",
-        "node.append_queue:AppendQueue._checked",
+        "node.partition.append_queue:AppendQueue._checked",
         _believed_unchecked,
-        "tests/unit/node/test_append_queue_refusals.py"
+        "tests/unit/node/partition/test_append_queue_refusals.py"
         "::test_a_large_damaged_batch_is_refused_once_it_is_checked",
     ),
     Plant(
         "offsets-not-taken-back",
-        "delivery.appender:Appender.withdraw",
+        "delivery.leader.appender:Appender.withdraw",
         nothing,
-        "tests/unit/node/test_append_queue_refusals.py"
+        "tests/unit/node/partition/test_append_queue_refusals.py"
         "::test_offsets_of_a_refused_proposal_are_given_to_the_next_batch",
     ),
     Plant(
         "leases-not-given-back",
-        "node.queue_host:QueueHost.give_back",
+        "node.partition.queue:QueueHost.give_back",
         nothing,
-        "tests/unit/node/test_queue_host.py"
+        "tests/unit/node/partition/test_queue.py"
         "::test_a_receiver_that_leaves_while_its_entry_is_under_way_gives_back_the_attempt",
     ),
     Plant(
         "changes-unnamed",
-        "node.queue_calls:QueueCalls._named",
+        "node.queue.calls:QueueCalls._named",
         lambda _original: lambda _self, op: op,
-        "tests/unit/node/test_queue_calls_identity.py"
+        "tests/unit/node/queue/test_calls_identity.py"
         "::test_what_would_count_twice_is_named_before_it_is_sent",
     ),
     Plant(
         "founds-by-an-old-state",
-        "node.replicas:Replicas._is_empty",
+        "node.replicas.local:Replicas._is_empty",
         always(False),
-        "tests/unit/node/test_replicas.py::test_none_is_founded_while_the_state_may_be_older_than_it_was",
+        "tests/unit/node/replicas/test_local.py::test_none_is_founded_while_the_state_may_be_older_than_it_was",
     ),
     Plant(
         "removed-by-what-is-older",
-        "node.replicas:Replicas._is_removed",
+        "node.replicas.local:Replicas._is_removed",
         _removed_by_what_is_older,
-        "tests/unit/node/test_replicas.py"
+        "tests/unit/node/replicas/test_local.py"
         "::test_a_replica_that_nobody_names_and_that_holds_newer_entries_is_a_stray",
     ),
     Plant(
         "reconciles-once",
-        "node.reconciler:Reconciler._follow",
+        "node.replicas.reconciler:Reconciler._follow",
         _looks_once,
-        "tests/unit/node/test_reconciler.py::test_what_could_not_be_reconciled_is_tried_again",
+        "tests/unit/node/replicas/test_reconciler.py::test_what_could_not_be_reconciled_is_tried_again",
     ),
 )

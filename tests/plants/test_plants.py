@@ -19,7 +19,7 @@ def test_no_plant_names_a_test_that_is_not_there() -> None:
 
 
 def test_a_bug_counts_as_found_only_where_its_test_ran_and_failed() -> None:
-    blind = "tests/unit/log/test_boot.py::test_machine_tells_one_boot_id_while_it_runs"
+    blind = "tests/unit/log/store/test_boot.py::test_machine_tells_one_boot_id_while_it_runs"
     plant = PLANTS["voters-unsynced"]
 
     assert not is_found(replace(plant, test=blind))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import GroupId
-from node.append_queue import AppendQueue, _Flight
-from node.forwarding import Forwarder
+from node.partition.append_queue import AppendQueue, _Flight
+from node.peers.forwarding import Forwarder
 from raft.errors import Outcome
 
 

@@ -22,13 +22,13 @@ import zlib
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from coordinator.steps import REMOVE, Seen, Step
-from delivery.records import decode_records
+from coordinator.placement.steps import REMOVE, Seen, Step
+from delivery.entries.records import decode_records
 from goqueue.wire.types import GroupId, Index, NodeId, Offset, Term
 from log.entry import Entry, EntryKind
 from log.errors import LogError
-from log.group import GroupLog
-from node.http.broker import Slice
+from log.group.log import GroupLog
+from node.api.broker import Slice
 from tests.sim.loop import Loop
 from tests.sim.requests import Identity
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from delivery.bitmaps import BitMap64
-from delivery.partition import PartitionState
-from delivery.survivors import Survivors
+from delivery.history.compacted_set import Survivors
+from delivery.offsets.bitmaps import BitMap64
+from delivery.state.partition import PartitionState
 from goqueue.wire.types import Index
 from log.entry import Entry
-from node.compaction import Compactor
+from node.partition.retention.compaction import Compactor
 
 
 class NullsGoAtOnce(Compactor):

@@ -13,17 +13,17 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from coordinator.topics import TopicConfig
-from delivery.survivors import Compaction, decode_compaction
+from coordinator.topics.settings import TopicConfig
+from delivery.history.compacted_set import Compaction, decode_compaction
 from goqueue.wire.batch import RecordBatch
 from goqueue.wire.types import GroupId, NodeId, Offset
 from log.entry import Entry, EntryKind
 from log.errors import LogError
-from node.partition_reader import begins_later, stored_batches
+from node.partition.reading.reader import begins_later, stored_batches
 from tests.sim.loop import EPOCH_MS
 
 if TYPE_CHECKING:
-    from delivery.partition import PartitionState
+    from delivery.state.partition import PartitionState
     from tests.sim.replica import Replica
     from tests.sim.world import World
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from coordinator.topics import TopicConfig
+from coordinator.topics.settings import TopicConfig
 from goqueue.wire.types import NodeId
-from node.compaction import Findings
-from node.partition_reader import PartitionReader
-from node.retention import Retention
+from node.partition.reading.reader import PartitionReader
+from node.partition.retention.compaction import Findings
+from node.partition.retention.trimming import Retention
 from tests.sim.coroutines import Coroutines
 
 if TYPE_CHECKING:

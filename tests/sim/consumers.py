@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from delivery import ops
-from delivery.dispatcher import Want
+from delivery.entries import ops
+from delivery.leader.dispatcher import Want
 from goqueue.wire.types import NodeId
 from tests.sim.queue_requests import Ask, Done
 from tests.sim.repeated import Repeated

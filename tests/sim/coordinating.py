@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from coordinator.commands import Command, encode_command
-from coordinator.group_coordinator import Drain, GroupCoordinator, Naming
-from coordinator.member_commands import ExpireMembers, LetGo, MemberCommand, Partition
-from coordinator.membership import MemberView
-from delivery.ops import Own, OwnedResult
+from coordinator.commands.codec import Command, encode_command
+from coordinator.commands.members import ExpireMembers, LetGo, MemberCommand, Partition
+from coordinator.groups.coordinator import Drain, GroupCoordinator, Naming
+from coordinator.groups.membership import MemberView
+from delivery.entries.ops import Own, OwnedResult
 from goqueue.wire.errors import GoQueueError, UnknownMember
 from goqueue.wire.types import GroupId, Index, NodeId
 from log.entry import EntryKind

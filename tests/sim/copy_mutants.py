@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator.state import ClusterState
+from coordinator.cluster.state import ClusterState
 from goqueue.wire.types import GroupId
-from node.replicas import ReplicasOf
-from node.transfer_source import TransferSource
+from node.replicas.local import ReplicasOf
+from node.storage.copying.source import TransferSource
 
 
 class OffersNothing(TransferSource):

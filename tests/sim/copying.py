@@ -8,20 +8,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, Lsn, NodeId
-from log.install import Install
-from log.manifest import Manifest
-from log.staging import Staging
-from log.wal import BLOCK_BYTES
-from node.copy_limits import CopyLimits
-from node.copy_pace import CopyPace
-from node.flusher import Flusher
+from log.copy.manifest import Manifest
+from log.copy.staging import Staging
+from log.wal.format import BLOCK_BYTES
+from log.wal.install import Install
 from node.metrics import Metrics
-from node.pull import Progress, PullParts
-from node.throttle import Throttle
-from node.topology import Topology
-from node.transfer import Transfers
-from node.transfer_rpc import READ
-from node.transfer_source import behind_here, committed_here
+from node.replicas.topology import Topology
+from node.rpc.transfer import READ
+from node.runtime.throttle import Throttle
+from node.storage.copying.limits import CopyLimits
+from node.storage.copying.pace import CopyPace
+from node.storage.copying.pull import Progress, PullParts
+from node.storage.copying.source import behind_here, committed_here
+from node.storage.copying.transfer import Transfers
+from node.storage.flusher import Flusher
 from tests.sim.coroutines import Workers
 from tests.sim.front import Nothing
 

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 
 from goqueue.wire.types import CLUSTER_GROUP, GroupId
 from log.config import StorageConfig
-from log.disk import Bytes, SyncFailed, is_full
+from log.disk.files import Bytes, SyncFailed, is_full
+from log.disk.memory import MemoryDisk
 from log.errors import WalDamaged
-from log.flush import FlushJob
-from log.memory_disk import MemoryDisk
-from log.store import Store
-from log.wal import BLOCK_BYTES, decode_header, read_block
+from log.store.directory import Store
+from log.store.flush import FlushJob
+from log.wal.format import BLOCK_BYTES, decode_header, read_block
 from tests.sim.loop import ProcessTime
 
 ROOT = "/data"

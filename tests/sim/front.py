@@ -13,19 +13,19 @@ from contextlib import suppress
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from delivery.ops import Granted, StaleResult, UnknownGroup
+from delivery.entries.ops import Granted, StaleResult, UnknownGroup
 from goqueue.wire.errors import GoQueueError, ServerError, StaleGeneration
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId
-from node import rpc
-from node.errands import Errands
-from node.http.broker import AppendResult
-from node.partition_service import PartitionService
-from node.queue_calls import QueueCalls
-from node.queue_receiver import Poll, QueueReceiver
-from node.queue_rpc import GroupRef, OpsAnswer, OpsRequest, Taken
-from node.queue_service import QueueService
-from node.queue_views import QueueViews
-from node.topology import Topology
+from node.api.broker import AppendResult
+from node.queue.calls import QueueCalls
+from node.queue.receiver import Poll, QueueReceiver
+from node.queue.service import QueueService
+from node.queue.views import QueueViews
+from node.replicas.partition_service import PartitionService
+from node.replicas.topology import Topology
+from node.rpc import partitions as rpc
+from node.rpc.queue import GroupRef, OpsAnswer, OpsRequest, Taken
+from node.runtime.background_tasks import Errands
 from tests.sim.queue_requests import Ask, Done, NotDone
 from tests.sim.requests import Publish, Refused, Stored
 

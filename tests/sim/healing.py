@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, Index, NodeId
 from log.entry import Entry, decode_frames
 from log.errors import Damaged, LogError
-from log.group import GroupLog
-from log.install import UNKNOWN_END
-from log.verify import mend
-from node.healer import _agreeing
+from log.group.log import GroupLog
+from log.segments.verify import mend
+from log.wal.install import UNKNOWN_END
+from node.storage.repair.healer import _agreeing
 from tests.sim import rpc
 
 if TYPE_CHECKING:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from delivery.chronicle import Chronicle
-from delivery.mentions import Mentions, Wide
-from delivery.timeline import Projection, encode_stories, holding_entry
-from delivery.timeline_story import StoryRecord, advances
+from delivery.history.outcome_notes import Chronicle
+from delivery.timeline.message import Projection, encode_stories, holding_entry
+from delivery.timeline.message_entry_index import Mentions, Wide
+from delivery.timeline.story import StoryRecord, advances
 from goqueue.wire.types import Index
 from log.entry import Entry
-from log.group import GroupLog
+from log.group.log import GroupLog
 
 ENTRIES_A_READ = 256
 

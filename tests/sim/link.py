@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from goqueue.wire.errors import GoQueueError, Timeout
 from goqueue.wire.types import GroupId, NodeId
-from node.peer_link import Handler
-from node.queue_rpc import TAKE
+from node.peers.link import Handler
+from node.rpc.queue import TAKE
 from raft.link import Address, FailedHandshakes, LinkDown, RemoteError, Traffic
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ SILENT = 0.3
 
 
 class Link:
-    """A `node.peer_link.PeerLink` of one process; frames of Raft go another way."""
+    """A `node.peers.link.PeerLink` of one process; frames of Raft go another way."""
 
     def __init__(self, process: Process) -> None:
         self._process = process

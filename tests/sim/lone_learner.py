@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from coordinator.steps import PROMOTE, Step
+from coordinator.placement.steps import PROMOTE, Step
 from goqueue.wire.types import GroupId, NodeId
 
 if TYPE_CHECKING:

@@ -7,7 +7,9 @@ import zlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from coordinator.commands import (
+from coordinator.brokers.formation import cluster_id
+from coordinator.cluster.state import ClusterState
+from coordinator.commands.codec import (
     AllocateProducer,
     AlterTopic,
     BrokerRegistered,
@@ -21,12 +23,10 @@ from coordinator.commands import (
     encode_command,
 )
 from coordinator.errors import BrokerGone
-from coordinator.formation import cluster_id
-from coordinator.state import ClusterState
 from goqueue.wire.errors import TopicExists, UnknownTopic
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, Index, NodeId, Term
 from log.entry import Entry, EntryKind
-from node.newest_state import NewestState
+from node.cluster.newest_state import NewestState
 from raft.errors import NotLeader, Outcome
 from raft.group import RaftGroup
 

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from coordinator.commands import Command
-from coordinator.member_commands import JoinGroup, LeaveGroup, MemberResult, Partition
-from coordinator.membership import MemberView
-from delivery import ops
-from delivery.dispatcher import Want
+from coordinator.commands.codec import Command
+from coordinator.commands.members import JoinGroup, LeaveGroup, MemberResult, Partition
+from coordinator.groups.membership import MemberView
+from delivery.entries import ops
+from delivery.leader.dispatcher import Want
 from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import GroupId, NodeId
 from tests.sim.coordinating import Beat, Told

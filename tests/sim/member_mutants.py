@@ -10,10 +10,9 @@ from typing import Any
 
 import msgspec
 
-from coordinator.group_coordinator import GroupCoordinator, Naming, Work
-from coordinator.groups import Group
-from coordinator.member_commands import ExpireMembers, Handed
-from coordinator.membership import (
+from coordinator.commands.members import ExpireMembers, Handed
+from coordinator.groups.coordinator import GroupCoordinator, Naming, Work
+from coordinator.groups.membership import (
     HANDING,
     OWNED,
     REVOKING,
@@ -22,11 +21,21 @@ from coordinator.membership import (
     MemberView,
     Topics,
 )
-from delivery.dispatcher import Dispatcher, Proposal
-from delivery.group import GroupState
-from delivery.group_messages import Owner
-from delivery.ops import FORCED, Delivered, Granted, Own, OwnedResult, Result, Settled, StaleResult
-from delivery.queue import QueueState
+from coordinator.groups.settings import Group
+from delivery.entries.ops import (
+    FORCED,
+    Delivered,
+    Granted,
+    Own,
+    OwnedResult,
+    Result,
+    Settled,
+    StaleResult,
+)
+from delivery.group.messages import Owner
+from delivery.group.state import GroupState
+from delivery.leader.dispatcher import Dispatcher, Proposal
+from delivery.state.queue import QueueState
 from goqueue.wire.types import GroupId
 from tests.sim.queue_mutants import Altered
 

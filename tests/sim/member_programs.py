@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from delivery import ops
-from delivery.dispatcher import Want
+from delivery.entries import ops
+from delivery.leader.dispatcher import Want
 from goqueue.wire.types import GroupId, NodeId
 from tests.sim.member_life import Habits, Life
 from tests.sim.queue_requests import Ask, Done

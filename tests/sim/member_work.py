@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from coordinator.commands import Command
-from coordinator.groups import Group
-from coordinator.queue_commands import GroupResult, PutGroup
-from coordinator.state import ClusterState
-from delivery import ops
+from coordinator.cluster.state import ClusterState
+from coordinator.commands.codec import Command
+from coordinator.commands.queue import GroupResult, PutGroup
+from coordinator.groups.settings import Group
 from delivery.config import QueueConfig
-from delivery.partition import PartitionState
+from delivery.entries import ops
+from delivery.state.partition import PartitionState
 from goqueue.wire.types import GroupId, Index, NodeId, Term
 from log.entry import Entry
-from node.queue_groups import group_config
+from node.queue.group_admin import group_config
 from tests.check.memberlog import MemberLog
 from tests.check.queuemodel import Ownership
 from tests.check.queuestate import compare

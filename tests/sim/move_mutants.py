@@ -5,19 +5,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-from coordinator.brokers import Broker, Brokers
-from coordinator.cluster_steps import cluster_members
-from coordinator.dropped import Dropped
-from coordinator.electorate import Elector
-from coordinator.layout import Layout
-from coordinator.mover import Mover
-from coordinator.placement_commands import BrokerResult, RemoveBroker
-from coordinator.steps import Seen, Step
+from coordinator.brokers.electorate import Elector
+from coordinator.brokers.registry import Broker, Brokers
+from coordinator.commands.placement import BrokerResult, RemoveBroker
+from coordinator.placement.cluster_steps import cluster_members
+from coordinator.placement.dropped_replicas import Dropped
+from coordinator.placement.layout import Layout
+from coordinator.placement.mover import Mover
+from coordinator.placement.steps import Seen, Step
 from goqueue.wire.types import GroupId, NodeId, Voter
+from log.copy.manifest import Manifest, SegmentParts
+from log.copy.staging import Staging
 from log.errors import Damaged
-from log.install import Install
-from log.manifest import Manifest, SegmentParts
-from log.staging import Staging
+from log.wal.install import Install
 from raft.host import RaftHost
 
 

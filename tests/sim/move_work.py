@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.commands import Command
-from coordinator.placement_commands import (
+from coordinator.cluster.state import ClusterState
+from coordinator.commands.codec import Command
+from coordinator.commands.placement import (
     AddPartitions,
     CancelReassignment,
     DrainBroker,
@@ -13,8 +14,7 @@ from coordinator.placement_commands import (
     SetReplicationFactor,
     UndrainBroker,
 )
-from coordinator.planner import plan_rebalance
-from coordinator.state import ClusterState
+from coordinator.placement.planner import plan_rebalance
 from goqueue.wire.types import CLUSTER_GROUP, GroupId
 from raft.group import RaftGroup
 from tests.sim.removing import Removing

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from coordinator.cluster_steps import cluster_step
-from coordinator.mover import Ask, Limits, Mover
-from coordinator.partitions import Configuration
-from coordinator.placement_commands import PlacementCommand, ReplicasChanged, Reported
-from coordinator.steps import ADD_LEARNER, CONFIRM, PROMOTE, TRANSFER, Seen, Step
+from coordinator.commands.placement import PlacementCommand, ReplicasChanged, Reported
+from coordinator.placement.cluster_steps import cluster_step
+from coordinator.placement.mover import Ask, Limits, Mover
+from coordinator.placement.steps import ADD_LEARNER, CONFIRM, PROMOTE, TRANSFER, Seen, Step
+from coordinator.topics.partitions import Configuration
 from goqueue.wire.errors import GoQueueError, Timeout
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, Index, NodeId, Voter
-from node.replicas import ReplicasOf
-from node.strays import Strays
+from node.replicas.local import ReplicasOf
+from node.replicas.orphans import Strays
 from raft.configuration import AddLearner, Change, Confirm, Promote, Remove
 from raft.errors import NotLeader, Outcome
 from raft.group import RaftGroup
@@ -136,7 +136,7 @@ class Moving:
 
     def _leader_of(self, group: GroupId) -> NodeId:
         """Who leads, as far as this node knows, now and then; else who does, or may. A replica that
-        has no vote is believed as `node.topology.Topology` believes it."""
+        has no vote is believed as `node.replicas.topology.Topology` believes it."""
         world, replica = self._process.world, self._process.replicas.get(group)
         known = None if replica is None else replica.raft.leader
         if replica is not None and replica.raft.is_learner and not replica.raft.hears_leader:

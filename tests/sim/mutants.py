@@ -6,29 +6,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from coordinator.brokers import Brokers
-from coordinator.cluster_steps import cluster_members
-from coordinator.electorate import Elector
-from coordinator.group_coordinator import GroupCoordinator
-from coordinator.layout import Layout
-from coordinator.membership import Membership
-from coordinator.mover import Mover
-from coordinator.state import ClusterState
-from coordinator.steps import Seen, Step, refusal
-from delivery.appender import Admitted, Appender, Duplicate
-from delivery.chronicle import Chronicle
-from delivery.dispatcher import Dispatcher
-from delivery.partition import PartitionState
-from delivery.timeline import Timeline, project
+from coordinator.brokers.electorate import Elector
+from coordinator.brokers.registry import Brokers
+from coordinator.cluster.state import ClusterState
+from coordinator.groups.coordinator import GroupCoordinator
+from coordinator.groups.membership import Membership
+from coordinator.placement.cluster_steps import cluster_members
+from coordinator.placement.layout import Layout
+from coordinator.placement.mover import Mover
+from coordinator.placement.steps import Seen, Step, refusal
+from delivery.history.outcome_notes import Chronicle
+from delivery.leader.appender import Admitted, Appender, Duplicate
+from delivery.leader.dispatcher import Dispatcher
+from delivery.state.partition import PartitionState
+from delivery.timeline.message import Timeline, project
 from goqueue.wire.batch import RecordBatch
 from goqueue.wire.types import NodeId, Voter
+from log.copy.staging import Staging
 from log.entry import Entry
-from log.staging import Staging
-from node.append_queue import AppendQueue
-from node.compaction import Compactor
-from node.forwarding import Forwarder
-from node.replicas import ReplicasOf
-from node.transfer_source import TransferSource
+from node.partition.append_queue import AppendQueue
+from node.partition.retention.compaction import Compactor
+from node.peers.forwarding import Forwarder
+from node.replicas.local import ReplicasOf
+from node.storage.copying.source import TransferSource
 from raft.group import RaftGroup
 from raft.host import RaftHost
 from tests.sim import call_mutants as calls

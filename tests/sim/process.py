@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from coordinator.commands import Command
+from coordinator.commands.codec import Command
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, Index, NodeId, Voter
 from log.errors import EntryDamaged
-from log.group import GroupLog
-from node.newest_state import NewestState
+from log.group.log import GroupLog
+from node.cluster.newest_state import NewestState
 from raft.group import RaftGroup
 from tests.sim.coordinating import Coordinating
 from tests.sim.copying import Copying
@@ -125,7 +125,7 @@ class Process:
         self.moving.start()
 
     def start_cluster(self) -> None:
-        """As `node.membership` does: damaged entries are waited for, for a while; where
+        """As `node.cluster.membership` does: damaged entries are waited for, for a while; where
         there is nothing to begin from, the log is to be copied."""
         cluster, store = self.cluster, self.store
         assert cluster is not None

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
-from delivery import ops
-from delivery.columns import stored_batch, stored_header
-from delivery.partition import PartitionState
-from delivery.records import decode_records
+from delivery.entries import ops
+from delivery.entries.columns import stored_batch, stored_header
+from delivery.entries.records import decode_records
+from delivery.state.partition import PartitionState
 from goqueue.wire.batch import resolve_ms
 from goqueue.wire.types import Index, Term
 from log.entry import Entry, EntryKind

@@ -6,16 +6,10 @@ from typing import Any
 
 import msgspec
 
-from delivery.appender import Appender
 from delivery.config import GroupConfig
-from delivery.dispatcher import Dispatcher, Proposal
-from delivery.failures import Failures
-from delivery.flights import Flights
-from delivery.group import GroupState
-from delivery.group_failures import TIMED_OUT
-from delivery.leases import Leases
-from delivery.message_ids import MessageIds
-from delivery.ops import (
+from delivery.dedup.flights import Flights
+from delivery.dedup.message_ids import MessageIds
+from delivery.entries.ops import (
     ACK,
     OK,
     RELEASE,
@@ -33,8 +27,14 @@ from delivery.ops import (
     SoughtResult,
     StaleResult,
 )
-from delivery.partition import PartitionState
-from delivery.queue import QueueState
+from delivery.group.attempts import TIMED_OUT
+from delivery.group.failures import Failures
+from delivery.group.leases import Leases
+from delivery.group.state import GroupState
+from delivery.leader.appender import Appender
+from delivery.leader.dispatcher import Dispatcher, Proposal
+from delivery.state.partition import PartitionState
+from delivery.state.queue import QueueState
 from goqueue.wire.types import Offset
 from log.entry import Entry
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from delivery import ops
+from delivery.entries import ops
 from goqueue.wire.batch import RecordBatch, encode_columns
 from goqueue.wire.types import NodeId
 from tests.check.queuemodel import DEAD, Group

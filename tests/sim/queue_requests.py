@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from delivery.dispatcher import Want
-from delivery.ops import Op, Result
+from delivery.entries.ops import Op, Result
+from delivery.leader.dispatcher import Want
 from goqueue.wire.types import GroupId, NodeId
 
 

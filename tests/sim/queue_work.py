@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from delivery.config import GroupConfig, QueueConfig
-from delivery.partition import PartitionState
+from delivery.state.partition import PartitionState
 from goqueue.wire.types import GroupId, Index, NodeId, Term
 from log.entry import Entry, EntryKind
 from tests.check.queuecheck import check

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.state import ClusterState, Topic
+from coordinator.cluster.state import ClusterState, Topic
 from goqueue.wire.types import GroupId
-from log.group import GroupLog
-from node.reconciler import Reconciler
-from node.replicas import ReplicasOf
+from log.group.log import GroupLog
+from node.replicas.local import ReplicasOf
+from node.replicas.reconciler import Reconciler
 from tests.sim.replica import Replica
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, Index, NodeId
-from log.group import GroupLog
-from log.store import Store
+from log.group.log import GroupLog
+from log.store.directory import Store
 from raft.configuration import Configuration
 from tests.sim.disk import ROOM, ROOT
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.brokers import ACTIVE, DRAINED
-from coordinator.commands import BrokerRegistered, Command, RegisterBroker
-from coordinator.placement_commands import BrokerResult, DrainBroker, RemoveBroker
-from coordinator.state import ClusterState
+from coordinator.brokers.registry import ACTIVE, DRAINED
+from coordinator.cluster.state import ClusterState
+from coordinator.commands.codec import BrokerRegistered, Command, RegisterBroker
+from coordinator.commands.placement import BrokerResult, DrainBroker, RemoveBroker
 from goqueue.wire.types import GroupId, Incarnation, NodeId, Voter
 from log.entry import Entry
 from raft.configuration import Configuration

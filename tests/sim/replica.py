@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from coordinator.topics import TopicConfig
-from delivery.appender import Appender
-from delivery.partition import PartitionState
-from delivery.requests import REQUEST_BYTES
+from coordinator.topics.settings import TopicConfig
+from delivery.dedup.requests import REQUEST_BYTES
+from delivery.leader.appender import Appender
+from delivery.state.partition import PartitionState
 from goqueue.wire.errors import DiskFull, NotLeader
 from goqueue.wire.types import GroupId, Index, NodeId, Offset, Term
 from log.entry import Entry, EntryKind
 from log.errors import EntryDamaged, LogError
-from log.group import GroupLog
-from node.append_queue import AppendQueue, ByteBudget
-from node.carried_rows import KeptReader
-from node.http.broker import AppendResult
-from node.message_reader import BatchCache, MessageReader
-from node.partition_reader import Bounds, PartitionReader
-from node.queue_rpc import GroupRef
-from node.retention import Retention
-from node.unread import Unread
+from log.group.log import GroupLog
+from node.api.broker import AppendResult
+from node.partition.append_queue import AppendQueue, ByteBudget
+from node.partition.reading.message_reader import BatchCache, MessageReader
+from node.partition.reading.reader import Bounds, PartitionReader
+from node.partition.retention.reappended import KeptReader
+from node.partition.retention.trimming import Retention
+from node.partition.unreadable_messages import Unread
+from node.rpc.queue import GroupRef
 from raft.configuration import Configuration
 from raft.group import RaftGroup
 from tests.sim.compacting import Compacting
@@ -238,7 +238,7 @@ class Replica:
     def append(
         self, batch: bytes, *, request_id: int, validated: bool
     ) -> asyncio.Future[AppendResult]:
-        """As `node.partition` does."""
+        """As `node.partition.host` does."""
         if self._appends is None or not self.raft.is_ready_leader:
             raise NotLeader(self.raft.leader)
         if not self.raft.has_quorum:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from delivery.appender import Rows
+from delivery.leader.appender import Rows
 from goqueue.wire.batch import RecordBatch
 from goqueue.wire.types import GroupId, Offset
 

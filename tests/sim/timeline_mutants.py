@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from delivery.chronicle import Chronicle
-from delivery.ops import Committed, Sought, decode_ops
-from delivery.partition import PartitionState
-from delivery.timeline import Timeline, holding_entry, project
+from delivery.entries.ops import Committed, Sought, decode_ops
+from delivery.history.outcome_notes import Chronicle
+from delivery.state.partition import PartitionState
+from delivery.timeline.message import Timeline, holding_entry, project
 from log.entry import Entry, EntryKind
 from tests.sim.queue_mutants import Altered
 

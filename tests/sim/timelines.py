@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from delivery import ops
-from delivery.chronicle import Chronicle
-from delivery.timeline import Timeline
+from delivery.entries import ops
+from delivery.history.outcome_notes import Chronicle
+from delivery.timeline.message import Timeline
 from goqueue.wire.types import GroupId, NodeId
 from log.errors import LogError
 from tests.check.timelinecheck import Delivery, Past, violations

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.steps import Step
+from coordinator.placement.steps import Step
 from goqueue.wire.types import GroupId, Index, NodeId, Term
 from tests.sim.figure8 import Figure8
 from tests.sim.lone_learner import LoneLearner

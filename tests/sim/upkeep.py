@@ -6,13 +6,13 @@ import random
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from coordinator.topics import TopicConfig
-from delivery.records import encode_trim
+from coordinator.topics.settings import TopicConfig
+from delivery.entries.records import encode_trim
 from goqueue.wire.errors import NotLeader
 from goqueue.wire.types import Index, Offset
 from log.entry import EntryKind
-from node.partition_reader import PartitionReader
-from node.retention import Retention
+from node.partition.reading.reader import PartitionReader
+from node.partition.retention.trimming import Retention
 from raft.errors import Outcome
 from tests.sim.indexed import Indexed, entries_between
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from delivery.ops import Granted, Result
+from delivery.entries.ops import Granted, Result
 from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import Index
-from node.queue_host import QueueHost, Ticket
-from node.queue_rpc import GroupRef
+from node.partition.queue import QueueHost, Ticket
+from node.rpc.queue import GroupRef
 
 if TYPE_CHECKING:
     from tests.sim.replica import Replica

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from delivery.config import GroupConfig, QueueConfig
-from delivery.partition import PartitionState
+from delivery.state.partition import PartitionState
 from goqueue.wire.types import GroupId, Index, NodeId, Term
 from log.entry import Entry
 

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from coordinator.commands import Command
-from coordinator.state import ClusterState
+from coordinator.cluster.state import ClusterState
+from coordinator.commands.codec import Command
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId, Offset, TopicId, Voter
 from raft.group import RaftGroup
 from tests.check.queuelog import QueueLog

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from log.config import StorageConfig
-from log.disk import OsDisk
+from log.disk.files import OsDisk
 from log.entry import EntryKind
-from log.store import Store
+from log.store.directory import Store
 from node.server import EXIT_OTHER_LEVEL
 from tests.cluster.processes import Answer, Cluster, Node, eventually, tail
 from tests.upgrade.load import GROUP, Load

@@ -13,8 +13,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from coordinator import commands
-from delivery import ops
+from coordinator.commands import codec as commands
+from delivery.entries import ops
 from log.levels import HIGHEST
 from tests.cluster.nursery import SERVE
 from tests.cluster.processes import ROOT, Node
@@ -31,7 +31,7 @@ _PATCHES = {
         (f"\nHIGHEST = {HIGHEST}\n", f"\nHIGHEST = {HIGHEST + 1}\n"),
         ("\n    BASE = 1\n", f"\n    BASE = 1\n    MADE_UP = {HIGHEST + 1}\n"),
     ],
-    "delivery/ops.py": [
+    "delivery/entries/ops.py": [
         (
             "\n\nOp = (\n",
             f"\n\nclass MadeUp(_Op, array_like=True, frozen=True, tag={MADE_UP_TAG}):\n"
@@ -42,11 +42,11 @@ _PATCHES = {
             "FEATURES: Mapping[type, Feature] = {MadeUp: Feature.MADE_UP,",
         ),
     ],
-    "delivery/queue.py": [
+    "delivery/state/queue.py": [
         ("    Configure: QueueState._configure,\n", "    MadeUp: lambda *_: None,\n"),
         ("    Cancelled,\n", "    Cancelled,\n    MadeUp,\n"),
     ],
-    "node/queue_host.py": [
+    "node/partition/queue.py": [
         (
             "            self._levels.require(feature_of(proposal.ops))\n",
             "            if self._levels.speaks(Feature.MADE_UP):\n"
@@ -115,7 +115,7 @@ def made_up(folder: Path) -> Version:
         text = path.read_text()
         for old, new in patches:
             assert text.count(old) == 1, f"{name} has other lines by now: {old!r}"
-            keeps = old if name == "delivery/queue.py" and old not in new else ""
+            keeps = old if name == "delivery/state/queue.py" and old not in new else ""
             text = text.replace(old, new + keeps)
         path.write_text(text)
     kinds = frozenset({MADE_UP_TAG})

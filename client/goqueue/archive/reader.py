@@ -9,7 +9,7 @@ from goqueue.archive.arrow_store import ArrowStore
 from goqueue.archive.layout import ROOT, Kind, Series
 from goqueue.archive.manifest import File, Manifest, newest, topic_ids
 from goqueue.archive.rows import read_messages
-from goqueue.message_models import Message
+from goqueue.models.messages import Message
 from goqueue.wire.errors import BadRequest, NotFound
 
 

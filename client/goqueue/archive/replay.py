@@ -10,10 +10,10 @@ from typing import Protocol
 
 from goqueue.archive.reader import ArchivedTopic
 from goqueue.archive.seam import Archived, OnMissing, PartitionReplay, Place, Window, refuse
-from goqueue.message_models import Message, Page
-from goqueue.reading import FOLLOW_WAIT_S, PAGE_LIMIT, interleaved, merged
-from goqueue.times import Time
-from goqueue.topic_models import Topic
+from goqueue.models.messages import Message, Page
+from goqueue.models.times import Time
+from goqueue.models.topics import Topic
+from goqueue.transport.pages import FOLLOW_WAIT_S, PAGE_LIMIT, interleaved, merged
 from goqueue.wire.errors import (
     BadRequest,
     Conflict,

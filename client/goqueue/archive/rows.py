@@ -15,7 +15,7 @@ from typing import IO, Any, Final, Protocol
 from goqueue.archive.layout import Series
 from goqueue.archive.manifest import File
 from goqueue.archive.schema import UnreadableArchive, check_schema_version
-from goqueue.message_models import Message
+from goqueue.models.messages import Message
 from goqueue.wire.layout import LANES
 from goqueue.wire.records import Headers
 

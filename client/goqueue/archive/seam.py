@@ -19,7 +19,7 @@ from typing import Final, Literal, Protocol
 from goqueue.archive.manifest import Covering, File, Gap, Manifest
 from goqueue.archive.rows import DamagedFile
 from goqueue.archive.schema import UnreadableArchive
-from goqueue.message_models import Message, Page
+from goqueue.models.messages import Message, Page
 from goqueue.wire.errors import GoQueueError, Unavailable
 
 FILE_TRIES_MAX: Final = 5

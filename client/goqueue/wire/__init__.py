@@ -1,5 +1,7 @@
 """The wire formats of GoQueue: what brokers, clients and archives all speak. The lowest floor.
 
-`batch` is the record batch, `stream` the framing of batches in a read, `errors` what can go wrong,
-`ids` and `types` the names of things, `partitioner` where a key belongs.
+Read `errors` (everything a caller can be told), `types` and `ids` (the names of things), `layout`
+(the header of a record batch), `batch` and `encoding` (taking one apart, building one), then
+`records`, `compression`, `stream` (the framing of batches in a read), `events`, and `partitioner`
+(where a key belongs).
 """

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from goqueue.wire.errors import GoQueueError
-from node.http.call import Call
-from node.http.guard import hostname
-from node.http.hosts import is_loopback
-from node.http.policies import CONSUME
+from node.api.auth.hosts import is_loopback
+from node.http.auth.csrf_guard import hostname
+from node.http.auth.policies import CONSUME
+from node.http.request.call import Call
 
 _FORWARDED = ("Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP")
 

@@ -12,13 +12,13 @@ from aiohttp import web
 from goqueue.wire.errors import BadRequest, OffsetOutOfRange
 from goqueue.wire.ids import OFFSET_MAX, PARTITIONS_MAX
 from goqueue.wire.types import Offset
-from node.http.broker import Slice
+from node.api.broker import Slice
+from node.api.times import parse_time_ms
 from node.http.console.paging import paged
 from node.http.console.parts import Visit, answered
 from node.http.console.payload import Payload, look
-from node.http.pieces import LongText
-from node.http.render import MessageView, Room, cut_slice, render
-from node.http.times import parse_time_ms
+from node.http.messages.render import MessageView, Room, cut_slice, render
+from node.http.text.pieces import LongText
 
 MESSAGES_A_PAGE = 25
 READ_BYTES = 1024 * 1024

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from goqueue.wire.batch import LANES
-from node.http.times import TIME_MS_MAX, format_time
+from node.api.times import TIME_MS_MAX, format_time
 
 NONE = "–"
 TEXT_CHARACTERS_MAX = 400

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from node.http.broker import ClusterView, NodeView, PartitionView, TopicView
-from node.http.cluster import health_status
+from node.api.broker import ClusterView, NodeView, PartitionView, TopicView
+from node.api.placement import BrokerView
+from node.http.admin.cluster import health_status
 from node.http.console.cells import plural
 from node.http.console.paging import paged
 from node.http.console.parts import Visit, tried
-from node.http.placement_broker import BrokerView
 
 PARTITIONS_A_PAGE = 50
 AT_ONCE = 16

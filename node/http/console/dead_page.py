@@ -10,6 +10,7 @@ from aiohttp import web
 
 from goqueue.wire.errors import BadRequest
 from goqueue.wire.ids import PARTITIONS_MAX
+from node.api.queue import DeadFilter, DeadMessage
 from node.http.console.acting import require_may_act
 from node.http.console.browse import parse_moment_ms
 from node.http.console.census import GroupFigures
@@ -17,8 +18,7 @@ from node.http.console.forms import read_form
 from node.http.console.paging import page_of
 from node.http.console.parts import Visit, answered, tried
 from node.http.console.payload import Payload, look
-from node.http.dead_letters import after_of
-from node.http.queue_broker import DeadFilter, DeadMessage
+from node.http.queue.dead_letters import after_of
 
 ROWS_A_PAGE = 50
 LETTERS_A_PAGE = 25

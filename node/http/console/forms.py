@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from goqueue.wire.errors import BadRequest
-from node.http.budgets import Kind
-from node.http.call import parse_query
+from node.http.budget.memory import Kind
 from node.http.console.parts import Visit
+from node.http.request.call import parse_query
 
 FORM_BYTES_MAX = 64 * 1024
 LOGIN_BYTES_MAX = 8 * 1024

@@ -10,7 +10,9 @@ from typing import NamedTuple
 from aiohttp import web
 
 from goqueue.wire.errors import GoQueueError, MethodNotAllowed, ServerError, Unauthenticated
-from node.http.call import Shared
+from node.api.auth.principal import Principal
+from node.http.auth.authenticator import Gate, tokens_of
+from node.http.auth.policies import ANYBODY, PAGE_ACTED, PAGE_SEEN, Policy
 from node.http.console import (
     browse,
     cluster_page,
@@ -23,11 +25,9 @@ from node.http.console import (
 )
 from node.http.console.login import LOGIN, Login, session_of, to_login
 from node.http.console.parts import SECURITY_HEADERS, ConsoleParts, Visit
-from node.http.errors import CHALLENGE, RETRY_AFTER_S
-from node.http.gate import Gate, tokens_of
-from node.http.policies import ANYBODY, PAGE_ACTED, PAGE_SEEN, Policy
-from node.http.principal import Principal
-from node.http.router import Router, path_of
+from node.http.request.call import Shared
+from node.http.text.errors import CHALLENGE, RETRY_AFTER_S
+from node.http.text.router import Router, path_of
 
 log = logging.getLogger(__name__)
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
+from node.api.members import MembershipView
+from node.api.queue import GroupPartitionView
 from node.http.console.census import GroupFigures
 from node.http.console.paging import page_of
 from node.http.console.parts import Visit, answered, tried
 from node.http.console.pauses import draw_pauses
-from node.http.group_settings import shown_settings
-from node.http.member_broker import MembershipView
-from node.http.queue_broker import GroupPartitionView
+from node.http.groups.settings import shown_settings
 
 GROUPS_A_PAGE = 50
 PARTITIONS_A_PAGE = 100

@@ -8,13 +8,13 @@ from urllib.parse import quote
 from aiohttp import web
 
 from goqueue.wire.errors import Forbidden, GoQueueError, NotFound, Unauthenticated
+from node.api.auth.sessions import Sessions
+from node.http.auth.authenticator import Gate
+from node.http.auth.policies import PAGE_SEEN
 from node.http.console.acting import is_own_machine
 from node.http.console.forms import LOGIN_BYTES_MAX, read_form
 from node.http.console.parts import SESSION, Visit
-from node.http.errors import RETRY_AFTER_S
-from node.http.gate import Gate
-from node.http.policies import PAGE_SEEN
-from node.http.sessions import Sessions
+from node.http.text.errors import RETRY_AFTER_S
 
 LOGIN = "/ui/login"
 _NOT_TOLD = (

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from delivery.verdict import Verdict
+from delivery.lookup.verdict import Verdict
 from goqueue.wire.errors import NotFound
 from goqueue.wire.ids import MessageId
+from node.api.why import WhyView
 from node.http.console.browse import Row, rows_of
 from node.http.console.parts import Visit, answered, tried
 from node.http.console.timeline import draw, events_of
-from node.http.why_broker import WhyView
-from node.http.why_texts import estimate_text, reason_text
+from node.http.lookup.why_texts import estimate_text, reason_text
 
 EVENTS_MAX = 1000
 """In the table."""

@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from goqueue.wire.errors import GoQueueError, Timeout
-from node.http.call import Call, Shared
 from node.http.console.acting import may_act, obstacle
 from node.http.console.assets import Assets
 from node.http.console.census import Census
 from node.http.console.forgery import Tokens
 from node.http.console.seen import SeenCensus
 from node.http.console.templates import Templates
+from node.http.request.call import Call, Shared
 
 ANSWER_WITHIN_S = 3.0
 """How long a page waits for one of its parts; it is shown without it then, and says so."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from node.http.member_broker import RebalanceView
+from node.api.members import RebalanceView
 
 WIDTH = 880.0
 LABELS = 150.0

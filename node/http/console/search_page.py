@@ -10,15 +10,15 @@ from aiohttp import web
 
 from goqueue.wire.errors import BadRequest, GoQueueError
 from goqueue.wire.ids import MessageId, validate_topic_name
-from node.http.call import validate_group_name
+from node.api.search import FoundMessage, SearchFilter, SearchPage
+from node.http.compat.trace_ids import place_of
 from node.http.console import cells
 from node.http.console.browse import parse_moment_ms
 from node.http.console.parts import Visit, tried
 from node.http.console.payload import Payload, look
-from node.http.search_broker import FoundMessage, SearchFilter, SearchPage
-from node.http.searching import STATES, below_of, cursor_of
-from node.http.trace_context import is_trace_id
-from node.http.trace_ids import place_of
+from node.http.lookup.search import STATES, below_of, cursor_of
+from node.http.messages.trace_context import is_trace_id
+from node.http.request.call import validate_group_name
 
 MATCHES_A_PAGE = 25
 SEARCH_S = 8.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from node.api.auth.principal import Principal
 from node.http.console.census import Census, Point, Sweep, TopicFigures
-from node.http.principal import Principal
 
 
 class SeenCensus:

@@ -6,10 +6,10 @@ import asyncio
 
 from aiohttp import web
 
-from node.http.call import answer
 from node.http.console.cluster_page import partition_rows
 from node.http.console.paging import page_of
 from node.http.console.parts import Visit, answered, tried
+from node.http.request.call import answer
 
 TOPICS_A_PAGE = 50
 PARTITIONS_A_PAGE = 50

@@ -21,7 +21,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cli.processes import die_with_parent
+from cli.local.processes import die_with_parent
 from tests.chaos.cluster import ROOT, ClusterError
 
 READY_S = 120.0

@@ -19,7 +19,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from cli.processes import die_with_parent
+from cli.local.processes import die_with_parent
 from tests.chaos.cluster import ROOT
 from tests.chaos.storm import elastic, ledger
 from tests.chaos.storm.kinds import available, expand

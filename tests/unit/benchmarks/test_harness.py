@@ -18,8 +18,8 @@ from benchmarks.read import check_json, read_back
 from benchmarks.receive import Receiver
 from benchmarks.report import Report, Row, Target
 from benchmarks.settling import Settled, work_until
-from node.http.app import HttpFront
-from node.http.fake import FakeBroker
+from node.http.fake.broker import FakeBroker
+from node.http.server.app import HttpFront
 
 
 class Cluster(DevCluster):

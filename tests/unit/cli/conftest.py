@@ -16,9 +16,9 @@ import typer.testing
 from typer.testing import CliRunner, Result
 
 from cli.main import app
-from node.http.app import HttpFront
-from node.http.fake import FakeBroker
-from node.http.fake_keys import FakeKeys
+from node.http.fake.broker import FakeBroker
+from node.http.fake.keys import FakeKeys
+from node.http.server.app import HttpFront
 
 T0_MS = 1_736_937_000_000  # 2025-01-15T10:30:00Z
 

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli import known_servers
 from cli.main import app
-from cli.moments import moment_text
+from cli.output.moments import moment_text
+from cli.run import known_servers
 from goqueue.errors import BadRequest
 from tests.unit.cli.conftest import Shell
 
@@ -165,7 +165,7 @@ def test_batches_are_compressed_as_asked(
         used.append(options["codec"])
         return bytes(encode(*columns, **options))
 
-    for module in ("goqueue.outgoing", "goqueue.batching"):
+    for module in ("goqueue.publish.outgoing", "goqueue.publish.batches"):
         monkeypatch.setattr(f"{module}.encode_columns", spied)
     shell.ok("topic", "create", "t", "--partitions", "1")
 

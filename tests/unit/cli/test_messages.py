@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.trace_tree import latency_text
+from cli.trace.tree import latency_text
 from tests.unit.cli.conftest import T0_MS, Shell
 
 

@@ -9,9 +9,10 @@ from types import ModuleType
 import pytest
 from typer.testing import CliRunner
 
-from cli import processes, serve
+from cli import serve
+from cli.local import processes
 from cli.main import app
-from node.config import NodeConfig
+from node.config.node import NodeConfig
 
 
 class Served:

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli.dev import serves
-from cli.layout import DevNode
+from cli.local.dev import serves
+from cli.local.layout import DevNode
 from cli.main import app
 from goqueue import Client
 from goqueue.errors import BadRequest, ConnectionFailed, GoQueueError
-from node.certificates import server_context
-from node.http.app import HttpFront
-from node.http.fake import FakeBroker
-from node.http.guard import Guard
+from node.http.auth.csrf_guard import Guard
+from node.http.fake.broker import FakeBroker
+from node.http.server.app import HttpFront
+from node.security.certificates import server_context
 from tests.certificates import LOOPBACK, Authority
 
 

@@ -7,10 +7,8 @@ from typing import Any, cast
 
 import msgspec
 
-from delivery.carried import CarriedBatch, encode_carried
 from delivery.config import GroupConfig, QueueConfig
-from delivery.group import GroupState
-from delivery.ops import (
+from delivery.entries.ops import (
     ACK,
     NACK,
     REJECT,
@@ -33,12 +31,14 @@ from delivery.ops import (
     Tick,
     encode_ops,
 )
-from delivery.partition import PartitionState
-from delivery.records import AppendBatch, encode_records, encode_trim
+from delivery.entries.reappended import CarriedBatch, encode_carried
+from delivery.entries.records import AppendBatch, encode_records, encode_trim
+from delivery.group.state import GroupState
+from delivery.state.partition import PartitionState
 from goqueue.wire.batch import encode_columns
 from goqueue.wire.types import Index, Offset
 from log.entry import EntryKind, make_entry
-from tests.unit.delivery.entries import START_MS
+from tests.unit.delivery.batches import START_MS
 
 Receipts = list[tuple[int, list[int]]]
 """(delivery, its offsets)."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from delivery import ops
 from delivery.config import GroupConfig, QueueConfig
-from delivery.dispatcher import Dispatcher, Want
-from delivery.group import GroupState
-from delivery.partition import PartitionState
-from delivery.records import AppendBatch, encode_records, encode_trim
+from delivery.entries import ops
+from delivery.entries.records import AppendBatch, encode_records, encode_trim
+from delivery.group.state import GroupState
+from delivery.leader.dispatcher import Dispatcher, Want
+from delivery.state.partition import PartitionState
 from goqueue.wire.batch import LANE_NORMAL, RecordBatch, encode_columns
 from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import Index, Offset

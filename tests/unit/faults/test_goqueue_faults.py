@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from delivery import ops
 from delivery.config import DAY_MS, GroupConfig, QueueConfig
+from delivery.entries import ops
 from goqueue.wire.errors import TooManyInFlight
 from tests.unit.faults.partition import START_MS, VISIBILITY_MS, Partition, Received, offsets
 

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from delivery import ops
 from delivery.config import DAY_MS, HOUR_MS, GroupConfig, QueueConfig
+from delivery.entries import ops
 from goqueue.wire.errors import GroupHalted
 from tests.unit.faults.partition import VISIBILITY_MS, Partition, Received, offsets
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from delivery import ops
-from delivery.appender import Admitted, Appender, Duplicate
+from delivery.entries import ops
+from delivery.leader.appender import Admitted, Appender, Duplicate
 from goqueue.wire.batch import RecordBatch, encode_columns
 from tests.steps import steps
 from tests.unit.faults.partition import VISIBILITY_MS, Partition, Received, offsets

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from node.http.app import HttpFront
-from node.http.fake import FakeBroker
+from node.http.fake.broker import FakeBroker
+from node.http.server.app import HttpFront
 
 T0_MS = 1_736_937_000_000  # 2025-01-15T10:30:00Z
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from goqueue import AsyncClient
-from node.http.app import HttpFront
-from node.http.fake import FakeBroker
+from node.http.fake.broker import FakeBroker
+from node.http.server.app import HttpFront
 from tests.unit.goqueue.server import FakeCluster, Fault
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -10,11 +10,11 @@ from itertools import count
 
 from goqueue.wire.types import GroupId, Index, TopicId
 from log.config import StorageConfig
-from log.disk import Disk
+from log.disk.files import Disk
 from log.entry import Entry, EntryKind, make_entry
-from log.flush import FlushJob
-from log.group import GroupLog
-from log.store import Store
+from log.group.log import GroupLog
+from log.store.directory import Store
+from log.store.flush import FlushJob
 
 ROOT = "/data/node"
 GROUP = GroupId(TopicId(0xABC, 1), 0)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from benchmarks.timeline_log import LoggedPartition
 from delivery.config import GroupConfig
-from delivery.ops import ACK, NACK, Committed, Delivered, OpenGroup, Own, Settled, Sought
+from delivery.entries.ops import ACK, NACK, Committed, Delivered, OpenGroup, Own, Settled, Sought
 from log.config import StorageConfig
-from log.disk import OsDisk
+from log.disk.files import OsDisk
 
 SMALL = StorageConfig(watermark_percent=0, watermark_bytes=0, segment_bytes=6000)
 COUNT = 300

@@ -9,7 +9,7 @@ from typing import Any
 
 import aiohttp
 
-from log.memory_disk import MemoryDisk
+from log.disk.memory import MemoryDisk
 from node.assembly import NodeAssembly
 from tests.unit.node.test_node import config, eventually, running
 

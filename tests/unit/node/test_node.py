@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-import delivery.timeline_frames
-from coordinator.commands import Command, DeleteTopic, Result
+import delivery.timeline.frames
+from coordinator.commands.codec import Command, DeleteTopic, Result
 from goqueue.wire.batch import Record, encode_batch
 from goqueue.wire.errors import (
     BadRequest,
@@ -28,13 +28,13 @@ from goqueue.wire.errors import (
 )
 from goqueue.wire.types import Offset
 from log.config import StorageConfig
+from log.disk.memory import MemoryDisk
 from log.errors import WalDamaged
-from log.memory_disk import MemoryDisk
-from log.store import Store
+from log.store.directory import Store
 from node.assembly import NodeAssembly, assemble
-from node.config import NodeConfig
-from node.config_file import load_config
-from node.forwarding import Forwarder
+from node.config.file import load_config
+from node.config.node import NodeConfig
+from node.peers.forwarding import Forwarder
 
 SMALL = {
     "broker.listeners.http": "127.0.0.1:0",
@@ -209,7 +209,7 @@ async def test_a_topic_that_is_deleted_as_it_is_created_is_not_called_unknown(
             return result
 
         monkeypatch.setattr(cluster, "command", and_deleted)
-        monkeypatch.setattr("node.broker.LED_DEADLINE_S", 0.1)
+        monkeypatch.setattr("node.broker.node.LED_DEADLINE_S", 0.1)
 
         with pytest.raises(OutcomeUnknown) as caught:
             await node.broker.create_topic("t", {})
@@ -337,7 +337,7 @@ async def test_the_first_failed_sync_fails_the_node() -> None:
 async def test_a_restart_is_not_taken_for_the_time_of_replication(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(delivery.timeline_frames, "NOTABLE_MS", 0)
+    monkeypatch.setattr(delivery.timeline.frames, "NOTABLE_MS", 0)
     disk = MemoryDisk()
     async with running(disk) as only:
         await only.broker.create_topic("t", {})

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from node.http.limits import HttpLimits
+from node.http.budget.limits import HttpLimits
 from node.open_files import CONNECTIONS_LEAST, OWN, UNSYNCED_MAX, unsynced_max, within
 
 

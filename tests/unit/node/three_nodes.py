@@ -7,11 +7,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TypeVar
 
 from log.config import StorageConfig
+from log.disk.memory import MemoryDisk
 from log.levels import Levels
-from log.memory_disk import MemoryDisk
-from log.store import Store
+from log.store.directory import Store
 from node.assembly import NodeAssembly, assemble
-from node.broker import NodeBroker
+from node.broker.node import NodeBroker
 from tests.ports import free_ports
 from tests.unit.node.test_node import config, eventually
 

@@ -13,17 +13,17 @@ from collections.abc import Callable, Mapping
 import msgspec
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from delivery.appender import Admitted, Appender
-from delivery.partition import PartitionState
-from delivery.records import encode_records
+from delivery.entries.records import encode_records
+from delivery.leader.appender import Admitted, Appender
+from delivery.state.partition import PartitionState
 from goqueue.errors import GoQueueError, NoQuorum, OffsetOutOfRange
-from goqueue.http import Answer
-from goqueue.reading import FramePage
+from goqueue.transport.http import Answer
+from goqueue.transport.pages import FramePage
 from goqueue.wire.batch import RecordBatch
 from goqueue.wire.stream import frame_header
 from goqueue.wire.types import Index
 from log.entry import Entry, EntryKind, make_entry
-from tests.unit.delivery.entries import START_MS
+from tests.unit.delivery.batches import START_MS
 
 PAGE_FRAMES = 3
 

@@ -11,10 +11,10 @@ import pytest
 
 from goqueue import AsyncClient
 from goqueue.errors import UnknownPartition, UnknownTopic
-from goqueue.http import join
+from goqueue.transport.http import join
 from goqueue.wire.batch import RecordBatch
-from node.http.app import HttpFront
-from node.http.fake import FakeBroker
+from node.http.fake.broker import FakeBroker
+from node.http.server.app import HttpFront
 from pipeline.broker import Broker, Span
 from pipeline.broker_access import Access
 from tests.ports import free_ports

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from goqueue.archive.manifest import Gap
-from goqueue.message_models import Message
+from goqueue.models.messages import Message
 from goqueue.wire.batch import RecordBatch
 from goqueue.wire.layout import UINT32_MAX
 from pipeline.restore import state as states

@@ -13,8 +13,8 @@ import pytest
 
 from goqueue import AsyncClient
 from goqueue.errors import NoQuorum
-from goqueue.http import Answer
-from goqueue.message_models import Message
+from goqueue.models.messages import Message
+from goqueue.transport.http import Answer
 from goqueue.wire.batch import RecordBatch
 from pipeline.restore import target
 from pipeline.restore.marks import encoded

@@ -12,9 +12,9 @@ import pytest
 
 from goqueue.wire.types import GroupId, Incarnation, Index, NodeId, Term, TopicId, Voter
 from log.config import StorageConfig
+from log.disk.memory import MemoryDisk
 from log.entry import Entry, EntryKind, make_entry
-from log.memory_disk import MemoryDisk
-from log.store import Store
+from log.store.directory import Store
 from raft import frames
 from raft.config import RaftConfig
 from raft.configuration import Change

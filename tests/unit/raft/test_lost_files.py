@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from goqueue.wire.types import Term
-from log.memory_disk import MemoryDisk
+from log.disk.memory import MemoryDisk
 from raft.errors import Outcome
 from tests.unit.raft.cluster import GROUP, Cluster
 

@@ -25,11 +25,11 @@ import msgspec
 ROOT = Path(__file__).resolve().parents[3]
 LIST = Path(__file__).with_name("formats.txt")
 FLOORS = ("log", "raft", "delivery", "coordinator", "node")
-NOT_SENT = ("node/api/", "node/http/", "node/metrics/", "node/kubernetes/", "node/config")
+NOT_SENT = ("node/api/", "node/http/", "node/metrics/", "node/kubernetes/", "node/config/node")
 """What of the node speaks to others than nodes."""
 ENUMS = (
     ("entry", "log.entry", "EntryKind"),
-    ("wal", "log.wal", "RecordKind"),
+    ("wal", "log.wal.format", "RecordKind"),
     ("raft", "raft.frames", "FrameKind"),
     ("link", "raft.link.frames", "Kind"),
     ("handshake", "raft.link.handshake", "Part"),

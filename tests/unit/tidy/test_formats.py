@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from coordinator import commands
-from delivery import ops
+from coordinator.commands import codec as commands
+from delivery.entries import ops
 from log.levels import FIRST, HIGHEST, LOWEST, Feature
 from tests.unit.tidy import formats
 from tests.unit.tidy.formats import Row, found, listed
@@ -70,10 +70,10 @@ def test_operations_and_commands_above_level_one_are_asked_for_before_they_are_w
         ("handshake", "HELLO = 1"),
         ("wal", "APPEND = 1"),
         ("flag", "goqueue.wire.layout.HAS_NULLS = 16"),
-        ("number", "coordinator.snapshot.SNAPSHOT_VERSION = 4"),
-        ("field", "delivery.ops.Own array tag 17"),
-        ("field", "coordinator.commands.RegisterBroker 9 highest_level: int"),
-        ("field", "coordinator.layout.LayoutRecord 5 level: int"),
+        ("number", "coordinator.cluster.snapshot.SNAPSHOT_VERSION = 4"),
+        ("field", "delivery.entries.ops.Own array tag 17"),
+        ("field", "coordinator.commands.codec.RegisterBroker 9 highest_level: int"),
+        ("field", "coordinator.placement.layout.LayoutRecord 5 level: int"),
         ("layout", "raft.frames._VOTE <BBHQQQQ"),
     ],
     ids=lambda row: row[1],
@@ -84,10 +84,10 @@ def test_walk_finds_one_of_every_sort(rows: dict[Row, type | None], row: Row) ->
 
 def test_new_field_of_a_record_in_a_snapshot_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     grown = dataclasses.make_dataclass("Broker", [("of_tomorrow", int)])
-    grown.__module__, grown.__qualname__ = "coordinator.brokers", "Broker"
+    grown.__module__, grown.__qualname__ = "coordinator.brokers.registry", "Broker"
     known = formats.structs()
     monkeypatch.setattr(formats, "structs", lambda: [*known, grown])
 
     new = found().keys() - listed().keys()
 
-    assert {text for _, text in new} == {"coordinator.brokers.Broker 0 of_tomorrow: int"}
+    assert {text for _, text in new} == {"coordinator.brokers.registry.Broker 0 of_tomorrow: int"}

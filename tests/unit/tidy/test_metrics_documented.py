@@ -13,7 +13,8 @@ from node.metrics.absent import ABSENT, LABELS_DIFFER
 
 ROOT = Path(__file__).resolve().parents[3]
 GOQUEUES = [
-    line.split() for line in (ROOT / "tests/unit/node/goqueue_metrics.txt").read_text().splitlines()
+    line.split()
+    for line in (ROOT / "tests/unit/node/metrics/goqueue_metrics.txt").read_text().splitlines()
 ]
 """Name, type and labels of each metric that GoQueue registers."""
 

@@ -6,11 +6,11 @@ import dataclasses
 import re
 from pathlib import Path
 
-from coordinator.groups import GroupSettings as StoredGroupSettings
-from coordinator.topics import TopicConfig
-from node.http.group_settings import GroupSettings
-from node.http.schedules import ScheduleBody
-from node.http.topics import TopicSettings
+from coordinator.groups.settings import GroupSettings as StoredGroupSettings
+from coordinator.topics.settings import TopicConfig
+from node.http.groups.settings import GroupSettings
+from node.http.queue.schedules import ScheduleBody
+from node.http.topics.catalog import TopicSettings
 
 SETTINGS = (Path(__file__).parents[3] / "docs/settings.md").read_text()
 TOPICS, GROUPS, SCHEDULES = SETTINGS.split("\n## ")[1:4]

@@ -13,7 +13,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-PACKAGES = ("client/goqueue", "log", "raft", "delivery", "coordinator", "node", "cli", "pipeline")
+PACKAGES = (
+    "client/goqueue",
+    "log",
+    "raft",
+    "delivery",
+    "coordinator",
+    "node",
+    "cli",
+    "monitoring",
+    "pipeline",
+)
 LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 DOCSTRING_CHARACTERS_MIN = 20

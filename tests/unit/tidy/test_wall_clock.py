@@ -19,7 +19,7 @@ READINGS = ("monotonic", "time")
 DEADLINE_S_MIN = 20.0
 """Less than this a busy machine may take for anything."""
 ALLOWED = {
-    "tests/unit/node/test_moves.py:"
+    "tests/unit/node/placement/test_moves.py:"
     "test_a_new_replica_of_a_large_log_is_copied_at_the_rate_of_its_plan": "a least time",
     "tests/chaos/test_storm_parts.py:round_trip_s": "a least time",
     "tests/chaos/test_shim.py:test_a_slow_sync_takes_its_time_and_succeeds": "a least time",

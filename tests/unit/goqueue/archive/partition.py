@@ -11,7 +11,7 @@ from goqueue.archive.layout import Kind, Series, day_of
 from goqueue.archive.manifest import File, Gap, Manifest
 from goqueue.archive.rows import DamagedFile
 from goqueue.errors import OffsetOutOfRange
-from goqueue.message_models import Message, Page
+from goqueue.models.messages import Message, Page
 
 SERIES = Series(Kind.MESSAGES, "orders", "00000000000000ab-7")
 PAGE = 4

@@ -6,9 +6,9 @@ import pytest
 
 from goqueue.archive.replay import LiveTopic, TopicReplaced, TopicReplay, Wanted, find_topic
 from goqueue.errors import BadRequest, OffsetOutOfRange, UnknownPartition, UnknownTopic
-from goqueue.message_models import Message, Page
-from goqueue.times import Time
-from goqueue.topic_models import Partition, Topic
+from goqueue.models.messages import Message, Page
+from goqueue.models.times import Time
+from goqueue.models.topics import Partition, Topic
 
 
 class Cluster:

@@ -20,8 +20,8 @@ def test_opening_an_archive_without_pyarrow_names_the_extra(
 
 def test_importing_the_reader_and_the_command_line_does_not_import_pyarrow() -> None:
     code = (
-        "import sys, cli.consume, cli.replaying;"
-        "import goqueue.archive.replay, goqueue.client;"
+        "import sys, cli.consume.command, cli.consume.replay;"
+        "import goqueue.archive.replay, goqueue.api.client;"
         "sys.exit('pyarrow' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -15,10 +15,10 @@ import uvloop
 from yarl import URL
 
 from goqueue.wire.batch import encode_columns
-from node.http.app import HttpFront
-from node.http.fake import FakeBroker
-from node.http.fake_keys import FakeKeys
-from node.http.limits import HttpLimits
+from node.http.budget.limits import HttpLimits
+from node.http.fake.broker import FakeBroker
+from node.http.fake.keys import FakeKeys
+from node.http.server.app import HttpFront
 
 NOW_MS = 1_736_866_800_000
 

@@ -1,7 +1,7 @@
 """Every operation of the OpenAPI document against everybody who may ask for it, on a whole node.
 
 One table says who passes: an operation that is not in it fails. The table is written by hand, and
-not taken from `node.http.policies`: it says what is meant, they say what is done.
+not taken from `node.http.auth.policies`: it says what is meant, they say what is done.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 import aiohttp
 import pytest
 
-from log.memory_disk import MemoryDisk
-from node.http.openapi import document
-from node.http.routes import ROUTES, Route
-from node.http.trace_ids import own_trace_id
-from tests.unit.node.http.test_openapi import (
+from log.disk.memory import MemoryDisk
+from node.http.compat.trace_ids import own_trace_id
+from node.http.server.openapi import document
+from node.http.server.routes import ROUTES, Route
+from tests.unit.node.http.server.test_openapi import (
     BODIES,
     MEMBER,
     PARAMETERS,

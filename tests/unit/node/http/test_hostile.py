@@ -8,10 +8,10 @@ import zlib
 
 import pytest
 
-from node.http.app import HttpFront
-from node.http.budgets import Bounds, Budgets, Kind
-from node.http.limits import MIB
-from node.http.routes import ROUTES
+from node.http.budget.limits import MIB
+from node.http.budget.memory import Bounds, Budgets, Kind
+from node.http.server.app import HttpFront
+from node.http.server.routes import ROUTES
 
 JSON = {"Content-Type": "application/json"}
 MESSAGES = "/topics/orders/messages"

@@ -10,8 +10,8 @@ import aiohttp
 import pytest
 
 from goqueue.wire.errors import NoQuorum
-from node.http.app import HttpFront
-from node.http.fake import FakeBroker
+from node.http.fake.broker import FakeBroker
+from node.http.server.app import HttpFront
 
 
 async def test_health_says_ok_and_liveness_pass(client):

@@ -17,8 +17,8 @@ from goqueue.wire.errors import (
     Timeout,
 )
 from goqueue.wire.types import NodeId
-from node.edges import charge_link
-from node.http.budgets import Bounds, Budget, Kind
+from node.factories import charge_link
+from node.http.budget.memory import Bounds, Budget, Kind
 from raft.link import LinkDown, RemoteError
 from raft.link.frames import Kind as Frame
 from tests.unit.raft.link.conftest import QUICK, Cluster, eventually

@@ -12,12 +12,12 @@ import pytest
 
 from goqueue.wire.batch import encode_columns
 from goqueue.wire.errors import Unavailable, UnknownTopic
-from node.http.app import HttpFront
+from node.api.placement import BrokerView
+from node.api.queue import PartitionQueueStats
 from node.http.console import templates
 from node.http.console.census import FRESH_S, POINTS_MAX, Census
-from node.http.fake import FakeBroker
-from node.http.placement_broker import BrokerView
-from node.http.queue_broker import PartitionQueueStats
+from node.http.fake.broker import FakeBroker
+from node.http.server.app import HttpFront
 from tests.steps import Steps, longest_stretch
 from tests.unit.node.http.conftest import Client
 

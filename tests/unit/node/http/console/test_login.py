@@ -12,19 +12,19 @@ from typing import Any
 import aiohttp
 import pytest
 
-from coordinator.key_commands import EndSession, RevokeKey
+from coordinator.commands.keys import EndSession, RevokeKey
 from goqueue.wire.errors import GoQueueError, NoQuorum
 from log.levels import NotFinished
-from node.http.access import Access
-from node.http.addresses import Addresses
-from node.http.app import HttpFront
-from node.http.failures import FAILURES_MAX, Failures
-from node.http.fake import FakeBroker
-from node.http.fake_keys import FakeKeys
-from node.http.gate import Gate
-from node.http.guard import Guard
-from node.http.queue_broker import NOBODY
-from node.key_sessions import LIFE_S, KeySessions
+from node.api.auth.access import Access
+from node.api.queue import NOBODY
+from node.http.auth.addresses import Addresses
+from node.http.auth.authenticator import Gate
+from node.http.auth.csrf_guard import Guard
+from node.http.auth.failures import FAILURES_MAX, Failures
+from node.http.fake.broker import FakeBroker
+from node.http.fake.keys import FakeKeys
+from node.http.server.app import HttpFront
+from node.security.key_sessions import LIFE_S, KeySessions
 from tests.unit.node.http.conftest import Answer, Client, Clock
 
 HSTS_S = 3600

@@ -11,10 +11,10 @@ import aiohttp
 import pytest
 
 from goqueue.wire.errors import NoQuorum
-from node.http.app import HttpFront
 from node.http.console.front import PAGES
 from node.http.console.templates import FOLDER
-from node.http.fake import FakeBroker
+from node.http.fake.broker import FakeBroker
+from node.http.server.app import HttpFront
 from tests.unit.node.http.conftest import Client
 
 Put = Callable[..., Awaitable[None]]

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.http.broker import TraceEvent
+from node.api.broker import TraceEvent
+from node.api.members import MoveView, RebalanceView
 from node.http.console.pauses import draw_pauses
 from node.http.console.timeline import DRAWN_MAX, Picture, draw, events_of
-from node.http.member_broker import MoveView, RebalanceView
 
 T = 1_736_866_800_000
 STORY = (

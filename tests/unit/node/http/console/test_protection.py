@@ -11,10 +11,10 @@ import aiohttp
 import pytest
 
 from goqueue.wire.errors import GoQueueError
-from node.http.app import HttpFront
+from node.api.auth.hosts import is_loopback
 from node.http.console.forgery import PLAN_S, PlanExpired, Tokens
-from node.http.fake import FakeBroker
-from node.http.hosts import is_loopback
+from node.http.fake.broker import FakeBroker
+from node.http.server.app import HttpFront
 from tests.unit.node.http.conftest import Answer, Client
 
 Put = Callable[..., Awaitable[None]]

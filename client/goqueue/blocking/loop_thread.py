@@ -1,0 +1,82 @@
+"""An event loop in a thread of its own, for programs that have none."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Coroutine
+from typing import Any, TypeVar
+
+from goqueue.models.failures import Closed
+
+CANCEL_S_MAX = 1.0
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """An event loop in a daemon thread, started when first needed."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._lock = threading.RLock()  # a signal's handler may come in between
+        self._closed = False
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """The coroutine's result; interrupting the wait cancels it and waits for its end."""
+        ended = threading.Event()
+        with self._lock:  # what is begun before a stop is ended by it, and nothing is begun after
+            loop = self._started(work)
+            future = asyncio.run_coroutine_threadsafe(_telling(work, ended), loop)
+        try:
+            return future.result()
+        except BaseException:
+            if future.cancel():
+                ended.wait(CANCEL_S_MAX)
+            raise
+
+    def stop(self) -> None:
+        """End the loop and its thread. Idempotent."""
+        with self._lock:
+            self._closed = True
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+        if loop is not None and thread is not None:
+            asyncio.run_coroutine_threadsafe(_end_tasks(), loop).result()
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.close()
+
+    def _started(self, work: Coroutine[Any, Any, object]) -> asyncio.AbstractEventLoop:
+        if self._closed:
+            work.close()
+            raise Closed("the client is closed")
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(
+                target=self._loop.run_forever, name="goqueue-client", daemon=True
+            )
+            self._thread.start()
+        return self._loop
+
+
+async def anext_or_none(items: AsyncGenerator[T, None]) -> T | None:
+    """The next item, None after the last."""
+    return await anext(items, None)
+
+
+async def _telling(work: Coroutine[Any, Any, T], ended: threading.Event) -> T:
+    try:
+        return await work
+    finally:
+        ended.set()
+
+
+async def _end_tasks() -> None:
+    """Nothing is left half done on a loop that stops: an iteration that nobody finished, say."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_asyncgens()

@@ -1,0 +1,468 @@
+"""The consumer: a member of a group that receives from its partitions, ahead of its handlers.
+
+It joins, sends heartbeats, receives, keeps leases up and hands partitions over by itself, whatever
+the handlers do meanwhile, and goes on over elections and restarts of any node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from inspect import isawaitable
+from types import TracebackType
+from typing import Any
+
+from goqueue.api.client import AsyncClient
+from goqueue.consume.deliveries import Workbench
+from goqueue.consume.fetcher import Claimant, Intake
+from goqueue.consume.membership import Listener, Listeners, MemberSession, Subscription
+from goqueue.consume.prefetch import Want
+from goqueue.consume.sigterm import ending_by_sigterm
+from goqueue.models.failures import Closed
+from goqueue.models.groups import TopicPartition
+from goqueue.models.options import GroupMode
+from goqueue.models.queued import Leased, Received
+from goqueue.models.settles import Settled
+from goqueue.models.times import Duration, duration_ms
+from goqueue.transport.spans import SPANS
+
+FLUSH_S = 5.0
+"""How long closing waits for settles on their way."""
+WORK_S = 3600.0
+"""For how long the lease of a message is kept up at most that somebody works on."""
+DRAIN_S = 60.0
+VISIBILITY_S = 30.0
+"""Where the group does not say."""
+REASON_MAX = 200
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[[Received], Awaitable[object] | object]
+
+
+class AsyncConsumer:
+    """A member of a group. Use as `async with`, and iterate over it or `run` a handler:
+
+        async with AsyncConsumer(urls, "billing", "orders") as consumer:
+            async for message in consumer:
+                await message.ack()
+
+    A message is leased to this consumer until it is settled; its lease is kept up while it waits
+    here, and while it is worked on: until its handler ends, or whoever iterates asks for the next
+    one. Each message comes at least once.
+    """
+
+    _intake: Intake | None = None
+    _main: asyncio.Task[None] | None = None
+    """All that goes on in the background, from the start to the end of closing."""
+    _tasks: asyncio.TaskGroup | None = None
+    _heartbeats: asyncio.Task[None] | None = None
+    _receiving: asyncio.Task[None] | None = None
+    _stopping = False
+    _closing: asyncio.Task[None] | None = None
+    _failure: BaseException | None = None
+
+    def __init__(
+        self,
+        client: AsyncClient | str | Sequence[str],
+        group: str,
+        topics: str | Sequence[str] = (),
+        *,
+        patterns: str | Sequence[str] = (),
+        client_id: str = "consumer",
+        instance_id: str | None = None,
+        mode: GroupMode | None = None,
+        assignor: str | None = None,
+        session_timeout: Duration | None = None,
+        rebalance_timeout: Duration | None = None,
+        prefetch: int = 100,
+        max_messages: int = 100,
+        visibility: Duration | None = None,
+        work_max: Duration = WORK_S,
+        auto_ack: bool = False,
+        rebalance_on_assign: Listener | None = None,
+        rebalance_on_revoke: Listener | None = None,
+        rebalance_on_lost: Listener | None = None,
+    ) -> None:
+        """Opens nothing: `start` does, or entering `async with`.
+
+        `client` is one, or the servers' URLs. The group is created if there is none, in `mode`
+        exclusive (each partition is one member's) or shared, with an `assignor`; `patterns` such as
+        `orders.*` are for topics that may come. A static member has an `instance_id`: it does not
+        leave when it closes, and if it is back within `session_timeout` (the group's if not given,
+        30 s by default), nothing has moved.
+
+        Up to `prefetch` messages wait here, received up to `max_messages` at a time, each leased
+        for `visibility` (the group's) again and again, for at most `work_max` once it is worked on.
+        With `auto_ack` a message that was iterated over is acked when the next one is asked for.
+
+        The callbacks are told of partitions: got, before anything of them is received; to be let go
+        of, once nothing of them is worked on and before another member gets them, all within
+        `rebalance_timeout` (the group's, 60 s); and lost, when others have them already.
+        """
+        self._owns_client = not isinstance(client, AsyncClient)
+        self._client = client if isinstance(client, AsyncClient) else AsyncClient(client)
+        self._max_messages = max_messages
+        self._visibility = visibility
+        self._auto_ack = auto_ack
+        self._bench = Workbench(
+            self._client,
+            group,
+            prefetch=prefetch,
+            work_s=duration_ms(work_max, "work_max") / 1000,
+            spawn=self._spawn,
+            changed=self._wake,
+        )
+        self._wanted = wanted = Subscription(
+            group,
+            [topics] if isinstance(topics, str) else list(topics),
+            [patterns] if isinstance(patterns, str) else list(patterns),
+            client_id,
+            instance_id,
+            session_timeout,
+            rebalance_timeout,
+            mode,
+            assignor,
+        )
+        listeners = Listeners(rebalance_on_assign, rebalance_on_revoke, rebalance_on_lost)
+        self._session = MemberSession(self._client, wanted, listeners, self._bench, self._wake)
+        self._drain_s = duration_ms(rebalance_timeout or DRAIN_S, "rebalance_timeout") / 1000
+        self._paused: set[TopicPartition] = set()
+        self._starting = asyncio.Lock()
+        self._over = asyncio.Event()
+
+    async def __aenter__(self) -> AsyncConsumer:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._close("ack" if self._auto_ack and error is None else "release")
+
+    async def start(self) -> None:
+        """Join the group; partitions come soon after. Raises where that is refused or no server can
+        be reached. Does nothing where it has been started."""
+        async with self._starting:
+            if self._main is None:
+                await self._start()
+
+    async def _start(self) -> None:
+        if self._is_closing:
+            raise Closed("the consumer is closed")
+        try:
+            await self._session.join()
+            self._bench.visibility_s = await self._visibility_s()
+        except BaseException:
+            await self._close("release")
+            raise
+        if self._is_closing:
+            await self._close("release")
+            raise Closed("the consumer was closed as it started")
+        self._bench.is_shared = self._session.mode == "shared"
+        self._intake = Intake(
+            self._client,
+            self._wanted.group,
+            _Source(self),
+            self._bench,
+            visibility_s=self._bench.visibility_s,
+            max_messages=self._max_messages,
+        )
+        self._main = asyncio.create_task(
+            self._work(self._intake), name=f"goqueue {self._wanted.group}"
+        )
+        self._main.add_done_callback(self._ended)
+
+    async def close(self) -> None:
+        """Receive nothing more, let handlers end (within the rebalance timeout), settle what they
+        ended, give back the rest, and leave; a static member stays for its session timeout.
+        Idempotent. Not for handlers, which it would wait for: they `stop` it."""
+        await self._close("ack" if self._auto_ack else "release")
+
+    def stop(self) -> None:
+        """Hand out nothing more: iteration and `run` end. `close` does the rest."""
+        self._stopping = True
+        if self._main is not None:
+            self._bench.stop()
+
+    # -- messages
+
+    async def next(self, wait: Duration | None = None) -> Received | None:
+        """The next message, within `wait`; None where none came, or the consumer was stopped.
+        Raises what made it fail, such as `GroupHalted`.
+
+        The lease of the one before, of the same task, is kept up no longer, and it is acked with
+        `auto_ack`: rather `wait` than call this in a task of its own.
+        """
+        return await self.next_for(asyncio.current_task(), wait)
+
+    async def next_for(self, who: object, wait: Duration | None = None) -> Received | None:
+        """As `next`, in the name of `who`, whose former message's lease is kept up no longer."""
+        await self.start()
+        self._bench.put_aside(who, ack=self._auto_ack)
+        found = await self._take(who, wait, is_handled=False)
+        if found is None and self._failure is not None:
+            raise self._failure
+        return found
+
+    def __aiter__(self) -> AsyncConsumer:
+        return self
+
+    async def __anext__(self) -> Received:
+        found = await self.next()
+        if found is None:
+            raise StopAsyncIteration
+        return found
+
+    async def run(self, handler: Handler, *, concurrency: int = 1) -> None:
+        """Call the handler with each message, up to `concurrency` at once, until the consumer is
+        stopped or closed; cancelling it gives back what was being handled. A handler that is not
+        `async` must not block: a `Consumer` runs those in threads.
+
+        A message whose handler returns is acked, one whose handler raises is nacked, unless the
+        handler has settled it. Raises what made the consumer fail.
+
+        In the main thread of a program that does not handle SIGTERM by itself, one SIGTERM lets the
+        handlers that run end, leaves the group and returns; a second one ends the process at once.
+        """
+        wake = asyncio.get_running_loop().call_soon_threadsafe
+        with ending_by_sigterm(lambda: wake(self.stop)) as ending:
+            await self.start()
+            async with asyncio.TaskGroup() as workers:
+                for _ in range(concurrency):
+                    workers.create_task(self._handle_all(handler))
+        if ending.is_told:
+            await self.close()
+        if self._failure is not None:
+            raise self._failure
+
+    async def take_to_handle(self) -> Received | None:
+        """The next message for a handler of the caller's, which has to `finish` it; None where the
+        consumer was stopped or has failed."""
+        return await self._take(object(), None, is_handled=True)
+
+    def finish(self, message: Received, error: BaseException | None = None) -> None:
+        """A handler has ended: its message is acked, nacked if it raised an error, given back if it
+        was cancelled; it stays as it is where the handler has settled it."""
+        if error is None:
+            self._bench.finish(message, "ack")
+        elif isinstance(error, Exception):
+            log.warning("the handler failed on %s: %r", message.id, error)
+            self._bench.finish(message, "nack", f"{type(error).__name__}: {error}"[:REASON_MAX])
+        else:
+            self._bench.finish(message, "release")
+
+    async def settle_one(
+        self,
+        message: Leased,
+        action: str,
+        *,
+        reason: str = "",
+        delay: Duration | None = None,
+        position: str | None = None,
+        visibility: Duration | None = None,
+    ) -> Settled:
+        """What a message's own methods do. Raises its error."""
+        return await self._bench.settle_one(
+            message, action, reason=reason, delay=delay, position=position, visibility=visibility
+        )
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What made it end by itself: `GroupHalted`, say, or that it is not allowed."""
+        return self._failure
+
+    # -- partitions
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that are this consumer's now, in order."""
+        return self._session.assigned
+
+    @property
+    def member_id(self) -> str:
+        """Its name in the group, "" before it has joined."""
+        return self._session.member
+
+    @property
+    def generation(self) -> int:
+        """Of the group, as far as it was told."""
+        return self._session.generation
+
+    @property
+    def paused(self) -> list[TopicPartition]:
+        """What is not received from, in order."""
+        return sorted(self._paused)
+
+    def pause(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Receive nothing from these partitions, or all it has, until they are resumed; they stay
+        this consumer's. What waits of them is given back."""
+        places = set(self.assignment if partitions is None else partitions)
+        self._paused |= places
+        self._bench.put_down(places)
+        self._wake()
+
+    def resume(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Go on with these partitions, or all."""
+        self._paused -= self._paused if partitions is None else set(partitions)
+        self._wake()
+
+    # -- private
+
+    @property
+    def _is_closing(self) -> bool:
+        return self._closing is not None
+
+    @property
+    def _keeps_leases(self) -> bool:
+        """Whether what was received and got lost stays leased when this consumer closes: nobody
+        else takes its partitions then."""
+        return self._bench.is_shared or bool(self._wanted.instance_id)
+
+    def _places(self) -> list[TopicPartition]:
+        return [place for place in self._session.active() if place not in self._paused]
+
+    async def _visibility_s(self) -> float:
+        told: object = self._visibility
+        if told is None:
+            topic = self._wanted.topics[0] if self._wanted.topics else None
+            group = await self._client.group(self._wanted.group, topic)
+            told = group.settings.get("visibility_timeout")
+        if not isinstance(told, timedelta | float | int | str):
+            return VISIBILITY_S
+        return duration_ms(told, "visibility") / 1000 or VISIBILITY_S
+
+    async def _take(
+        self, who: object, wait: Duration | None, *, is_handled: bool
+    ) -> Received | None:
+        wait_s = None if wait is None else duration_ms(wait, "wait") / 1000
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                while not self._stopping:
+                    found = self._bench.take(who, is_handled=is_handled)
+                    if found is not None:
+                        return found
+                    await self._bench.news()
+        return None
+
+    async def _handle_all(self, handler: Handler) -> None:
+        while (message := await self.take_to_handle()) is not None:
+            try:
+                with SPANS.processing(message):
+                    answer = handler(message)
+                    if isawaitable(answer):
+                        await answer
+            except asyncio.CancelledError as error:
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    self.finish(message, error)
+                    raise
+                self.finish(message, RuntimeError("what its handler waited for was cancelled"))
+            except BaseException as error:
+                self.finish(message, error)
+                if not isinstance(error, Exception):
+                    raise
+            else:
+                self.finish(message)
+
+    async def _work(self, intake: Intake) -> None:
+        """All that goes on in the background. Settles go on until the consumer is closed, also
+        when it has failed."""
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            try:
+                async with asyncio.TaskGroup() as work:
+                    self._heartbeats = work.create_task(self._session.run())
+                    work.create_task(self._bench.keep_leases())
+                    self._receiving = work.create_task(intake.run())
+            except* Exception as errors:  # noqa: BLE001 - told to whoever takes messages
+                self._fail(_first(errors))
+            await self._over.wait()
+
+    def _ended(self, main: asyncio.Task[None]) -> None:
+        error = None if main.cancelled() else main.exception()
+        if isinstance(error, BaseExceptionGroup):
+            self._fail(_first(error))
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = error
+        self.stop()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        if self._tasks is None or self._over.is_set():
+            work.close()
+            raise Closed("the consumer is closed")
+        return self._tasks.create_task(work)
+
+    def _wake(self) -> None:
+        if self._intake is not None:
+            self._intake.wake()
+
+    async def _close(self, unsettled: str) -> None:
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._shut(unsettled))
+        await asyncio.shield(self._closing)
+
+    async def _shut(self, unsettled: str) -> None:
+        try:
+            self.stop()
+            if self._intake is not None and self._keeps_leases:
+                await self._intake.end()
+            if self._receiving is not None:
+                self._receiving.cancel()
+            if self._main is not None and not self._main.done():
+                await self._wind_up(unsettled)
+            if self._heartbeats is not None:
+                self._heartbeats.cancel()
+            await (self._session.rest() if self._wanted.instance_id else self._session.leave())
+        finally:
+            self._bench.close()
+            self._over.set()
+            if self._main is not None:
+                self._main.cancel()
+                await asyncio.wait({self._main})
+            if self._owns_client:
+                await self._client.close()
+
+    async def _wind_up(self, unsettled: str) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._drain_s):
+                await self._bench.handled()
+                await self._session.say_goodbye()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FLUSH_S):
+                await self._bench.finish_all(unsettled)
+
+
+class _Source:
+    """The consumer, as its intake sees it."""
+
+    def __init__(self, consumer: AsyncConsumer) -> None:
+        self._consumer = consumer
+
+    def claimant(self) -> Claimant:
+        session = self._consumer._session
+        return Claimant(session.member, session.claim, self._consumer._places())
+
+    def want(self) -> Want | None:
+        return self._consumer._bench.want()
+
+    def came(self, messages: Sequence[Received], asked_s: float) -> None:
+        self._consumer._bench.came(messages, asked_s, self._consumer._places())
+
+    def refused(self, places: Sequence[TopicPartition], generation: int) -> None:
+        suspended = self._consumer._session.suspend(places, generation)
+        self._consumer._bench.put_down(suspended)
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,316 @@
+"""A consumer's messages from their arrival until they are settled.
+
+They wait in a bounded buffer, are handed out, and are settled through here, so that it is known of
+each partition whether anything of it is worked on. Leases are kept up for as long as somebody means
+to end them: while a message waits, and while it is worked on. Members that share partitions don't
+hoard: what has waited for a whole lease goes back, for others to take.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from goqueue.consume.in_flight import InWork, Work
+from goqueue.consume.prefetch import Held, Prefetch, Want
+from goqueue.consume.settle_queue import SettleQueue
+from goqueue.models.groups import TopicPartition
+from goqueue.models.queued import Leased, Received
+from goqueue.models.settles import ACTIONS, Settle, Settled, SettleResult
+from goqueue.models.times import Duration, duration_ms
+from goqueue.transport.spans import SPANS
+from goqueue.wire.errors import BadRequest, GoQueueError
+
+if TYPE_CHECKING:
+    from goqueue.api.client import AsyncClient
+
+RELEASE_S = 0.05
+"""How long a partition's handover waits for the answer that its buffered messages went back."""
+LOOK_S_MIN = 0.05
+UNANSWERED_MAX = 1000
+"""Settles on their way; beyond them nothing is received."""
+
+log = logging.getLogger(__name__)
+
+Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
+"""Runs work that nobody has to wait for."""
+
+
+class Workbench:
+    """Nothing is handed out after `stop`; `changed` is called when it may want other messages."""
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        group: str,
+        *,
+        prefetch: int,
+        work_s: float,
+        spawn: Spawn,
+        changed: Callable[[], None],
+    ) -> None:
+        self._client = client
+        self._group = group
+        self._buffer = Prefetch(prefetch)
+        self._in_work = InWork()
+        self._work_s = work_s
+        self._spawn = spawn
+        self._changed = changed
+        self._settles = SettleQueue(self._send, spawn)
+        self._news = asyncio.Event()
+        self._extending: set[str] = set()
+        self._releases: set[asyncio.Task[None]] = set()
+        self._lowest: int | None = None
+        """The lowest lane that it wanted when it said so last."""
+        self._stopped = False
+        self.visibility_s = 30.0
+        self.is_shared = False
+
+    # -- messages come and are handed out
+
+    def want(self) -> Want | None:
+        """What to receive now; None for nothing, also while many settles are unanswered."""
+        if self._stopped or self._settles.unanswered > UNANSWERED_MAX:
+            return None
+        return self._buffer.want()
+
+    def came(
+        self, messages: Sequence[Received], asked_s: float, places: Iterable[TopicPartition]
+    ) -> None:
+        """Messages were received, with leases that began after `asked_s`. Those that are not of
+        these places, or have no room, go back."""
+        now_s, wanted = _now_s(), set(places)
+        back: list[Held] = []
+        for message in messages:
+            held = Held(message, now_s, asked_s + self.visibility_s)
+            if self._stopped or held.place not in wanted:
+                back.append(held)
+            else:
+                self._buffer.add(held)
+        self._give_back(back + self._buffer.overflow())
+        if len(self._buffer):
+            self._news.set()
+
+    def take(self, by: object, *, is_handled: bool) -> Received | None:
+        """Hand out the next message to `by`; None where there is none."""
+        now_s = _now_s()
+        while (held := self._buffer.take(now_s)) is not None:
+            if held.deadline_s > now_s:
+                self._look()
+                return self._in_work.begin(held, by, now_s, is_handled=is_handled)
+            log.warning("the lease of %s is over before it was begun", held.message.id)
+        return None
+
+    async def news(self) -> None:
+        """Wait until messages came, or none will."""
+        if not self._stopped:
+            self._news.clear()
+            await self._news.wait()
+
+    def put_aside(self, by: object, *, ack: bool) -> None:
+        """`by` is done with what it was handed before, and settled it, or does so in time; with
+        `ack`, it is settled here."""
+        for work in self._in_work.put_aside(by):
+            if ack and not work.is_ending:
+                self._end(work, Settle(work.held.message.receipt))
+
+    # -- partitions move
+
+    def put_down(self, places: Iterable[TopicPartition]) -> asyncio.Future[None]:
+        """Give back what waits of these partitions; done when that is told, or soon."""
+        return self._give_back(self._buffer.drop(set(places)))
+
+    def is_idle(self, place: TopicPartition) -> bool:
+        """Whether nothing of the partition is worked on."""
+        return not self._in_work.has(place)
+
+    async def idle(self, place: TopicPartition) -> None:
+        """Wait until nothing of the partition is worked on."""
+        await self._in_work.ended(lambda work: work.held.place == place)
+
+    def lost(self, places: Sequence[TopicPartition]) -> None:
+        """These are somebody else's: what waits of them is dropped, their leases have ended. Where
+        members share partitions leases stand: what waits is given back."""
+        if self.is_shared:
+            self.put_down(places)
+            return
+        self._buffer.drop(places)
+        self._in_work.lose(places)
+
+    # -- settling
+
+    async def settle_one(
+        self,
+        message: Leased,
+        action: str,
+        *,
+        reason: str = "",
+        delay: Duration | None = None,
+        position: str | None = None,
+        visibility: Duration | None = None,
+    ) -> Settled:
+        """What a message's own methods do. Raises its error."""
+        if action not in ACTIONS:
+            raise BadRequest(f"action {action!r}: want one of {', '.join(ACTIONS)}")
+        settle = Settle(message.receipt, action, reason, delay, position, visibility)
+        settle.to_body()
+        work = self._in_work.get(message.receipt)
+        if work is None:
+            result = await self._put(settle, message)
+        elif action == "extend":
+            asked_s = _now_s()
+            result = await self._put(settle, message)
+            if isinstance(result, Settled) and visibility is not None:
+                work.held.deadline_s = asked_s + duration_ms(visibility, "visibility") / 1000
+        else:
+            result = await self._end(work, settle, may_repeat=True)
+        if isinstance(result, GoQueueError):
+            raise result
+        return result
+
+    def finish(self, message: Received, action: str, reason: str = "") -> None:
+        """A handler has ended: settle its message, unless it has done so itself."""
+        work = self._in_work.get(message.receipt)
+        if work is not None and not work.is_ending:
+            self._end(work, Settle(message.receipt, action, reason))
+
+    def _end(
+        self, work: Work, settle: Settle, *, may_repeat: bool = False
+    ) -> asyncio.Future[SettleResult]:
+        """With `may_repeat`, it is still worked on where that fails for now."""
+        work.is_ending = True
+        result = self._put(settle, work.held.message)
+
+        def ended(told: asyncio.Future[SettleResult]) -> None:
+            found = None if told.cancelled() else told.result()
+            if isinstance(found, GoQueueError):
+                log.info("%s of %s: %s", settle.action, work.held.message.id, found.message)
+            if may_repeat and isinstance(found, GoQueueError) and found.retriable:
+                work.is_ending = False
+            else:
+                self._in_work.end(settle.receipt)
+            self._look()
+
+        result.add_done_callback(ended)
+        return result
+
+    def _put(self, settle: Settle, message: Leased) -> asyncio.Future[SettleResult]:
+        ended = SPANS.settling(settle.action, [message])
+        place = TopicPartition(message.topic, message.partition)
+        result = self._settles.put(settle, place)
+        result.add_done_callback(lambda told: ended(_error_of(told)))
+        return result
+
+    async def _send(self, settles: Sequence[Settle]) -> list[SettleResult]:
+        return await self._client.settle(self._group, settles)
+
+    # -- leases
+
+    async def keep_leases(self) -> None:
+        """For ever: extend leases when half of their time is over."""
+        while True:
+            await asyncio.sleep(max(self.visibility_s / 6, LOOK_S_MIN))
+            now_s = _now_s()
+            self._in_work.expire(now_s)
+            if self.is_shared:
+                self._give_back(self._buffer.came_before(now_s - self.visibility_s))
+            for held in self._to_extend(now_s):
+                self._extending.add(held.message.receipt)
+                self._spawn(self._extend(held))
+
+    def _to_extend(self, now_s: float) -> list[Held]:
+        kept = self._buffer.all() + [
+            work.held
+            for work in self._in_work.all()
+            if work.by is not None and not work.is_ending and now_s - work.begun_s < self._work_s
+        ]
+        return [
+            held
+            for held in kept
+            if held.deadline_s - now_s < self.visibility_s / 2
+            and held.message.receipt not in self._extending
+        ]
+
+    async def _extend(self, held: Held) -> None:
+        receipt, asked_s = held.message.receipt, _now_s()
+        try:
+            result = await self._settles.put(
+                Settle(receipt, "extend", visibility=self.visibility_s), held.place
+            )
+        finally:
+            self._extending.discard(receipt)
+        if isinstance(result, Settled):
+            held.deadline_s = asked_s + self.visibility_s
+        elif not result.retriable:  # somebody else's, or settled
+            self._buffer.remove(lambda other: other is held)
+            self._look()
+
+    # -- the end
+
+    def stop(self) -> asyncio.Future[None]:
+        """Hand out nothing more, and give back what waits; done when that is told, or soon."""
+        self._stopped = True
+        self._news.set()
+        return self._give_back(self._buffer.remove(lambda _: True))
+
+    async def handled(self) -> None:
+        """Wait until no handler works on anything."""
+        await self._in_work.ended(lambda work: work.is_handled)
+
+    async def finish_all(self, action: str) -> None:
+        """Settle all that is still handed out, and wait until all is answered."""
+        for work in self._in_work.all():
+            if not work.is_ending:
+                self._end(work, Settle(work.held.message.receipt, action))
+        await self._settles.flush()
+        if self._releases:
+            await asyncio.wait(set(self._releases))
+
+    def close(self) -> None:
+        """Nothing is settled any more. Idempotent."""
+        self._settles.close()
+
+    # -- giving back
+
+    def _look(self) -> None:
+        """Say so when it wants messages of other lanes than it did."""
+        want = self.want()
+        lowest = None if want is None else want.lowest
+        if lowest != self._lowest:
+            self._lowest = lowest
+            self._changed()
+
+    def _give_back(self, held: Sequence[Held]) -> asyncio.Future[None]:
+        """Done when that is told, or soon."""
+        self._look()
+        if not held:
+            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            done.set_result(None)
+            return done
+        releasing = self._spawn(self._release(held))
+        self._releases.add(releasing)
+        releasing.add_done_callback(self._releases.discard)
+        return self._spawn(_soon(releasing))
+
+    async def _release(self, held: Sequence[Held]) -> None:
+        """What can't be given back comes again when its lease is over, or has another owner."""
+        settles = [Settle(one.message.receipt, "release") for one in held]
+        results = await self._send(settles)
+        failed = [result for result in results if isinstance(result, GoQueueError)]
+        if failed:
+            log.info("%d messages not given back: %s", len(failed), failed[0].message)
+
+
+def _error_of(told: asyncio.Future[SettleResult]) -> GoQueueError | None:
+    found = None if told.cancelled() else told.result()
+    return found if isinstance(found, GoQueueError) else None
+
+
+async def _soon(releasing: asyncio.Task[None]) -> None:
+    await asyncio.wait({releasing}, timeout=RELEASE_S)
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,90 @@
+"""The options that travel on as keywords: their names and types, and what is said of others."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Mapping
+from typing import Literal, TypedDict
+
+from goqueue.models.times import Duration
+
+Priority = Literal["critical", "high", "normal", "low", "background"]
+Compression = Literal["none", "zstd", "lz4", "gzip"]
+Durability = Literal["majority", "relaxed"]
+Cleanup = Literal["delete", "compact", "compact,delete"]
+GroupMode = Literal["exclusive", "shared"]
+
+
+class ProducerOptions(TypedDict, total=False):
+    """What `Producer` takes."""
+
+    linger_ms: float
+    batch_records_max: int
+    batch_bytes_max: int
+    request_bytes_max: int
+    buffer_bytes_max: int
+    compression: Compression
+    compression_level: int
+    idempotent: bool
+    delivery_timeout_s: float
+    create_topics: bool
+
+
+class ConsumerOptions(TypedDict, total=False):
+    """What `AsyncConsumer` takes, but for its callbacks."""
+
+    patterns: str | list[str] | tuple[str, ...]
+    client_id: str
+    instance_id: str | None
+    mode: GroupMode | None
+    assignor: str | None
+    session_timeout: Duration | None
+    rebalance_timeout: Duration | None
+    prefetch: int
+    max_messages: int
+    visibility: Duration | None
+    work_max: Duration
+    auto_ack: bool
+
+
+class TopicSettings(TypedDict, total=False):
+    """What `create_topic` takes, but for the name."""
+
+    partitions: int | None
+    replication_factor: int | None
+    retention_ms: int | None
+    retention_bytes: int | None
+    durability: Durability | None
+    flush_interval_ms: int | None
+    lanes: int | None
+    max_message_bytes: int | None
+    ttl: Duration | None
+    delay_max: Duration | None
+    delayed_max: int | None
+    dedup_window: Duration | None
+    dedup_max: int | None
+    dedup_producers_bytes: int | None
+    dedup_requests_bytes: int | None
+    dead_retention: Duration | None
+    cleanup: Cleanup | None
+    delete_retention: Duration | None
+    min_compaction_lag: Duration | None
+    min_cleanable_ratio: float | None
+    require_archive: bool | None
+    compression: str | None
+    labels: Mapping[str, str] | None
+
+
+def check_options(what: str, given: Mapping[str, object], known: type) -> None:
+    """Raises TypeError, as Python does for an argument that a function does not have, and names
+    the nearest option that there is. `known` is a TypedDict."""
+    names = known.__annotations__
+    for name in given:
+        if name not in names:
+            raise TypeError(f"{what} has no option {name!r}{did_you_mean(name, names)}")
+
+
+def did_you_mean(name: str, known: Collection[str]) -> str:
+    """`: did you mean 'linger_ms'?`, or nothing where no name is near."""
+    close = difflib.get_close_matches(name, known, n=1)
+    return f": did you mean {close[0]!r}?" if close else ""

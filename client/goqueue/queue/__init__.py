@@ -1,0 +1,5 @@
+"""The calls of a queue, a part of the client each: groups, their members, and what they receive.
+
+Read `receive` (take messages, settle them) with `settle_results`, then `groups` and `members`,
+`positions` (lag and committed offsets), `dead_letters`, and `schedules` (what comes later).
+"""

@@ -1,0 +1,65 @@
+"""What all calls of the client stand on: a path and a body out, an answer in a shape back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from goqueue.transport.http import Answer, Transport
+from goqueue.wire.errors import ServerError
+from goqueue.wire.unreadable import UNREADABLE
+
+T = TypeVar("T")
+
+JSON = {"Content-Type": "application/json"}
+
+
+class Calls:
+    """The base of the client's parts: each part is a subject, such as groups or schedules."""
+
+    _transport: Transport
+
+    async def _get(self, path: str, shape: type[T], params: Mapping[str, str] | None = None) -> T:
+        answer = await self._transport.request("GET", path, params=params, repeatable=True)
+        return decode(answer.body, shape)
+
+    async def _send(
+        self, method: str, path: str, body: object, shape: type[T], *, repeatable: bool = False
+    ) -> T:
+        answer = await self._post(method, path, body, repeatable=repeatable)
+        return decode(answer.body, shape)
+
+    async def _post(
+        self,
+        method: str,
+        path: str,
+        body: object,
+        *,
+        repeatable: bool = False,
+        wait_s: float = 0.0,
+        timeout_s: float | None = None,
+    ) -> Answer:
+        return await self._transport.request(
+            method,
+            path,
+            body=msgspec.json.encode(body),
+            headers=JSON,
+            repeatable=repeatable,
+            wait_s=wait_s,
+            timeout_s=timeout_s,
+        )
+
+
+def given(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what was not said."""
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def decode(body: bytes, shape: type[T]) -> T:
+    """Raises ServerError on an answer of another shape."""
+    try:
+        return msgspec.json.decode(body, type=shape)
+    except UNREADABLE as error:
+        raise ServerError(f"an answer that is not understood: {error}") from None

@@ -1,0 +1,97 @@
+"""One message in one group, as operations name it: where it is, and what has become of it.
+
+The same rules as `delivery.group.state`, for a single message. What they can't tell from it alone,
+notes of the chronicle say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from delivery.config import FAR_MS, GroupConfig
+
+Attributes = dict[str, str | int | list[str]]
+TimelineEvent = tuple[int, str, Attributes]
+"""(log time in ms, type, attributes)."""
+
+Place = Literal["coming", "leased", "settled", "dead", "over", "never"]
+"""`over`: cancelled or expired before it was settled; `never`: the group began after it, and no
+seek has gone back to it."""
+
+
+class GroupStory(msgspec.Struct, array_like=True):
+    """The message in this group, as far as entries were told."""
+
+    id: int
+    name: str
+    place: Place = "coming"
+    delivery: int = 0
+    """The lease in force, with its holder and its end."""
+    consumer: str = ""
+    deadline_ms: int = 0
+    failed: int = 0
+    """Attempts that count towards the group's bound."""
+    attempts: int = 0
+    """Deliveries that were not given back."""
+    retry_at_ms: int = 0
+    reason: str = ""
+    """Why the last attempt failed."""
+    redrives: int = 0
+    died_ms: int = 0
+
+    def lease(self, delivery: int, consumer: str, deadline_ms: int) -> None:
+        self.place, self.delivery = "leased", delivery
+        self.consumer, self.deadline_ms = consumer, deadline_ms
+        self.retry_at_ms = 0
+        self.attempts += 1
+
+    def end_lease(self, place: Place) -> None:
+        self.place, self.delivery, self.consumer, self.deadline_ms = place, 0, "", 0
+
+    def settle(self, place: Place = "settled") -> None:
+        """Done with, one way or the other."""
+        self.end_lease(place)
+        self.failed = self.redrives = self.retry_at_ms = 0
+
+    def holds(self, delivery: int) -> bool:
+        """Whether the message is in flight in this delivery."""
+        return self.place == "leased" and self.delivery == delivery
+
+    def retry(self, config: GroupConfig, now_ms: int, delay_ms: int) -> None:
+        """It comes again, after the delay that was asked for, -1 for the group's own."""
+        if delay_ms < 0:
+            wait = config.backoff_ms << min(self.failed - 1, 30)
+            delay_ms = min(wait, config.backoff_ms_max)
+        self.end_lease("coming")
+        self.retry_at_ms = now_ms + min(delay_ms, FAR_MS) if delay_ms > 0 else 0
+
+    def state(self, fate: str) -> str:
+        """In the words of look-ups; `fate` is the message's own: delayed, cancelled, expired or
+        nothing."""
+        if self.place == "leased":
+            return "in_flight"
+        if self.place in ("dead", "settled"):
+            return "dead" if self.place == "dead" else "acked"
+        if fate in ("cancelled", "expired", "delayed"):
+            return fate
+        return "retrying" if self.failed else "ready"
+
+
+def status_of(states: Mapping[str, str], fate: str) -> str:
+    """The whole message in GoQueue's words: in_progress, completed, failed, retrying, delayed,
+    cancelled or expired."""
+    found = set(states.values())
+    if "dead" in found:
+        return "failed"
+    if "retrying" in found:
+        return "retrying"
+    if "in_flight" in found or "ready" in found:
+        return "in_progress"
+    if fate == "delayed":
+        return "delayed"
+    if "acked" in found and found <= {"acked", "expired", "cancelled"}:
+        return "completed"
+    return fate if fate in ("cancelled", "expired") else "in_progress"

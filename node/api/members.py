@@ -1,0 +1,262 @@
+"""What the HTTP front asks of the node about members of groups, their partitions, and how far each
+group has come.
+
+`MemberBroker` is the third part of `Broker`. Times are log time in Unix milliseconds. Every method
+may raise a `GoQueueError`, which the front renders as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from node.api.queue import NOBODYS, Claim, Maker, QueuedMessage
+
+Place = tuple[str, int]
+"""(topic, partition)."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRequest:
+    """A member joins, or one that is known (`member`) changes its subscription.
+
+    Timeouts of 0 are the group's. One that `lets_go` confirms revoked partitions itself; of the
+    others it is waited until they have nothing in flight there. `settings` and `maker` are for a
+    group that is created by this.
+    """
+
+    client_id: str
+    topics: Sequence[str] = ()
+    patterns: Sequence[str] = ()
+    member: str = ""
+    instance_id: str = ""
+    host: str = ""
+    session_timeout_ms: int = 0
+    rebalance_timeout_ms: int = 0
+    lets_go: bool = False
+    settings: Mapping[str, object] = field(default_factory=dict[str, object])
+    maker: Maker = NOBODYS
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What a member is told: `assigned` is its own by now, `revoking` it is to let go of until
+    `deadline_ms`. `revision` differs whenever anything else does."""
+
+    group: str
+    member: str
+    generation: int
+    assigned: Sequence[Place]
+    revoking: Sequence[Place]
+    deadline_ms: int
+    revision: str
+    leader: str
+    members: Sequence[str]
+    mode: str
+    state: str  # empty | stable | rebalancing
+    session_timeout_ms: int
+    heartbeat_ms: int
+    """How often to send heartbeats."""
+    lets_go: bool = False
+    """Whether it is the member itself that confirms what is revoked."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberView:
+    """One member. `silent_ms` is for how long it was not heard of, -1 where that is not known."""
+
+    id: str
+    client_id: str
+    instance_id: str
+    host: str
+    topics: Sequence[str]
+    patterns: Sequence[str]
+    joined_ms: int
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    silent_ms: int
+    assigned: Sequence[Place]
+    revoking: Sequence[Place]
+
+
+@dataclass(frozen=True, slots=True)
+class MoveView:
+    """A partition that changed hands in a rebalance; "" is nobody.
+
+    See `coordinator.groups.rebalances`.
+    """
+
+    topic: str
+    partition: int
+    former: str
+    member: str
+    pause_ms: int
+    in_flight: int
+    fenced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceView:
+    """One rebalance; `ended_ms` is 0 while it runs."""
+
+    id: int
+    cause: str
+    members: Sequence[str]
+    started_ms: int
+    ended_ms: int
+    moved: int
+    moves: Sequence[MoveView]
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceTotalsView:
+    """Counted since the group was created."""
+
+    by_cause: Mapping[str, int]
+    moved: int
+    fenced: int
+    pause_ms_sum: int
+    pause_ms_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipView:
+    """A group's members and where its rebalances stand; `rebalances` oldest first, 100 at most."""
+
+    group: str
+    group_id: int
+    generation: int
+    state: str
+    mode: str
+    assignor: str
+    leader: str
+    topics: Sequence[str]
+    """Those that anybody subscribes to, by name or pattern, and that exist."""
+    members: Sequence[MemberView]
+    rebalances: Sequence[RebalanceView]
+    totals: RebalanceTotalsView
+    created_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LagView:
+    """How far a group has come in one partition.
+
+    `committed` is the offset below which all is settled; `lag` counts messages that are stored, due
+    and not settled, `lag_ms` is for how long the oldest of them could have been delivered, 0 where
+    there is none. `delayed` counts those not due yet. `owner` is "" where no member has it.
+    """
+
+    topic: str
+    partition: int
+    committed: int
+    end: int
+    lag: int
+    lag_ms: int
+    in_flight: int
+    delayed: int
+    dead: int
+    owner: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResetTo:
+    """Where positions go: exactly one is given. `at` is earliest, latest; `duration_ms` is so long
+    before now; `shift` is relative to the committed offset."""
+
+    at: str | None = None
+    offset: int | None = None
+    time_ms: int | None = None
+    duration_ms: int | None = None
+    shift: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResetView:
+    """One partition's position before and after; `replayed` messages come again, `skipped` don't
+    come any more (unsettled ones below the new position)."""
+
+    topic: str
+    partition: int
+    before: int
+    after: int
+    replayed: int
+    skipped: int
+
+
+class MemberBroker(Protocol):
+    """Members of groups, from any node."""
+
+    async def join(self, group: str, request: JoinRequest, *, wait_s: float) -> Assignment:
+        """Join, and wait up to `wait_s` until the member has all it is to have for now.
+
+        The group is created where there is none. Raises `UnknownTopic`, `UnknownMember` for a
+        `member` that is not in the group, BadName, BadConfig with every problem.
+        """
+        ...
+
+    async def heartbeat(
+        self,
+        group: str,
+        member: str,
+        *,
+        revision: str | None = None,
+        wait_s: float = 0.0,
+        let_go: Sequence[Place] = (),
+    ) -> Assignment:
+        """A sign of life. Waits up to `wait_s`, at most a third of the session, for anything else
+        than `revision`; answers at once where there is.
+
+        `let_go` are partitions that the member works on no longer. Raises `UnknownGroup`,
+        `UnknownMember`: it was not heard of for too long, and must join again.
+        """
+        ...
+
+    async def leave(self, group: str, member: str) -> None:
+        """Raises `UnknownGroup`, `UnknownMember`."""
+        ...
+
+    async def membership(self, group: str) -> MembershipView:
+        """Raises `UnknownGroup`."""
+        ...
+
+    async def memberships(self) -> list[MembershipView]:
+        """Of all groups, by name."""
+        ...
+
+    def subscribed(self, group: str) -> tuple[Sequence[str], Sequence[str]]:
+        """Topics and patterns that the group's members subscribe to, as far as this node knows;
+        nothing for no such group. Called for every request of a member whose key has a scope."""
+        ...
+
+    async def poll(
+        self, group: str, member: str, *, generation: int | None, limit: int, wait_s: float
+    ) -> list[QueuedMessage]:
+        """Receive from whatever the member has; a sign of life. What it has may change while it
+        waits.
+
+        Raises `UnknownGroup`, `UnknownMember`, `StaleGeneration` where all it has is newer than
+        `generation`.
+        """
+        ...
+
+    async def lag(self, group: str, topics: Sequence[str] | None = None) -> list[LagView]:
+        """Of these topics, or of all that the group has ever been in or subscribes to."""
+        ...
+
+    async def reset(
+        self,
+        group: str,
+        topic: str,
+        to: ResetTo,
+        *,
+        partitions: Sequence[int] | None,
+        dry_run: bool,
+        claim: Claim,
+    ) -> list[ResetView]:
+        """Set positions; with `dry_run` only tell what would be. Raises `GroupActive` while the
+        group has members, unless one of them or force claims it; `StaleGeneration` where any of
+        the partitions is not the claimant's. Nothing has happened then."""
+        ...

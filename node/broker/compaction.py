@@ -1,0 +1,109 @@
+"""Compaction asked for and told, at the leaders of a topic's partitions: a part of the broker."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+
+import msgspec
+
+from coordinator.cluster.state import Topic
+from goqueue.wire.errors import Conflict, GoQueueError
+from goqueue.wire.types import GroupId, NodeId
+from node.api.compaction import CompactionRun, PartitionCompaction
+from node.cluster.topic_finder import TopicFinder
+from node.partition.host import PartitionHost
+from node.partition.retention.compaction import Findings
+from node.peers.forwarding import Forwarder
+from node.peers.link import PeerLink
+from node.replicas.partition_service import PartitionService
+from node.rpc import partitions as rpc
+
+COMPACTION = "compaction"
+TELL, RUN, DRY_RUN = range(3)
+RUN_WAIT_S = 10.0
+"""An answer does not wait longer for a run, which goes on."""
+DRY_RUN_WAIT_S = 120.0
+TELL_S = 5.0
+
+
+class CompactionRequest(rpc.GroupRequest, array_like=True, frozen=True):
+    """What is asked of a partition's leader."""
+
+    group: bytes
+    action: int
+
+    def packed_groups(self) -> tuple[bytes, ...]:
+        return (self.group,)
+
+
+_decode = msgspec.msgpack.Decoder(PartitionCompaction).decode
+
+
+class CompactionBrokerNode:
+    """Implements `node.api.compaction.CompactionBroker`. Loop thread only."""
+
+    def __init__(
+        self, finder: TopicFinder, service: PartitionService, forwarder: Forwarder, link: PeerLink
+    ) -> None:
+        self._topics = finder
+        self._leaders = service
+        self._forward = forwarder
+        self._running: set[asyncio.Task[Findings]] = set()
+        link.handle(COMPACTION, self._serve_compaction)
+
+    async def compaction(self, topic: str) -> dict[int, PartitionCompaction | None]:
+        return await self._ask_all(await self._topics.find(topic), TELL, TELL_S)
+
+    async def compact(self, topic: str, *, dry_run: bool) -> dict[int, PartitionCompaction | None]:
+        found = await self._topics.find(topic)
+        if not found.config.is_compacted:
+            raise Conflict(f"topic {topic} is not compacted: its cleanup is {found.config.cleanup}")
+        if dry_run:
+            return await self._ask_all(found, DRY_RUN, TELL_S + DRY_RUN_WAIT_S)
+        return await self._ask_all(found, RUN, TELL_S + RUN_WAIT_S)
+
+    async def _ask_all(
+        self, topic: Topic, action: int, deadline_s: float
+    ) -> dict[int, PartitionCompaction | None]:
+        groups = [GroupId(topic.id, number) for number in range(len(topic.partitions))]
+        views = await asyncio.gather(*(self._ask(group, action, deadline_s) for group in groups))
+        return dict(enumerate(views))
+
+    async def _ask(
+        self, group: GroupId, action: int, deadline_s: float
+    ) -> PartitionCompaction | None:
+        async def here(_left_s: float) -> PartitionCompaction:
+            return await self._act(group, action)
+
+        try:
+            return await self._forward.call(
+                group,
+                local=here,
+                method=COMPACTION,
+                payload=lambda _left_s: rpc.encode(CompactionRequest(group.pack(), action)),
+                decode=_decode,
+                deadline_s=deadline_s,
+            )
+        except (GoQueueError, msgspec.DecodeError):
+            return None
+
+    async def _serve_compaction(self, _peer: NodeId, payload: bytes) -> bytes:
+        request = rpc.decode_request(payload, CompactionRequest)
+        return rpc.encode(await self._act(GroupId.unpack(request.group), request.action))
+
+    async def _act(self, group: GroupId, action: int) -> PartitionCompaction:
+        host = self._leaders.leading(group)
+        if action == TELL:
+            return _view(host, None)
+        dry_run = action == DRY_RUN
+        running = asyncio.create_task(host.compactor.run(force=True, dry_run=dry_run))
+        self._running.add(running)
+        running.add_done_callback(self._running.discard)
+        await asyncio.wait([running], timeout=DRY_RUN_WAIT_S if dry_run else RUN_WAIT_S)
+        return _view(host, running.result() if running.done() else Findings("running"))
+
+
+def _view(host: PartitionHost, findings: Findings | None) -> PartitionCompaction:
+    run = None if findings is None else CompactionRun(**asdict(findings))
+    return PartitionCompaction(**asdict(host.compactor.standing()), run=run)

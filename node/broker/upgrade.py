@@ -1,0 +1,134 @@
+"""Upgrades between versions: which levels the brokers speak, and finishing the next one.
+
+A level is finished once every registered broker speaks it and is there; by command, or by whoever
+leads the cluster group where `cluster.autoFinish` is set. From then on older versions can't come
+back: docs/internals/feature-levels.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import structlog
+
+from coordinator.brokers.registry import Broker
+from coordinator.cluster.state import ClusterState
+from coordinator.commands.codec import Command, Result
+from coordinator.commands.placement import FinishLevel
+from coordinator.errors import UpgradeWaits
+from goqueue.wire.errors import GoQueueError
+from goqueue.wire.types import NodeId
+from log.levels import Spoken
+from node.api.broker import NodeView
+from node.api.upgrade import BrokerVersion, LevelsView, VersionView
+from node.runtime.version import VERSION
+
+COMMAND_DEADLINE_S = 15.0
+LOOK_S = 2.0
+ALIVE = "alive"
+
+_log = structlog.get_logger("cluster")
+
+
+class Cluster(Protocol):
+    """The cluster group, as `node.cluster.host.ClusterHost` is it."""
+
+    @property
+    def state(self) -> ClusterState: ...
+
+    async def command(self, command: Command, deadline_s: float) -> Result: ...
+
+    async def refresh(self) -> bool: ...
+
+    def spoken(self, node: NodeId) -> Spoken | None: ...
+
+
+class UpgradeBrokerNode:
+    """Implements `node.api.upgrade.UpgradeBroker`. Loop thread only."""
+
+    def __init__(self, cluster: Cluster, views: Callable[[], Sequence[NodeView]]) -> None:
+        self._upgraded = cluster
+        self._node_views = views
+
+    def version(self) -> VersionView:
+        return VersionView(
+            VERSION.version,
+            VERSION.git_commit,
+            VERSION.build_time,
+            self._upgraded.state.layout.brokers.level,
+        )
+
+    async def levels(self) -> LevelsView:
+        await self._upgraded.refresh()
+        known = self._upgraded.state.layout.brokers
+        level = max((one.highest_level for one in known.by_name.values()), default=known.level)
+        status = {view.node: view.status for view in self._node_views()}
+        brokers = [
+            BrokerVersion(
+                one.node,
+                one.version,
+                status.get(one.node, "dead"),
+                one.lowest_level,
+                one.highest_level,
+            )
+            for _, one in sorted(known.by_name.items())
+        ]
+        waiting: list[str] = []
+        if level > known.level:
+            for one in brokers:
+                node = NodeId(one.id)
+                waiting += _problem(one, known.by_name[node], self._upgraded.spoken(node), level)
+        return LevelsView(known.level, max(level, known.level), brokers, waiting)
+
+    async def finish_level(self) -> LevelsView:
+        found = await self.levels()
+        if found.next <= found.finished:
+            return found
+        if found.waiting:
+            raise UpgradeWaits(found.next, list(found.waiting))
+        await self._upgraded.command(FinishLevel(found.next), COMMAND_DEADLINE_S)
+        _log.info("level_finished", level=found.next, before=found.finished)
+        return await self.levels()
+
+
+def _problem(told: BrokerVersion, broker: Broker, running: Spoken | None, level: int) -> list[str]:
+    spoken = broker.spoken
+    if running is not None and not running.speaks(level) and spoken.speaks(level):
+        return [f"{told.id} is back with another version, which speaks {running}"]
+    if not spoken.speaks(level):
+        return [f"{told.id} runs {told.version or 'an unknown version'}, which speaks {spoken}"]
+    if told.status != ALIVE:
+        return [f"{told.id} is {told.status}: it may come back with an older version"]
+    return []
+
+
+class LevelFinisher:
+    """A service that finishes what can be finished, while it `is_due`: where this node leads the
+    cluster group, and speaks more than is finished."""
+
+    def __init__(self, is_due: Callable[[], bool], broker: UpgradeBrokerNode) -> None:
+        self._is_due = is_due
+        self._broker = broker
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        self._task = asyncio.create_task(self._drive(), name="level-finisher")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            self._task = None
+
+    async def _drive(self) -> None:
+        while True:
+            try:
+                if self._is_due():
+                    await self._broker.finish_level()
+            except GoQueueError as error:
+                _log.debug("level_not_finished", problem=error.message)
+            except Exception:  # noqa: BLE001 - the task's outermost loop
+                _log.exception("level_finisher_failed")
+            await asyncio.sleep(LOOK_S)

@@ -1,0 +1,219 @@
+"""Taking messages for a group: receive leases them, peek only looks.
+
+A receive waits for its first message, up to 60 s. What was granted to a client that hung up before
+it could read the answer is given back as if it had not been delivered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Annotated
+
+import msgspec
+from aiohttp import web
+from msgspec import Meta, Struct
+
+from delivery.config import LANES_COUNT, VISIBILITY_MS_MAX
+from goqueue.wire.errors import BadRequest, OverBudget
+from goqueue.wire.ids import validate_topic_name
+from node.api.queue import QueuedMessage, SettleRequest
+from node.api.receive_budget import TAKING
+from node.api.times import Duration, duration_ms
+from node.http.budget.memory import Kind, Reserved
+from node.http.groups.assignments import Partition, Place
+from node.http.groups.consumer_identity import Generation, Member, claim_of
+from node.http.messages import fields
+from node.http.messages.request_spans import telling
+from node.http.queue.views import QueuedView, fitting, held_bytes, in_chunks, queued_views
+from node.http.request.answers import PAGE_TIMES, page_room, told
+from node.http.request.call import Call, either
+from node.http.request.long_poll import has_hung_up, long_poll
+from node.http.text.known_fields import Body
+
+LIMIT_DEFAULT = 10
+LIMIT_MAX = 1000
+TOPICS_MAX = 100
+PLACE_BYTES = 200
+"""What a partition that is named takes while the request waits."""
+
+_Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX)]
+
+
+class Sources(Body):
+    """Where messages come from: `topic` or `topics`, all partitions or some."""
+
+    topic: str | None = None
+    topics: Annotated[list[str], Meta(max_length=TOPICS_MAX)] | None = None
+    partitions: Annotated[list[Partition], Meta(max_length=100_000)] | None = None
+    limit: _Limit | None = None
+    max_messages: _Limit | None = None
+
+
+class ReceiveBody(Sources):
+    """`wait` (or `timeout`) is at most 60 s; `visibility` is 0 s to 12 h, the group's if absent.
+
+    A member of the group names itself, its generation, and the partitions it was assigned, instead
+    of topics. Messages of lanes below `lowest_priority` are left for later.
+    """
+
+    wait: Duration | None = None
+    timeout: Duration | None = None
+    visibility: Duration | None = None
+    visibility_timeout: Duration | None = None
+    member: Member | None = None
+    generation: Generation | None = None
+    assignment: Annotated[list[Place], Meta(max_length=100_000)] | None = None
+    lowest_priority: str | int | None = None
+
+
+class ReceivedAnswer(Struct, omit_defaults=True):
+    """`unanswered` is there where leaders of partitions did not answer in time, or could not read
+    a message, as damage is being mended: what they may have leased for this receive, or could not
+    read, comes (again) soon, as the same attempt, and maybe after later messages.
+    """
+
+    group: str
+    messages: list[QueuedView]
+    unanswered: list[Place] = []
+
+
+_RECEIVE = msgspec.json.Decoder(ReceiveBody)
+_PEEK = msgspec.json.Decoder(Sources)
+
+
+async def receive(call: Call) -> web.Response:
+    group = call.group()
+    tracing = telling(call)
+    wanted = await call.document(_RECEIVE)
+    wait_ms = duration_ms(either(wanted.wait, wanted.timeout, "wait", "timeout"), "wait") or 0
+    visibility = either(
+        wanted.visibility, wanted.visibility_timeout, "visibility", "visibility_timeout"
+    )
+    stopping = call.shared.stopping.is_set()
+    wait_s = 0.0 if stopping else min(wait_ms / 1000, call.limits.long_poll_s_max)
+    places = _places_of(wanted)
+    receiving = call.broker.receive(
+        group,
+        topics_of(wanted) if places is None else [],
+        claim=claim_of(wanted.member, wanted.generation),
+        limit=limit_of(wanted),
+        wait_s=wait_s,
+        visibility_ms=visibility_ms(visibility),
+        partitions=wanted.partitions,
+        places=places,
+        lowest_lane=LANES_COUNT - 1
+        if wanted.lowest_priority is None
+        else fields.lane_of(wanted.lowest_priority) or 0,
+    )
+    named = len(places or ()) * PLACE_BYTES
+    with room_for(call):
+        found = await (long_poll(call, receiving, named) if wait_s else receiving)
+    unanswered = [] if found is None else found.unanswered
+    async with granted(call, group, found or []) as messages:
+        if tracing is not None:
+            tracing.received(group, messages)
+        missing = [Place(topic, partition) for topic, partition in unanswered]
+        views = in_chunks(messages, queued_views(messages))
+        given = ReceivedAnswer(group, views, missing)
+        return await told(call, given, weight=held_bytes(messages))
+
+
+async def peek(call: Call) -> web.Response:
+    group = call.group()
+    wanted = await call.document(_PEEK)
+    with await page_room(call, call.limits.read_bytes_max) as room:
+        found = await call.broker.peek(
+            group, topics_of(wanted), limit=limit_of(wanted), partitions=wanted.partitions
+        )
+        room.grow(held_bytes(found))
+        fits = await fitting(found, call.limits.queue_bytes_max)
+        return await told(call, ReceivedAnswer(group, queued_views(found[:fits])), room=room)
+
+
+def topics_of(wanted: Sources) -> list[str]:
+    """Each named once. Raises BadRequest, BadName."""
+    if wanted.partitions == []:
+        raise BadRequest("partitions names none: leave it out for all of them")
+    if wanted.topic is not None and wanted.topics is not None:
+        raise BadRequest("give topic or topics, not both")
+    names = [wanted.topic] if wanted.topic is not None else wanted.topics
+    if not names:
+        raise BadRequest("topic is required")
+    return list(dict.fromkeys(map(validate_topic_name, names)))
+
+
+def _places_of(wanted: ReceiveBody) -> list[tuple[str, int]] | None:
+    """The partitions of a member's assignment. Raises BadRequest, BadName."""
+    if wanted.assignment is None:
+        return None
+    if wanted.topic is not None or wanted.topics is not None or wanted.partitions is not None:
+        raise BadRequest("give assignment, or topics and partitions, not both")
+    if not wanted.assignment:
+        raise BadRequest("assignment names no partition")
+    return [(validate_topic_name(place.topic), place.partition) for place in wanted.assignment]
+
+
+def limit_of(wanted: Sources) -> int:
+    return int(either(wanted.limit, wanted.max_messages, "limit", "max_messages") or LIMIT_DEFAULT)
+
+
+def visibility_ms(given: Duration | None, name: str = "visibility") -> int | None:
+    """0 s to 12 h, None where nothing was given. Raises BadRequest."""
+    found = duration_ms(given, name)
+    if found is not None and found > VISIBILITY_MS_MAX:
+        raise BadRequest(f"{name}: longer than {VISIBILITY_MS_MAX // 3_600_000} hours")
+    return found
+
+
+@asynccontextmanager
+async def granted(
+    call: Call, group: str, found: list[QueuedMessage]
+) -> AsyncIterator[list[QueuedMessage]]:
+    """Those of what was leased that are answered, charged while they are encoded.
+
+    The others are given back as if they had not been delivered: all of them where the client has
+    hung up, or there is no room for them (OverBudget); those that an answer is too small for.
+    """
+    kept = 0
+    try:
+        with call.hold(Kind.ANSWERS, held_bytes(found)) as held:
+            if not has_hung_up(call):
+                kept = await fitting(found, call.limits.queue_bytes_max)
+            held.resize(held_bytes(found[:kept]))
+            yield found[:kept]
+    except OverBudget:
+        kept = 0
+        raise
+    finally:
+        if rest := found[kept:]:
+            await call.broker.settle([SettleRequest(m.receipt, "release") for m in rest], group)
+
+
+@contextmanager
+def room_for(call: Call) -> Iterator[None]:
+    """Whatever is taken inside is charged, from before it is leased until this ends."""
+    room = _Room(call)
+    token = TAKING.set(room)
+    try:
+        yield
+    finally:
+        TAKING.reset(token)
+        room.end()
+
+
+class _Room:
+    """Implements `Taking`."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._held: Reserved | None = None
+
+    async def begin(self, bytes_max: int) -> int:
+        self.end()
+        self._held = await page_room(self._call, bytes_max)
+        return min(self._held.size // PAGE_TIMES, bytes_max)
+
+    def end(self) -> None:
+        if self._held is not None:
+            self._held.release()

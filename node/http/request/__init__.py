@@ -1,0 +1,5 @@
+"""What every handler works with: the call, its body, its answer, and waiting for messages.
+
+Read `call` first. `body` reads what was sent within its bounds; `answers` charges what is sent back
+until the client has taken it; `long_poll` waits, no longer than the client listens.
+"""

@@ -1,0 +1,60 @@
+"""Waiting on behalf of a client: no longer than it listens, and not past the front's own stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from goqueue.wire.errors import OverBudget
+from node.http.budget.memory import Kind
+from node.http.connections.protocol import Connection
+from node.http.request.call import Call
+
+WITHDRAW_S = 5.0
+"""How long work that was cancelled may take to give back what it held."""
+
+WAIT_BYTES = 4096
+"""What a request that waits holds: its head, its task, who is to wake it. As many connections as
+one address may have can wait at once, and as many as there may be on the node."""
+
+T = TypeVar("T")
+
+
+async def long_poll(call: Call, work: Coroutine[Any, Any, T], held_bytes: int = 0) -> T | None:
+    """What the work returns; None if the client hangs up or the front stops before.
+
+    Then the work is cancelled, and has ended when this returns (or `WITHDRAW_S` have passed).
+    `held_bytes` is what waits with it besides. Raises OverBudget before anything is done.
+    """
+    try:
+        held = call.hold(Kind.POLLS, WAIT_BYTES + held_bytes)
+    except OverBudget:
+        work.close()
+        raise
+    with held:
+        return await _wait(call, work)
+
+
+def has_hung_up(call: Call) -> bool:
+    """Whether the client is known to be gone: nobody will read the answer."""
+    return call.request.transport is None
+
+
+async def _wait(call: Call, work: Coroutine[Any, Any, T]) -> T | None:
+    working = asyncio.ensure_future(work)
+    stopping = asyncio.ensure_future(call.shared.stopping.wait())
+    ends: list[asyncio.Future[Any]] = [working, stopping]
+    connection = call.request.protocol
+    if isinstance(connection, Connection):
+        ends.append(connection.hung_up())
+    try:
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+        if not working.done():
+            working.cancel()
+            await asyncio.wait((working,), timeout=WITHDRAW_S)
+    if not working.done() or working.cancelled():
+        return None
+    return working.result()

@@ -1,0 +1,230 @@
+"""The front itself: accepts connections, routes requests, and turns every error into one shape.
+
+It runs on aiohttp's low-level server: the route table is ours, so is every 404, 405 and 413, and a
+request costs a third less than through `aiohttp.web.Application` (21 against 31 microseconds).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+import ssl
+import time
+from itertools import count
+
+from aiohttp import HttpVersion10, web
+
+from goqueue.wire.errors import BadRequest, GoQueueError, ServerError
+from node.api.auth.access import Access, OnAccess
+from node.api.auth.keys import KeyBroker
+from node.api.auth.principal import Principal, refused_by
+from node.api.broker import Broker
+from node.api.spans import RequestSpans
+from node.http.auth.authenticator import Gate
+from node.http.auth.csrf_guard import METHODS, Guard
+from node.http.budget.limits import HttpLimits
+from node.http.budget.memory import Budgets, Kind
+from node.http.connections.listener import Listener
+from node.http.connections.protocol import Connection, FrontServer
+from node.http.console.front import Console, is_for_console
+from node.http.request.answers import finished
+from node.http.request.call import Call, FrontMetrics, NoMetrics, Shared
+from node.http.server.routes import ROUTES
+from node.http.text.errors import encode_error, error_answer
+from node.http.text.router import Router, path_of
+
+log = logging.getLogger(__name__)
+
+UNMATCHED = "unmatched"
+
+_REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
+_TRACE = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-([0-9a-f]{2})(?:-.*)?")
+
+
+class HttpFront:
+    """Serves a broker over HTTP, or HTTPS where a context is given. A `Service`."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 8080,
+        ssl_context: ssl.SSLContext | None = None,
+        limits: HttpLimits | None = None,
+        metrics: FrontMetrics | None = None,
+        console: bool = True,
+        spans: RequestSpans | None = None,
+        guard: Guard | None = None,
+        gate: Gate | None = None,
+        keys: KeyBroker | None = None,
+        on_access: OnAccess | None = None,
+        budgets: Budgets | None = None,
+    ) -> None:
+        self._host = host
+        self._port = port
+        self._ssl_context = ssl_context
+        self._limits = limits or HttpLimits()
+        self._metrics: FrontMetrics = metrics or NoMetrics()
+        self.budgets = budgets or Budgets()
+        self._shared = Shared(broker, self._limits, self._metrics, host)
+        self._shared.spans = spans
+        self._shared.keys = keys
+        self._shared.budgets = self.budgets
+        self._guard = guard or Guard()
+        self._gate = gate or Gate(None)
+        self._shared.addresses = self._gate.addresses
+        self._on_access = on_access
+        self._router = Router(ROUTES)
+        self._console = Console(self._shared, self._gate) if console else None
+        self._server: FrontServer | None = None
+        self._listener: Listener | None = None
+        self._sweeper: asyncio.Task[None] | None = None
+        self.requests_in_flight = 0
+        self._request_prefix = os.urandom(6).hex()
+        self._request_numbers = count(1)
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on, also where 0 was asked for."""
+        if self._listener is not None:
+            self._port = self._listener.port or self._port
+        return self._port
+
+    @property
+    def connections(self) -> int:
+        """Those whose TLS is not done are some of them."""
+        return 0 if self._server is None else self._server.open_count
+
+    @property
+    def bytes_in_flight(self) -> int:
+        return self.budgets[Kind.BODIES].used
+
+    async def start(self) -> None:
+        """Listens when it returns; raises OSError where the address is not to be had."""
+        loop = asyncio.get_running_loop()
+        self._server = FrontServer(self._counted, self._limits, loop, self.budgets)
+        self._listener = Listener(self._server, self._ssl_context, self._limits)
+        await self._listener.start(self._host, self._port)
+        self._sweeper = asyncio.create_task(self._server.sweep_forever(), name="http-sweeper")
+
+    def begin_stop(self) -> None:
+        """Fail readiness and end long polls; requests are still served."""
+        self._shared.stopping.set()
+
+    async def stop(self) -> None:
+        """Stop listening, let requests in progress finish within `drain_s`, close connections."""
+        self.begin_stop()
+        if self._listener is not None:
+            await self._listener.stop()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._sweeper
+        if self._server is not None:
+            self._server.pre_shutdown()
+            await self._server.shutdown(self._limits.drain_s)
+        self._listener = self._server = self._sweeper = None
+
+    async def _counted(self, request: web.BaseRequest) -> web.StreamResponse:
+        connection = request.protocol
+        assert isinstance(connection, Connection)
+        self.requests_in_flight += 1
+        try:
+            return await self._handle(request)
+        finally:
+            self.requests_in_flight -= 1
+            connection.end()
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """The one place where a request becomes an answer, whatever happens on the way."""
+        if request.version < HttpVersion10:
+            _refuse_nameless(request)
+        started_s = time.monotonic()
+        headers = request.headers
+        request_id = headers.get("X-Request-ID")
+        if request_id is None or not _REQUEST_ID.fullmatch(request_id):
+            request_id = f"{self._request_prefix}-{next(self._request_numbers):x}"
+        template, operation, code = UNMATCHED, "", ""
+        principal: Principal | None = None
+        answer: web.Response
+        is_page = self._console is not None and is_for_console(request.raw_path)
+        try:
+            self._guard.check(request, is_page=is_page)
+            if self._console is not None and is_page:
+                page = await self._console.serve(request, request_id)
+                answer, template, operation, principal, code = page
+            elif request.method == "OPTIONS":
+                answer = self._options(request)
+            else:
+                route, params = self._router.match(request.method, request.raw_path)
+                template, operation = route.path, route.operation
+                principal = await self._gate.admit(request, operation, params)
+                call = Call(self._shared, request, params, principal)
+                answer = await finished(call, await route.handler(call))
+        except GoQueueError as error:
+            code, principal = error.code, principal or refused_by(error)
+            answer = error_answer(error, {"request_id": request_id})
+        except ConnectionError:
+            raise
+        except Exception:
+            log.exception("request failed", extra={"request_id": request_id, "route": template})
+            answer = error_answer(ServerError(), {"request_id": request_id})
+        if principal is not None or (answer.status < 400 and not self._gate.is_locked):
+            _known(request)
+        answer.headers["Server"] = "goqueue"
+        answer.headers["X-Request-ID"] = request_id
+        if self._gate.addresses.is_https(request):
+            self._guard.keep_to_tls(request, answer)
+        if "Origin" in headers and not is_page:
+            self._guard.share(answer, headers["Origin"])
+        if self._on_access is not None:
+            target, remote = path_of(request.raw_path), self._gate.addresses.of(request)
+            self._on_access(
+                Access(
+                    operation,
+                    request.method,
+                    target,
+                    principal,
+                    answer.status,
+                    code,
+                    request_id,
+                    remote,
+                )
+            )
+        took_s, trace_id = time.monotonic() - started_s, _trace_id(headers.get("traceparent", ""))
+        self._metrics.observe(request.method, template, answer.status, took_s, trace_id)
+        return answer
+
+    def _options(self, request: web.BaseRequest) -> web.Response:
+        if request.raw_path == "*":
+            return web.Response(status=204, headers={"Allow": METHODS})
+        found, _ = self._router.find(request.raw_path)
+        return web.Response(status=204, headers={"Allow": ", ".join(sorted({*found, "OPTIONS"}))})
+
+
+def _known(request: web.BaseRequest) -> None:
+    """The client may come in: its connection makes no room for others."""
+    connection = request.protocol
+    assert isinstance(connection, Connection)
+    connection.is_known = True
+
+
+def _trace_id(traceparent: str) -> str:
+    """The trace that a request is part of and that is recorded, empty for none: W3C's header."""
+    found = _TRACE.fullmatch(traceparent)
+    return "" if found is None or not int(found[2], 16) & 1 else found[1]
+
+
+def _refuse_nameless(request: web.BaseRequest) -> None:
+    """A request line without a version would be answered in a version that no client reads: told
+    in HTTP/1.1 here, and cut off. Raises `ConnectionResetError`."""
+    body = encode_error(BadRequest("a request line without a version of HTTP").to_body())
+    head = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nConnection: close\r\n"
+    if request.transport is not None:
+        request.transport.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        request.transport.close()
+    raise ConnectionResetError

@@ -1,0 +1,127 @@
+"""What a node tells Prometheus at each look, beside what its parts count as they work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from goqueue.wire.types import NodeId
+from log.store.directory import Store
+from node.cluster.host import ClusterHost
+from node.metrics import Metrics
+from node.metrics.exposition import SLICE_S
+from node.observe.cluster_metrics import ClusterFigures
+from node.observe.link_metrics import LinkFigures
+from node.observe.process_metrics import BudgetFigures, ProcessFigures
+from node.observe.replica_metrics import ReplicaFigures
+from node.observe.status import NodeStatus
+from node.peers.link import PeerLink
+from node.queue.lag import TakingPart
+from node.replicas.local import Replicas
+from node.replicas.topology import Topology
+from node.runtime.task_set import ended
+
+DIRECTIONS = ("sent", "received")
+"""Of copies; shown from the start, since Prometheus sees no first event of a series."""
+WATCH_S = 1.0
+"""How soon after a link went down or came up it is noted who is in sync."""
+
+
+class Front(Protocol):
+    """The HTTP front, as far as its figures go."""
+
+    @property
+    def connections(self) -> int: ...
+
+    @property
+    def bytes_in_flight(self) -> int: ...
+
+    requests_in_flight: int
+
+    @property
+    def budgets(self) -> BudgetFigures: ...
+
+
+class NodeFigures:
+    """A service. Loop thread only."""
+
+    def __init__(
+        self,
+        node: NodeId,
+        *,
+        cluster: ClusterHost,
+        replicas: Replicas,
+        topology: Topology,
+        store: Store,
+        link: PeerLink,
+        front: Front,
+        status: NodeStatus,
+        clock_offset_ms: Callable[[], float | None],
+        taking_part: TakingPart,
+        metrics: Metrics,
+    ) -> None:
+        self._metrics = metrics
+        self._link = link
+        self._links = LinkFigures(link, metrics)
+        self._cluster = ClusterFigures(
+            node,
+            cluster=cluster,
+            replicas=replicas,
+            topology=topology,
+            store=store,
+            metrics=metrics,
+        )
+        self._taking_part = taking_part
+        self._replicas = ReplicaFigures(
+            node, replicas, metrics, status.is_under_replicated, taking_part.groups_in
+        )
+        self._process = ProcessFigures(metrics)
+        self._front = front
+        self._status = status
+        self._clock_offset_ms = clock_offset_ms
+        self._tasks: list[asyncio.Task[None]] = []
+        for direction in DIRECTIONS:
+            metrics.storage.transferred_bytes.labels(direction)
+        metrics.before_render(self._tell)
+
+    async def start(self) -> None:
+        await self._links.start()
+        self._tasks = [
+            asyncio.create_task(self._watch(), name="in-sync-watch"),
+            asyncio.create_task(self._taking_part.watch(), name="groups-begun-watch"),
+        ]
+
+    async def stop(self) -> None:
+        await self._links.stop()
+        await ended(self._tasks)
+        self._tasks = []
+
+    def _tell(self) -> Iterator[None]:
+        metrics = self._metrics
+        metrics.process.up.set(0 if self._status.stopping else 1)
+        metrics.storage.damaged_replicas.set(self._status.damaged_replicas)
+        metrics.cluster.clock_skew.set(abs(self._clock_offset_ms() or 0.0) / 1000)
+        metrics.broker.active_connections.set(self._front.connections)
+        metrics.http.body_bytes.set(self._front.bytes_in_flight)
+        metrics.http.in_flight.set(self._front.requests_in_flight)
+        self._process.tell()
+        self._process.tell_budgets(self._front.budgets)
+        self._links.tell()
+        yield
+        yield from self._cluster.tell()
+        yield from self._replicas.tell()
+
+    async def _watch(self) -> None:
+        """Who fell out of sync between two looks, and came back, is counted all the same."""
+        loop, seen = asyncio.get_running_loop(), 0
+        while True:
+            await asyncio.sleep(WATCH_S)
+            changes = sum(one.connects + one.losses for one in self._link.traffic.values())
+            if changes == seen:
+                continue
+            seen, began_s = changes, loop.time()
+            for _ in self._replicas.note_in_sync():
+                if loop.time() - began_s > SLICE_S:
+                    await asyncio.sleep(0)
+                    began_s = loop.time()

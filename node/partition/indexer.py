@@ -1,0 +1,91 @@
+"""Keeps what is found in replicas' entries up to date, at a small share of the processor, so that
+look-ups find little left to do."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import structlog
+
+from node.partition.host import PartitionHost
+from node.partition.reading.segment_follower import SegmentFollower
+
+STEPS = 4
+"""Steps of one partition, before the next one has its turn."""
+REST = 9.0
+"""Rests between them, as a multiple of what they took: at most a tenth of a core goes there."""
+IDLE_S = 0.5
+SWEEP_S = 10.0
+"""Between sweeps, where nothing is indexed."""
+
+_log = structlog.get_logger("indexer")
+
+
+class Indexer:
+    """A service that goes round the replicas of this node, for one index of each. Switched off, it
+    only takes away what stands beside no segment any more: each look-up makes what it needs."""
+
+    def __init__(
+        self,
+        name: str,
+        replicas: Callable[[], Iterable[PartitionHost]],
+        index_of: Callable[[PartitionHost], SegmentFollower[Any, Any]],
+        *,
+        enabled: bool = True,
+    ) -> None:
+        self._name = name
+        self._replicas = replicas
+        self._index_of = index_of
+        self._enabled = enabled
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name=self._name)
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            self._task = None
+
+    async def _run(self) -> None:
+        while True:
+            is_whole = await self.round()
+            idle_s = IDLE_S if self._enabled else SWEEP_S
+            await asyncio.sleep(idle_s if is_whole else 0)
+
+    async def round(self) -> bool:
+        """Some steps of each replica; whether nothing is left that could be done now."""
+        loop = asyncio.get_running_loop()
+        more = False
+        for host in list(self._replicas()):
+            index = self._index_of(host)
+            if index.is_resting or not (index.is_due if self._enabled else not index.is_current):
+                continue
+            begun_s = loop.time()
+            try:
+                if self._enabled:
+                    is_whole = await index.catch_up(math.inf, steps=STEPS)
+                    more |= not is_whole and not index.is_resting
+                else:
+                    await index.sweep()
+            except Exception:  # noqa: BLE001 - one partition's trouble is none of the others'
+                _log.exception("indexing_failed", index=self._name, group=str(host.id))
+            await asyncio.sleep(REST * (loop.time() - begun_s))
+        return not more
+
+
+def indexers(
+    replicas: Callable[[], Iterable[PartitionHost]], *, enabled: bool
+) -> list[tuple[str, Indexer]]:
+    """One for each index of a node's replicas, with its name."""
+    of: dict[str, Callable[[PartitionHost], SegmentFollower[Any, Any]]] = {
+        "hash_indexer": lambda host: host.hashes,
+        "timeline_indexer": lambda host: host.mentions,
+    }
+    return [
+        (name, Indexer(name, replicas, index_of, enabled=enabled)) for name, index_of in of.items()
+    ]

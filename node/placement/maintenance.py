@@ -1,0 +1,229 @@
+"""What a node does from time to time: retention, local snapshots, and handing leaderships back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId
+from node.cluster.host import ClusterHost
+from node.config.node import NodeConfig
+from node.metrics import Metrics
+from node.partition.host import PartitionHost
+from node.partition.offset_lookup import time_at_hand
+from node.placement.steps import transferred
+from node.queue.group_admin import group_ref
+from node.replicas.local import Replicas
+from node.runtime.task_set import ended
+from node.storage.flusher import Flusher
+from raft.group import RaftGroup
+from raft.interfaces import SnapshotWork
+
+CLUSTER_SNAPSHOT_S = 1.0
+"""The cluster's state is small and every restart begins with it: it is snapshotted soon."""
+GROUPS_S = 1.0
+"""How long a deleted group may linger in partitions, and old settings of a changed one."""
+QUIET_S = 60.0
+"""A full disk stores no snapshots, which is tried often and told so seldom."""
+MOVES_A_ROUND = 4
+"""Each stops its partition's publishes for a moment."""
+PARTITION, CLUSTER = "partition", "cluster"
+"""Whose state a snapshot holds."""
+
+_log = structlog.get_logger("upkeep")
+
+
+class Upkeep:
+    """A service of periodic work; each kind runs by itself, and a failed round is logged."""
+
+    def __init__(
+        self,
+        node: NodeId,
+        *,
+        config: NodeConfig,
+        cluster: ClusterHost,
+        replicas: Replicas,
+        flusher: Flusher,
+        metrics: Metrics,
+        should_lead: Callable[[NodeId], bool],
+    ) -> None:
+        self._node = node
+        self._config = config
+        self._cluster = cluster
+        self._replicas = replicas
+        self._flusher = flusher
+        self._metrics = metrics
+        self._should_lead = should_lead
+        self._quiet_until_s = 0.0
+        self._unstored: set[GroupId] = set()
+        """Whose newest snapshot the disk has refused: it is taken again, changed or not."""
+        self._compacted: set[str] = set()
+        """Topics of which partitions to compact were led here at the last look."""
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        storage, raft = self._config.storage, self._config.raft
+        rounds: list[tuple[float, Callable[[], Awaitable[None]]]] = [
+            (storage.retention_check_ms / 1000, self._retain),
+            (storage.retention_check_ms / 1000, self.compact),
+            (storage.snapshot_interval_ms / 1000, self._snapshot_partitions),
+            (CLUSTER_SNAPSHOT_S, self._snapshot_cluster),
+            (raft.leader_balance_ms / 1000, self._balance),
+            (GROUPS_S, self._match_groups),
+        ]
+        self._tasks = [
+            asyncio.create_task(self._repeat(interval_s, work), name=work.__name__)
+            for interval_s, work in rounds
+        ]
+
+    async def stop(self) -> None:
+        await ended(self._tasks)
+        self._tasks = []
+
+    def snapshot_due(self, group: RaftGroup) -> None:
+        """Raft has applied enough of a group that its state is worth storing."""
+        host = self._replicas.find(group.id)
+        work = group.take_snapshot() if host is None else host.take_snapshot()
+        if work is not None:
+            task = asyncio.create_task(self._store(group.id, work))
+            self._tasks.append(task)
+            task.add_done_callback(self._tasks.remove)
+
+    def led(self) -> list[RaftGroup]:
+        """The groups led here, that of the cluster too."""
+        groups = [host.group for host in self._replicas.led()]
+        cluster = self._cluster.group
+        if cluster is not None and cluster.is_ready_leader:
+            groups.append(cluster)
+        return groups
+
+    async def snapshot(self, id: GroupId) -> None:
+        """Store the present state of a replica here, where it is another than was stored last."""
+        host = self._replicas.find(id)
+        again = id in self._unstored
+        if host is not None and (again or host.is_snapshot_due):
+            work = host.take_snapshot(again=again)
+            if work is not None:
+                await self._store(id, work)
+
+    async def compact(self) -> None:
+        """What is due of the partitions led here, one after the other: memory is bounded."""
+        ratios: dict[str, float] = {}
+        for host in self._replicas.led():
+            if host.config.is_compacted or host.state.queue.kept:
+                ratio = host.compactor.standing().ratio  # before: a run leaves nothing to see
+                ratios[host.topic] = max(ratio, ratios.get(host.topic, 0.0))
+                await host.compactor.run()
+            await asyncio.sleep(0)
+        for topic in ratios.keys() | self._compacted:  # those led elsewhere now, too
+            gauge = self._metrics.storage.compaction_dirty_ratio.labels(topic)
+            gauge.set(ratios.get(topic, 0.0))
+        self._compacted = set(ratios)
+
+    async def hand_over_all(self, timeout_s: float) -> None:
+        """Give every leadership to another replica, before this node stops."""
+        groups = [group for group in self.led() if len(group.voters) > 1]
+        if not groups:
+            return
+        done = asyncio.gather(*(transferred(group, self._heir(group)) for group in groups))
+        try:
+            async with asyncio.timeout(timeout_s):
+                await done
+        except TimeoutError:
+            left = sum(group.is_leader for group in groups)
+            _log.warning("leaderships_not_handed_over", left=left)
+
+    def _heir(self, group: RaftGroup) -> NodeId | None:
+        """The voter furthest ahead of those that would serve at once; None leaves it to Raft."""
+        matches = group.matches()
+        able = [
+            node
+            for node, peer in group.peers.items()
+            if peer.voter and peer.connected and self._should_lead(node)
+        ]
+        return max(able, key=lambda node: matches.get(node, 0), default=None)
+
+    # rounds
+
+    async def _repeat(self, interval_s: float, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(interval_s)
+            try:
+                await work()
+            except Exception:  # noqa: BLE001 - the task's outermost loop
+                _log.exception("upkeep_failed", work=getattr(work, "__name__", "?"))
+
+    async def _retain(self) -> None:
+        for host in self._replicas.led():
+            if host.config.is_deleted and host.config.retention_ms >= 0:
+                await time_at_hand(host.log, host.log_time_ms() - host.config.retention_ms)
+            await host.retention.run()
+            await asyncio.sleep(0)
+
+    async def _match_groups(self) -> None:
+        """Partitions led here drop groups that the cluster has deleted, and obey new settings."""
+        state = self._cluster.state
+        living = {group.id: group for group in state.groups.values()}
+        for host in self._replicas.led():
+            for id, known in list(host.state.queue.groups.items()):
+                group = living.get(id)
+                if group is not None and group.version > known.version:
+                    host.queue.reopen(group_ref(group))
+                elif group is None and id <= state.applied_index:  # ids are indexes of creation
+                    host.queue.drop_group(id)
+
+    async def _snapshot_partitions(self) -> None:
+        for host in self._replicas.all():
+            await self.snapshot(host.id)
+        self._unstored = {id for id in self._unstored if id == CLUSTER_GROUP or self._has(id)}
+
+    async def _snapshot_cluster(self) -> None:
+        group = self._cluster.group
+        again = CLUSTER_GROUP in self._unstored
+        work = group.take_snapshot(again=again) if group is not None else None
+        if work is not None:
+            await self._store(CLUSTER_GROUP, work)
+        self._cluster.trim()
+
+    def _has(self, id: GroupId) -> bool:
+        return self._replicas.find(id) is not None
+
+    async def _store(self, id: GroupId, work: SnapshotWork) -> None:
+        loop, storage = asyncio.get_running_loop(), self._metrics.storage
+        kind = CLUSTER if id == CLUSTER_GROUP else PARTITION
+        began_s = loop.time()
+        self._unstored.discard(id)
+        try:
+            size = await self._flusher.keep(work.run)
+            storage.snapshots_created.labels(kind).inc()
+            storage.snapshot_size_bytes.labels(kind).set(size)
+            storage.snapshot_latency.labels(kind).observe(loop.time() - began_s)
+        except OSError as error:  # the log still has what it would have held
+            self._unstored.add(id)
+            now = asyncio.get_running_loop().time()
+            if now >= self._quiet_until_s:
+                self._quiet_until_s = now + QUIET_S
+                _log.warning("snapshot_not_stored", problem=str(error))
+
+    async def _balance(self) -> None:
+        """A few leaderships a round drift to the replicas that the placement prefers."""
+        moved = 0
+        for host in self._replicas.led():
+            preferred = self._preferred(host)
+            if preferred in (None, self._node) or not self._cluster.is_present(preferred):
+                continue
+            if not self._should_lead(preferred):
+                continue
+            matches = host.matches()
+            if matches.get(preferred, 0) >= host.group.commit_index:
+                if await transferred(host.group, preferred):
+                    _log.info("leadership_moved", group=str(host.id), to=preferred)
+                moved += 1
+            if moved == MOVES_A_ROUND:
+                return
+
+    def _preferred(self, host: PartitionHost) -> NodeId | None:
+        placement = self._cluster.state.placement(host.id)
+        return None if placement is None else placement.preferred

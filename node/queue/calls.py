@@ -1,0 +1,216 @@
+"""Questions and operations for the leader of one partition's queue, wherever it is."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from msgspec import structs
+
+from coordinator.cluster.state import Topic
+from delivery.entries.ops import Op
+from goqueue.wire.errors import GoQueueError, Timeout
+from goqueue.wire.types import GroupId, NodeId
+from node.api.queue import PartitionQueueStats
+from node.peers.forwarding import Forwarder
+from node.peers.leaders import Ask, ask_leaders
+from node.peers.link import PeerLink
+from node.peers.repetition import is_remembered, may_repeat_ops
+from node.queue.views import QueueViews
+from node.replicas.topology import Topology
+from node.rpc import partitions as rpc
+from node.rpc import queue as queue_rpc
+from node.rpc.queue import (
+    DeadAnswer,
+    DeadRequest,
+    DelayedAnswer,
+    DelayedRequest,
+    FiguresAnswer,
+    GroupRef,
+    OpsAnswer,
+    OpsRequest,
+    PeekAnswer,
+    PeekRequest,
+)
+from raft.link import RemoteError
+
+DEADLINE_S = 15.0
+ASK_TIMEOUT_S = 2.0
+FIGURES_ROUNDS = 2
+
+R = TypeVar("R")
+A = TypeVar("A")
+
+
+class QueueCalls:
+    """Any node may ask; each call finds the leader, and asks again where that is safe."""
+
+    def __init__(
+        self,
+        node: NodeId,
+        views: QueueViews,
+        forwarder: Forwarder,
+        topology: Topology,
+        link: PeerLink,
+        rng: random.Random,
+    ) -> None:
+        self._node = node
+        self._views = views
+        self._forwarder = forwarder
+        self._topology = topology
+        self._link = link
+        self._rng = rng
+
+    async def ops(
+        self,
+        partition: GroupId,
+        ops: Sequence[Op],
+        opens: GroupRef | None = None,
+        deadline_s: float = DEADLINE_S,
+        patience_s: float | None = None,
+    ) -> OpsAnswer:
+        """Put operations into a partition's log. They are sent again where an answer was lost: so
+        each carries a request id, or comes to the same when it happens twice
+        (`node.peers.repetition`). `patience_s` as in `Forwarder.call`."""
+        named = list(map(self._named, ops))
+        attempts = _Attempts(OpsRequest(partition.pack(), named, opens))
+
+        async def here(left_s: float) -> OpsAnswer:
+            return await _within(left_s, self._views.ops(attempts.request))
+
+        return await self._forwarder.call(
+            partition,
+            local=here,
+            method=queue_rpc.OPS,
+            payload=lambda _left_s: rpc.encode(attempts.request),
+            decode=lambda answer: queue_rpc.decode_answer(answer, OpsAnswer),
+            deadline_s=deadline_s,
+            has_identity=may_repeat_ops(named),
+            patience_s=patience_s,
+            on_doubt=attempts.in_doubt,
+        )
+
+    def _named(self, op: Op) -> Op:
+        """What would do something else the second time gets a request id."""
+        if is_remembered(op) and not getattr(op, "request", 0):
+            return structs.replace(op, **{"request": self._rng.getrandbits(63) or 1})
+        return op
+
+    async def peek(self, request: PeekRequest) -> PeekAnswer:
+        return await self.ask(
+            request, request.partition, self._views.peek, queue_rpc.PEEK, PeekAnswer
+        )
+
+    async def dead(self, request: DeadRequest) -> DeadAnswer:
+        """Dead letters of one group in one partition."""
+        return await self.ask(
+            request, request.partition, self._views.dead, queue_rpc.DEAD, DeadAnswer
+        )
+
+    async def delayed(self, request: DelayedRequest) -> DelayedAnswer:
+        return await self.ask(
+            request, request.partition, self._views.delayed, queue_rpc.DELAYED, DelayedAnswer
+        )
+
+    async def figures(self, topics: Iterable[Topic]) -> FiguresAnswer:
+        """Of every partition whose leader answers; each leader is asked once for all of them."""
+        wanted = {
+            GroupId(topic.id, number) for topic in topics for number in range(len(topic.partitions))
+        }
+        found = FiguresAnswer([], [])
+
+        async def ask(node: NodeId, groups: list[GroupId]) -> Iterable[GroupId]:
+            request = rpc.GroupsRequest([group.pack() for group in groups])
+            answer = await self.ask_node(
+                node,
+                request,
+                lambda _: self._views.figures(groups),
+                queue_rpc.FIGURES,
+                FiguresAnswer,
+            )
+            if answer is None:
+                return []
+            found.partitions.extend(answer.partitions)
+            found.dead.extend(answer.dead)
+            return [GroupId.unpack(packed) for packed, _dead in answer.dead]
+
+        await self.each_leader(wanted, ask, FIGURES_ROUNDS)
+        return found
+
+    def unconfirmed(self, topic: str, partition: GroupId) -> PartitionQueueStats:
+        """See `QueueViews.unconfirmed`."""
+        return self._views.unconfirmed(topic, partition)
+
+    async def each_leader(
+        self,
+        partitions: Iterable[GroupId],
+        ask: Ask,
+        rounds: int,
+    ) -> set[GroupId]:
+        """Ask each leader once for all its partitions, and again for those that are not answered;
+        what is left of them. `ask` returns those that were."""
+        return await ask_leaders(self._topology, partitions, ask, rounds)
+
+    async def ask_node(
+        self,
+        node: NodeId,
+        request: R,
+        look: Callable[[R], Awaitable[A]],
+        method: str,
+        answer: type[A],
+        timeout_s: float = ASK_TIMEOUT_S,
+    ) -> A | None:
+        """What one node says; None where it does not answer."""
+        if node == self._node:
+            return await look(request)
+        try:
+            told = await self._link.request(node, method, rpc.encode(request), timeout_s)
+        except (GoQueueError, RemoteError):
+            return None
+        return queue_rpc.decode_answer(told, answer)
+
+    async def ask(
+        self,
+        request: R,
+        packed: bytes,
+        look: Callable[[R], Awaitable[A]],
+        method: str,
+        answer: type[A],
+    ) -> A:
+        """A partition's leader a question that changes nothing."""
+
+        async def here(left_s: float) -> A:
+            return await _within(left_s, look(request))
+
+        return await self._forwarder.call(
+            GroupId.unpack(packed),
+            local=here,
+            method=method,
+            payload=lambda _left_s: rpc.encode(request),
+            decode=partial(queue_rpc.decode_answer, type_=answer),
+            deadline_s=DEADLINE_S,
+        )
+
+
+class _Attempts:
+    """One call's request, as each attempt sends it."""
+
+    def __init__(self, first: OpsRequest) -> None:
+        self.request = first
+        """The next attempt's."""
+
+    def in_doubt(self) -> None:
+        """An attempt may have been applied; one that was refused changes nothing for the next."""
+        self.request = structs.replace(self.request, again=True)
+
+
+async def _within(left_s: float, work: Awaitable[A]) -> A:
+    """Raises `Timeout`, the outcome of which is not known."""
+    try:
+        async with asyncio.timeout(left_s):
+            return await work
+    except TimeoutError:
+        raise Timeout("the partition's replicas did not confirm in time") from None

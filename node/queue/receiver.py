@@ -1,0 +1,466 @@
+"""Receiving from partitions led by several nodes, without leasing what can't be answered.
+
+First each leader is asked once for what is ready, until there is enough. Where nothing is, each
+is asked to tell when something is ready, which leases nothing; then it is taken from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from delivery.config import LANES_COUNT
+from delivery.entries.ops import RELEASE, UNCLAIMED, Settled
+from goqueue.wire.errors import (
+    Busy,
+    GoQueueError,
+    GroupHalted,
+    NoQuorum,
+    StaleGeneration,
+    TooManyInFlight,
+    Unavailable,
+    UnknownTopic,
+)
+from goqueue.wire.types import GroupId, NodeId
+from node.api.receive_budget import TAKING
+from node.metrics import Metrics
+from node.peers.link import PeerLink
+from node.queue.calls import QueueCalls
+from node.queue.service import QueueService
+from node.replicas.topology import Topology
+from node.rpc import partitions as rpc
+from node.rpc import queue as queue_rpc
+from node.rpc.queue import STALE, GroupRef, TakeAnswer, Taken, TakeRequest, WaitAnswer, WaitRequest
+from node.runtime.background_tasks import Errands
+from raft.link import RemoteError
+
+TAKE_TIMEOUT_S = 5.0
+WAIT_GRACE_S = 2.0
+"""How long after its time a peer's answer to a wait is still expected."""
+LEADERLESS_S = 5.0
+"""How long a receive looks for a leader at least, before it says that there is none."""
+PAUSE_S = 0.005
+PAUSE_MAX_S = 0.2
+REMOTE_WAITS_MAX = 512
+"""Long polls of one peer at once; beyond them a receive looks by itself, from time to time."""
+LOOK_S = 0.25
+PLENTY_MAX = 10_000
+RECOVER_S = 30.0
+RECOVER_PAUSE_MAX_S = 2.0
+"""For how long, and how often at least, it is tried to give back what nobody was told of: nodes
+that restart are back by then. Leases that end before need not be given back."""
+
+
+@dataclass(slots=True)
+class Poll:
+    """One consumer's request. `partitions` in the order of preference; `generation` and
+    `lowest_lane` as in `delivery.leader.dispatcher.Want`."""
+
+    group: GroupRef
+    partitions: list[GroupId]
+    member: str
+    limit: int
+    visibility_ms: int
+    max_bytes: int
+    generation: int = UNCLAIMED
+    lowest_lane: int = LANES_COUNT - 1
+    requests: dict[GroupId, int] = field(default_factory=dict[GroupId, int])
+    """The ids under which partitions were asked whose answer did not come."""
+    doubtful: set[GroupId] = field(default_factory=set[GroupId])
+    """Those of them that may have been granted something nevertheless."""
+    unread: set[GroupId] = field(default_factory=set[GroupId])
+    """Partitions with messages that their leaders could not read, and have set aside."""
+
+
+_Asked = tuple[NodeId, list[GroupId]]
+"""A leader, and its partitions that are asked for."""
+
+
+@dataclass(slots=True)
+class _Round:
+    """What asking every leader once came to."""
+
+    taken: list[Taken] = field(default_factory=list[Taken])
+    blocked: list[tuple[bytes, str, str]] = field(default_factory=list[tuple[bytes, str, str]])
+    unanswered: set[GroupId] = field(default_factory=set[GroupId])
+    count: int = 0
+    size: int = 0
+    """Messages, and bytes of their values."""
+
+
+class QueueReceiver:
+    """The front's side of receiving. Loop thread only."""
+
+    def __init__(
+        self,
+        node: NodeId,
+        *,
+        service: QueueService,
+        calls: QueueCalls,
+        topology: Topology,
+        link: PeerLink,
+        errands: Errands,
+        rng: random.Random,
+        metrics: Metrics,
+    ) -> None:
+        self._node = node
+        self._service = service
+        self._calls = calls
+        self._topology = topology
+        self._link = link
+        self._errands = errands
+        self._rng = rng
+        self._metrics = metrics
+        self._remote_waits: dict[NodeId, int] = {}
+        self._plenty: dict[int, None] = {}
+        """Groups whose last receive found all that it asked for, the latest last."""
+
+    async def receive(self, poll: Poll, wait_s: float) -> list[Taken]:
+        """Leases of up to `limit` messages; waits for the first one.
+
+        A caller that is cancelled has leased nothing for good, and what was granted in an answer
+        that was lost is given back. Raises `GroupHalted` or `TooManyInFlight` where no partition
+        may deliver, `NoQuorum` where none can be asked, `StaleGeneration` where one is not the
+        member's and nothing was leased.
+        """
+        try:
+            return await self._receive(poll, wait_s)
+        finally:
+            if poll.doubtful:
+                self._errands.send(self._recover(poll, poll.doubtful))
+
+    async def _receive(self, poll: Poll, wait_s: float) -> list[Taken]:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        end = started + wait_s
+        partitions: Sequence[GroupId] = poll.partitions
+        pause = PAUSE_S
+        taking, bytes_max = TAKING.get(), poll.max_bytes
+        while True:
+            if taking is not None:
+                poll.max_bytes = await taking.begin(bytes_max)
+            found = await self._take(poll, partitions)
+            if found.taken:
+                return found.taken
+            if taking is not None:
+                taking.end()
+            _raise_if_blocked(poll, found.blocked)
+            now = loop.time()
+            nobody = len(found.unanswered) == len(poll.partitions)
+            late = now >= max(end, started + LEADERLESS_S)
+            if nobody and (late or not any(map(self._topology.replicas, poll.partitions))):
+                raise self._unreachable(poll)
+            if now >= end and not nobody:
+                return []
+            if nobody:
+                partitions = poll.partitions
+                await self._topology.changed(poll.partitions[0], pause)
+            else:
+                partitions = await self._wait(poll, end - now, found.unanswered, pause)
+            if nobody or loop.time() - now < PAUSE_S:  # what was ready is others' by now
+                await asyncio.sleep(self._rng.uniform(0, pause))
+                pause = min(2 * pause, PAUSE_MAX_S)
+
+    # taking
+
+    async def _take(self, poll: Poll, partitions: Sequence[GroupId]) -> _Round:
+        """Ask all leaders at once, each for its part of the limit, and then those that have more
+        for what the others did not have. While a group finds all that it asks for, one leader after
+        another is asked for all of it: that is one entry, instead of one a leader."""
+        found = _Round()
+        asked = self._by_leader(partitions, found.unanswered)
+        try:
+            if poll.group.id in self._plenty:
+                first = self._topology.leader(partitions[0])
+                asked.sort(key=lambda one: one[0] != first)
+                await self._take_in_turn(poll, found, asked[:1])
+                asked = asked[1:]
+            if poll.limit - found.count < len(asked):
+                await self._take_in_turn(poll, found, asked)
+            elif asked:
+                await self._take_in_turn(poll, found, await self._take_at_once(poll, found, asked))
+        except asyncio.CancelledError:
+            self.release(poll.group.id, found.taken)
+            raise
+        self._note_plenty(poll, found)
+        return found
+
+    def _note_plenty(self, poll: Poll, found: _Round) -> None:
+        self._plenty.pop(poll.group.id, None)
+        if found.count >= poll.limit:
+            self._plenty[poll.group.id] = None
+            if len(self._plenty) > PLENTY_MAX:
+                del self._plenty[next(iter(self._plenty))]
+
+    async def _take_at_once(self, poll: Poll, found: _Round, asked: list[_Asked]) -> list[_Asked]:
+        """The leaders that gave all they were asked for."""
+        share, rest = divmod(poll.limit - found.count, len(asked))
+        limits = [share + (row < rest) for row in range(len(asked))]
+        size = (poll.max_bytes - found.size) // len(asked)
+        if size <= 0:
+            return []
+        takes = [
+            asyncio.ensure_future(self._take_from(poll, found, one, limit, size))
+            for one, limit in zip(asked, limits, strict=True)
+        ]
+        try:
+            gave = await asyncio.gather(*takes)
+        finally:
+            for take in takes:
+                take.cancel()
+            await asyncio.wait(takes)
+        return [one for one, limit, n in zip(asked, limits, gave, strict=True) if n >= limit]
+
+    async def _take_in_turn(self, poll: Poll, found: _Round, asked: list[_Asked]) -> None:
+        for one in asked:
+            left, bytes_left = poll.limit - found.count, poll.max_bytes - found.size
+            if left <= 0 or bytes_left <= 0:
+                return
+            await self._take_from(poll, found, one, left, bytes_left)
+
+    async def _take_from(
+        self, poll: Poll, found: _Round, asked: _Asked, limit: int, bytes_max: int
+    ) -> int:
+        """How many messages one leader gave."""
+        node, groups = asked
+        request = TakeRequest(
+            poll.group,
+            [(group.pack(), self._request_id(poll, group)) for group in groups],
+            poll.member,
+            limit,
+            bytes_max,
+            poll.visibility_ms,
+            poll.generation,
+            poll.lowest_lane,
+        )
+        try:
+            answer = await self._ask(poll, node, request)
+        except (GoQueueError, RemoteError):
+            found.unanswered.update(groups)
+            poll.doubtful.update(groups)
+            return 0
+        self._note(poll, found, answer, node)
+        return sum(len(taken.grants) for taken in answer.taken)
+
+    def _request_id(self, poll: Poll, group: GroupId) -> int:
+        known = poll.requests.get(group)
+        if known is None:
+            known = poll.requests[group] = self._rng.getrandbits(63) or 1
+        return known
+
+    def _note(self, poll: Poll, found: _Round, answer: TakeAnswer, asked: NodeId) -> None:
+        found.taken += [taken for taken in answer.taken if taken.grants]
+        found.count += sum(len(taken.grants) for taken in answer.taken)
+        found.size += sum(len(row.value) for taken in answer.taken for row in taken.messages)
+        found.blocked += answer.blocked
+        answered = [taken.partition for taken in answer.taken] + answer.empty
+        for group in map(GroupId.unpack, answered):
+            poll.requests.pop(group, None)
+            poll.doubtful.discard(group)
+        poll.unread.update(map(GroupId.unpack, answer.unread))
+        for packed, leader in answer.moved:
+            group = GroupId.unpack(packed)
+            found.unanswered.add(group)
+            poll.doubtful.add(group)
+            self._topology.learn(group, None if leader is None else NodeId(leader), asked)
+
+    async def _ask(self, poll: Poll, node: NodeId, request: TakeRequest) -> TakeAnswer:
+        """A caller that leaves does not end it: what is granted to it then is given back."""
+        asking = asyncio.ensure_future(self._send(node, request))
+        try:
+            return await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            self._errands.send(self._release_late(poll, request, asking))
+            raise
+
+    async def _send(self, node: NodeId, request: TakeRequest) -> TakeAnswer:
+        if node == self._node:
+            return await self._service.take(request)
+        payload = await self._link.request(
+            node, queue_rpc.TAKE, rpc.encode(request), TAKE_TIMEOUT_S
+        )
+        return queue_rpc.decode_answer(payload, TakeAnswer)
+
+    async def _release_late(
+        self, poll: Poll, request: TakeRequest, asking: asyncio.Future[TakeAnswer]
+    ) -> None:
+        """The answer comes after its caller has left."""
+        left = {GroupId.unpack(packed) for packed, _request in request.partitions}
+        try:
+            answer = await asking
+        except (GoQueueError, RemoteError):
+            pass
+        else:
+            self.release(poll.group.id, answer.taken)
+            left = {GroupId.unpack(packed) for packed, _leader in answer.moved}
+        await self._recover(poll, left)
+
+    async def _recover(self, poll: Poll, partitions: Iterable[GroupId]) -> None:
+        """Recall what was granted in answers that were lost, and give it back: nobody waits for it
+        any more. Nothing else is taken for it: others would be given what comes after."""
+        left, now = sorted(partitions), asyncio.get_running_loop().time
+        end, pause = now() + min(RECOVER_S, poll.visibility_ms / 1000), PAUSE_MAX_S
+        while left:
+            await asyncio.sleep(pause)
+            left = [group for group in left if not await self._recovered(poll, group)]
+            if now() >= end:
+                return
+            pause = min(2 * pause, RECOVER_PAUSE_MAX_S)
+
+    async def _recovered(self, poll: Poll, group: GroupId) -> bool:
+        node = self._topology.leader(group)
+        if node is None:
+            return False
+        wanted = [(group.pack(), poll.requests[group])]
+        request = TakeRequest(
+            poll.group,
+            wanted,
+            poll.member,
+            0,
+            poll.max_bytes,
+            poll.visibility_ms,
+            poll.generation,
+            poll.lowest_lane,
+        )
+        try:
+            answer = await self._send(node, request)
+        except (GoQueueError, RemoteError):
+            return False
+        self.release(poll.group.id, answer.taken)
+        for packed, leader in answer.moved:
+            known = None if leader is None else NodeId(leader)
+            self._topology.learn(GroupId.unpack(packed), known, node)
+        return not answer.moved
+
+    def release(self, group: int, taken: Sequence[Taken]) -> None:
+        """Give leases back that nobody will be told of: their attempt does not count."""
+        for one in taken:
+            offsets = [grant.offset for grant in one.grants]
+            if offsets:
+                op = Settled(group, RELEASE, [(one.delivery, offsets)])
+                partition = GroupId.unpack(one.partition)
+                again = self._calls.ops(partition, [op], deadline_s=RECOVER_S, patience_s=RECOVER_S)
+                self._errands.send(again)
+
+    # waiting
+
+    async def _wait(
+        self, poll: Poll, left_s: float, unanswered: set[GroupId], pause: float
+    ) -> Sequence[GroupId]:
+        """The partitions to take from next: those told ready, or all."""
+        self._metrics.queue.waiting_receives.inc()
+        waits: list[asyncio.Task[list[GroupId]]] = []
+        leaderless: set[GroupId] = set()
+        try:
+            for node, asked in self._by_leader(poll.partitions, leaderless):
+                waits.append(asyncio.ensure_future(self._told(poll, node, asked, left_s, pause)))
+            if leaderless or unanswered:
+                look = asyncio.sleep(min(left_s, max(pause, LOOK_S)), poll.partitions)
+                waits.append(asyncio.ensure_future(look))
+            done, _ = await asyncio.wait(waits, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+            ready = [group for task in waits if task in done for group in task.result()]
+            return ready or poll.partitions
+        finally:
+            self._metrics.queue.waiting_receives.dec()
+            for wait in waits:
+                wait.cancel()
+
+    async def _told(
+        self, poll: Poll, node: NodeId, asked: list[GroupId], left_s: float, pause: float
+    ) -> list[GroupId]:
+        """Partitions of one leader that are ready, or led by another one now."""
+        request = WaitRequest(
+            poll.group.id,
+            [group.pack() for group in asked],
+            round(left_s * 1000),
+            self._rng.getrandbits(63),
+            poll.lowest_lane,
+        )
+        try:
+            answer = await self._ask_to_tell(node, request, left_s)
+        except (GoQueueError, RemoteError):
+            await asyncio.sleep(pause)
+            return asked
+        for packed, leader in answer.moved:
+            known = None if leader is None else NodeId(leader)
+            self._topology.learn(GroupId.unpack(packed), known, node)
+        if answer.moved and not answer.ready:
+            await self._topology.changed(GroupId.unpack(answer.moved[0][0]), pause)
+        told = [*answer.ready, *(packed for packed, _leader in answer.moved)]
+        return [GroupId.unpack(packed) for packed in told]
+
+    async def _ask_to_tell(self, node: NodeId, request: WaitRequest, left_s: float) -> WaitAnswer:
+        if node == self._node:
+            return await self._service.wait(request)
+        if self._remote_waits.get(node, 0) >= REMOTE_WAITS_MAX:
+            await asyncio.sleep(min(LOOK_S, left_s))
+            raise Busy
+        self._remote_waits[node] = self._remote_waits.get(node, 0) + 1
+        try:
+            payload = await self._link.request(
+                node, queue_rpc.WAIT, rpc.encode(request), left_s + WAIT_GRACE_S
+            )
+        except asyncio.CancelledError:
+            ticket = request.ticket.to_bytes(8, "little")
+            self._errands.send(self._link.request(node, queue_rpc.LEAVE, ticket, WAIT_GRACE_S))
+            raise
+        finally:
+            self._remote_waits[node] -= 1
+        return queue_rpc.decode_answer(payload, WaitAnswer)
+
+    # private
+
+    def _by_leader(
+        self, partitions: Sequence[GroupId], leaderless: set[GroupId]
+    ) -> list[tuple[NodeId, list[GroupId]]]:
+        """Leaders with their partitions, this node first, then in the order of preference."""
+        by_leader: dict[NodeId, list[GroupId]] = {}
+        for group in partitions:
+            leader = self._topology.leader(group)
+            if leader is None:
+                leaderless.add(group)
+            else:
+                by_leader.setdefault(leader, []).append(group)
+        return sorted(by_leader.items(), key=lambda item: item[0] != self._node)
+
+    def _unreachable(self, poll: Poll) -> GoQueueError:
+        """Why nobody could be asked."""
+        group = poll.partitions[0]
+        replicas, reachable = self._topology.replicas(group), self._topology.reachable(group)
+        if not replicas:
+            return UnknownTopic(str(group.topic))
+        if reachable * 2 <= len(replicas):
+            return NoQuorum(
+                f"{reachable} of {len(replicas)} replicas can be reached",
+                reachable=reachable,
+                replicas=len(replicas),
+                retry_after_s=1,
+            )
+        return Unavailable("no leader of these partitions answers", retry_after_s=1)
+
+
+def _raise_if_blocked(poll: Poll, blocked: list[tuple[bytes, str, str]]) -> None:
+    """Where no partition may deliver, whoever asks should know why; else the others go on. That one
+    is another's is told at once."""
+    stale = [(GroupId.unpack(packed), int(why)) for packed, kind, why in blocked if kind == STALE]
+    if stale:
+        raise StaleGeneration(
+            generation=max(generation for _id, generation in stale),
+            partitions=[str(id) for id, _generation in stale],
+        )
+    if len(blocked) < len(poll.partitions):
+        return
+    group = poll.group.name
+    for _packed, kind, why in blocked:
+        if kind == queue_rpc.FULL:
+            raise TooManyInFlight(
+                f"group {group} has {why} messages in flight in a partition: settle some first",
+                group=group,
+                limit=int(why),
+                retry_after_s=1,
+            )
+    raise GroupHalted(
+        f"group {group} is halted: {blocked[0][2]}", group=group, reason=blocked[0][2]
+    )

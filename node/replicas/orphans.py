@@ -1,0 +1,111 @@
+"""Replicas here that nobody names, and of which no news will come: their leaders are asked.
+
+A replica may hold the entry that added it, and that entry may never commit: whoever leads then has
+never heard of this replica, and what the cluster group knows of the partition is older than what
+the replica holds. So it would stay, and wait, for good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import structlog
+
+from coordinator.cluster.state import ClusterState
+from coordinator.placement.steps import Seen, is_left_out
+from goqueue.wire.errors import GoQueueError
+from goqueue.wire.types import GroupId, Voter
+from node.replicas.local import Hosted
+
+LOOK_S = 5.0
+"""The time between two looks. What is a stray in two of them is asked about: those of moves that
+end just now go by themselves."""
+ASKED_MAX = 16
+"""In one look."""
+
+_log = structlog.get_logger("replicas")
+
+
+class Retiring(Protocol):
+    """The replicas of this node, as `node.replicas.local` has them."""
+
+    def strays(self, state: ClusterState) -> list[GroupId]: ...
+
+    def find(self, group: GroupId) -> Hosted | None: ...
+
+    def retire(self, group: GroupId) -> None: ...
+
+
+class Strays:
+    """A service. `ask` tells what a partition's leader sees; it raises GoQueueError."""
+
+    def __init__(
+        self,
+        me: Voter,
+        replicas: Retiring,
+        state: Callable[[], ClusterState],
+        ask: Callable[[GroupId], Awaitable[Seen]],
+        *,
+        look_s: float = LOOK_S,
+    ) -> None:
+        self._me = me
+        self._replicas = replicas
+        self._state = state
+        self._ask = ask
+        self._look_s = look_s
+        self._met: set[GroupId] = set()
+        self._looks = 0
+        self._asked: dict[GroupId, int] = {}
+        """In which look they were asked about last."""
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        self._task = asyncio.create_task(self._look_forever(), name="strays")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            self._task = None
+
+    async def look(self) -> None:
+        """Retire the strays that take part no more, by what their leaders tell."""
+        strays = self._replicas.strays(self._state())
+        met, self._met = self._met, set(strays)
+        # Those that were not asked for longest first: some may have no leader for good.
+        known = sorted((group for group in strays if group in met), key=self._turn)
+        self._asked = {group: look for group, look in self._asked.items() if group in self._met}
+        self._looks += 1
+        for group in known[:ASKED_MAX]:
+            self._asked[group] = self._looks
+            try:
+                await self._look_at(group)
+            except GoQueueError as error:
+                _log.debug("stray_not_judged", group=str(group), problem=error.message)
+
+    def _turn(self, group: GroupId) -> int:
+        return self._asked.get(group, 0)
+
+    async def _look_at(self, group: GroupId) -> None:
+        """What arrives while the leader is asked may be newer than its answer."""
+        host = self._replicas.find(group)
+        if host is None:
+            return
+        known = host.group.configuration
+        seen = await self._ask(group)
+        if self._replicas.find(group) is not host or host.group.configuration != known:
+            return
+        if group not in self._replicas.strays(self._state()):
+            return
+        if is_left_out(self._me, seen, host.log.hard_state.term):
+            self._replicas.retire(group)
+
+    async def _look_forever(self) -> None:
+        while True:
+            await asyncio.sleep(self._look_s)
+            try:
+                await self.look()
+            except Exception:  # noqa: BLE001 - the task's outermost loop
+                _log.exception("strays_not_judged")

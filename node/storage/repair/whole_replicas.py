@@ -1,0 +1,133 @@
+"""What a node does about damage beyond single entries: copies, and states stored again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import structlog
+
+from goqueue.wire.types import CLUSTER_GROUP, GroupId, Voter
+from log.store.directory import Store
+from node.cluster.host import ClusterHost
+from node.config.engine import StorageOptions
+from node.metrics import Metrics
+from node.peers.link import PeerLink
+from node.replicas.local import Replicas
+from node.runtime.throttle import Throttle
+from node.storage.copying.transfer import Transfers
+from node.storage.flusher import Flusher
+from node.storage.repair.comparison import Comparison
+from node.storage.repair.scrub import Scrub
+from raft.host import RaftHost
+
+_log = structlog.get_logger("scrub")
+
+
+class Repair:
+    """A service: the scrub of one node and its comparison with others, which share one thread."""
+
+    def __init__(
+        self,
+        me: Voter,
+        store: Store,
+        flusher: Flusher,
+        link: PeerLink,
+        raft: RaftHost,
+        cluster: ClusterHost,
+        replicas: Replicas,
+        transfers: Transfers,
+        metrics: Metrics,
+        options: StorageOptions,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self._me = me
+        self._store = store
+        self._flusher = flusher
+        self._cluster = cluster
+        self._replicas = replicas
+        self._transfers = transfers
+        self._workers = ThreadPoolExecutor(1, thread_name_prefix="goqueue-scrub")
+        throttle = Throttle(options.scrub_bytes_per_s, time.monotonic)
+        self.comparison = Comparison(
+            me.node,
+            store,
+            link,
+            raft,
+            self._workers,
+            metrics,
+            pay=throttle.take,
+            on_diverged=self.diverged,
+        )
+        self.scrub = Scrub(
+            store,
+            flusher,
+            self.comparison,
+            self._workers,
+            metrics,
+            interval_s=options.scrub_interval_ms / 1000,
+            throttle=throttle,
+            renew_snapshot=self.renew_snapshot,
+            is_whole=self.is_whole,
+            wall_ms=wall_ms,
+        )
+
+    async def start(self) -> None:
+        await self.scrub.start()
+
+    async def stop(self) -> None:
+        await self.scrub.stop()
+        self._workers.shutdown(wait=False)
+
+    def give_way(self, group: GroupId) -> None:
+        """Who is damaged does not lead, where anybody else can."""
+        replica = self.comparison.replica(group)
+        if replica is not None and replica.is_leader:
+            replica.transfer_leadership()
+
+    def copy(self, group: GroupId) -> None:
+        """Single entries can't heal it: all of it is copied. The cluster's own group is renewed by
+        a restart, where somebody else leads it, and so has all of it."""
+        if group != CLUSTER_GROUP:
+            self._transfers.want(group)
+            return
+        leader = None if self._cluster.group is None else self._cluster.group.leader
+        if leader not in (None, self._me.node):
+            self.diverged(group, "single entries can't repair it")
+
+    def diverged(self, group: GroupId, reason: str) -> None:
+        """What this node holds of the group is not what the others agree on: it is no longer used,
+        and copied anew. The cluster's own group is, after the next start."""
+        log = self._store.group(group)
+        if log.untrusted:
+            return
+        _log.error("replica_diverged", group=str(group), problem=reason)
+        log.distrust(reason)
+        if group != CLUSTER_GROUP:
+            self._replicas.hold(group)
+            self.copy(group)
+
+    async def renew_snapshot(self, group: GroupId) -> bool:
+        """Stores the state of a group that runs here anew; False where there is none."""
+        host = self._replicas.find(group)
+        replica = self._cluster.group if group == CLUSTER_GROUP else host and host.group
+        work = replica.take_snapshot(again=True) if replica else None
+        if work is None:
+            return False
+        await self._flusher.keep(work.run)
+        return True
+
+    def is_whole(self, group: GroupId) -> bool:
+        """Whether this node holds the group beyond doubt, or has nothing to do with it any more."""
+        state = self._cluster.state
+        if self._cluster.not_ready() is not None:
+            return False
+        holders = state.layout.holders(group)
+        if group != CLUSTER_GROUP and self._me not in holders:
+            elsewhere = any(holder.node != self._me.node for holder in holders)
+            return elsewhere or state.is_deleted(group.topic)
+        if group not in self._store.groups():
+            return False
+        log = self._store.group(group)
+        return log.last_index > 0 and log.damaged is None and not log.suspect

@@ -1,0 +1,111 @@
+"""A mistyped option is refused by name, when it runs and when it is type-checked."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from mypy import api
+
+from goqueue import AsyncClient, AsyncConsumer, Client, Consumer, Producer
+from goqueue.errors import BadRequest
+from goqueue.models.options import ConsumerOptions, ProducerOptions, TopicSettings
+
+ROOT = Path(__file__).parents[4]
+NOBODY = "http://127.0.0.1:1"
+USED = """
+from goqueue import AsyncClient, Client, Consumer, OutgoingMessage
+
+async def work(client: AsyncClient) -> None:
+    await client.alter_topic("orders", {topic})
+    client.producer({producer})
+    await client.publish("orders", "x", priority={priority})
+    OutgoingMessage("x", priority={priority})
+
+def block(client: Client) -> None:
+    client.alter_topic("orders", {topic})
+    client.producer({producer})
+    client.publish("orders", "x", priority={priority})
+    Consumer(client, "g", "orders", {consumer})
+"""
+
+
+async def test_alter_topic_names_the_setting_that_was_meant() -> None:
+    async with AsyncClient(NOBODY) as client:
+        with pytest.raises(TypeError, match=r"'retension_bytes'.*did you mean 'retention_bytes'"):
+            await client.alter_topic("orders", retension_bytes=5)  # type: ignore[call-arg]
+    with Client(NOBODY) as blocking, pytest.raises(TypeError, match="retention_bytes"):
+        blocking.alter_topic("orders", retension_bytes=5)  # type: ignore[call-arg]
+
+
+async def test_a_producer_names_the_option_that_was_meant() -> None:
+    async with AsyncClient(NOBODY) as client:
+        with pytest.raises(TypeError, match=r"'linger'.*did you mean 'linger_ms'"):
+            client.producer(linger=5)  # type: ignore[call-arg]
+    with Client(NOBODY) as blocking, pytest.raises(TypeError, match="linger_ms"):
+        blocking.producer(linger=5)  # type: ignore[call-arg]
+
+
+def test_a_consumer_names_the_option_that_was_meant() -> None:
+    meant = pytest.raises(TypeError, match=r"'prefech'.*did you mean 'prefetch'")
+    with Client(NOBODY) as client, meant:
+        Consumer(client, "g", "orders", prefech=3)  # type: ignore[call-arg]
+
+
+async def test_a_priority_that_is_none_is_refused() -> None:
+    async with AsyncClient(NOBODY) as client, client.producer() as producer:
+        with pytest.raises(BadRequest, match="want one of critical, high"):
+            await producer.send("orders", "x", priority="urgent")  # type: ignore[arg-type]
+        with pytest.raises(BadRequest, match="did you mean 'high'"):
+            await producer.send("orders", "x", priority="hihg")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "taker", "besides"),
+    [
+        (ProducerOptions, Producer.__init__, {"self", "client"}),
+        (TopicSettings, AsyncClient.create_topic, {"self", "name"}),
+        (
+            ConsumerOptions,
+            AsyncConsumer.__init__,
+            {
+                *("self", "client", "group", "topics"),
+                *(f"rebalance_on_{what}" for what in ("assign", "revoke", "lost")),
+            },
+        ),
+    ],
+)
+def test_every_option_is_declared(
+    options: type, taker: Callable[..., object], besides: set[str]
+) -> None:
+    assert set(options.__annotations__) == set(inspect.signature(taker).parameters) - besides
+
+
+def test_mypy_finds_mistyped_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    good = USED.format(
+        topic="retention_bytes=5", producer="linger_ms=5", consumer="prefetch=3", priority='"high"'
+    )
+    bad = USED.format(
+        topic="retension_bytes=5", producer="linger=5", consumer="prefech=3", priority='"urgent"'
+    )
+    (tmp_path / "good.py").write_text(good)
+    (tmp_path / "bad.py").write_text(bad)
+    monkeypatch.setenv("MYPYPATH", str(ROOT / "client"))
+    files = [str(tmp_path / "good.py"), str(tmp_path / "bad.py")]
+
+    told, problems, _ = api.run(
+        ["--config-file=", "--follow-imports=silent", f"--cache-dir={tmp_path}/cache", *files]
+    )
+
+    assert not problems
+    errors = [line for line in told.splitlines() if ": error:" in line]
+    wrong = [
+        number
+        for number, line in enumerate(bad.splitlines(), 1)
+        if any(typo in line for typo in ("retension", "linger", "prefech", "urgent"))
+    ]
+    found = {int(line.partition("bad.py:")[2].partition(":")[0]) for line in errors}
+    assert all("bad.py" in line for line in errors), told
+    assert found == set(wrong)

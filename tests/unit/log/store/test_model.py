@@ -1,0 +1,239 @@
+"""The store against a model: whatever is done, wherever the power goes, nothing acked is lost."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from goqueue.wire.types import GroupId, Index, Term
+from log.disk.memory import MemoryDisk
+from log.entry import Entry, decode_frames
+from log.store.flush import FlushJob
+from tests.unit.log.stores import (
+    GROUP,
+    OTHER,
+    SMALL,
+    checkpoint,
+    entry,
+    everything,
+    flush,
+    frames,
+    group_of,
+    open_store,
+    seal,
+)
+
+GROUPS = (GROUP, OTHER)
+LIMITS = replace(SMALL, wal_file_bytes=1024, segment_bytes=300)
+
+
+class LogAgainstModel(RuleBasedStateMachine):
+    """Per group: the entries appended, and those that a completed flush made durable."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.disk = MemoryDisk()
+        self.store = open_store(self.disk, LIMITS)
+        self.entries: dict[GroupId, list[Entry]] = {}
+        self.hard: dict[GroupId, tuple[int, str | None]] = {}
+        self.durable: dict[GroupId, list[Entry]] = {}
+        self.durable_hard: dict[GroupId, tuple[int, str | None]] = {}
+        self.history: dict[GroupId, list[list[bytes]]] = {group: [] for group in GROUPS}
+        self.hard_history: dict[GroupId, list[tuple[int, str | None]]] = {}
+        self.applied: dict[GroupId, int] = {}
+        self.job: FlushJob | None = None
+        self.term = 1
+        for group in GROUPS:
+            group_of(self.store, group)
+            self.entries[group] = []
+            self.hard[group] = (0, None)
+        flush(self.store)
+        self.note_durable()
+
+    def note_durable(self) -> None:
+        self.durable = {group: list(entries) for group, entries in self.entries.items()}
+        self.durable_hard = dict(self.hard)
+        self.history = {group: [frames(self.entries[group])] for group in GROUPS}
+        self.hard_history = {group: [self.hard[group]] for group in GROUPS}
+
+    def note_change(self, group: GroupId) -> None:
+        self.history[group].append(frames(self.entries[group]))
+        self.hard_history[group].append(self.hard[group])
+
+    @rule(group=st.sampled_from(GROUPS), count=st.integers(1, 4), size=st.integers(0, 120))
+    def append(self, group: GroupId, count: int, size: int) -> None:
+        log = self.store.group(group)
+        new = [entry(log.last_index + 1 + n, self.term, size=size) for n in range(count)]
+        log.append(new)
+        self.entries[group] += new
+        self.note_change(group)
+
+    @rule(group=st.sampled_from(GROUPS), back=st.integers(0, 12), size=st.integers(0, 60))
+    def conflict(self, group: GroupId, back: int, size: int) -> None:
+        log = self.store.group(group)
+        if log.last_index == 0:
+            return
+        index = max(1, log.last_index - back)
+        if index <= self.applied.get(group, 0):
+            return  # committed, and so never truncated
+        self.term += 1
+        log.truncate_from(Index(index))
+        log.append([entry(index, self.term, size=size)])
+        self.entries[group][index - 1 :] = [entry(index, self.term, size=size)]
+        self.note_change(group)
+
+    @rule(group=st.sampled_from(GROUPS), vote=st.sampled_from([None, "n1", "n2"]))
+    def vote(self, group: GroupId, vote: str | None) -> None:
+        self.term += 1
+        self.store.group(group).save_hard_state(Term(self.term), vote)
+        self.hard[group] = (self.term, vote)
+        self.note_change(group)
+
+    @precondition(lambda self: self.job is None)
+    @rule(group=st.sampled_from(GROUPS), keep=st.integers(0, 6))
+    def snapshot_and_trim(self, group: GroupId, keep: int) -> None:
+        log = self.store.group(group)
+        index = Index(log.durable_index - keep)
+        newest = max(log.first_index, self.applied.get(group, 0))
+        if index >= newest and not self.undurable_truncation(group, index):
+            log.save_snapshot(index, self.state(group, index)).run()
+            log.trim_to(Index(index + 1))
+            self.applied[group] = index
+
+    def undurable_truncation(self, group: GroupId, index: int) -> bool:
+        """Whether raft could not have applied this entry: it may still change."""
+        heads = {tuple(state[:index]) for state in self.history[group]}
+        return len(heads) > 1
+
+    def state(self, group: GroupId, index: int) -> bytes:
+        return b"".join(frames(self.entries[group][:index]))
+
+    @rule(group=st.sampled_from(GROUPS), relaxed=st.booleans())
+    def relax(self, group: GroupId, relaxed: bool) -> None:
+        self.store.group(group).relaxed = relaxed
+
+    @precondition(lambda self: self.job is None)
+    @rule(now_ms=st.integers(0, 200))
+    def flush_at(self, now_ms: int) -> None:
+        job = self.store.take_flush(now_ms)
+        if job is None:
+            return
+        job.sync()
+        self.store.complete_flush(job)
+        job.spill()
+        self.store.complete_spill(job)
+        if job.synced:
+            self.note_durable()
+
+    @precondition(lambda self: self.job is None)
+    @rule(group=st.sampled_from(GROUPS))
+    def remove_and_create(self, group: GroupId) -> None:
+        """Flushed at once: a removed group and a new one cannot be told apart by content."""
+        flush(self.store)
+        self.store.remove_group(group)
+        self.store.create_group(group)
+        self.entries[group], self.hard[group] = [], (0, None)
+        self.applied.pop(group, None)
+        flush(self.store)
+        self.note_durable()
+
+    @precondition(lambda self: self.job is None)
+    @rule()
+    def flush(self) -> None:
+        flush(self.store)
+        self.note_durable()
+
+    @precondition(lambda self: self.job is None)
+    @rule()
+    def flush_without_spilling(self) -> None:
+        job = self.store.take_flush()
+        if job is not None:
+            job.sync()
+            self.store.complete_flush(job)
+            self.job = job
+        self.note_durable()
+
+    @precondition(lambda self: self.job is not None)
+    @rule()
+    def spill_late(self) -> None:
+        assert self.job is not None
+        self.job.spill()
+        self.store.complete_spill(self.job)
+        self.job = None
+
+    @precondition(lambda self: self.job is None)
+    @rule()
+    def seal(self) -> None:
+        seal(self.store)
+
+    @precondition(lambda self: self.job is None)
+    @rule()
+    def checkpoint(self) -> None:
+        if checkpoint(self.store):
+            self.note_durable()
+
+    @rule(data=st.data())
+    def checkpoint_with_changes_meanwhile(self, data: st.DataObject) -> None:
+        job = self.store.take_checkpoint()
+        if job is None:
+            return
+        group = data.draw(st.sampled_from(GROUPS))
+        job.run()
+        self.conflict(group, data.draw(st.integers(0, 6)), 10)
+        self.store.complete_checkpoint(job)
+
+    @rule(seed=st.integers(0, 1 << 32), keep=st.sampled_from([0.0, 0.5, 1.0]))
+    def power_cut(self, seed: int, keep: float) -> None:
+        self.reopen(self.disk.crash(random.Random(seed), keep=keep))
+
+    @rule()
+    def kill(self) -> None:
+        self.reopen(self.disk.clone())
+
+    def reopen(self, disk: MemoryDisk) -> None:
+        self.disk = disk
+        self.store = open_store(disk, LIMITS, seed=random.Random(self.term).getrandbits(32))
+        self.job = None
+        for group in GROUPS:
+            log = self.store.group(group)
+            assert not log.quarantined
+            found = frames(everything(log))
+            below = log.first_index - 1
+            matching = [state for state in self.history[group] if state[below:] == found]
+            assert matching
+            hard = (log.hard_state.term, log.hard_state.vote)
+            assert hard in self.hard_history[group]
+            self.check_snapshot(group)
+            self.entries[group] = list(decode_frames(b"".join(matching[-1])))
+            self.hard[group] = hard
+        self.note_durable()
+
+    def check_snapshot(self, group: GroupId) -> None:
+        log = self.store.group(group)
+        snapshot = log.latest_snapshot()
+        assert not log.quarantined
+        if log.first_index > 1:
+            assert snapshot is not None
+        if snapshot is not None:
+            index, state = snapshot
+            heads = [b"".join(known[:index]) for known in self.history[group]]
+            assert state in heads
+            assert index >= log.first_index - 1
+
+    @invariant()
+    def what_is_read_is_what_was_appended(self) -> None:
+        for group in GROUPS:
+            log = self.store.group(group)
+            assert log.last_index == len(self.entries[group])
+            assert everything(log) == self.entries[group][log.first_index - 1 :]
+            assert log.durable_index <= log.last_index
+
+
+LogAgainstModel.TestCase.settings = settings(
+    max_examples=150, stateful_step_count=40, deadline=None
+)
+TestLogAgainstModel = LogAgainstModel.TestCase

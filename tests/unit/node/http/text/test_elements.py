@@ -1,0 +1,134 @@
+"""Arrays are cut between their elements, whatever those hold; what is no JSON stays none."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import msgspec
+import pytest
+
+from goqueue.wire.errors import BadRequest
+from node.http.text import elements
+from node.http.text.elements import Elements
+
+NAMES = ["value", "key", 'a"b', "messages", "\\", "ü", "x" * 30]
+SCALARS = [None, True, False, 0, -1.5e300, "", "plain", 'q"u\\o\tte', "]}[{,:", "ü☃𝄞", "\\" * 7]
+
+
+def any_value(rng: random.Random, depth: int):
+    kind = rng.random()
+    if depth == 0 or kind < 0.5:
+        return rng.choice(SCALARS) if rng.random() < 0.9 else "long " * rng.randrange(60)
+    if kind < 0.75:
+        return [any_value(rng, depth - 1) for _ in range(rng.randrange(4))]
+    return {rng.choice(NAMES): any_value(rng, depth - 1) for _ in range(rng.randrange(4))}
+
+
+def document(rng: random.Random) -> bytes:
+    members = {"producer_id": 7, "other": any_value(rng, 6)}
+    found = [any_value(rng, rng.choice([1, 2, 6])) for _ in range(rng.randrange(12))]
+    items = [*members.items(), ("messages", found)]
+    rng.shuffle(items)
+    text = json.dumps(
+        dict(items),
+        ensure_ascii=rng.random() < 0.5,
+        indent=rng.choice([None, 1]),
+        separators=rng.choice([None, (",", ":")]),
+    )
+    return text.encode()
+
+
+def cut(text: bytes) -> tuple[list, object]:
+    """The elements and the rest, each decoded as whoever uses them does."""
+    walked = Elements(text, b"messages")
+    found: list = []
+    for piece in walked.walk():
+        if piece is not None:
+            found += msgspec.json.decode(b"[%s]" % text[piece.start : piece.end])
+    return found, msgspec.json.decode(walked.rest)
+
+
+@pytest.fixture(params=[16, 40, 300, 64 * 1024])
+def slices(request, monkeypatch) -> int:
+    monkeypatch.setattr(elements, "SLICE_BYTES", request.param)
+    return request.param
+
+
+def test_elements_and_rest_are_what_the_document_holds(slices: int) -> None:
+    rng = random.Random(slices)
+    for _ in range(400):
+        text = document(rng)
+        if slices == 16 and b"300" in text:
+            continue  # a number of more than a slice
+        whole = msgspec.json.decode(text)
+
+        found, rest = cut(text)
+
+        assert found == whole["messages"], text
+        assert rest == {**whole, "messages": []}, text
+
+
+def test_what_is_no_json_is_refused_somewhere(slices: int) -> None:
+    rng, refused = random.Random(slices), 0
+    for _ in range(1500):
+        text = bytearray(document(rng))
+        for _ in range(rng.randrange(1, 3)):
+            at = rng.randrange(len(text))
+            text[at : at + rng.randrange(2)] = rng.choice(
+                [b"", b",", b"[", b"]", b"{", b"}", b'"', b"\\", b":", b" ", b"1"]
+            )
+        try:
+            whole = msgspec.json.decode(bytes(text))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            refused += 1
+            with pytest.raises((BadRequest, msgspec.DecodeError, UnicodeDecodeError)):
+                cut(bytes(text))
+            continue
+        try:
+            found, rest = cut(bytes(text))
+        except BadRequest:
+            continue  # given twice, or beyond a bound
+        if isinstance(rest, dict) and isinstance(whole.get("messages"), list):
+            assert found == whole["messages"] or rest.get("messages") != [], bytes(text)
+    assert refused > 500
+
+
+@pytest.mark.parametrize(
+    "element",
+    [b"{}", b'{"value":"v"}', b'"%s"' % (b'\\"' * 90_000), b"[" * 50 + b"]" * 50, b"[[[[[]]]]]"],
+    ids=["empty", "plain", "escapes", "deep", "nested"],
+)
+@pytest.mark.parametrize("frame", [b"%s", b'{"value":[%s]}', b"[" * 11 + b"%s" + b"]" * 11])
+def test_no_step_looks_at_much_more_than_a_slice(element: bytes, frame: bytes) -> None:
+    held = frame % b",".join([element] * (2**20 // len(element)))
+    text = b'{"messages":[' + held + b"]}"
+    walked, before, steps = Elements(text, b"messages"), 0, 0
+    for piece in walked.walk():
+        assert walked._at - before <= 2 * elements.SLICE_BYTES
+        before, steps = walked._at, steps + 1
+        if piece is not None and piece.end - piece.start > elements.SLICE_BYTES:
+            assert text[piece.start : piece.end] in (element, held)
+    assert steps >= len(text) // elements.SLICE_BYTES - 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"messages":[{}],"messages":[]}',
+        b'{"messages":[{}' + b" " * 70_000 + b"]}",
+        b'{"x":"' + b"y" * 70_000 + b'","messages":[{}]}',
+        b'{"messages":[' + b"[" * 1000 + b"]" * 1000 + b"]}",
+        b'{"messages":[{} {}]}',
+        b'{"messages":[{},]}',
+        b'{"messages":[,{}]}',
+        b'{"messages":[{}',
+        b'{"messages":["abc',
+        b'{"messages":[' + b"1" * 70_000 + b"]}",
+        b"",
+        b"[]",
+    ],
+)
+def test_odd_documents_are_refused(text: bytes) -> None:
+    with pytest.raises(BadRequest):
+        list(Elements(text, b"messages").walk())

@@ -1,0 +1,67 @@
+"""Local snapshots that a disk has refused are taken again, though nothing has changed since."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+
+from goqueue.wire.types import GroupId
+from log.disk.memory import MemoryDisk
+from log.snapshots.file import SUFFIX, snapshot_name
+from node.assembly import NodeAssembly
+from tests.unit.node.test_node import append, config, eventually, running
+
+
+def newest(node: NodeAssembly, group: GroupId) -> int:
+    """The last entry of which the newest stored snapshot tells."""
+    log = node.broker._scrub._store.group(group)
+    return max(log.snapshots.indexes, default=0)
+
+
+def snapshots_refused(disk: MemoryDisk) -> list[str]:
+    """From now on nothing is written to snapshots; the files that it was tried with, each time."""
+    tried: list[str] = []
+
+    def fault(operation: str, path: str) -> OSError | None:
+        if operation != "pwritev" or SUFFIX not in path:
+            return None
+        tried.append(path)
+        return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    disk.fault = fault
+    return tried
+
+
+@pytest.mark.parametrize("kind", ["partition", "cluster"])
+async def test_a_snapshot_that_a_full_disk_refused_is_taken_again_once_there_is_room(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("node.placement.maintenance.CLUSTER_SNAPSHOT_S", 0.05)
+    disk = MemoryDisk()
+    settings = config(**{"storage.snapshotInterval": "100ms", "defaults.topic.partitions": 1})
+    async with running(disk, settings) as node:
+        await node.broker.create_topic("t", {})
+        await append(node, "something")
+        [host] = node.broker._replicas.all()
+        cluster = node.broker._cluster.group
+        assert cluster is not None
+        group = cluster if kind == "cluster" else host.group
+        await eventually(lambda: newest(node, group.id) == group.applied_index)
+        tried = snapshots_refused(disk)
+        if kind == "cluster":
+            await node.broker.create_topic("other", {})
+        else:
+            await append(node, "the last that happens here")
+
+        def tried_again() -> bool:
+            return sum(f"/{group.id}/{snapshot_name(group.applied_index)}" in p for p in tried) > 1
+
+        await eventually(tried_again)  # of the same state, while there is no room
+        assert newest(node, group.id) < group.applied_index
+
+        disk.fault = None
+
+        await eventually(lambda: newest(node, group.id) == group.applied_index)
+        await eventually(lambda: not node.upkeep._unstored)  # and then no more

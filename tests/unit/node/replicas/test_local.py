@@ -1,0 +1,327 @@
+"""Replicas start and stop with the cluster state, and none in the way of another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from coordinator.cluster.state import ClusterState
+from coordinator.commands.codec import CreateTopic, DeleteTopic, RegisterBroker
+from coordinator.commands.placement import Reassign, ReplicasChanged, Reported, Row
+from coordinator.topics.partitions import Configuration
+from goqueue.wire.types import GroupId, Incarnation, Index, NodeId, Voter
+from log.config import StorageConfig
+from log.disk.memory import MemoryDisk
+from log.entry import EntryKind, make_entry
+from log.errors import EntryDamaged, StoreFailed
+from log.store.directory import Store
+from node.metrics import Metrics
+from node.partition.append_queue import ByteBudget
+from node.partition.host import NodeParts, PartitionSettings
+from node.partition.reading.message_reader import BatchCache
+from node.placement.maintenance import Upkeep
+from node.replicas.local import Replicas, partition_hosts
+from node.storage.disks import REPLAYING, Disks
+from node.storage.flusher import Flusher
+from node.storage.space_watch import ROOM_BYTES, SpaceWatch
+from raft.group import RaftGroup
+from raft.host import RaftHost
+
+ME = NodeId("n1")
+DIRTY = "goqueue_storage_compaction_dirty_ratio"
+
+
+class Group:
+    """A replica that runs; it does nothing."""
+
+    leader = None
+
+    def __init__(self, id: GroupId) -> None:
+        self.id = id
+        self.failed: Exception | None = None
+        self.applied_index = 0
+
+
+class Raft:
+    """Starts every group but those whose logs are said to be bad."""
+
+    def __init__(self) -> None:
+        self.bad: dict[GroupId, Exception] = {}
+        self.attempts: list[GroupId] = []
+        self.retired: list[GroupId] = []
+
+    def start_group(self, id: GroupId, *_: Any, **__: Any) -> Group:
+        self.attempts.append(id)
+        if id in self.bad:
+            raise self.bad[id]
+        return Group(id)
+
+    def stop_group(self, id: GroupId) -> None:
+        return None
+
+    def retire_group(self, id: GroupId) -> None:
+        self.retired.append(id)
+
+
+class Node:
+    """Three partitions of one topic, all with a replica here."""
+
+    def __init__(self) -> None:
+        self.raft = Raft()
+        self.elsewhere: set[Voter] = set()
+        """Voters whose name is there with another data directory."""
+        self.store = store = Store.open(MemoryDisk(), "/data", StorageConfig(watermark_percent=0))
+        me = Voter(ME, Incarnation(7))
+        parts = NodeParts(
+            node=ME,
+            budget=ByteBudget(1 << 20),
+            metrics=Metrics(),
+            workers=cast(ThreadPoolExecutor, None),
+            lacks_room=lambda _voters: False,
+            least_room=lambda _voters: (1 << 62, ME),
+            is_stuck=lambda _voters: False,
+            disk_behind=lambda: False,
+            on_leader=lambda _group, _leader: None,
+            batches=BatchCache(1 << 20),
+            is_there=lambda voter: voter not in self.elsewhere,
+        )
+        self.replicas = Replicas(
+            me,
+            store=store,
+            raft=cast(RaftHost, self.raft),
+            make=partition_hosts(PartitionSettings(1 << 20, 1 << 20, 10), parts),
+        )
+        self.state = ClusterState(9)
+        register = RegisterBroker(ME, me.incarnation, "a:1", "http://a", "", "1", {})
+        self.state.apply(Index(2), 0, register)
+        self.create("t", Index(3))
+
+    def create(self, name: str, index: Index) -> None:
+        config = {"partitions": 3, "replication_factor": 1}
+        self.state.apply(index, 0, CreateTopic(name, config, []))
+
+    def group(self, number: int) -> GroupId:
+        return GroupId(self.state.topics["t"].id, number)
+
+
+async def test_a_replica_that_cannot_be_started_keeps_no_other_from_starting() -> None:
+    node = Node()
+    bad = node.group(0)
+    node.raft.bad[bad] = EntryDamaged(str(bad), 1, 1, "flipped")
+
+    await node.replicas.reconcile(node.state)
+    assert [host.id for host in node.replicas.all()] == [node.group(1), node.group(2)]
+    assert list(node.replicas.refused) == [bad]
+    assert "flipped" in node.replicas.refused[bad]
+
+    node.create("u", Index(4))
+    await node.replicas.reconcile(node.state)
+    assert len(node.replicas.all()) == 5
+    assert node.raft.attempts.count(bad) == 1
+
+    node.state.apply(Index(5), 0, DeleteTopic("t", str(bad.topic)))
+    await node.replicas.reconcile(node.state)
+    assert node.replicas.refused == {}
+
+
+async def test_none_is_founded_while_the_state_may_be_older_than_it_was() -> None:
+    """It may tell of a topic whose deletion this node has seen, and removed its files for."""
+    node = Node()
+    held = node.group(1)
+    node.store.create_group(held).append(
+        [make_entry(index=1, term=1, time_ms=1, kind=EntryKind.NOOP)]
+    )
+
+    await node.replicas.reconcile(node.state, may_found=False)
+    assert node.raft.attempts == [held]
+    assert node.replicas.waiting == [node.group(0), node.group(2)]
+
+    await node.replicas.reconcile(node.state, may_found=True)
+    assert sorted(node.raft.attempts) == [node.group(n) for n in range(3)]
+    assert node.replicas.waiting == []
+
+
+async def test_a_held_replica_of_a_deleted_topic_goes_and_is_held_no_more() -> None:
+    node = Node()
+    await node.replicas.reconcile(node.state)
+    group = node.group(0)
+    assert node.replicas.hold(group)
+
+    node.state.apply(Index(5), 0, DeleteTopic("t", str(group.topic)))
+    await node.replicas.reconcile(node.state)
+
+    assert group not in node.store.groups()
+    assert not node.replicas.is_held(group)
+
+
+async def test_a_failed_disk_starts_nothing_and_is_told() -> None:
+    node = Node()
+    node.raft.bad[node.group(1)] = StoreFailed("storage failed")
+    with pytest.raises(StoreFailed):
+        await node.replicas.reconcile(node.state)
+
+
+async def test_a_replica_that_nobody_names_and_that_holds_newer_entries_is_a_stray() -> None:
+    node, other = Node(), Voter(NodeId("n2"), Incarnation(7))
+    await node.replicas.reconcile(node.state)
+    group = node.group(0)
+    host = node.replicas.find(group)
+    assert host is not None
+    host.log.append(
+        [make_entry(index=n, term=1, time_ms=n, kind=EntryKind.NOOP) for n in range(1, 7)]
+    )
+    host.group.configuration = Configuration(Index(6), (other,))  # type: ignore[misc]
+    register = RegisterBroker(other.node, other.incarnation, "b:1", "http://b", "", "1", {})
+    away = Row(group.topic.index, 0, [ME], [other.node])
+    known = Reported(group.topic.index, 0, 5, (other,))
+    for at, command in enumerate((register, Reassign([away]), ReplicasChanged([known]))):
+        node.state.apply(Index(10 + at), 0, command)
+
+    await node.replicas.reconcile(node.state)
+
+    assert node.replicas.strays(node.state) == [group]
+    assert node.raft.retired == []
+    node.replicas.retire(group)
+    assert node.raft.retired == [group]
+    assert node.replicas.find(group) is None
+    assert node.replicas.strays(node.state) == []
+
+
+class Follower(Group):
+    """A replica of a partition with these other voters, all connected."""
+
+    is_ready_leader = False
+
+    def __init__(self, id: GroupId, *others: Voter) -> None:
+        super().__init__(id)
+        self.voters = (Voter(ME, Incarnation(7)), *others)
+        self.peers = {voter.node: SimpleNamespace(connected=True) for voter in others}
+
+
+async def test_a_voter_that_came_back_with_another_data_directory_is_not_in_sync() -> None:
+    node = Node()
+    await node.replicas.reconcile(node.state)
+    host = node.replicas.all()[0]
+    wiped, whole = Voter(NodeId("b"), Incarnation(8)), Voter(NodeId("c"), Incarnation(9))
+    host.attach(cast(RaftGroup, Follower(host.id, wiped, whole)))
+    assert host.in_sync() == ["b", "c", ME]
+
+    node.elsewhere.add(wiped)
+
+    assert host.in_sync() == ["c", ME]
+
+
+async def test_a_node_is_replaying_until_it_has_applied_what_its_replicas_found() -> None:
+    node = Node()
+    log = node.store.create_group(node.group(0))
+    log.append([make_entry(index=n, term=1, time_ms=n, kind=EntryKind.NOOP) for n in (1, 2, 3)])
+    assert node.replicas.are_replaying, "nothing is known yet of what is here"
+
+    await node.replicas.reconcile(node.state)
+    group = cast(Group, node.replicas.all()[0].group)
+    assert node.replicas.are_replaying
+
+    group.applied_index = 2
+    assert node.replicas.are_replaying
+    group.failed = EntryDamaged("1", 1, 1, "a replica that has stopped is waited for by nobody")
+    assert not node.replicas.are_replaying
+
+    group.failed, group.applied_index = None, 3
+    assert not node.replicas.are_replaying
+
+
+def test_others_leave_no_leadership_to_a_node_that_is_replaying() -> None:
+    hellos: dict[NodeId, dict[str, Any]] = {ME: {}, NodeId("n2"): {REPLAYING: True}}
+    disks = Disks(
+        ME,
+        cast(Store, SimpleNamespace(stalled=None)),
+        cast(Flusher, SimpleNamespace(pace=SimpleNamespace(is_slow=False))),
+        cast(SpaceWatch, SimpleNamespace(is_low=False)),
+        lambda: hellos,
+        Metrics(),
+    )
+    disks.look()
+    assert not disks.should_lead(NodeId("n2"))
+    assert not disks.lack_room([ME, NodeId("n2")])
+
+    hellos[NodeId("n2")] = {REPLAYING: False}
+    disks.look()
+    assert disks.should_lead(NodeId("n2"))
+
+
+def test_the_least_room_of_some_disks_is_named_with_whose_it_is() -> None:
+    hellos: dict[NodeId, dict[str, Any]] = {NodeId("n2"): {ROOM_BYTES: 5}, NodeId("n3"): {}}
+    space = SimpleNamespace(is_low=False, room_bytes=7)
+    nothing: Any = SimpleNamespace()
+    disks = Disks(ME, nothing, nothing, cast(SpaceWatch, space), lambda: hellos, Metrics())
+
+    assert disks.least_room([ME, NodeId("n2"), NodeId("n3"), NodeId("gone")]) == (5, "n2")
+    assert disks.least_room([ME, NodeId("n3")]) == (7, ME)
+    hellos[NodeId("n2")] = {ROOM_BYTES: 9}
+    assert disks.least_room([ME, NodeId("n2")]) == (7, ME)
+
+
+async def test_a_node_that_leaves_hands_over_to_one_that_serves_at_once() -> None:
+    given: list[NodeId | None] = []
+
+    def transfer(to: NodeId | None, callback: Callable[[bool], None]) -> None:
+        given.append(to)
+        callback(True)
+
+    names = [NodeId("n2"), NodeId("n3")]
+    group = SimpleNamespace(
+        voters=(ME, *names),
+        is_leader=True,
+        is_ready_leader=True,
+        peers={name: SimpleNamespace(voter=True, connected=True) for name in names},
+        matches=lambda: {"n1": 9, "n2": 9, "n3": 8},
+        transfer_leadership=transfer,
+    )
+    parts: dict[str, Any] = dict.fromkeys(("config", "flusher", "metrics"))
+    parts["cluster"] = SimpleNamespace(group=None)
+    parts["replicas"] = SimpleNamespace(led=lambda: [SimpleNamespace(group=group)])
+    replaying = {NodeId("n2")}
+    upkeep = Upkeep(ME, **parts, should_lead=lambda node: node not in replaying)
+
+    await upkeep.hand_over_all(5)
+    replaying.add(NodeId("n3"))
+    await upkeep.hand_over_all(5)
+
+    assert given == ["n3", None]
+
+
+async def test_a_topic_is_told_as_dirty_as_a_run_finds_it_and_clean_once_others_lead_it() -> None:
+    class Partition:
+        """Of which every run takes all that another has left."""
+
+        topic, ratio = "prices", 0.7
+        config = SimpleNamespace(is_compacted=True)
+
+        @property
+        def compactor(self) -> Partition:
+            return self
+
+        def standing(self) -> Partition:
+            return self
+
+        async def run(self) -> None:
+            self.ratio = 0.0
+
+    async def told_after(led: list[Any]) -> float:
+        parts["replicas"].led = lambda: led
+        parts["replicas"].all = led.copy
+        await upkeep.compact()
+        return metrics.storage.compaction_dirty_ratio.labels("prices").value
+
+    metrics = Metrics()
+    parts: dict[str, Any] = {"config": None, "cluster": None, "flusher": None, "metrics": metrics}
+    parts["replicas"] = SimpleNamespace()
+    upkeep = Upkeep(ME, **parts, should_lead=lambda _: True)
+
+    assert await told_after([Partition()]) == 0.7
+    assert await told_after([Partition(), Partition()]) == 0.7
+    assert await told_after([]) == 0.0

@@ -2,7 +2,7 @@
 
 What stays PySyncObj's: the state of a Raft server (term, vote, state, leader, next and match
 indexes, votes, waiting commands), granting and counting votes, becoming a leader.
-`docs/raft-holes.md` says what is overridden and why.
+`docs/internals/raft-holes.md` says what is overridden and why.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What others' queues got wrong, asked of real nodes over HTTP (docs/faults.md)."""
+"""What others' queues got wrong, asked of real nodes over HTTP (docs/internals/faults.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the Go system got wrong about queues, and must not come back (docs/faults.md, G)."""
+"""What the Go system got wrong, and must not come back (docs/internals/faults.md, G)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What LedgerQ, dque and miniqueue got wrong, and must not come back (docs/faults.md, L, D, M)."""
+"""What LedgerQ, dque and miniqueue got wrong, and must not come back.
+
+Their rows are L, D and M in docs/internals/faults.md.
+"""
 
 from __future__ import annotations
 

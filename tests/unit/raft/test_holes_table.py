@@ -11,7 +11,7 @@ from tests.unit.raft import mutants
 HERE = Path(__file__).parent
 ROWS = [
     row.strip("|").split(" | ")
-    for row in (HERE.parents[2] / "docs" / "raft-holes.md").read_text().splitlines()
+    for row in (HERE.parents[2] / "docs" / "internals" / "raft-holes.md").read_text().splitlines()
     if row.startswith("| ") and not row.startswith("| #")
 ]
 SOURCES = {path.name: path.read_text() for path in HERE.glob("test_*.py")}

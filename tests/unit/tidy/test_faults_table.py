@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-TABLE = ROOT / "docs" / "faults.md"
+TABLE = ROOT / "docs" / "internals" / "faults.md"
 ROWS = [
     [cell.strip() for cell in line.strip("| ").split(" | ")]
     for line in TABLE.read_text().splitlines()

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
 
 import pytest
 
+from coordinator.commands.codec import Command
+from coordinator.commands.members import LeaveGroup, LetGo
 from coordinator.errors import BadConfig
 from coordinator.groups.settings import Group
 from goqueue.wire.errors import (
@@ -21,6 +24,7 @@ from log.disk.memory import MemoryDisk
 from node.api.members import Assignment, JoinRequest, Place
 from node.api.queue import Claim, QueuedMessage, SettleRequest, SettleView
 from node.broker.node import NodeBroker
+from node.cluster.host import ClusterHost
 from node.groups.members import GroupMembers
 from tests.unit.node.test_node import batch, running
 
@@ -115,15 +119,26 @@ async def test_a_second_member_gets_half_once_the_first_has_let_go(broker: NodeB
     assert second.state == "stable"
 
 
-async def test_letting_go_of_what_nobody_asked_for_is_no_entry(broker: NodeBroker) -> None:
+async def test_letting_go_of_what_nobody_asked_for_is_no_entry(
+    broker: NodeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told = await join(broker)
-    before = broker.cluster_view().version
+    commands: list[Command] = []
+    command = ClusterHost.command
 
+    async def spy(self: ClusterHost, asked: Command, *more: Any, **named: Any) -> Any:
+        commands.append(asked)
+        return await command(self, asked, *more, **named)
+
+    monkeypatch.setattr(ClusterHost, "command", spy)
     for let_go in (ALL, [("t", 2**31), ("nope", 0)]):
         told = await beat(broker, told, let_go=let_go, wait_s=0)
-
     assert list(told.assigned) == ALL
-    assert broker.cluster_view().version == before
+    assert not any(isinstance(asked, LetGo) for asked in commands)
+
+    await broker.leave("g", told.member)
+
+    assert any(isinstance(asked, LeaveGroup) for asked in commands)
 
 
 async def test_a_leaver_leaves_its_partitions_to_the_others(broker: NodeBroker) -> None:

@@ -10,11 +10,12 @@ NEMESIS ?= all
 KILLS ?= 20
 CLUSTERS ?= 6
 LEDGER ?= build/chaos-ledger.jsonl
+SLOWEST := --durations=30 --durations-min=1
 VENV := .venv
 BIN := $(VENV)/bin
 export PYTHONHASHSEED ?= 0
 
-.PHONY: help setup setup-dev run test test-unit test-cluster test-upgrade test-wheels wheels test-prometheus test-sim test-console test-deploy test-pods check-image image setup-deploy setup-pipeline test-pipeline pipeline-kills test-terraform setup-terraform screenshots programs lint lint-mypy lint-pyright sim mutants fuzz damage chaos \
+.PHONY: help setup setup-dev run check test test-unit test-cluster test-upgrade test-wheels wheels test-prometheus test-sim test-console test-deploy test-pods check-image image setup-deploy setup-pipeline test-pipeline pipeline-kills test-terraform setup-terraform screenshots programs lint lint-mypy lint-pyright sim mutants fuzz damage chaos \
 	chaos-release chaos-elastic chaos-sum chaos-kills chaos-queue chaos-transfers \
 	chaos-groups chaos-rolling bench clean-data lock
 
@@ -49,6 +50,10 @@ $(VENV)/.pipeline: requirements/pipeline.lock $(VENV)/.dev
 run: setup
 	@$(BIN)/goqueue-cli dev --nodes 3 --port $(PORT) --data $(DATA)
 
+## check         before each commit: lint, types, and the unit tests of what changed since main, or since BASE=rev
+check: setup-dev
+	@$(BIN)/python scripts/check.py $(if $(BASE),--base $(BASE))
+
 ## test          everything CI runs: lint, unit tests, simulation, cluster tests
 test: programs test-unit
 	@$(MAKE) --no-print-directory -j 2 -O test-cluster test-beside
@@ -60,7 +65,7 @@ test-shown: test-console test-deploy test-upgrade test-wheels
 
 ## test-unit     fast tests of every floor
 test-unit: setup-dev
-	$(BIN)/python -m pytest tests/unit tests/check tests/chaos tests/fuzz tests/kubernetes -q -n 3 --dist worksteal
+	$(BIN)/python -m pytest tests/unit tests/check tests/chaos tests/fuzz tests/kubernetes -q -n 3 --dist worksteal $(SLOWEST)
 
 ## test-sim      2,000 seeds of the cluster simulation, and its mutants
 test-sim: setup-dev
@@ -77,7 +82,7 @@ damage: setup-dev
 
 ## test-cluster  real processes, killed for real
 test-cluster: setup-dev
-	$(BIN)/python -m pytest tests/cluster -q
+	$(BIN)/python -m pytest tests/cluster -q $(SLOWEST)
 
 ## test-upgrade  three nodes rolled between the release and this tree under load; 0.1.0's data opened
 test-upgrade: setup-dev

@@ -12,6 +12,7 @@ import ast
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import PurePosixPath
 
 TREES = ("tests/unit/", "tests/check/", "tests/chaos/", "tests/fuzz/", "tests/kubernetes/")
@@ -28,6 +29,7 @@ EVERYWHERE = ("pyproject.toml", "tests/conftest.py", "requirements/")
 """What any test may depend on."""
 FILES_MAX = 40
 TESTS_MAX = 1_500
+NAMES_MAX = 5
 
 
 @dataclass
@@ -44,13 +46,17 @@ def plan(changed: Iterable[str], sources: Mapping[str, str]) -> Plan:
     near: dict[str, str] = {}
     far: dict[str, str] = {}
     left_out: list[str] = []
+    unknown: list[str] = []
     for path in sorted(changed):
         close, distant = mirrors(path, tests), elsewhere(path, tests, sources)
         if path.startswith(EVERYWHERE):
             left_out.append(f"what else depends on {path}: `make test-unit` runs every unit test")
         elif not close and not distant:
-            left_out.append(f"{path}: no test mirrors, imports or names it")
+            unknown.append(path)
         near, far = close | near, distant | far
+    if unknown:
+        names = ", ".join(unknown[:NAMES_MAX]) + (", ..." if len(unknown) > NAMES_MAX else "")
+        left_out.append(f"{len(unknown)} paths that no test mirrors, imports or names: {names}")
     wanted = far | near
     others = Counter("/".join(t.split("/")[:2]) for t in wanted if not t.startswith(TREES))
     left_out += [f"{n} files of {tree}, which are no unit tests" for tree, n in others.items()]
@@ -133,12 +139,13 @@ def importers(path: str, among: Iterable[str], sources: Mapping[str, str]) -> li
     return [other for other in maybe if name in imported(other, sources[other])]
 
 
-def imported(path: str, text: str) -> set[str]:
+@cache
+def imported(path: str, text: str) -> frozenset[str]:
     """Dotted names that may be modules; none of a file that can't be parsed: ruff tells of it."""
     try:
         tree = ast.parse(text)
     except SyntaxError:
-        return set()
+        return frozenset()
     found: set[str] = set()
     folder = path.removeprefix("client/").split("/")
     for node in ast.walk(tree):
@@ -148,7 +155,7 @@ def imported(path: str, text: str) -> set[str]:
             above = folder[: -node.level] if node.level else []
             package = ".".join([*above, *([node.module] if node.module else [])])
             found |= {package, *(f"{package}.{alias.name}" for alias in node.names)}
-    return found
+    return frozenset(found)
 
 
 def module(path: str) -> str | None:

@@ -25,6 +25,7 @@ PYRIGHT = ("client/goqueue", "log", "raft", "delivery", "coordinator", "node", "
 """What basedpyright reads of this tree, as pyproject.toml has it. It keeps no cache: here it reads
 what changed and what imports that, and mypy all."""
 PYRIGHT_FILES_MAX = 150
+REASONS_MAX = 20
 
 
 def main(base: str) -> int:
@@ -86,8 +87,11 @@ def typed(changed: Iterable[str], sources: Mapping[str, str]) -> list[str]:
 
 def tell(since: str, changed: list[str], chosen: Plan, types: list[str]) -> None:
     print(f"{len(changed)} paths changed since {since[:12]}; {len(chosen.tests)} test files:")
-    for why, many in sorted(Counter(chosen.tests.values()).items()):
+    reasons = Counter(chosen.tests.values()).most_common()
+    for why, many in reasons[:REASONS_MAX]:
         print(f"  {many:3} {why}")
+    if rest := reasons[REASONS_MAX:]:
+        print(f"  {sum(many for _, many in rest):3} for {len(rest)} other reasons")
     print(f"ruff, lint-imports and mypy: all; basedpyright: {len(types)} modules or packages")
     for line in chosen.left_out:
         print(f"left out: {line}")

@@ -9,6 +9,7 @@ import pytest
 
 from scripts.changed_tests import (
     FILES_MAX,
+    NAMES_MAX,
     READERS,
     SLOW_TIDY,
     TESTS_MAX,
@@ -71,6 +72,14 @@ def test_a_changed_path_has_these_tests(changed: str, tests: set[str]) -> None:
     assert chosen(changed) == tests
 
 
+def test_all_that_changed_counts() -> None:
+    assert chosen("client/goqueue/wire/batch.py", "node/server.py", "tests/three_nodes.py") == {
+        "tests/unit/goqueue/wire/test_stream.py",
+        "tests/unit/node/test_node.py",
+        "tests/chaos/test_nodes.py",
+    }
+
+
 def test_what_a_folders_fixtures_are_for_is_all_below_it() -> None:
     assert chosen("tests/unit/node/queue/conftest.py") == {
         "tests/unit/node/queue/test_lag.py",
@@ -115,8 +124,13 @@ def test_what_concerns_every_test_says_so(path: str) -> None:
     assert any(path in line and "test-unit" in line for line in plan([path], {}).left_out)
 
 
-def test_a_path_that_no_test_knows_is_told() -> None:
-    assert plan(["LICENSE"], SOURCES).left_out[0].startswith("LICENSE: no test")
+@pytest.mark.parametrize(
+    ("count", "end"), [(1, "names: 0.md"), (NAMES_MAX, "4.md"), (NAMES_MAX + 1, "4.md, ...")]
+)
+def test_paths_that_no_test_knows_are_counted_and_the_first_are_named(count: int, end: str) -> None:
+    told = plan([f"{n}.md" for n in range(count)], SOURCES).left_out[0]
+
+    assert told.startswith(f"{count} paths that no test mirrors") and told.endswith(end)
 
 
 @pytest.mark.parametrize(
@@ -125,8 +139,9 @@ def test_a_path_that_no_test_knows_is_told() -> None:
 def test_over_a_bound_only_the_rooms_are_run(files: int, tests_each: int) -> None:
     text = "import node.queue.receipt\n" + ONE * tests_each
     many = {f"tests/unit/raft/test_{n}.py": text for n in range(files)}
+    tidy = {"tests/unit/tidy/test_tidy.py": text}
 
-    made = plan(["node/queue/receipt.py"], SOURCES | many)
+    made = plan(["node/queue/receipt.py"], SOURCES | many | tidy)
 
     assert set(made.tests) == {
         "tests/unit/tidy/test_tidy.py",

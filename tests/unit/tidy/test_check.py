@@ -73,18 +73,18 @@ def check(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_changed_is_what_was_committed_since_main_edited_deleted_and_new(tree: Path) -> None:
+def test_changed_is_what_was_committed_since_main_edited_moved_and_new(tree: Path) -> None:
     (tree / "raft/host.py").write_text("# edited\n")
-    (tree / "raft/old.py").unlink()
+    git(tree, "mv", "raft/old.py", "raft/moved.py")
     write(tree, "raft/new.py", "raft/ä b.py")
 
     told = check(tree)
 
     assert told.returncode == 0, told.stdout + told.stderr
-    assert told.stdout.startswith("5 paths changed since ")
+    assert told.stdout.startswith("6 paths changed since ")
     calls = (tree / "calls").read_text()
     typed = re.findall(r"basedpyright (.*)", calls)
-    assert typed == ["raft/committed.py raft/host.py raft/new.py raft/ä b.py"]
+    assert typed == ["raft/committed.py raft/host.py raft/moved.py raft/new.py raft/ä b.py"]
     assert re.findall(r"python .* (\S+)\n", calls) == ["tests/unit/raft/test_host.py"]
     assert told.stdout.endswith("check: passed\n")
 

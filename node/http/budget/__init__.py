@@ -1,5 +1,6 @@
 """What clients may make this node hold: memory by kind and holder, and every other bound.
 
 Read `memory` first: budgets, and what is charged to them. `lines` are those who wait for room in
-one. `limits` are all bounds of the front with their reasons.
+one; `slices` are long jobs that take turns. `limits` are all bounds of the front with their
+reasons.
 """

@@ -100,6 +100,7 @@ class Console:
         """The answer, whatever happens."""
         template, operation, code = PREFIX + "/unmatched", "", ""
         visit = Visit(self._shared, request, {}, self._parts)
+        visit.stand_in_line()
         try:
             try:
                 page, params = self._router.match(request.method, request.raw_path)

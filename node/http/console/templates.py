@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from node.http.budget.slices import pause
 from node.http.console import cells
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Templates:
         for chunk in self._loaded.get_template(name).generate(values):
             chunks.append(chunk)
             if time.perf_counter() - began_s > SLICE_S:
-                await asyncio.sleep(0)
+                await pause()
                 began_s = time.perf_counter()
         return "".join(chunks)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import msgspec
 from aiohttp import web
 
@@ -12,6 +10,7 @@ from goqueue.wire.events import EVENTS_MEDIA_TYPE, EventColumns, EventsPage
 from goqueue.wire.ids import OFFSET_MAX
 from node.api.events import EventsView, EventsWanted
 from node.http.budget.memory import Kind
+from node.http.budget.slices import pause
 from node.http.request.answers import finished, in_parts, page_room
 from node.http.request.call import Call, answer
 from node.http.request.long_poll import long_poll
@@ -84,7 +83,7 @@ async def _json(topic: str, topic_id: str, partition: int, view: EventsView) -> 
         if field.name in raw:
             column = msgspec.msgpack.decode(raw[field.name], type=field.type)
             setattr(columns, field.name, column)
-            await asyncio.sleep(0)
+            await pause()
     return EventsAnswer(topic, topic_id, partition, *_place(view), columns)
 
 

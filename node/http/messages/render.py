@@ -20,6 +20,7 @@ from goqueue.wire.records import decode_headers, decode_text
 from node.api.broker import Slice, StoredBatch
 from node.api.times import TIME_MS_MAX, format_time
 from node.http.budget.memory import Reserved
+from node.http.budget.slices import pause
 from node.http.text.pieces import SLICE_BYTES, Chunk, LongText, base64_bytes, encoded_bytes
 
 ROW_BYTES = 150
@@ -89,7 +90,7 @@ class Room:
         self._worst = 0
         while self._unmeasured:
             self.left -= _run_bytes(self._unmeasured.pop())
-            await asyncio.sleep(0)
+            await pause()
 
     def take(self, size: int) -> bool:
         """Whether there was room for it."""
@@ -143,7 +144,7 @@ async def render(cut: Cut, room: Room) -> list[Chunk]:
         if taken < last - first:
             break
         if last < len(rows.values):
-            await asyncio.sleep(0)
+            await pause()
     return chunks
 
 

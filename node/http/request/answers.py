@@ -15,6 +15,7 @@ from aiohttp.payload import AsyncIterablePayload
 
 from goqueue.wire.errors import OverBudget
 from node.http.budget.memory import Budget, Held, Kind, Owner, Reserved
+from node.http.budget.slices import pause
 from node.http.connections.protocol import Connection
 from node.http.request.call import JSON_HEADERS, LARGE, Call, answer
 from node.http.text.pieces import KIB, SLICE_BYTES, LongText, Pieces, weigh
@@ -145,6 +146,8 @@ async def _sending(
                 yield cut
                 await connection.is_taken()
                 connection.took(len(cut))
+            if isinstance(part, LongText):
+                connection.waited(await pause())
         if held is not None:
             held.shrink(held_bytes(part))
 

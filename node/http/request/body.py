@@ -14,6 +14,7 @@ from aiohttp.web import BaseRequest, RequestPayloadError
 from goqueue.wire.errors import BadRequest, OverBudget, PayloadTooLarge, UnsupportedMediaType
 from node.http.budget.limits import HttpLimits
 from node.http.budget.memory import Held
+from node.http.budget.slices import pause
 from node.http.connections.protocol import Connection
 from node.http.text.errors import RequestTimeout
 
@@ -144,7 +145,7 @@ class HeldBody:
                     )
                 arrived.write(piece)
                 if len(piece) == SLICE_BYTES:
-                    await asyncio.sleep(0)
+                    started_s += await pause()
         if inflation is not None:
             inflation.finish()
         return arrived.getvalue()

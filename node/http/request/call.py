@@ -30,6 +30,7 @@ from node.http.auth.scoped_broker import broker_for
 from node.http.budget.limits import HttpLimits
 from node.http.budget.lines import Lines
 from node.http.budget.memory import Budgets, Held, Kind, Owner, owner_of
+from node.http.budget.slices import SHARE, Share, Slices
 from node.http.request.body import HeldBody
 from node.http.text import json
 from node.http.text.errors import decoded_too_large
@@ -88,6 +89,7 @@ class Shared:
     budgets: Budgets = field(default_factory=Budgets)
     addresses: Addresses = field(default_factory=Addresses)
     lines: Lines = field(default_factory=Lines)
+    slices: Slices = field(default_factory=Slices)
     turn: int = 0
     """Moves on with every request that needs a partition chosen: round robin."""
 
@@ -99,7 +101,7 @@ class Shared:
 class Call:
     """One request on its way through a handler."""
 
-    __slots__ = ("_query", "broker", "params", "principal", "request", "shared")
+    __slots__ = ("_owner", "_query", "broker", "params", "principal", "request", "shared")
 
     def __init__(
         self,
@@ -116,6 +118,7 @@ class Call:
         self.broker: Broker = broker_for(shared.broker, principal)
         """The node's, as far as the key reaches."""
         self._query: dict[str, str] | None = None
+        self._owner: Owner | None = None
 
     @property
     def limits(self) -> HttpLimits:
@@ -131,12 +134,21 @@ class Call:
     def admitted(self, principal: Principal | None) -> None:
         """It is known now who asks."""
         self.principal, self.broker = principal, broker_for(self.shared.broker, principal)
+        self._owner = None
+        self.stand_in_line()
+
+    def stand_in_line(self) -> None:
+        """What is long of this task's work is done in the turns of whoever asks."""
+        SHARE.set(Share(self.shared.slices, self.owner.holder))
 
     @property
     def owner(self) -> Owner:
         """Who memory for this request is charged to."""
-        key_id = None if self.principal is None else self.principal.key_id
-        return owner_of(self.shared.addresses.of(self.request), self.request.protocol, key_id)
+        if self._owner is None:
+            key_id = None if self.principal is None else self.principal.key_id
+            address = self.shared.addresses.of(self.request)
+            self._owner = owner_of(address, self.request.protocol, key_id)
+        return self._owner
 
     def hold(self, kind: Kind, size: int = 0) -> Held:
         """A charge to whoever asks; it is the caller's to give back. Raises OverBudget."""

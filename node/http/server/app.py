@@ -164,6 +164,7 @@ class HttpFront:
                 template, operation = route.path, route.operation
                 principal = await self._gate.admit(request, operation, params)
                 call = Call(self._shared, request, params, principal)
+                call.stand_in_line()
                 answer = await finished(call, await route.handler(call))
         except GoQueueError as error:
             code, principal = error.code, principal or refused_by(error)

@@ -8,18 +8,22 @@ and refused by the decoder of the piece, or here.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 from goqueue.wire.errors import BadRequest
+from node.http.budget.slices import pause
 from node.http.text.json import DEPTH_MAX, require_utf8
 
 T = TypeVar("T")
 
 SLICE_BYTES = 64 * 1024
 """Text that is looked at, or decoded, at once."""
+BRACES_AT_ONCE = 4096
+"""In a slice: of more, which are objects of a few bytes each, less text is decoded at once."""
+FEW_BYTES = 8 * 1024
+"""Such text."""
 STEPS_MAX = 1000
 """Brackets that are stepped over, one by one, between two yields."""
 NESTED = 8
@@ -80,7 +84,7 @@ async def elements_of(
             found += decode(text)
             if len(found) > most:
                 raise BadRequest(f"{member.decode()}: more than {most}")
-        await asyncio.sleep(0)
+        await pause()
     if not walked.found:
         raise BadRequest(f"a body of over {SLICE_BYTES} bytes needs the list {member.decode()}")
     return found, walked.rest
@@ -140,8 +144,7 @@ class Elements:
             whole = _ELEMENTS.match(text, start, start + SLICE_BYTES)
             assert whole is not None
             if whole.end() > start:
-                self._at = whole.end()
-                yield Piece(start, self._at - 1)
+                yield from self._parts(whole.end())
                 continue
             self._next()
             start = self._at
@@ -153,6 +156,22 @@ class Elements:
                 return
             if end != b",":
                 raise BadRequest("invalid JSON: elements without a comma between them")
+
+    def _parts(self, end: int) -> Generator[Piece, None, None]:
+        """Whole elements up to there, at once where they are few."""
+        text, start, size = self._text, self._at, FEW_BYTES
+        while text.count(b"{", start, end) > BRACES_AT_ONCE:
+            few = _ELEMENTS.match(text, start, min(start + size, end))
+            assert few is not None
+            if few.end() == start:
+                size *= 2  # the next one is larger
+                continue
+            self._at = few.end()
+            yield Piece(start, self._at - 1)
+            start, size = self._at, FEW_BYTES
+        self._at = end
+        if start < end:
+            yield Piece(start, end - 1)
 
     def _value(self) -> Generator[None, None, None]:
         """Behind the next value."""

@@ -7,7 +7,6 @@ unread), a bound on nesting, and every fault told as a 400 with its place.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Iterator
 from itertools import accumulate
@@ -17,6 +16,7 @@ import msgspec
 from aiohttp.web import BaseRequest
 
 from goqueue.wire.errors import BadRequest, UnsupportedMediaType
+from node.http.budget.slices import pause
 from node.http.text.known_fields import unknown_field
 
 DEPTH_MAX = 64
@@ -75,7 +75,7 @@ async def decode_long(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     for is_deeper in _judged(body, DEPTH_MAX):
         if is_deeper:
             raise _too_deep()
-        await asyncio.sleep(0)
+        await pause()
     return decode_text(body, decoder)
 
 

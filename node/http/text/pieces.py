@@ -7,7 +7,6 @@ that is longer than that is encoded when it is sent: until then only its plain b
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import codecs
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from node.http.budget.memory import Reserved
+from node.http.budget.slices import pause
 
 KIB = 1024
 SLICE_BYTES = 64 * KIB
@@ -61,7 +61,7 @@ class LongText:
             for piece in _cut(self.blob, SLICE_BYTES):
                 decoder.decode(piece)
                 size += encoded_bytes(piece)
-                await asyncio.sleep(0)
+                await pause()
             decoder.decode(b"", final=True)
         except UnicodeDecodeError:
             self.is_text = False
@@ -216,7 +216,7 @@ class Pieces:
         """Let others run before more than a slice is encoded at once."""
         if self._plain and self._plain + weight > SLICE_BYTES:
             self._flush()
-            await asyncio.sleep(0)
+            await pause()
             self._plain = 0
         self._plain += weight
 

@@ -112,6 +112,17 @@ def test_no_step_looks_at_much_more_than_a_slice(element: bytes, frame: bytes) -
     assert steps >= len(text) // elements.SLICE_BYTES - 1
 
 
+@pytest.mark.parametrize("first", [b"{}", b'{"a":[' + b"{}," * 5000 + b"1]}"])
+def test_of_small_objects_few_are_decoded_at_once(first: bytes) -> None:
+    text = b'{"messages":[' + first + b",{}" * 100_000 + b"]}"
+
+    pieces = [piece for piece in Elements(text, b"messages").walk() if piece is not None]
+
+    assert cut(text)[0] == [json.loads(first)] + [{}] * 100_000
+    for start, end in pieces:
+        assert text[start:end].removeprefix(first).count(b"{") <= elements.BRACES_AT_ONCE
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -1,0 +1,214 @@
+"""Long work of all requests takes turns: a slice at a time, whoever asks and for how much."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator
+from itertools import pairwise
+
+import pytest
+
+from node.http.budget.slices import APART_TURNS, SHARE, Share, Slices, pause
+from node.http.connections.protocol import Connection
+from node.http.messages.columns import STEP_ROWS
+from node.http.messages.rows import COPIES, COUNTED_BYTES, ROW_BYTES, rows_bytes
+from node.http.request import answers
+from node.http.request.body import SLICE_BYTES
+
+MESSAGES = "/topics/orders/messages"
+SLICES = 5
+
+
+class Loop:
+    """Counts the loop's turns."""
+
+    def __init__(self) -> None:
+        self.turn = 0
+        self._goes_on = True
+
+    def count(self) -> None:
+        self.turn += 1
+        if self._goes_on:
+            asyncio.get_running_loop().call_soon(self.count)
+
+    def stop(self) -> None:
+        self._goes_on = False
+
+
+@pytest.fixture
+async def loop() -> AsyncIterator[Loop]:
+    loop = Loop()
+    loop.count()
+    yield loop
+    loop.stop()
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each holder has asked for its turn."""
+    asked, real = Counter[str](), Slices.turn
+
+    async def turn(self: Slices, holder: str) -> None:
+        asked[holder] += 1
+        await real(self, holder)
+
+    monkeypatch.setattr(Slices, "turn", turn)
+    return asked
+
+
+async def test_sixty_jobs_do_one_slice_in_several_turns_of_the_loop(loop: Loop) -> None:
+    slices, done = Slices(), list[int]()
+
+    async def job() -> None:
+        for _ in range(SLICES):
+            await slices.turn("address a")
+            done.append(loop.turn)
+
+    await asyncio.gather(*(job() for _ in range(60)))
+
+    assert len(done) == 60 * SLICES
+    assert {after - before for before, after in pairwise(done)} == {APART_TURNS}
+
+
+async def test_small_steps_in_between_wait_for_one_slice_at_most() -> None:
+    slices, done = Slices(), list[str]()
+
+    async def job() -> None:
+        for _ in range(SLICES):
+            await slices.turn("address a")
+            done.append("slice")
+
+    async def request() -> None:
+        for _ in range(APART_TURNS):
+            await asyncio.sleep(0)
+        done.append("answer")
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(60):
+            group.create_task(job())
+        group.create_task(request())
+
+    assert done.index("answer") <= 1
+
+
+async def test_who_has_one_job_gets_every_second_slice_beside_who_has_sixty() -> None:
+    slices, done = Slices(), list[str]()
+
+    async def job(holder: str) -> None:
+        for _ in range(SLICES):
+            await slices.turn(holder)
+            done.append(holder)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(60):
+            group.create_task(job("address a"))
+        group.create_task(job("key b"))
+
+    assert done[: 2 * SLICES] == ["address a", "key b"] * SLICES
+    assert Counter(done) == {"address a": 60 * SLICES, "key b": SLICES}
+
+
+async def test_who_is_cancelled_takes_no_turn(loop: Loop) -> None:
+    slices, done = Slices(), dict[int, int]()
+
+    async def job(number: int) -> None:
+        await slices.turn("key a")
+        done[number] = loop.turn
+
+    first, gone, *others = [asyncio.create_task(job(number)) for number in range(4)]
+    await asyncio.sleep(0)
+    gone.cancel()
+    await asyncio.gather(first, *others)
+
+    assert done == {0: done[0], 2: done[0] + APART_TURNS, 3: done[0] + 2 * APART_TURNS}
+
+
+async def test_a_line_in_which_nobody_stands_costs_the_loop_nothing_and_begins_anew() -> None:
+    slices = Slices()
+    for _ in range(2):
+        await slices.turn("key a")
+        for _ in range(APART_TURNS + 1):
+            await asyncio.sleep(0)
+        assert not slices._is_turning and not slices._waiting
+
+
+async def test_work_that_nobody_has_asked_for_stands_in_no_line(asked: Counter[str]) -> None:
+    await pause()
+    assert not asked
+
+    SHARE.set(Share(Slices(), "key a"))
+    await pause()
+    assert asked == {"key a": 1}
+
+
+async def test_a_small_publish_waits_for_no_slice(client, orders, asked: Counter[str]) -> None:
+    few = {"messages": [{"value": "v" * 100, "key": "k"}] * 100}
+    assert len(json.dumps(few)) < SLICE_BYTES
+
+    answer = await client.post(MESSAGES, few)
+    page = await client.get("/topics/orders/messages")
+
+    assert (answer.status, len(page.json["messages"])) == (200, 100)
+    assert not asked
+
+
+async def test_large_requests_and_pages_do_all_their_slices_in_line(
+    client, put, asked: Counter[str]
+) -> None:
+    many = {"messages": [{"value": "v" * 1000}] * 1000}
+    assert (await client.post(MESSAGES, many)).status == 200
+    published = asked.total()
+    await put(*[b"v" * 1000] * 1000)
+    await client.get(f"{MESSAGES}?limit=1000")
+    read = asked.total() - published
+    await put(b"\0" * 2**20)
+    await client.get("/topics/orders/partitions/0/messages?offset=2000")
+
+    assert published >= len(json.dumps(many)) // SLICE_BYTES
+    assert read >= 1_000_000 // SLICE_BYTES
+    assert asked.keys() == {"address 127.0.0.1"}
+
+
+async def test_a_small_body_of_many_messages_is_long_work(
+    client, orders, asked: Counter[str]
+) -> None:
+    body = b'{"messages":[' + b",".join([b"{}"] * 20_000) + b"]}"
+    assert len(body) <= SLICE_BYTES
+
+    answer = await client.post(MESSAGES, data=body, headers={"Content-Type": "application/json"})
+
+    assert len(answer.json["results"]) == 20_000
+    assert asked.total() > 20_000 // STEP_ROWS
+
+
+async def test_names_of_a_large_body_are_counted_in_line(asked: Counter[str]) -> None:
+    SHARE.set(Share(Slices(), "key a"))
+    body = b'{"value":"v"},' * (4 * COUNTED_BYTES // 14)
+
+    all_of_them = await rows_bytes(body, 10**9)
+    asked_for_all = asked.total()
+    await rows_bytes(body, 1)
+
+    assert asked_for_all == asked.total() == len(body) // COUNTED_BYTES
+    names = (all_of_them - COPIES * len(body)) // ROW_BYTES
+    assert 0 <= body.count(b'"value"') - names <= 4, "those between two steps are left out"
+
+
+async def test_a_client_is_given_the_time_that_its_answer_stood_in_line(
+    client, put, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[float] = []
+
+    async def pause() -> float:
+        return 7.0
+
+    monkeypatch.setattr(answers, "pause", pause)
+    monkeypatch.setattr(Connection, "waited", lambda _, seconds: given.append(seconds))
+    await put(b"v" * 4 * SLICE_BYTES)
+
+    await client.get("/topics/orders/partitions/0/messages")
+
+    assert given and set(given) == {7.0}
+    assert len(given) >= 4

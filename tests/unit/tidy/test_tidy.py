@@ -171,6 +171,18 @@ def test_every_document_in_docs_is_reachable_from_the_readme() -> None:
     assert [str(p.relative_to(ROOT)) for p in tracked("docs/*.md") if p not in reached] == []
 
 
+def test_every_file_that_a_document_names_exists() -> None:
+    folders = "|".join((*PACKAGES, "tests", "scripts", "benchmarks", "examples"))
+    named = {
+        (document.name, path)
+        for document in tracked("*.md")
+        for path in re.findall(rf"`((?:{folders})/[\w/]+\.py)", document.read_text())
+    }
+
+    assert len(named) > 100
+    assert [f"{name}: {path}" for name, path in sorted(named) if not (ROOT / path).exists()] == []
+
+
 def test_every_test_that_a_document_names_exists() -> None:
     named = {
         (document.name, *found)

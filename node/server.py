@@ -25,6 +25,7 @@ from node.config.node import NodeConfig
 from node.kubernetes.api import ClientMissing, check_client
 from node.kubernetes.pod import stands_among_others
 from node.open_files import allowed, raise_limit, unsynced_max
+from node.runtime import heap
 from node.runtime.idle_gc import Collector
 from node.runtime.logs import configure_logging
 from node.runtime.stored_level import OtherLevel, stored_levels
@@ -57,6 +58,7 @@ def main_node(config: NodeConfig) -> int:
     """
     configure_logging(config.logging, config.node_id)
     raise_limit()
+    heap.give_back()
     if os.getpid() == 1:  # of a container: what others leave behind is reaped by the kernel
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     if config.warnings:

@@ -21,6 +21,9 @@ from tests.upgrade.load import GROUP, Load
 from tests.upgrade.versions import Version, head, made_up, released
 
 STOPPED = re.compile(r"replica_stopped|applies no more|cannot_start|Traceback")
+OLD_FAULT = re.compile(r'"scrub_hashes".*/released\d+/node/comparison\.py.*after shutdown')
+"""Of 0.2.0: a node that stops, and is asked to compare replicas meanwhile, says so by a traceback.
+Nothing is lost by it, and its wheels can't be changed."""
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +149,7 @@ def test_rolling_there_and_back_and_there_again_loses_nothing(
     load.verify()
     logs = "\n".join(node.log.read_text(errors="replace") for node in cluster.nodes)
     kept = [line for line in logs.splitlines() if STOPPED.search(line)]
+    kept = [line for line in kept if not OLD_FAULT.search(line)]
     assert [line for line in kept if "has finished level" not in line] == []
     print(f"\n{len(load.acked)} acked, {len(load.worked)} delivered, {load.failures} refused calls")
 

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 import structlog
 
-from goqueue.wire.errors import BadRequest, GoQueueError, NotFound
+from goqueue.wire.errors import BadRequest, GoQueueError, NotFound, Unavailable
 from goqueue.wire.types import GroupId, NodeId
 from log.group.log import GroupLog
 from log.group.range_hashes import Range, RangeHashes, hash_range
@@ -69,8 +69,13 @@ class Comparison:
         self._known: WeakKeyDictionary[GroupLog, tuple[int, dict[Range, bytes]]]
         self._known = WeakKeyDictionary()
         self._diverged: dict[GroupId, str] = {}
+        self._is_stopped = False
         link.handle(HASHES, self._serve_hashes)
         link.handle(DIVERGED, self._told_diverged)
+
+    def stop(self) -> None:
+        """Other nodes are refused from now on: the threads that hash are about to end."""
+        self._is_stopped = True
 
     def diverged(self) -> list[str]:
         """Of which groups here replicas differ, as was found when they were led here, and nobody
@@ -203,6 +208,8 @@ class Comparison:
         return self._store.group(group)
 
     async def _hash(self, log: GroupLog, range_: Range) -> bytes:
+        if self._is_stopped:
+            raise Unavailable("this node is stopping")
         loop = asyncio.get_running_loop()
         hash_, size = await loop.run_in_executor(self._workers, hash_range, log, *range_)
         await self._pay(size)

@@ -78,6 +78,7 @@ class Repair:
 
     async def stop(self) -> None:
         await self.scrub.stop()
+        self.comparison.stop()
         self._workers.shutdown(wait=False)
 
     def give_way(self, group: GroupId) -> None:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from goqueue.wire.errors import NotFound
+from goqueue.wire.errors import NotFound, Unavailable
 from goqueue.wire.types import GroupId, Incarnation, NodeId, TopicId, Voter
 from log.group.range_hashes import Range
 from node.metrics import Metrics
@@ -182,3 +182,14 @@ async def test_a_group_that_is_deleted_while_replicas_are_compared_ends_no_round
     await replicas.compare()
 
     assert replicas.told == {}
+
+
+async def test_a_node_that_stops_refuses_others_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    replicas = Replicas(monkeypatch, {"me": TRUE, "b": FALSE}, ["me", "b"])
+    request = rpc.encode(DivergedRequest(GROUP.pack(), *RANGE, TRUE))
+    assert await replicas.handlers[DIVERGED](NodeId("me"), request) == b""
+
+    replicas.comparison.stop()
+
+    with pytest.raises(Unavailable):
+        await replicas.handlers[DIVERGED](NodeId("me"), request)

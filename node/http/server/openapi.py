@@ -125,6 +125,7 @@ def _operation(route: Route, schemas: dict[Any, Any], suffix: str) -> dict[str, 
         "responses": {
             str(route.status): {"description": "done", **_content_out(route, schemas)},
             **_plan_out(route, schemas),
+            **({"204": {"description": route.nothing}} if route.nothing else {}),
             "default": {
                 "description": "an error",
                 "content": {"application/json": {"schema": schemas[ErrorAnswer]}},

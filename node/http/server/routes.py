@@ -50,7 +50,8 @@ class Query:
 class Route:
     """One operation. `request` and `response` are msgspec types, None where there is no JSON.
 
-    `plan` is what a dry run answers, with 200, where that is another type.
+    `plan` is what a dry run answers, with 200, where that is another type. `nothing` says when
+    the answer is 204, which has no body.
     """
 
     method: str
@@ -65,6 +66,7 @@ class Route:
     batch_in: bool = False
     batch_out: bool = False
     plan: Any = None
+    nothing: str = ""
 
 
 _LIMIT = Query("limit", "integer", "messages in one answer; at most 1000, more in batches")
@@ -172,7 +174,7 @@ ROUTES: tuple[Route, ...] = (
           response=topic_queue.TopicQueue),
     Route("GET", _TOPIC + "/consume", load_tools.consume, "consume",
           "Lease messages for a group, as k6 scripts of GoQueue's do",
-          response=load_tools.K6Messages, query=(
+          response=load_tools.K6Messages, nothing="no message came in time", query=(
               Query("group", "string", "the group; required"),
               Query("timeout", "string", "how long to wait: 5s or milliseconds; to 60s"),
               Query("maxMessages", "integer", "messages in one answer; at most 1000"))),

@@ -187,3 +187,13 @@ def references(value):
     elif isinstance(value, list):
         for inner in value:
             yield from references(inner)
+
+
+async def test_an_answer_without_a_body_is_in_the_document(client):
+    await client.post("/topics", {"name": "empty"})
+
+    answer = await client.get("/topics/empty/consume?group=workers&timeout=1")
+    told = (await client.get("/openapi.json")).json["paths"]["/topics/{topic}/consume"]["get"]
+
+    assert (answer.status, answer.body) == (204, b"")
+    assert "content" not in told["responses"]["204"]

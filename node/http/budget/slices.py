@@ -16,6 +16,9 @@ from collections import deque
 from contextvars import ContextVar
 from typing import NamedTuple
 
+SLICE_BYTES = 64 * 1024
+"""Plain bytes that are looked at, decoded, inflated or encoded at once; JSON makes up to six times
+as many of them."""
 APART_TURNS = 4
 """Turns of the loop from one slice to the next: small requests take that many steps in between. A
 turn in which nothing is to be done costs a few microseconds, a slice about a millisecond."""

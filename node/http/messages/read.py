@@ -29,13 +29,14 @@ from goqueue.wire.types import Offset
 from node.api.broker import Slice
 from node.api.times import format_time, parse_time_ms
 from node.http.budget.memory import Kind, Reserved
+from node.http.budget.slices import SLICE_BYTES
 from node.http.messages import batches
 from node.http.messages.render import MessageView, Room, cut_slice, render
 from node.http.messages.visible import Seen, see
 from node.http.request.answers import PAGE_BYTES_MIN, PAGE_TIMES, page_room, told
 from node.http.request.call import Call
 from node.http.request.long_poll import has_hung_up, long_poll
-from node.http.text.pieces import SLICE_BYTES, Chunks
+from node.http.text.pieces import Chunks
 
 LOOK_AGAIN_S = 1.0
 """A visible read that waits for a delayed message may learn that it was cancelled."""

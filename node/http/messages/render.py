@@ -20,8 +20,8 @@ from goqueue.wire.records import decode_headers, decode_text
 from node.api.broker import Slice, StoredBatch
 from node.api.times import TIME_MS_MAX, format_time
 from node.http.budget.memory import Reserved
-from node.http.budget.slices import pause
-from node.http.text.pieces import SLICE_BYTES, Chunk, LongText, base64_bytes, encoded_bytes
+from node.http.budget.slices import SLICE_BYTES, pause
+from node.http.text.pieces import Chunk, LongText, base64_bytes, encoded_bytes
 
 ROW_BYTES = 150
 """What a message is taken to cost in JSON beside its texts."""

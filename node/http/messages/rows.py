@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from goqueue.wire.errors import BadRequest, OverBudget, PayloadTooLarge
 from node.http.budget.memory import Held, Reserved
-from node.http.budget.slices import pause
+from node.http.budget.slices import SLICE_BYTES, pause
 from node.http.messages.columns import (
     Rows,
     decode_rows,
@@ -16,7 +16,7 @@ from node.http.messages.columns import (
     identify_rows,
 )
 from node.http.text import json
-from node.http.text.elements import BRACES_AT_ONCE, SLICE_BYTES, Elements
+from node.http.text.elements import BRACES_AT_ONCE, Elements
 from node.http.text.errors import decoded_too_large
 
 ROW_BYTES = 256

@@ -17,13 +17,14 @@ from delivery.entries.ops import KEPT_REASON_CHARACTERS
 from goqueue.wire.errors import BadReceipt, BadRequest, GoQueueError
 from node.api.queue import Claim, SettleRequest, SettleView
 from node.api.times import Duration, duration_ms, format_time
+from node.http.budget.slices import SLICE_BYTES
 from node.http.groups.consumer_identity import Generation, Member, claim_of
 from node.http.messages.request_spans import telling
 from node.http.queue.receive import visibility_ms
 from node.http.request.answers import RESULT_BYTES, reserve
 from node.http.request.call import Call, answer, either
 from node.http.text import json
-from node.http.text.elements import SLICE_BYTES, elements_of
+from node.http.text.elements import elements_of
 from node.http.text.errors import parts_failed_answer
 from node.http.text.known_fields import Body, UnknownField
 

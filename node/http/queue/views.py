@@ -10,8 +10,9 @@ import msgspec
 from goqueue.wire.batch import LANES
 from node.api.queue import QueuedMessage
 from node.api.times import format_time
+from node.http.budget.slices import SLICE_BYTES
 from node.http.messages.render import ROW_BYTES, measured, text_or_base64
-from node.http.text.pieces import SLICE_BYTES, Chunk, Chunks
+from node.http.text.pieces import Chunk, Chunks
 
 REDRIVES_HEADER = "goqueue-redrives"
 """Shown on messages that were redriven: consumers may tell a loop by it. It is never stored."""

@@ -15,10 +15,10 @@ from aiohttp.payload import AsyncIterablePayload
 
 from goqueue.wire.errors import OverBudget
 from node.http.budget.memory import Budget, Held, Kind, Owner, Reserved
-from node.http.budget.slices import pause
+from node.http.budget.slices import SLICE_BYTES, pause
 from node.http.connections.protocol import Connection
 from node.http.request.call import JSON_HEADERS, LARGE, Call, answer
-from node.http.text.pieces import KIB, SLICE_BYTES, LongText, Pieces, weigh
+from node.http.text.pieces import KIB, LongText, Pieces, weigh
 
 PAGE_BYTES_MIN = 64 * KIB
 """A page is cut to what there is room for, but not to less: then it is refused."""

@@ -14,14 +14,12 @@ from aiohttp.web import BaseRequest, RequestPayloadError
 from goqueue.wire.errors import BadRequest, OverBudget, PayloadTooLarge, UnsupportedMediaType
 from node.http.budget.limits import HttpLimits
 from node.http.budget.memory import Held
-from node.http.budget.slices import pause
+from node.http.budget.slices import SLICE_BYTES, pause
 from node.http.connections.protocol import Connection
 from node.http.text.errors import RequestTimeout
 
 OFF_LOOP_BYTES = 256 * 1024
 """Work on more bytes than this is done in a thread: the loop must not stall."""
-SLICE_BYTES = 64 * 1024
-"""Plain bytes that are made at once; then others run."""
 _GZIP_OR_ZLIB = 47
 
 P = ParamSpec("P")

@@ -30,11 +30,11 @@ from node.http.auth.scoped_broker import broker_for
 from node.http.budget.limits import HttpLimits
 from node.http.budget.lines import Lines
 from node.http.budget.memory import Budgets, Held, Kind, Owner, owner_of
-from node.http.budget.slices import SHARE, Share, Slices
+from node.http.budget.slices import SHARE, SLICE_BYTES, Share, Slices
 from node.http.request.body import HeldBody
 from node.http.text import json
 from node.http.text.errors import decoded_too_large
-from node.http.text.pieces import SLICE_BYTES, encode, weigh
+from node.http.text.pieces import encode, weigh
 
 QUERY_FIELDS_MAX = 64
 LARGE = web.ResponseKey("large", object)

@@ -13,13 +13,11 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 from goqueue.wire.errors import BadRequest
-from node.http.budget.slices import pause
+from node.http.budget.slices import SLICE_BYTES, pause
 from node.http.text.json import DEPTH_MAX, require_utf8
 
 T = TypeVar("T")
 
-SLICE_BYTES = 64 * 1024
-"""Text that is looked at, or decoded, at once."""
 BRACES_AT_ONCE = 4096
 """In a slice: of more, which are objects of a few bytes each, less text is decoded at once."""
 FEW_BYTES = 8 * 1024

@@ -16,7 +16,7 @@ import msgspec
 from aiohttp.web import BaseRequest
 
 from goqueue.wire.errors import BadRequest, UnsupportedMediaType
-from node.http.budget.slices import pause
+from node.http.budget.slices import SLICE_BYTES, pause
 from node.http.text.known_fields import unknown_field
 
 DEPTH_MAX = 64
@@ -24,8 +24,6 @@ TOKEN_BYTES = 96
 """What an object of a few bytes of text comes to."""
 UNCHARGED_BYTES = 64 * 1024
 """Of a document: decoded at once, it takes 6 MiB at most, for a moment."""
-SLICE_BYTES = 64 * 1024
-"""Text whose depth is judged before others run."""
 
 T = TypeVar("T")
 

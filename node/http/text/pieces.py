@@ -18,11 +18,9 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from node.http.budget.memory import Reserved
-from node.http.budget.slices import pause
+from node.http.budget.slices import SLICE_BYTES, pause
 
 KIB = 1024
-SLICE_BYTES = 64 * KIB
-"""Of plain bytes, encoded at once: JSON makes up to six times as many of them."""
 TEXT_SLICE = SLICE_BYTES // 4
 """Characters; each is up to four bytes."""
 BASE64_SLICE = 48 * KIB

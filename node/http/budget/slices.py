@@ -5,6 +5,8 @@ others do: a turn lasts as long as there are jobs, and whoever needs a few turns
 waits for all of them each time. Here they stand in line: one goes on, and then only after some
 turns that no slice is part of. Whoever has many of them waits for its own.
 
+What can't be cut into slices is computed in one thread, a job at a time, in the same order.
+
 Whose work it is goes with the task, in `SHARE`: between the front and what makes slices stand
 decoders and encoders that know nothing of clients.
 """
@@ -13,8 +15,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+from node.http.budget.handover import quick_handover
 
 SLICE_BYTES = 64 * 1024
 """Plain bytes that are looked at, decoded, inflated or encoded at once; JSON makes up to six times
@@ -24,38 +30,22 @@ APART_TURNS = 4
 turn in which nothing is to be done costs a few microseconds, a slice about a millisecond."""
 
 
-class Slices:
-    """The line of one front. Loop thread only."""
+T = TypeVar("T")
+
+
+class Line:
+    """Who waits, by holder: one of each holder is let go on before the second of any."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
-        self._turns_left = 0
-        self._is_turning = False
 
-    async def turn(self, holder: str) -> None:
-        """Return when this holder may do one more slice, before it awaits anything else."""
-        loop = asyncio.get_running_loop()
-        granted: asyncio.Future[None] = loop.create_future()
+    def join(self, holder: str) -> asyncio.Future[None]:
+        """Done when it is this one's turn."""
+        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(holder, deque()).append(granted)
-        if not self._is_turning:
-            self._is_turning = True
-            loop.call_soon(self._next, loop)
-        await granted
+        return granted
 
-    # private
-
-    def _next(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Once a turn of the loop, from the first who waits until a while after the last."""
-        if self._turns_left:
-            self._turns_left -= 1
-        elif self._grant():
-            self._turns_left = APART_TURNS - 1
-        else:
-            self._is_turning = False
-            return
-        loop.call_soon(self._next, loop)
-
-    def _grant(self) -> bool:
+    def grant(self) -> bool:
         """Let the first of the holder go on whose turn it is; False where nobody waits."""
         while self._waiting:
             holder = next(iter(self._waiting))
@@ -70,10 +60,74 @@ class Slices:
         return False
 
 
+class Slices:
+    """The slices of one front, on its loop's thread. Loop thread only."""
+
+    def __init__(self) -> None:
+        self._line = Line()
+        self._turns_left = 0
+        self._is_turning = False
+
+    async def turn(self, holder: str) -> None:
+        """Return when this holder may do one more slice, before it awaits anything else."""
+        loop = asyncio.get_running_loop()
+        granted = self._line.join(holder)
+        if not self._is_turning:
+            self._is_turning = True
+            loop.call_soon(self._next, loop)
+        await granted
+
+    # private
+
+    def _next(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Once a turn of the loop, from the first who waits until a while after the last."""
+        if self._turns_left:
+            self._turns_left -= 1
+        elif self._line.grant():
+            self._turns_left = APART_TURNS - 1
+        else:
+            self._is_turning = False
+            return
+        loop.call_soon(self._next, loop)
+
+
+class Worker:
+    """One thread for the long work of one front: each more that computes would take the
+    interpreter's lock from the loop once more in turn. Loop thread only."""
+
+    def __init__(self) -> None:
+        self._line = Line()
+        self._is_busy = False
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="goqueue-work")
+
+    async def run(self, holder: str, work: Callable[[], T]) -> T:
+        """What the work returns, when those before it in the line are done."""
+        if self._is_busy:
+            granted = self._line.join(holder)
+            try:
+                await granted
+            except asyncio.CancelledError:
+                if granted.done() and not granted.cancelled():
+                    self._pass_on()
+                raise
+        self._is_busy = True
+        try:
+            with quick_handover():
+                return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        finally:
+            self._pass_on()
+
+    # private
+
+    def _pass_on(self) -> None:
+        self._is_busy = self._line.grant()
+
+
 class Share(NamedTuple):
     """Of whom work is, and in which line it stands."""
 
     slices: Slices
+    worker: Worker
     holder: str
 
 
@@ -90,3 +144,12 @@ async def pause() -> float:
     else:
         await share.slices.turn(share.holder)
     return loop.time() - began_s
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """What the work returns, computed in a thread: it must be pure, since the loop serves others
+    meanwhile. What no client has asked for stands in no line."""
+    share = SHARE.get()
+    if share is None:
+        return await asyncio.to_thread(work)
+    return await share.worker.run(share.holder, work)

@@ -6,7 +6,6 @@ timestamp is the entry's log time: it never goes back, so time windows cut exact
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from collections.abc import Iterator
 from itertools import repeat
@@ -20,7 +19,7 @@ from goqueue.wire.records import decode_headers, decode_text
 from node.api.broker import Slice, StoredBatch
 from node.api.times import TIME_MS_MAX, format_time
 from node.http.budget.memory import Reserved
-from node.http.budget.slices import SLICE_BYTES, pause
+from node.http.budget.slices import SLICE_BYTES, in_thread, pause
 from node.http.text.pieces import Chunk, LongText, base64_bytes, encoded_bytes
 
 ROW_BYTES = 150
@@ -152,7 +151,7 @@ async def _plain(batch: RecordBatch) -> bytes:
     """The values in one piece; decompressors let others run meanwhile, so they have a thread."""
     is_large = batch.header.values_plain_bytes > SLICE_BYTES
     if is_large and batch.codec is not Codec.NONE:
-        return await asyncio.to_thread(batch.plain_values)
+        return await in_thread(batch.plain_values)
     return batch.plain_values()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from io import BytesIO
 from typing import ParamSpec, TypeVar
 
@@ -14,7 +15,7 @@ from aiohttp.web import BaseRequest, RequestPayloadError
 from goqueue.wire.errors import BadRequest, OverBudget, PayloadTooLarge, UnsupportedMediaType
 from node.http.budget.limits import HttpLimits
 from node.http.budget.memory import Held
-from node.http.budget.slices import SLICE_BYTES, pause
+from node.http.budget.slices import SLICE_BYTES, in_thread, pause
 from node.http.connections.protocol import Connection
 from node.http.text.errors import RequestTimeout
 
@@ -35,7 +36,7 @@ async def off_loop(
     """
     if size_bytes <= OFF_LOOP_BYTES:
         return work(*arguments, **options)
-    return await asyncio.to_thread(work, *arguments, **options)
+    return await in_thread(partial(work, *arguments, **options))
 
 
 class HeldBody:

@@ -30,7 +30,7 @@ from node.http.auth.scoped_broker import broker_for
 from node.http.budget.limits import HttpLimits
 from node.http.budget.lines import Lines
 from node.http.budget.memory import Budgets, Held, Kind, Owner, owner_of
-from node.http.budget.slices import SHARE, SLICE_BYTES, Share, Slices
+from node.http.budget.slices import SHARE, SLICE_BYTES, Share, Slices, Worker
 from node.http.request.body import HeldBody
 from node.http.text import json
 from node.http.text.errors import decoded_too_large
@@ -90,6 +90,7 @@ class Shared:
     addresses: Addresses = field(default_factory=Addresses)
     lines: Lines = field(default_factory=Lines)
     slices: Slices = field(default_factory=Slices)
+    worker: Worker = field(default_factory=Worker)
     turn: int = 0
     """Moves on with every request that needs a partition chosen: round robin."""
 
@@ -139,7 +140,7 @@ class Call:
 
     def stand_in_line(self) -> None:
         """What is long of this task's work is done in the turns of whoever asks."""
-        SHARE.set(Share(self.shared.slices, self.owner.holder))
+        SHARE.set(Share(self.shared.slices, self.shared.worker, self.owner.holder))
 
     @property
     def owner(self) -> Owner:

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import pytest
 
-from node.http.budget.slices import APART_TURNS, SHARE, Share, Slices, pause
+from node.http.budget.slices import APART_TURNS, SHARE, Share, Slices, Worker, pause
 from node.http.connections.protocol import Connection
 from node.http.messages.columns import STEP_ROWS
 from node.http.messages.rows import COPIES, COUNTED_BYTES, ROW_BYTES, rows_bytes
@@ -131,14 +131,14 @@ async def test_a_line_in_which_nobody_stands_costs_the_loop_nothing_and_begins_a
         await slices.turn("key a")
         for _ in range(APART_TURNS + 1):
             await asyncio.sleep(0)
-        assert not slices._is_turning and not slices._waiting
+        assert not slices._is_turning and not slices._line._waiting
 
 
 async def test_work_that_nobody_has_asked_for_stands_in_no_line(asked: Counter[str]) -> None:
     await pause()
     assert not asked
 
-    SHARE.set(Share(Slices(), "key a"))
+    SHARE.set(Share(Slices(), Worker(), "key a"))
     await pause()
     assert asked == {"key a": 1}
 
@@ -184,7 +184,7 @@ async def test_a_small_body_of_many_messages_is_long_work(
 
 
 async def test_names_of_a_large_body_are_counted_in_line(asked: Counter[str]) -> None:
-    SHARE.set(Share(Slices(), "key a"))
+    SHARE.set(Share(Slices(), Worker(), "key a"))
     body = b'{"value":"v"},' * (4 * COUNTED_BYTES // 14)
 
     all_of_them = await rows_bytes(body, 10**9)

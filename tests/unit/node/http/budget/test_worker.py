@@ -1,0 +1,121 @@
+"""Long work in a thread: one job at a time, in turn by who asks, and the loop is served first."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from threading import Event, Lock
+
+import pytest
+
+from node.http.budget.handover import QUICK_S, quick_handover
+from node.http.budget.slices import SHARE, Share, Slices, Worker, in_thread
+from node.http.request.body import OFF_LOOP_BYTES, off_loop
+
+WAIT_S = 10.0
+
+
+class Jobs:
+    """Jobs that note their order, how many ran at once, and the interval that they ran with."""
+
+    def __init__(self) -> None:
+        self.done = list[str]()
+        self.intervals_s = list[float]()
+        self.most = 0
+        self.begun, self.may_end = Event(), Event()
+        self._lock, self._running = Lock(), 0
+
+    def named(self, name: str) -> Callable[[], str]:
+        def job() -> str:
+            with self._lock:
+                self._running += 1
+                self.most = max(self.most, self._running)
+            self.begun.set()
+            self.intervals_s.append(sys.getswitchinterval())
+            assert self.may_end.wait(WAIT_S)
+            with self._lock:
+                self._running -= 1
+            self.done.append(name)
+            return name
+
+        return job
+
+
+async def begun(jobs: Jobs) -> None:
+    assert await asyncio.to_thread(jobs.begun.wait, WAIT_S)
+
+
+async def test_one_job_runs_at_a_time_and_who_has_many_waits_for_its_own() -> None:
+    worker, jobs = Worker(), Jobs()
+    ordered = [("flood", "f1"), ("flood", "f2"), ("flood", "f3"), ("other", "o1")]
+    tasks = [asyncio.create_task(worker.run(who, jobs.named(name))) for who, name in ordered]
+    await begun(jobs)
+    jobs.may_end.set()
+
+    assert await asyncio.gather(*tasks) == ["f1", "f2", "f3", "o1"]
+
+    assert jobs.done == ["f1", "f2", "o1", "f3"]
+    assert jobs.most == 1
+
+
+async def test_a_job_that_fails_and_one_that_is_cancelled_let_the_next_go_on() -> None:
+    worker, jobs = Worker(), Jobs()
+
+    def fails() -> str:
+        assert jobs.may_end.wait(WAIT_S)
+        raise ValueError("planted")
+
+    first = asyncio.create_task(worker.run("a", jobs.named("first")))
+    await begun(jobs)
+    failing = asyncio.create_task(worker.run("a", fails))
+    waiting = asyncio.create_task(worker.run("b", jobs.named("cancelled")))
+    last = asyncio.create_task(worker.run("c", jobs.named("last")))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    first.cancel()
+    jobs.may_end.set()
+
+    with pytest.raises(ValueError, match="planted"):
+        await failing
+    assert await last == "last"
+    assert waiting.cancelled() and first.cancelled()
+    assert jobs.done == ["first", "last"]
+
+
+async def test_one_cancelled_in_the_turn_in_which_it_is_let_go_on_passes_its_turn_on() -> None:
+    worker, jobs = Worker(), Jobs()
+    first = asyncio.create_task(worker.run("a", jobs.named("first")))
+    await begun(jobs)
+    gone = asyncio.create_task(worker.run("a", jobs.named("gone")))
+    last = asyncio.create_task(worker.run("a", jobs.named("last")))
+    await asyncio.sleep(0)
+    first.add_done_callback(lambda _: gone.cancel())
+    jobs.may_end.set()
+
+    assert await last == "last"
+    assert gone.cancelled() and jobs.done == ["first", "last"]
+
+
+async def test_the_interpreter_is_handed_over_soon_while_a_job_runs_and_only_then() -> None:
+    before_s = sys.getswitchinterval()
+    worker, jobs = Worker(), Jobs()
+    SHARE.set(Share(Slices(), worker, "key a"))
+    task = asyncio.create_task(in_thread(jobs.named("one")))
+    await begun(jobs)
+    jobs.may_end.set()
+    await task
+
+    assert jobs.intervals_s == [pytest.approx(QUICK_S)]
+    assert sys.getswitchinterval() == before_s
+    assert await off_loop(OFF_LOOP_BYTES, sys.getswitchinterval) == before_s, "small: done here"
+    assert await off_loop(OFF_LOOP_BYTES + 1, sys.getswitchinterval) == pytest.approx(QUICK_S)
+
+
+def test_the_interval_of_before_is_back_after_the_last_of_several() -> None:
+    before_s = sys.getswitchinterval()
+    with quick_handover():
+        with quick_handover():
+            pass
+        assert sys.getswitchinterval() == pytest.approx(QUICK_S)
+    assert sys.getswitchinterval() == before_s

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from goqueue.tasks import TaskSet
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId
 from log.levels import Levels
 from log.store.directory import Store
@@ -53,14 +54,13 @@ from node.placement.moves import ReplicaMoves
 from node.placement.steps import MovingPartitions
 from node.queue.redrive_worker import RedriveRunner
 from node.queue.schedule_worker import ScheduleRunner
-from node.queue_assembly import QueueBase, member_parts, queue_parts, whys_of
+from node.queue_assembly import QueueBase, errands_of_node, member_parts, queue_parts, whys_of
 from node.replicas.local import Replicas, partition_hosts
 from node.replicas.offsets import EndsCollector
 from node.replicas.orphans import Strays
 from node.replicas.partition_service import PartitionService
 from node.replicas.reconciler import Reconciler
 from node.replicas.topology import Topology
-from node.runtime.background_tasks import Errands
 from node.runtime.clock import SystemClock, system_random
 from node.runtime.closing import RaftService, StoreService
 from node.runtime.loop_lag import LoopLag
@@ -362,7 +362,7 @@ def assemble(
     )
     base.raft.on_failed = status.replica_failed
     service = groups.partitions
-    finder, errands = TopicFinder(cluster), Errands()
+    finder, errands = TopicFinder(cluster), errands_of_node()
     queue_base = _queue_base(base, groups, service, finder, errands)
     parts = queue_parts(queue_base)
     sessions, members = member_parts(queue_base, parts)
@@ -481,7 +481,7 @@ def _queue_base(
     groups: _Groups,
     service: PartitionService,
     finder: TopicFinder,
-    errands: Errands,
+    errands: TaskSet,
 ) -> QueueBase:
     return QueueBase(
         base.me.node,

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from goqueue.tasks import TaskSet
 from goqueue.wire.types import NodeId
 from node.broker.members import MemberParts
 from node.broker.queue_parts import QueueParts
@@ -36,10 +37,12 @@ from node.queue.views import QueueViews
 from node.replicas.local import Replicas
 from node.replicas.partition_service import PartitionService
 from node.replicas.topology import Topology
-from node.runtime.background_tasks import Errands
 
 ANSWER_BYTES = 8 << 20
 """Values in one answer; what was leased beyond them is given back."""
+ERRANDS_MAX = 10_000
+ERRANDS_STOP_S = 1.0
+"""How long errands may go on when the node stops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +56,17 @@ class QueueBase:
     forwarder: Forwarder
     topology: Topology
     link: PeerLink
-    errands: Errands
+    errands: TaskSet
     finder: TopicFinder
     rng: random.Random
     metrics: Metrics
     wall_ms: Callable[[], int]
     group_defaults: Mapping[str, object]
+
+
+def errands_of_node() -> TaskSet:
+    """Small work that outlives the request it came from; too much of it is left undone."""
+    return TaskSet("node", "errand_failed", tasks_max=ERRANDS_MAX, grace_s=ERRANDS_STOP_S)
 
 
 def queue_parts(base: QueueBase) -> QueueParts:
@@ -70,7 +78,9 @@ def queue_parts(base: QueueBase) -> QueueParts:
     source = PartitionDeadLetters(groups, calls, base.finder)
     receiver = QueueReceiver(
         base.node,
-        service=QueueService(base.node, base.replicas, base.link, base.partitions.confirmed),
+        service=QueueService(
+            base.node, base.replicas, base.link, base.partitions.confirmed, base.errands
+        ),
         calls=calls,
         topology=base.topology,
         link=base.link,

@@ -19,6 +19,7 @@ from cli.output.terminal import note, warn
 from cli.run.session import Json, Session
 from goqueue.errors import GoQueueError, NotInFlight, ReceiptExpired, StaleGeneration
 from goqueue.models.settles import Settle, SettleResult
+from goqueue.tasks import TaskSet
 from goqueue.transport.http import join
 
 FOLLOW_WAIT_S = 20.0
@@ -166,7 +167,7 @@ async def _settle(source: Source, action: str, messages: list[Json]) -> list[Set
 
 async def _surely(work: Coroutine[Any, Any, T]) -> T:
     """An interrupt waits for it: what was printed is acked."""
-    task = asyncio.create_task(work)
+    task = TaskSet(None).begin(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:

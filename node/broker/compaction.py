@@ -8,6 +8,7 @@ from dataclasses import asdict
 import msgspec
 
 from coordinator.cluster.state import Topic
+from goqueue.tasks import TaskSet
 from goqueue.wire.errors import Conflict, GoQueueError
 from goqueue.wire.types import GroupId, NodeId
 from node.api.compaction import CompactionRun, PartitionCompaction
@@ -49,7 +50,7 @@ class CompactionBrokerNode:
         self._topics = finder
         self._leaders = service
         self._forward = forwarder
-        self._running: set[asyncio.Task[Findings]] = set()
+        self._running = TaskSet("node", "compaction_failed")
         link.handle(COMPACTION, self._serve_compaction)
 
     async def compaction(self, topic: str) -> dict[int, PartitionCompaction | None]:
@@ -97,9 +98,7 @@ class CompactionBrokerNode:
         if action == TELL:
             return _view(host, None)
         dry_run = action == DRY_RUN
-        running = asyncio.create_task(host.compactor.run(force=True, dry_run=dry_run))
-        self._running.add(running)
-        running.add_done_callback(self._running.discard)
+        running = self._running.begin(host.compactor.run(force=True, dry_run=dry_run))
         await asyncio.wait([running], timeout=DRY_RUN_WAIT_S if dry_run else RUN_WAIT_S)
         return _view(host, running.result() if running.done() else Findings("running"))
 

@@ -7,7 +7,6 @@ back: docs/internals/feature-levels.md.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -23,6 +22,7 @@ from goqueue.wire.types import NodeId
 from log.levels import Spoken
 from node.api.broker import NodeView
 from node.api.upgrade import BrokerVersion, LevelsView, VersionView
+from node.runtime.periodic import Periodic
 from node.runtime.version import VERSION
 
 COMMAND_DEADLINE_S = 15.0
@@ -111,24 +111,19 @@ class LevelFinisher:
     def __init__(self, is_due: Callable[[], bool], broker: UpgradeBrokerNode) -> None:
         self._is_due = is_due
         self._broker = broker
-        self._task: asyncio.Task[None] | None = None
+        self._looks = Periodic(
+            "level-finisher", self._round, LOOK_S, _log, "level_finisher_failed", first_s=0.0
+        )
 
     async def start(self) -> None:
-        self._task = asyncio.create_task(self._drive(), name="level-finisher")
+        await self._looks.start()
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-            self._task = None
+        await self._looks.stop()
 
-    async def _drive(self) -> None:
-        while True:
-            try:
-                if self._is_due():
-                    await self._broker.finish_level()
-            except GoQueueError as error:
-                _log.debug("level_not_finished", problem=error.message)
-            except Exception:  # noqa: BLE001 - the task's outermost loop
-                _log.exception("level_finisher_failed")
-            await asyncio.sleep(LOOK_S)
+    async def _round(self) -> None:
+        try:
+            if self._is_due():
+                await self._broker.finish_level()
+        except GoQueueError as error:
+            _log.debug("level_not_finished", problem=error.message)

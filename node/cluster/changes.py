@@ -22,18 +22,25 @@ class Changes:
         self._watching: dict[int, set[asyncio.Event]] = {}
         self._watching_all: set[asyncio.Event] = set()
 
+    def wakes(self, event: asyncio.Event) -> None:
+        """Set this event at every change, until `wakes_no_more`."""
+        self._watching_all.add(event)
+
+    def wakes_no_more(self, event: asyncio.Event) -> None:
+        self._watching_all.discard(event)
+
     @contextmanager
-    def watch(self, group: int | None = None) -> Iterator[asyncio.Event]:
-        """An event that is set by every change that may concern this group, or any where none is
-        named. Whoever clears it, looks, and only then waits misses nothing."""
+    def watch(self, group: int) -> Iterator[asyncio.Event]:
+        """An event that is set by every change that may concern this group. Whoever clears it,
+        looks, and only then waits misses nothing."""
         event = asyncio.Event()
-        watching = self._watching_all if group is None else self._watching.setdefault(group, set())
+        watching = self._watching.setdefault(group, set())
         watching.add(event)
         try:
             yield event
         finally:
             watching.discard(event)
-            if group is not None and not watching and self._watching.get(group) is watching:
+            if not watching and self._watching.get(group) is watching:
                 del self._watching[group]
 
     def applied(self, command: Command) -> None:

@@ -25,6 +25,7 @@ from coordinator.commands.codec import (
 )
 from coordinator.commands.members import MemberCommand
 from coordinator.errors import CommandUnreadable
+from goqueue.tasks import TaskSet
 from goqueue.wire.errors import (
     BadRequest,
     DiskFull,
@@ -105,6 +106,7 @@ class ClusterHost:
         """Why this data directory will never be let in again."""
         self._forwarder: Forwarder | None = None
         self._waiters: dict[asyncio.Future[None], Index] = {}
+        self._tasks = TaskSet("cluster", "refresh_failed")
         self._refreshing: asyncio.Future[bool] | None = None
         self._refresh_next: asyncio.Future[bool] | None = None
         self.are_stuck: Callable[[Iterable[NodeId]], bool] = lambda _nodes: False
@@ -120,6 +122,10 @@ class ClusterHost:
         """The group was stopped, and will begin anew from what its log then holds."""
         self.group = self._log = self._newest = None
         self.reason_not_formed = reason
+
+    async def stop(self) -> None:
+        """Nobody asks any more whether this node has applied all. Idempotent."""
+        await self._tasks.stop()
 
     def trim(self) -> None:
         """Old commands may go, once the stored snapshots have passed them."""
@@ -360,7 +366,7 @@ class ClusterHost:
         if self._forwarder is None or self.group is None:
             return False
         if self._refresh_next is None:
-            self._refresh_next = asyncio.ensure_future(self._refresh_after(self._refreshing))
+            self._refresh_next = self._tasks.begin(self._refresh_after(self._refreshing))
         return await asyncio.shield(self._refresh_next)
 
     async def _refresh_after(self, running: asyncio.Future[bool] | None) -> bool:

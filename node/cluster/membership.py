@@ -40,6 +40,7 @@ from node.config.node import NodeConfig
 from node.config.option import Address, address
 from node.config.secret_checks import founding_refusal
 from node.peers.link import PeerLink
+from node.runtime.periodic import Periodic
 from node.runtime.version import VERSION
 from raft.host import RaftHost
 from raft.stored import stored_configuration
@@ -98,7 +99,15 @@ class Membership:
         self._starts_again = False
         self._held = False
         """Whether the cluster group's log is being replaced by a copy: nothing may run on it."""
-        self._registrar: asyncio.Task[None] | None = None
+        self._registrations = Periodic(
+            "registrar",
+            self._register_when_due,
+            None,
+            _log,
+            "not_registered",
+            first_s=0.0,
+            retry_s=REGISTER_CHECK_S,
+        )
 
     async def start(self) -> None:
         if CLUSTER_GROUP in self._store.groups() and self._store.group(CLUSTER_GROUP).untrusted:
@@ -109,13 +118,11 @@ class Membership:
         else:
             self._go_on()
             self._starts_again = self._cluster.group is None
-        self._registrar = asyncio.create_task(self._register_forever(), name="registrar")
+        await self._registrations.start()
 
     async def stop(self) -> None:
-        if self._registrar is not None:
-            self._registrar.cancel()
-            await asyncio.wait([self._registrar])
-            self._registrar = None
+        await self._registrations.stop()
+        await self._cluster.stop()
 
     def hello(self) -> dict[str, Any]:
         """What peers are told of this node's part in the cluster."""
@@ -362,17 +369,14 @@ class Membership:
 
     # being registered
 
-    async def _register_forever(self) -> None:
-        """Keep what the cluster knows of this node true."""
-        while self._cluster.outcast is None:
-            pause_s = REGISTER_CHECK_S
-            try:
-                pause_s = await self._register()
-            except GoQueueError as error:
-                pause_s = self._refused(error)
-            except Exception:  # noqa: BLE001 - the task's outermost loop
-                _log.exception("not_registered")
-            await asyncio.sleep(pause_s)
+    async def _register_when_due(self) -> float | None:
+        """Keep what the cluster knows of this node true, until it is cast out."""
+        if self._cluster.outcast is not None:
+            return None
+        try:
+            return await self._register()
+        except GoQueueError as error:
+            return self._refused(error)
 
     async def _register(self) -> float:
         """One attempt, if one is due; seconds until the next."""

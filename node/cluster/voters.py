@@ -20,6 +20,7 @@ from coordinator.topics.partitions import Configuration
 from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import CLUSTER_GROUP, NodeId
 from node.cluster.host import ClusterHost
+from node.runtime.periodic import Periodic
 from raft.configuration import AddLearner, Change, Promote, Remove
 from raft.errors import Outcome
 from raft.group import RaftGroup
@@ -41,16 +42,15 @@ class ClusterMembers:
         self._seen_s: dict[NodeId, float] = {}
         self._leadership = 0
         self._led_since_s = 0.0
-        self._task: asyncio.Task[None] | None = None
+        self._rounds = Periodic(
+            "cluster-members", self._round, TICK_S, _log, "cluster_members_failed"
+        )
 
     async def start(self) -> None:
-        self._task = asyncio.create_task(self._drive(), name="cluster-members")
+        await self._rounds.start()
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-            self._task = None
+        await self._rounds.stop()
 
     async def round(self) -> None:
         """Note what is, and take one step towards what should be; nothing where this node does not
@@ -73,15 +73,11 @@ class ClusterMembers:
 
     # private
 
-    async def _drive(self) -> None:
-        while True:
-            await asyncio.sleep(TICK_S)
-            try:
-                await self.round()
-            except GoQueueError as error:
-                _log.debug("cluster_member_not_changed", problem=error.message)
-            except Exception:  # noqa: BLE001 - the task's outermost loop
-                _log.exception("cluster_members_failed")
+    async def _round(self) -> None:
+        try:
+            await self.round()
+        except GoQueueError as error:
+            _log.debug("cluster_member_not_changed", problem=error.message)
 
     def _look_around(self) -> None:
         now = self._now_s()

@@ -8,6 +8,7 @@ from itertools import islice
 
 import structlog
 
+from goqueue.tasks import TaskSet
 from goqueue.wire.errors import GoQueueError, Timeout, Unavailable
 from goqueue.wire.types import CLUSTER_GROUP, Index
 from node.cluster.host import ClusterHost
@@ -17,8 +18,6 @@ from node.rpc import groups as group_rpc
 from node.rpc import partitions as rpc
 from node.rpc import queue as queue_rpc
 from node.rpc.groups import HeardAnswer, HeardRequest, SilentAnswer, SilentRequest
-from node.runtime.background_tasks import Errands
-from node.runtime.task_set import ended
 
 HEARD_DEADLINE_S = 5.0
 SILENT_DEADLINE_S = 2.0
@@ -45,7 +44,7 @@ class SignsOfLife:
         cluster: ClusterHost,
         sessions: GroupSessions,
         forwarder: Forwarder,
-        errands: Errands,
+        errands: TaskSet,
     ) -> None:
         self._cluster = cluster
         self._sessions = sessions
@@ -54,7 +53,7 @@ class SignsOfLife:
         self._told_s: dict[_Session, float] = {}
         self._waiting: dict[_Session, _Heard] = {}
         """Of members that are in no request yet."""
-        self._requests: set[asyncio.Task[None]] = set()
+        self._requests = TaskSet("groups", "signs_of_life_not_told")
         self._stopped = False
 
     async def start(self) -> None:
@@ -65,7 +64,7 @@ class SignsOfLife:
         for waiting in self._waiting.values():
             waiting.cancel()
         self._waiting = {}
-        await ended(self._requests)
+        await self._requests.stop()
 
     async def tell(self, group: int, member: str) -> bool:
         """Whether there is such a member still. Where there isn't, this node has learnt it, too.
@@ -145,13 +144,8 @@ class SignsOfLife:
         while not self._stopped and self._waiting and len(self._requests) < REQUESTS_MAX:
             sessions = list(islice(self._waiting, MEMBERS_A_REQUEST_MAX))
             told = {session: self._waiting.pop(session) for session in sessions}
-            request = asyncio.ensure_future(self._request(told))
-            self._requests.add(request)
-            request.add_done_callback(self._sent)
-
-    def _sent(self, request: asyncio.Task[None]) -> None:
-        self._requests.discard(request)
-        self._send()
+            request = self._requests.begin(self._request(told))
+            request.add_done_callback(lambda _request: self._send())
 
     async def _request(self, told: Mapping[_Session, _Heard]) -> None:
         try:

@@ -18,6 +18,7 @@ from coordinator.groups.membership import Membership
 from coordinator.groups.memberships import check_join
 from coordinator.groups.settings import Group
 from coordinator.groups.subscriptions import Subscription
+from goqueue.tasks import TaskSet
 from goqueue.wire.errors import GoQueueError, Unavailable, UnknownMember
 from goqueue.wire.ids import NAME_CHARACTERS_MAX
 from node.api.members import Assignment, JoinRequest, MembershipView, Place
@@ -27,7 +28,6 @@ from node.groups.heartbeats import SignsOfLife
 from node.groups.member_views import membership_view
 from node.groups.request_metrics import RequestMetrics
 from node.queue.group_admin import GroupsBroker
-from node.runtime.background_tasks import Errands
 
 COMMAND_DEADLINE_S = 15.0
 HEARTBEATS_A_SESSION = 3
@@ -52,7 +52,7 @@ class GroupMembers:
         groups: GroupsBroker,
         finder: TopicFinder,
         signs: SignsOfLife,
-        errands: Errands,
+        errands: TaskSet,
         rng: random.Random,
         requests: RequestMetrics,
     ) -> None:

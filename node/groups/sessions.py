@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Protocol
 
 import structlog
@@ -19,6 +18,7 @@ from coordinator.commands.codec import Command, Result
 from coordinator.commands.members import ExpireMembers, MemberCommand
 from coordinator.groups.coordinator import Drain, GroupCoordinator, Naming
 from coordinator.groups.membership import Membership
+from goqueue.tasks import TaskSet
 from goqueue.wire.errors import GoQueueError, NotLeader
 from goqueue.wire.types import Index, NodeId
 from node.cluster.changes import Changes
@@ -28,7 +28,7 @@ from node.peers.link import PeerLink
 from node.rpc import groups as group_rpc
 from node.rpc import partitions as rpc
 from node.rpc.groups import HeardAnswer, HeardRequest, SilentAnswer, SilentRequest
-from node.runtime.task_set import UnderWay
+from node.runtime.periodic import Periodic
 
 LOOK_S = 0.25
 """The time between two looks at most, where nothing happens."""
@@ -87,24 +87,23 @@ class GroupSessions:
         self._leadership = 0
         self._looked_ms = 0
         self._at_once = asyncio.Semaphore(PARTITIONS_AT_ONCE_MAX)
-        self._under_way = UnderWay()
-        self._more = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._under_way = TaskSet("groups")
+        self._looks = Periodic(
+            "group_sessions", self._round, LOOK_S, _log, "groups_not_coordinated", first_s=0.0
+        )
         self._figures = GroupFigures(metrics)
         metrics.before_render(self._count)
         link.handle(group_rpc.HEARD, self._serve_heard)
         link.handle(group_rpc.SILENT, self._serve_silent)
 
     async def start(self) -> None:
-        self._task = asyncio.create_task(self._watch(), name="group_sessions")
+        self._cluster.changes.wakes(self._looks.woken)
+        await self._looks.start()
 
     async def stop(self) -> None:
-        tasks = [*self._under_way, *([self._task] if self._task else [])]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-        self._task = None
+        self._cluster.changes.wakes_no_more(self._looks.woken)
+        await self._looks.stop()
+        await self._under_way.stop()
 
     # what nodes tell and ask the leader
 
@@ -157,24 +156,14 @@ class GroupSessions:
 
     # private
 
-    async def _watch(self) -> None:
+    async def _round(self) -> float:
         loop = asyncio.get_running_loop()
-        with self._cluster.changes.watch() as changed:
-            self._more = changed
-            while True:
-                changed.clear()
-                began_s = loop.time()
-                try:
-                    wait_s = self.look()
-                except Exception:  # noqa: BLE001 - the task's outermost loop
-                    _log.exception("groups_not_coordinated")
-                    wait_s = LOOK_S
-                took_s = loop.time() - began_s
-                if took_s > LONG_LOOK_S:
-                    await asyncio.sleep(min(LOOK_S, took_s * LONG_LOOK_RESTS))
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(wait_s):
-                        await changed.wait()
+        began_s = loop.time()
+        wait_s = self.look()
+        took_s = loop.time() - began_s
+        if took_s > LONG_LOOK_S:
+            await asyncio.sleep(min(LOOK_S, took_s * LONG_LOOK_RESTS))
+        return wait_s
 
     def _count(self) -> Iterator[None]:
         now_ms = self._cluster.led_time_ms()
@@ -258,7 +247,7 @@ class GroupSessions:
 
     def _ended_ms(self) -> int:
         """When something ended; there may be more to do after it."""
-        self._more.set()
+        self._looks.wake()
         return self._cluster.led_time_ms() or self._looked_ms
 
     async def _serve_heard(self, _peer: NodeId, payload: bytes) -> bytes:

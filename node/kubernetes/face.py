@@ -10,6 +10,7 @@ import structlog
 
 from node.kubernetes.api import ApiProblem, Condition, KubernetesApi
 from node.metrics import Metrics
+from node.runtime.periodic import Periodic
 
 ROLE, LEADERS, GATE = "goqueue.io/role", "goqueue.io/leaders", "goqueue.io/in-sync"
 DRAINED = "goqueue.io/drained"
@@ -42,8 +43,8 @@ class Face:
 
 
 class PodFace:
-    """Brings the pod to what `look` tells, at most once an interval; whatever others write there,
-    and however often the API refuses, is made good later."""
+    """A service. Brings the pod to what `look` tells, at most once an interval; whatever others
+    write there, and however often the API refuses, is made good later."""
 
     def __init__(
         self,
@@ -63,20 +64,27 @@ class PodFace:
         self._told_s = 0.0
         self.grace_s: float | None = None
         """How long the pod gets to stop, once it was seen."""
+        self._rounds = Periodic(
+            "kubernetes-face", self._round, TICK_S, _log, "pod_part_failed", first_s=0.0
+        )
 
-    async def run(self) -> None:
-        """Never returns."""
-        loop = asyncio.get_running_loop()
-        while True:
-            face = self._look()
-            is_open = self._is_open(face, loop.time())
-            is_due = loop.time() - self._told_s >= CHECK_S
-            if is_due or self._told != (face.labels, is_open):
-                await self._bring(face, is_open)
-                await asyncio.sleep(max(self._interval_s, self._pause_s))
-            await asyncio.sleep(TICK_S)
+    async def start(self) -> None:
+        await self._rounds.start()
+
+    async def stop(self) -> None:
+        await self._rounds.stop()
 
     # private
+
+    async def _round(self) -> float:
+        loop = asyncio.get_running_loop()
+        face = self._look()
+        is_open = self._is_open(face, loop.time())
+        is_due = loop.time() - self._told_s >= CHECK_S
+        if not is_due and self._told == (face.labels, is_open):
+            return TICK_S
+        await self._bring(face, is_open)
+        return max(self._interval_s, self._pause_s) + TICK_S
 
     async def _bring(self, face: Face, is_open: bool) -> None:
         try:

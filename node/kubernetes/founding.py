@@ -12,7 +12,6 @@ written there by the first of its nodes.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
@@ -20,6 +19,7 @@ import structlog
 
 from node.config.pod_names import RECORD_KEY
 from node.kubernetes.api import ApiProblem, ClusterRecord
+from node.runtime.periodic import Periodic
 
 PAUSE_S = 0.5
 PAUSE_MAX_S = 10.0
@@ -40,9 +40,9 @@ class Record(Protocol):
 
 
 class Founding:
-    """Loop thread only. `current` is the id of the cluster that this node belongs to, 0 for none;
-    `changed` is called where `may_found` answers otherwise than before; `complain` is told, once,
-    that another cluster was here."""
+    """A service. Loop thread only. `current` is the id of the cluster that this node belongs to, 0
+    for none; `changed` is called where `may_found` answers otherwise than before; `complain` is
+    told, once, that another cluster was here."""
 
     def __init__(
         self,
@@ -61,7 +61,16 @@ class Founding:
         self._asked = 0
         self._claimed = 0
         self._problem = ""
-        self._wake = asyncio.Event()
+        self._pause_s = PAUSE_S
+        self._rounds = Periodic(
+            "kubernetes-founding", self._ask, CHECK_S, _log, "pod_part_failed", first_s=0.0
+        )
+
+    async def start(self) -> None:
+        await self._rounds.start()
+
+    async def stop(self) -> None:
+        await self._rounds.stop()
 
     def may_found(self, cluster: int) -> str:
         """Why this cluster must not be founded now; empty where it may. Never waits: where it is
@@ -70,23 +79,15 @@ class Founding:
             return ""
         if cluster != self._asked:
             self._asked, self._problem = cluster, ""
-            self._wake.set()
+            self._rounds.wake()
         return self._problem or f"the cluster is forming: ConfigMap {self._name} is asked"
 
-    async def run(self) -> None:
-        """Never returns."""
-        pause_s = PAUSE_S
-        while True:
-            self._wake.clear()
-            is_known = await self._round()
-            pause_s = PAUSE_S if is_known else min(pause_s * 2, PAUSE_MAX_S)
-            try:
-                async with asyncio.timeout(CHECK_S if is_known else pause_s):
-                    await self._wake.wait()
-            except TimeoutError:
-                continue
-
     # private
+
+    async def _ask(self) -> float:
+        is_known = await self._round()
+        self._pause_s = PAUSE_S if is_known else min(self._pause_s * 2, PAUSE_MAX_S)
+        return CHECK_S if is_known else self._pause_s
 
     async def _round(self) -> bool:
         """Whether the ConfigMap names the cluster that is, or is about to be; true, too, where

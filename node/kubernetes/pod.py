@@ -7,8 +7,7 @@ what was seen last, and metrics say so.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,6 +15,7 @@ import structlog
 
 from coordinator.brokers.registry import DRAINED, Broker
 from coordinator.errors import BrokerGone
+from goqueue.tasks import TaskSet
 from goqueue.wire.types import NodeId, Voter
 from node.cluster.host import ClusterHost
 from node.config.node import NodeConfig
@@ -33,7 +33,8 @@ from node.metrics import Metrics
 from node.observe.status import NodeStatus
 from node.placement.maintenance import Upkeep
 from node.replicas.local import Replicas
-from node.runtime.task_set import ended
+from node.runtime.periodic import Periodic
+from node.runtime.service import Service
 
 PEERS_S = 10.0
 PEERS_FORMING_S = 1.0
@@ -82,8 +83,19 @@ class Pod:
         self._parts = parts
         self._names: PodNames = names_of(config)
         self._api = api
-        self._changed = asyncio.Event()
-        self._watch = StatefulSetWatch(api, parts.metrics, self._changed.set)
+        self._peers = Periodic(
+            "kubernetes-peers", self._find_peers, PEERS_S, _log, "pod_part_failed", first_s=0.0
+        )
+        self._returns = Periodic(
+            "kubernetes-return",
+            self._find_out,
+            None,
+            _log,
+            "pod_part_failed",
+            first_s=OUTCAST_S,
+            retry_s=OUTCAST_S,
+        )
+        self._watch = StatefulSetWatch(api, parts.metrics, self._peers.wake)
         interval_s = pod.label_interval_ms / 1000
         self._face = PodFace(api, parts.metrics, self._look, interval_s)
         self._scaling = Scaling(
@@ -104,24 +116,18 @@ class Pod:
         parts.membership.may_found = self._founding.may_found
         times = StopTimes(lambda: self._face.grace_s, pod.stop_delay_ms / 1000)
         self._stop = PodStop(config.data_dir, self, times)
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = TaskSet("kubernetes", "pod_part_failed")
 
     async def start(self) -> None:
         await self._stop.start()
-        for work in (
-            self._watch.run,
-            self._face.run,
-            self._scaling.run,
-            self._founding.run,
-            self._find_peers,
-            self._find_zone,
-            self._find_out,
-        ):
-            self._begin(work())
+        for part in self._parts_of_pod():
+            await part.start()
+        self._tasks.begin(self._watch.run(), "kubernetes-watch")
+        self._tasks.begin(self._find_zone(), "kubernetes-zone")
 
     async def stop(self) -> None:
-        await ended(self._tasks)
-        self._tasks = []
+        for part in (*self._parts_of_pod(), self._tasks):
+            await part.stop()
         await self._stop.stop()
         await self._api.close()
 
@@ -182,14 +188,8 @@ class Pod:
 
     # private
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        self._tasks.append(asyncio.create_task(self._guarded(work), name="kubernetes"))
-
-    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
-        try:
-            await work
-        except Exception:  # noqa: BLE001 - the task's outermost level
-            _log.exception("pod_part_failed")
+    def _parts_of_pod(self) -> Sequence[Service]:
+        return (self._face, self._scaling, self._founding, self._peers, self._returns)
 
     def _look(self) -> Face:
         cluster, status = self._parts.cluster, self._parts.status
@@ -202,24 +202,19 @@ class Pod:
         drained = broker is not None and broker.state == DRAINED
         return Face(role, len(self._parts.replicas.led()), behind, drained)
 
-    async def _find_peers(self) -> None:
+    async def _find_peers(self) -> float:
         """Until all that are wanted are known, and again whenever their number changes. Only the
         API tells who founds: what DNS knows may be fewer, and would found another cluster."""
         cluster = self._parts.cluster
         fixed = bool(self._config.cluster.peers)
-        while True:
-            self._changed.clear()
-            wanted = self._watch.wanted
-            known = [] if cluster.group is None else list(cluster.nodes)
-            found = await find_peers(
-                self._names, self._me, wanted, known, addresses=self._api.addresses
-            )
-            if not fixed:
-                self._parts.membership.listed(found, founders=bool(wanted))
-            pause_s = PEERS_S if cluster.group is not None else PEERS_FORMING_S
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause_s):
-                    await self._changed.wait()
+        wanted = self._watch.wanted
+        known = [] if cluster.group is None else list(cluster.nodes)
+        found = await find_peers(
+            self._names, self._me, wanted, known, addresses=self._api.addresses
+        )
+        if not fixed:
+            self._parts.membership.listed(found, founders=bool(wanted))
+        return PEERS_S if cluster.group is not None else PEERS_FORMING_S
 
     async def _find_zone(self) -> None:
         """Once: a pod does not move. Without the right to read machines, `broker.zone` tells."""
@@ -233,18 +228,16 @@ class Pod:
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, ZONE_PAUSE_MAX_S)
 
-    async def _find_out(self) -> None:
+    async def _find_out(self) -> float | None:
         """A pod that was removed, as when the set was scaled down, and is wanted again, begins
         anew: it was drained before, so others have all that it held."""
-        while True:
-            await asyncio.sleep(OUTCAST_S)
-            outcast, wanted = self._parts.cluster.outcast, self._watch.wanted
-            if outcast is None or outcast.code != BrokerGone.code or not wanted:
-                continue
-            if self.ordinal() < wanted:
-                _log.warning("begins_anew", problem=outcast.message)
-                self._parts.begin_anew()
-                return
+        outcast, wanted = self._parts.cluster.outcast, self._watch.wanted
+        is_gone = outcast is not None and outcast.code == BrokerGone.code
+        if outcast is None or not is_gone or not wanted or self.ordinal() >= wanted:
+            return OUTCAST_S
+        _log.warning("begins_anew", problem=outcast.message)
+        self._parts.begin_anew()
+        return None
 
     async def _complain_of_set(self, problem: str) -> None:
         about = Subject("StatefulSet", self._names.statefulset, self._watch.uid)

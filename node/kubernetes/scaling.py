@@ -20,6 +20,7 @@ from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import NodeId
 from node.config.pod_names import PodNames
 from node.metrics import Metrics
+from node.runtime.periodic import Periodic
 
 TICK_S = 0.5
 GONE_S = 3.0
@@ -58,9 +59,9 @@ class Placement(Protocol):
 
 
 class Scaling:
-    """Loop thread only. `wanted` is the number of replicas as it was seen last, None for unknown;
-    with none wanted the set is switched off, and nobody leaves. `complain` is told, once for each
-    sentence, what can't be done."""
+    """A service. Loop thread only. `wanted` is the number of replicas as it was seen last, None for
+    unknown; with none wanted the set is switched off, and nobody leaves. `complain` is told, once
+    for each sentence, what can't be done."""
 
     def __init__(
         self,
@@ -83,16 +84,13 @@ class Scaling:
         self._spread: set[tuple[NodeId, int]] = set()
         self._refused: dict[NodeId, str] = {}
 
-    async def run(self) -> None:
-        """Never returns."""
-        while True:
-            await asyncio.sleep(TICK_S)
-            try:
-                await self.round()
-            except GoQueueError as error:
-                _log.debug("not_scaled_yet", problem=error.message)
-            except Exception:  # noqa: BLE001 - the task's outermost loop
-                _log.exception("scaling_failed")
+        self._rounds = Periodic("kubernetes-scaling", self._round, TICK_S, _log, "scaling_failed")
+
+    async def start(self) -> None:
+        await self._rounds.start()
+
+    async def stop(self) -> None:
+        await self._rounds.stop()
 
     async def round(self) -> None:
         """Look at what is wanted, and have done what is left of it, where this node leads."""
@@ -118,6 +116,12 @@ class Scaling:
             await self._give_work(staying, wanted)
 
     # private
+
+    async def _round(self) -> None:
+        try:
+            await self.round()
+        except GoQueueError as error:
+            _log.debug("not_scaled_yet", problem=error.message)
 
     def _sorted(self, wanted: int | None) -> tuple[dict[NodeId, Broker], Mapping[NodeId, Broker]]:
         """Brokers of this set that are to go, the highest ordinal first, and those that stay."""

@@ -25,6 +25,7 @@ import msgspec
 import structlog
 
 from coordinator.brokers.registry import DRAINED, Broker
+from goqueue.tasks import TaskSet
 from goqueue.wire.errors import GoQueueError
 from node.config.pod_names import STOP_SOCKET
 from node.kubernetes.api import ApiProblem
@@ -122,6 +123,7 @@ class PodStop:
         self._times = times
         self._server: asyncio.Server | None = None
         self._stop: asyncio.Task[bool] | None = None
+        self._tasks = TaskSet("kubernetes", "pod_stop_failed")
         self._lines: list[str] = []
         self._undo: asyncio.TimerHandle | None = None
 
@@ -138,9 +140,7 @@ class PodStop:
     async def stop(self) -> None:
         if self._undo is not None:
             self._undo.cancel()
-        if self._stop is not None:
-            self._stop.cancel()
-            await asyncio.wait([self._stop])
+        await self._tasks.stop()
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -154,7 +154,7 @@ class PodStop:
             self._lines = []
             if self._undo is not None:  # of a stop before, which nobody followed up
                 self._undo.cancel()
-            self._stop = asyncio.create_task(self._run(), name="pod-stop")
+            self._stop = self._tasks.begin(self._run(), "pod-stop")
         told = 0
         try:
             while told < len(self._lines) or not self._stop.done():

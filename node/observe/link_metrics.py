@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
+import structlog
+
 from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import NodeId
 from node.metrics import Metrics
 from node.peers.link import PeerLink
+from node.runtime.periodic import Periodic
 from raft.link import RemoteError
 
 PING = "ping"
 PING_S = 2.0
 """How often each peer is asked for nothing, and how long for its answer is waited."""
+
+_log = structlog.get_logger("link")
 
 
 class LinkFigures:
@@ -23,18 +28,15 @@ class LinkFigures:
         self._link = link
         self._figures = metrics.cluster
         self._doors = metrics.doors
-        self._task: asyncio.Task[None] | None = None
+        self._pings = Periodic("link-pings", self._ping_all, PING_S, _log, "peers_not_pinged")
         self._totals = (0, 0)
         link.handle(PING, self._serve_ping)
 
     async def start(self) -> None:
-        self._task = asyncio.create_task(self._ping_all(), name="link-pings")
+        await self._pings.start()
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-            self._task = None
+        await self._pings.stop()
 
     def tell(self) -> None:
         """What each link has counted. Of peers that are gone for good, bytes stay in the sums."""
@@ -57,11 +59,7 @@ class LinkFigures:
         self._totals = (received, sent)
 
     async def _ping_all(self) -> None:
-        while True:
-            await asyncio.sleep(PING_S)
-            peers = list(self._link.connected())
-            if peers:
-                await asyncio.gather(*(self._ping(peer) for peer in peers))
+        await asyncio.gather(*(self._ping(peer) for peer in self._link.connected()))
 
     async def _ping(self, peer: NodeId) -> None:
         loop = asyncio.get_running_loop()

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+import structlog
+
 from goqueue.wire.types import NodeId
 from log.store.directory import Store
 from node.cluster.host import ClusterHost
@@ -17,15 +19,17 @@ from node.observe.process_metrics import BudgetFigures, ProcessFigures
 from node.observe.replica_metrics import ReplicaFigures
 from node.observe.status import NodeStatus
 from node.peers.link import PeerLink
-from node.queue.lag import TakingPart
+from node.queue.lag import REFRESH_S, TakingPart
 from node.replicas.local import Replicas
 from node.replicas.topology import Topology
-from node.runtime.task_set import ended
+from node.runtime.periodic import Periodic
 
 DIRECTIONS = ("sent", "received")
 """Of copies; shown from the start, since Prometheus sees no first event of a series."""
 WATCH_S = 1.0
 """How soon after a link went down or came up it is noted who is in sync."""
+
+_log = structlog.get_logger("node")
 
 
 class Front(Protocol):
@@ -80,22 +84,32 @@ class NodeFigures:
         self._front = front
         self._status = status
         self._clock_offset_ms = clock_offset_ms
-        self._tasks: list[asyncio.Task[None]] = []
+        self._link_changes = 0
+        """Up to when it is known who is in sync."""
+        self._watches = [
+            Periodic("in-sync-watch", self._watch, WATCH_S, _log, "in_sync_not_noted"),
+            Periodic(
+                "groups-begun-watch",
+                taking_part.refresh,
+                REFRESH_S,
+                _log,
+                "groups_begun_not_known",
+                first_s=0.0,
+            ),
+        ]
         for direction in DIRECTIONS:
             metrics.storage.transferred_bytes.labels(direction)
         metrics.before_render(self._tell)
 
     async def start(self) -> None:
         await self._links.start()
-        self._tasks = [
-            asyncio.create_task(self._watch(), name="in-sync-watch"),
-            asyncio.create_task(self._taking_part.watch(), name="groups-begun-watch"),
-        ]
+        for watch in self._watches:
+            await watch.start()
 
     async def stop(self) -> None:
         await self._links.stop()
-        await ended(self._tasks)
-        self._tasks = []
+        for watch in self._watches:
+            await watch.stop()
 
     def _tell(self) -> Iterator[None]:
         metrics = self._metrics
@@ -114,14 +128,12 @@ class NodeFigures:
 
     async def _watch(self) -> None:
         """Who fell out of sync between two looks, and came back, is counted all the same."""
-        loop, seen = asyncio.get_running_loop(), 0
-        while True:
-            await asyncio.sleep(WATCH_S)
-            changes = sum(one.connects + one.losses for one in self._link.traffic.values())
-            if changes == seen:
-                continue
-            seen, began_s = changes, loop.time()
-            for _ in self._replicas.note_in_sync():
-                if loop.time() - began_s > SLICE_S:
-                    await asyncio.sleep(0)
-                    began_s = loop.time()
+        changes = sum(one.connects + one.losses for one in self._link.traffic.values())
+        if changes == self._link_changes:
+            return
+        loop, self._link_changes = asyncio.get_running_loop(), changes
+        began_s = loop.time()
+        for _ in self._replicas.note_in_sync():
+            if loop.time() - began_s > SLICE_S:
+                await asyncio.sleep(0)
+                began_s = loop.time()

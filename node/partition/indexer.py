@@ -12,6 +12,7 @@ import structlog
 
 from node.partition.host import PartitionHost
 from node.partition.reading.segment_follower import SegmentFollower
+from node.runtime.periodic import Periodic
 
 STEPS = 4
 """Steps of one partition, before the next one has its turn."""
@@ -40,22 +41,20 @@ class Indexer:
         self._replicas = replicas
         self._index_of = index_of
         self._enabled = enabled
-        self._task: asyncio.Task[None] | None = None
+        self._rounds = Periodic(
+            name, self._round, IDLE_S, _log.bind(index=name), "indexer_failed", first_s=0.0
+        )
 
     async def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name=self._name)
+        await self._rounds.start()
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-            self._task = None
+        await self._rounds.stop()
 
-    async def _run(self) -> None:
-        while True:
-            is_whole = await self.round()
-            idle_s = IDLE_S if self._enabled else SWEEP_S
-            await asyncio.sleep(idle_s if is_whole else 0)
+    async def _round(self) -> float:
+        is_whole = await self.round()
+        idle_s = IDLE_S if self._enabled else SWEEP_S
+        return idle_s if is_whole else 0.0
 
     async def round(self) -> bool:
         """Some steps of each replica; whether nothing is left that could be done now."""

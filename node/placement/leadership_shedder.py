@@ -6,12 +6,12 @@ can't write: the target holds all that the majority holds, and campaigns by itse
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 import structlog
 
 from goqueue.wire.types import NodeId
+from node.runtime.periodic import Periodic
 from node.storage.disks import Disks
 from raft.group import RaftGroup
 
@@ -29,17 +29,16 @@ class Yielding:
         self._me = me
         self._disks = disks
         self._led = led
-        self._task: asyncio.Task[None] | None = None
+        self._looks = Periodic(
+            "yielding", self._look, INTERVAL_S, _log, "leaderships_not_given_away"
+        )
         self._told = False
 
     async def start(self) -> None:
-        self._task = asyncio.create_task(self._watch(), name="yielding")
+        await self._looks.start()
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-            self._task = None
+        await self._looks.stop()
 
     def round(self) -> int:
         """Look at the disks, and begin to hand over what others should lead; how many that are."""
@@ -62,13 +61,8 @@ class Yielding:
 
     # private
 
-    async def _watch(self) -> None:
-        while True:
-            await asyncio.sleep(INTERVAL_S)
-            try:
-                self.round()
-            except Exception:  # noqa: BLE001 - the task's outermost loop
-                _log.exception("leaderships_not_given_away")
+    async def _look(self) -> None:
+        self.round()
 
     def _target(self, group: RaftGroup) -> NodeId | None:
         """The voter with a good disk that is furthest ahead; none of those that lag behind what is

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
+from goqueue.tasks import TaskSet
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId
 from node.cluster.host import ClusterHost
 from node.config.node import NodeConfig
@@ -16,7 +17,7 @@ from node.partition.offset_lookup import time_at_hand
 from node.placement.steps import transferred
 from node.queue.group_admin import group_ref
 from node.replicas.local import Replicas
-from node.runtime.task_set import ended
+from node.runtime.periodic import Periodic
 from node.storage.flusher import Flusher
 from raft.group import RaftGroup
 from raft.interfaces import SnapshotWork
@@ -61,11 +62,12 @@ class Upkeep:
         """Whose newest snapshot the disk has refused: it is taken again, changed or not."""
         self._compacted: set[str] = set()
         """Topics of which partitions to compact were led here at the last look."""
-        self._tasks: list[asyncio.Task[None]] = []
+        self._snapshots = TaskSet("upkeep", "snapshot_failed")
+        self._rounds: list[Periodic] = []
 
     async def start(self) -> None:
         storage, raft = self._config.storage, self._config.raft
-        rounds: list[tuple[float, Callable[[], Awaitable[None]]]] = [
+        works: list[tuple[float, Callable[[], Awaitable[None]]]] = [
             (storage.retention_check_ms / 1000, self._retain),
             (storage.retention_check_ms / 1000, self.compact),
             (storage.snapshot_interval_ms / 1000, self._snapshot_partitions),
@@ -73,23 +75,23 @@ class Upkeep:
             (raft.leader_balance_ms / 1000, self._balance),
             (GROUPS_S, self._match_groups),
         ]
-        self._tasks = [
-            asyncio.create_task(self._repeat(interval_s, work), name=work.__name__)
-            for interval_s, work in rounds
-        ]
+        for every_s, work in works:
+            name = work.__name__
+            rounds = Periodic(name, work, every_s, _log.bind(work=name), "upkeep_failed")
+            self._rounds.append(rounds)
+            await rounds.start()
 
     async def stop(self) -> None:
-        await ended(self._tasks)
-        self._tasks = []
+        for rounds in self._rounds:
+            await rounds.stop()
+        await self._snapshots.stop()
 
     def snapshot_due(self, group: RaftGroup) -> None:
         """Raft has applied enough of a group that its state is worth storing."""
         host = self._replicas.find(group.id)
         work = group.take_snapshot() if host is None else host.take_snapshot()
         if work is not None:
-            task = asyncio.create_task(self._store(group.id, work))
-            self._tasks.append(task)
-            task.add_done_callback(self._tasks.remove)
+            self._snapshots.begin(self._store(group.id, work))
 
     def led(self) -> list[RaftGroup]:
         """The groups led here, that of the cluster too."""
@@ -146,14 +148,6 @@ class Upkeep:
         return max(able, key=lambda node: matches.get(node, 0), default=None)
 
     # rounds
-
-    async def _repeat(self, interval_s: float, work: Callable[[], Awaitable[None]]) -> None:
-        while True:
-            await asyncio.sleep(interval_s)
-            try:
-                await work()
-            except Exception:  # noqa: BLE001 - the task's outermost loop
-                _log.exception("upkeep_failed", work=getattr(work, "__name__", "?"))
 
     async def _retain(self) -> None:
         for host in self._replicas.led():

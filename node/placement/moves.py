@@ -21,6 +21,7 @@ from coordinator.commands.placement import PlacementCommand, Row
 from coordinator.errors import TooFewBrokers
 from coordinator.placement.mover import Ask, Limits, Mover, Planning, made
 from coordinator.placement.steps import Seen, Step
+from goqueue.tasks import TaskSet
 from goqueue.wire.errors import GoQueueError, NotLeader, Timeout, Unavailable
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId
 from node.metrics import Metrics
@@ -31,7 +32,7 @@ from node.placement.views import TURN
 from node.rpc import moves as move_rpc
 from node.rpc import partitions as rpc
 from node.rpc.moves import PARTITIONS_TOLD_MAX, ProgressAnswer, ProgressRow, SeenRow, ToldRequest
-from node.runtime.task_set import UnderWay
+from node.runtime.periodic import Periodic
 
 LOOK_S = 0.25
 """The time between two looks at most, while something moves or is told."""
@@ -111,35 +112,31 @@ class ReplicaMoves:
         self._leadership = 0
         self._rates: dict[GroupId, _Rate] = {}
         self._at_once = asyncio.Semaphore(AT_ONCE_MAX)
-        self._under_way = UnderWay()
-        self._more = asyncio.Event()
-        self._tell = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._under_way = TaskSet("moves")
+        self._looks = Periodic(
+            "replica_moves", self._round, LOOK_S, _log, "replicas_not_moved", first_s=0.0
+        )
+        self._tells = Periodic("replica_tidings", self._tell, TELL_S, _log, "replicas_not_told")
         metrics.before_render(self._count)
         link.handle(move_rpc.TOLD, self._serve_told)
         link.handle(rpc.MOVE_PROGRESS, self._serve_progress)
 
     async def start(self) -> None:
-        self._tasks = [
-            asyncio.create_task(self._watch(), name="replica_moves"),
-            asyncio.create_task(self._tell_forever(), name="replica_tidings"),
-        ]
+        await self._looks.start()
+        await self._tells.start()
 
     async def stop(self) -> None:
-        tasks = [*self._under_way, *self._tasks]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-        self._tasks = []
+        await self._looks.stop()
+        await self._tells.stop()
+        await self._under_way.stop()
 
     def changed(self) -> None:
         """The cluster's state is another one: there may be something to do."""
-        self._more.set()
+        self._looks.wake()
 
     def configured(self) -> None:
         """A partition's replicas may be others."""
-        self._tell.set()
+        self._tells.wake()
 
     # how far moves are
 
@@ -217,32 +214,16 @@ class ReplicaMoves:
 
     # private
 
-    async def _watch(self) -> None:
-        while True:
-            self._more.clear()
-            try:
-                wait_s = self.look()
-            except Exception:  # noqa: BLE001 - the task's outermost loop
-                _log.exception("replicas_not_moved")
-                wait_s = LOOK_S
-            with suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
-                    await self._more.wait()
+    async def _round(self) -> float:
+        return self.look()
 
-    async def _tell_forever(self) -> None:
-        while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(TELL_S):
-                    await self._tell.wait()
-            self._tell.clear()
-            try:
-                if untold := self.untold()[:PARTITIONS_TOLD_MAX]:
-                    await self._tell_leader(untold)
-            except GoQueueError as error:
-                _log.debug("replicas_not_told", problem=error.message)
-            except Exception:  # noqa: BLE001 - the task's outermost loop
-                _log.exception("replicas_not_told")
-            await asyncio.sleep(LOOK_MIN_S)
+    async def _tell(self) -> None:
+        try:
+            if untold := self.untold()[:PARTITIONS_TOLD_MAX]:
+                await self._tell_leader(untold)
+        except GoQueueError as error:
+            _log.debug("replicas_not_told", problem=error.message)
+        await asyncio.sleep(LOOK_MIN_S)
 
     async def _tell_leader(self, untold: Sequence[tuple[GroupId, Seen]]) -> None:
         request = ToldRequest([move_rpc.seen_row(group, seen) for group, seen in untold])
@@ -263,7 +244,7 @@ class ReplicaMoves:
         mover = self._led(self._now_ms())
         for row in rows:
             mover.told(GroupId.unpack(row.partition), move_rpc.seen_of(row))
-        self._more.set()
+        self._looks.wake()
 
     async def _ask_leader(self) -> ProgressAnswer:
         async def here(_left_s: float) -> ProgressAnswer:
@@ -351,7 +332,7 @@ class ReplicaMoves:
 
     def _ended_ms(self) -> int:
         """When something ended; there may be more to do after it."""
-        self._more.set()
+        self._looks.wake()
         return self._cluster.led_time_ms() or 0
 
     def _note(self, group: GroupId, seen: Seen | None) -> None:

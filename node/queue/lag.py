@@ -112,12 +112,6 @@ class TakingPart:
         """The groups that take part in a topic, whether they have begun in a partition or not."""
         return set(self._taking_part().get(topic, ()))
 
-    async def watch(self) -> None:
-        """Ask the others again and again, for as long as this runs."""
-        while True:
-            await self.refresh()
-            await asyncio.sleep(REFRESH_S)
-
     async def refresh(self) -> None:
         """Learn what other nodes know of topics that are led here, and not whole here."""
         wanted = self._partly_here()

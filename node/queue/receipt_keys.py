@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 
 import structlog
@@ -12,6 +11,7 @@ from coordinator.commands.keys import AddReceiptKey
 from goqueue.wire.errors import GoQueueError
 from log.levels import Feature
 from node.cluster.host import ClusterHost
+from node.runtime.periodic import Periodic
 
 LOOK_S = 1.0
 COMMAND_DEADLINE_S = 15.0
@@ -24,16 +24,15 @@ class ReceiptKeyRotation:
 
     def __init__(self, cluster: ClusterHost) -> None:
         self._cluster = cluster
-        self._task: asyncio.Task[None] | None = None
+        self._looks = Periodic(
+            "receipt-keys", self._round, LOOK_S, _log, "receipt_keys_failed", first_s=0.0
+        )
 
     async def start(self) -> None:
-        self._task = asyncio.create_task(self._drive(), name="receipt-keys")
+        await self._looks.start()
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-            self._task = None
+        await self._looks.stop()
 
     async def look(self) -> None:
         """Add a key where one is due. Raises GoQueueError."""
@@ -44,12 +43,8 @@ class ReceiptKeyRotation:
             command = AddReceiptKey(keys.following, os.urandom(SECRET_BYTES))
             await self._cluster.command_here(command, COMMAND_DEADLINE_S)
 
-    async def _drive(self) -> None:
-        while True:
-            try:
-                await self.look()
-            except GoQueueError as error:
-                _log.debug("receipt_key_not_made", problem=error.message)
-            except Exception:  # noqa: BLE001 - the task's outermost loop
-                _log.exception("receipt_keys_failed")
-            await asyncio.sleep(LOOK_S)
+    async def _round(self) -> None:
+        try:
+            await self.look()
+        except GoQueueError as error:
+            _log.debug("receipt_key_not_made", problem=error.message)

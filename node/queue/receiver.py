@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from delivery.config import LANES_COUNT
 from delivery.entries.ops import RELEASE, UNCLAIMED, Settled
+from goqueue.tasks import TaskSet
 from goqueue.wire.errors import (
     Busy,
     GoQueueError,
@@ -33,7 +34,6 @@ from node.replicas.topology import Topology
 from node.rpc import partitions as rpc
 from node.rpc import queue as queue_rpc
 from node.rpc.queue import STALE, GroupRef, TakeAnswer, Taken, TakeRequest, WaitAnswer, WaitRequest
-from node.runtime.background_tasks import Errands
 from raft.link import RemoteError
 
 TAKE_TIMEOUT_S = 5.0
@@ -101,7 +101,7 @@ class QueueReceiver:
         calls: QueueCalls,
         topology: Topology,
         link: PeerLink,
-        errands: Errands,
+        errands: TaskSet,
         rng: random.Random,
         metrics: Metrics,
     ) -> None:
@@ -111,6 +111,8 @@ class QueueReceiver:
         self._topology = topology
         self._link = link
         self._errands = errands
+        self._asking = TaskSet(None)
+        """Each is waited for by a poll, or by an errand."""
         self._rng = rng
         self._metrics = metrics
         self._remote_waits: dict[NodeId, int] = {}
@@ -268,7 +270,7 @@ class QueueReceiver:
 
     async def _ask(self, poll: Poll, node: NodeId, request: TakeRequest) -> TakeAnswer:
         """A caller that leaves does not end it: what is granted to it then is given back."""
-        asking = asyncio.ensure_future(self._send(node, request))
+        asking = self._asking.begin(self._send(node, request))
         try:
             return await asyncio.shield(asking)
         except asyncio.CancelledError:

@@ -21,8 +21,10 @@ from coordinator.commands.codec import Command, Result
 from coordinator.commands.queue import DeadLetterFilter, RedriveStep
 from coordinator.errors import Overtaken, UnknownRedrive
 from coordinator.jobs.redrives import Redrive
+from goqueue.tasks import TaskSet
 from goqueue.wire.errors import GoQueueError
 from node.api.queue import DeadFilter
+from node.runtime.periodic import Periodic
 
 POLL_S = 0.25
 """How soon a new leader, or a new job, is noticed."""
@@ -98,20 +100,19 @@ class RedriveRunner:
         self._cluster = cluster
         self._source = source
         self._sleep = sleep
-        self._under_way: dict[int, asyncio.Task[None]] = {}
-        """By job."""
-        self._task: asyncio.Task[None] | None = None
+        self._under_way: set[int] = set()
+        """Jobs."""
+        self._tasks = TaskSet("redrives", "redrive_failed")
+        self._looks = Periodic(
+            "redrives", self._round, POLL_S, _log, "redrives_failed", first_s=0.0
+        )
 
     async def start(self) -> None:
-        self._task = asyncio.create_task(self._watch(), name="redrives")
+        await self._looks.start()
 
     async def stop(self) -> None:
-        tasks = [*self._under_way.values(), *([self._task] if self._task else [])]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-        self._task = None
+        await self._looks.stop()
+        await self._tasks.stop()
 
     def look(self) -> None:
         """Take up the jobs that run, without waiting for them."""
@@ -123,23 +124,17 @@ class RedriveRunner:
 
     async def settled(self) -> None:
         """Wait until nothing is under way."""
-        while self._under_way:
-            await asyncio.wait(list(self._under_way.values()))
+        await self._tasks.settled()
 
     # private
 
-    async def _watch(self) -> None:
-        while True:
-            try:
-                self.look()
-            except Exception:  # noqa: BLE001 - the task's outermost loop
-                _log.exception("redrives_failed")
-            await asyncio.sleep(POLL_S)
+    async def _round(self) -> None:
+        self.look()
 
     def _take_up(self, job: int) -> None:
-        task = asyncio.create_task(self._go_on(job))
-        self._under_way[job] = task
-        task.add_done_callback(lambda _task: self._under_way.pop(job, None))
+        self._under_way.add(job)
+        task = self._tasks.begin(self._go_on(job))
+        task.add_done_callback(lambda _task: self._under_way.discard(job))
 
     async def _go_on(self, job: int) -> None:
         """Page after page, as long as the job runs and this node leads."""

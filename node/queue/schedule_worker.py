@@ -19,6 +19,7 @@ from coordinator.commands.queue import BeginRun, EndRun
 from coordinator.errors import BadConfig, Overtaken, UnknownSchedule
 from coordinator.jobs.schedule_runs import Publish, ScheduleRuns, Step, Wait
 from coordinator.jobs.schedules import Schedule
+from goqueue.tasks import TaskSet
 from goqueue.wire.batch import encode_columns
 from goqueue.wire.errors import (
     GoQueueError,
@@ -27,6 +28,7 @@ from goqueue.wire.errors import (
     UnknownTopic,
 )
 from node.api.broker import AppendResult
+from node.runtime.periodic import Periodic
 
 POLL_S = 0.25
 """How soon a new leader, or a new schedule, is noticed."""
@@ -72,23 +74,22 @@ class ScheduleRunner:
         self._cluster = cluster
         self._publisher = publisher
         self._runs = ScheduleRuns()
-        self._under_way: dict[int, asyncio.Task[None]] = {}
-        """By schedule id."""
+        self._under_way: set[int] = set()
+        """Schedule ids."""
+        self._tasks = TaskSet("schedules", "run_failed")
         self._not_before_s: dict[int, float] = {}
         """By schedule id: when to try again what has failed."""
         self._not_understood: set[int] = set()
-        self._task: asyncio.Task[None] | None = None
+        self._looks = Periodic(
+            "schedules", self._round, POLL_S, _log, "schedules_failed", first_s=0.0
+        )
 
     async def start(self) -> None:
-        self._task = asyncio.create_task(self._watch(), name="schedules")
+        await self._looks.start()
 
     async def stop(self) -> None:
-        tasks = [*self._under_way.values(), *([self._task] if self._task else [])]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-        self._task = None
+        await self._looks.stop()
+        await self._tasks.stop()
 
     def look(self) -> float:
         """Begin what is due, without waiting for it; in how many seconds to look again."""
@@ -114,19 +115,12 @@ class ScheduleRunner:
 
     async def settled(self) -> None:
         """Wait until nothing is under way."""
-        while self._under_way:
-            await asyncio.wait(list(self._under_way.values()))
+        await self._tasks.settled()
 
     # private
 
-    async def _watch(self) -> None:
-        while True:
-            wait_s = POLL_S
-            try:
-                wait_s = self.look()
-            except Exception:  # noqa: BLE001 - the task's outermost loop
-                _log.exception("schedules_failed")
-            await asyncio.sleep(wait_s)
+    async def _round(self) -> float:
+        return self.look()
 
     def _step(self, schedule: Schedule, now_ms: int) -> Step:
         topic = self._cluster.state.topics.get(schedule.topic)
@@ -140,9 +134,9 @@ class ScheduleRunner:
 
     def _set_out(self, schedule: Schedule) -> None:
         self._not_before_s.pop(schedule.id, None)
-        task = asyncio.create_task(self._go_on(schedule.name, schedule.id))
-        self._under_way[schedule.id] = task
-        task.add_done_callback(lambda _task: self._under_way.pop(schedule.id, None))
+        self._under_way.add(schedule.id)
+        task = self._tasks.begin(self._go_on(schedule.name, schedule.id))
+        task.add_done_callback(lambda _task: self._under_way.discard(schedule.id))
 
     async def _go_on(self, name: str, id: int) -> None:
         """Take one step of a schedule after the other, until it has to wait."""

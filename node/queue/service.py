@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from delivery.config import LANES_COUNT
 from delivery.entries.ops import RELEASE, Granted, Result, Settled
 from delivery.leader.dispatcher import Want
+from goqueue.tasks import TaskSet
 from goqueue.wire.errors import GoQueueError, NotLeader, StaleGeneration
 from goqueue.wire.types import GroupId, NodeId, Offset
 from node.partition.host import PartitionHost
@@ -64,6 +65,7 @@ class QueueService:
         replicas: Replicas,
         link: PeerLink,
         confirm: Callable[[GroupId], Awaitable[object]],
+        tasks: TaskSet,
     ) -> None:
         """`confirm` returns once this node is known to lead the partition still, and to have
         applied all that was committed before; it raises `NotLeader`."""
@@ -71,7 +73,7 @@ class QueueService:
         self._replicas = replicas
         self._confirm = confirm
         self._waits: dict[int, asyncio.Future[None]] = {}
-        self._serving: set[asyncio.Future[TakeAnswer]] = set()
+        self._tasks = tasks
         self._recalled: dict[int, None] = {}
         """Request ids whose callers have given up, oldest first."""
         link.handle(queue_rpc.TAKE, self._serve_take)
@@ -335,9 +337,7 @@ class QueueService:
     async def _serve_take(self, _peer: NodeId, payload: bytes) -> bytes:
         """A link that breaks takes nothing back: the peer asks again under the same ids, or gives
         back what it was granted; else the leases run out."""
-        taking = asyncio.ensure_future(self.take(rpc.decode_request(payload, TakeRequest)))
-        self._serving.add(taking)
-        taking.add_done_callback(self._serving.discard)
+        taking = self._tasks.begin(self.take(rpc.decode_request(payload, TakeRequest)))
         return rpc.encode(await asyncio.shield(taking))
 
     async def _serve_wait(self, _peer: NodeId, payload: bytes) -> bytes:

@@ -7,7 +7,6 @@ the replica holds. So it would stay, and wait, for good.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
@@ -18,6 +17,7 @@ from coordinator.placement.steps import Seen, is_left_out
 from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import GroupId, Voter
 from node.replicas.local import Hosted
+from node.runtime.periodic import Periodic
 
 LOOK_S = 5.0
 """The time between two looks. What is a stray in two of them is asked about: those of moves that
@@ -54,21 +54,17 @@ class Strays:
         self._replicas = replicas
         self._state = state
         self._ask = ask
-        self._look_s = look_s
         self._met: set[GroupId] = set()
-        self._looks = 0
+        self._turns = 0
         self._asked: dict[GroupId, int] = {}
         """In which look they were asked about last."""
-        self._task: asyncio.Task[None] | None = None
+        self._looks = Periodic("strays", self.look, look_s, _log, "strays_not_judged")
 
     async def start(self) -> None:
-        self._task = asyncio.create_task(self._look_forever(), name="strays")
+        await self._looks.start()
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-            self._task = None
+        await self._looks.stop()
 
     async def look(self) -> None:
         """Retire the strays that take part no more, by what their leaders tell."""
@@ -77,9 +73,9 @@ class Strays:
         # Those that were not asked for longest first: some may have no leader for good.
         known = sorted((group for group in strays if group in met), key=self._turn)
         self._asked = {group: look for group, look in self._asked.items() if group in self._met}
-        self._looks += 1
+        self._turns += 1
         for group in known[:ASKED_MAX]:
-            self._asked[group] = self._looks
+            self._asked[group] = self._turns
             try:
                 await self._look_at(group)
             except GoQueueError as error:
@@ -101,11 +97,3 @@ class Strays:
             return
         if is_left_out(self._me, seen, host.log.hard_state.term):
             self._replicas.retire(group)
-
-    async def _look_forever(self) -> None:
-        while True:
-            await asyncio.sleep(self._look_s)
-            try:
-                await self.look()
-            except Exception:  # noqa: BLE001 - the task's outermost loop
-                _log.exception("strays_not_judged")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Protocol
 
 import structlog
 
 from coordinator.cluster.state import ClusterState
 from goqueue.wire.types import GroupId
+from node.runtime.periodic import Periodic
 
 RETRY_S = 1.0
 LOOK_S = 0.1
@@ -45,33 +45,22 @@ class Reconciler:
     def __init__(self, cluster: Known, replicas: Kept) -> None:
         self._cluster = cluster
         self._replicas = replicas
-        self._wake = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._rounds = Periodic(
+            "reconciler", self._round, None, _log, "replicas_not_reconciled", retry_s=RETRY_S
+        )
 
     def changed(self) -> None:
         """The cluster state is another one."""
-        self._wake.set()
+        self._rounds.wake()
 
     async def start(self) -> None:
-        self._task = asyncio.create_task(self._follow(), name="reconciler")
+        await self._rounds.start()
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-            self._task = None
+        await self._rounds.stop()
         self._replicas.stop_all()
 
-    async def _follow(self) -> None:
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            try:
-                cluster = self._cluster
-                await self._replicas.reconcile(cluster.state, may_found=cluster.is_newest)
-                if self._replicas.waiting:
-                    asyncio.get_running_loop().call_later(LOOK_S, self._wake.set)
-            except Exception:  # noqa: BLE001 - the task's outermost loop
-                _log.exception("replicas_not_reconciled")
-                await asyncio.sleep(RETRY_S)
-                self._wake.set()
+    async def _round(self) -> float | None:
+        cluster = self._cluster
+        await self._replicas.reconcile(cluster.state, may_found=cluster.is_newest)
+        return LOOK_S if self._replicas.waiting else None

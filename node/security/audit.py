@@ -31,6 +31,7 @@ from node.api.broker import AppendResult
 from node.api.times import format_time
 from node.config.audit import AuditConfig
 from node.metrics.doors import DoorMetrics
+from node.runtime.periodic import Periodic
 from node.security.audit_sums import SUM_S, Sum, Sums
 
 RECORDS_MAX = 4096
@@ -99,8 +100,11 @@ class AuditLog:
         self._lost = 0
         self._is_checked = False
         self._is_failing = False
-        self._wanted = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._writes = Periodic(
+            "audit", self._write_all, None, _log, "audit_failed", retry_s=retry_s
+        )
+        self._minutes = Periodic("audit-sums", self._minute, SUM_S, _log, "audit_failed")
+        self._is_started = False
 
     def __call__(self, access: Access) -> None:
         if not is_audited(access):
@@ -119,19 +123,17 @@ class AuditLog:
             self._put(told)
 
     async def start(self) -> None:
-        self._tasks = [
-            asyncio.create_task(self._write_forever(), name="audit"),
-            asyncio.create_task(self._sum_forever(), name="audit-sums"),
-        ]
+        self._is_started = True
+        await self._writes.start()
+        await self._minutes.start()
 
     async def stop(self) -> None:
         """What waits is written within two seconds, or lost, and this node's log says how much."""
-        tasks, self._tasks = self._tasks, []
-        if not tasks:
+        if not self._is_started:
             return
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
+        self._is_started = False
+        await self._writes.stop()
+        await self._minutes.stop()
         if told := self._sums.rest():
             self._put(told)
         with contextlib.suppress(TimeoutError):
@@ -147,20 +149,15 @@ class AuditLog:
     def _put(self, what: What) -> None:
         self._count += 1
         self._waiting.append((self._count, self._wall_ms(), what))
-        self._wanted.set()
+        self._writes.wake()
 
-    async def _write_forever(self) -> None:
-        while True:
-            await self._wanted.wait()
-            await asyncio.sleep(GATHER_S)
-            self._wanted.clear()
-            while self._waiting or self._lost:
-                await self._write()
+    async def _write_all(self) -> None:
+        await asyncio.sleep(GATHER_S)
+        while self._waiting or self._lost:
+            await self._write()
 
-    async def _sum_forever(self) -> None:
-        while True:
-            await asyncio.sleep(SUM_S)
-            self.minute()
+    async def _minute(self) -> None:
+        self.minute()
 
     async def _write(self) -> None:
         """One batch; a pause where it could not be written."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 import time
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from goqueue.wire.errors import GoQueueError
 from node.cluster.host import ClusterHost
 from node.config.auth import AuthConfig
 from node.metrics.doors import DoorMetrics
+from node.runtime.periodic import Periodic
 from node.security.key_admin import KeyDesk
 from node.security.key_checks import KeyChecks
 from node.security.key_secrets import digest_of, read_token
@@ -51,7 +51,7 @@ class Door:
         self._now_s = now_s
         self._heard_s = now_s()
         self._stale_s = config.stale_ms / 1000
-        self._task: asyncio.Task[None] | None = None
+        self._looks = Periodic("door", self._round, LOOK_S, _log, "door_failed", first_s=0.0)
         self._complained = ""
         self.desk = KeyDesk(cluster, self.now_ms, self._workers, rng)
         self.checks = KeyChecks(
@@ -97,25 +97,17 @@ class Door:
 
     async def start(self) -> None:
         if self._config.enabled:
-            self._task = asyncio.create_task(self._watch(), name="door")
+            await self._looks.start()
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-            self._task = None
+        await self._looks.stop()
         self._workers.shutdown(wait=False, cancel_futures=True)
 
-    async def _watch(self) -> None:
-        while True:
-            try:
-                await self._look()
-            except GoQueueError as error:
-                self._complain(error.message)
-            except Exception:  # noqa: BLE001 - the task's outermost guard
-                _log.exception("door_failed")
-            await asyncio.sleep(LOOK_S)
+    async def _round(self) -> None:
+        try:
+            await self._look()
+        except GoQueueError as error:
+            self._complain(error.message)
 
     async def _look(self) -> None:
         group = self._cluster.group

@@ -18,6 +18,7 @@ from typing import Any
 import structlog
 
 from node.metrics import Metrics
+from node.runtime.periodic import Periodic
 from node.security.certificate_dates import expiry_s
 from raft.link import PeerTls, no_password
 
@@ -65,12 +66,13 @@ class Certificates:
         self._files = [Path(name) for name in files if name]
         self._builds = tuple(builds)
         self._metrics = metrics.doors
-        self._check_s = check_s
         self._wall_s = wall_s
         self.contexts = tuple(FollowingContext(ssl.PROTOCOL_TLS_SERVER) for _ in builds)
         self._used = self._refused = b""
         self._expires_s = 0.0
-        self._task: asyncio.Task[None] | None = None
+        self._checks = Periodic(
+            f"certificates-{door}", self.check, check_s, _log, "certificates_not_checked"
+        )
         metrics.before_render(self._tell)
 
     async def start(self) -> None:
@@ -78,14 +80,10 @@ class Certificates:
             self._take(await asyncio.to_thread(self._load))
         except ValueError as error:
             raise ssl.SSLError(f"{self._files[0]}: {error}") from error
-        self._task = asyncio.create_task(self._watch(), name=f"certificates-{self._door}")
+        await self._checks.start()
 
     async def stop(self) -> None:
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await self._checks.stop()
 
     async def check(self) -> None:
         """Take what is in the files now, if it is new and usable; say once where it is not."""
@@ -101,11 +99,6 @@ class Certificates:
         self._metrics.certificate_reloads.labels(self._door, "taken").inc()
         days = round((self._expires_s - self._wall_s()) / DAY_S, 1)
         _log.info("certificate_taken", door=self._door, days_left=days)
-
-    async def _watch(self) -> None:
-        while True:
-            await asyncio.sleep(self._check_s)
-            await self.check()
 
     async def _refuse(self, error: Exception) -> None:
         with contextlib.suppress(OSError, ValueError):

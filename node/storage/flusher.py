@@ -19,6 +19,7 @@ from typing import TypeVar
 
 import structlog
 
+from goqueue.tasks import TaskSet
 from log.disk.files import is_full
 from log.errors import StoreFailed
 from log.store.directory import Store
@@ -68,7 +69,8 @@ class Flusher:
         self.on_synced: Callable[[float], None] = lambda _took_s: None
         """Told how long each sync took."""
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._checkpoint: asyncio.Task[None] | None = None
+        self._checkpoints = TaskSet("node", "checkpoint_failed")
+        """At most one at a time."""
         self._flushed_ms = 0
 
     async def start(self) -> None:
@@ -89,8 +91,7 @@ class Flusher:
             return
         self._stopping = True
         self._gives_up.set()
-        if self._checkpoint is not None:
-            await asyncio.wait([self._checkpoint])
+        await self._checkpoints.settled()
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -287,9 +288,8 @@ class Flusher:
         self._set_timer("checkpoint", self._checkpoint_interval_s, self._start_checkpoint)
 
     def _start_checkpoint(self) -> None:
-        assert self._loop is not None
-        if self._checkpoint is None or self._checkpoint.done():
-            self._checkpoint = self._loop.create_task(self._run_checkpoint())
+        if not self._checkpoints:
+            self._checkpoints.begin(self._run_checkpoint())
 
     async def _run_checkpoint(self) -> None:
         job = None if self._failed or self._keeper is None else self._store.take_checkpoint()

@@ -9,6 +9,7 @@ import structlog
 from log.disk.space import SpaceState
 from log.store.directory import Store
 from node.metrics import Metrics
+from node.runtime.periodic import Periodic
 
 INTERVAL_S = 1.0
 DISK_LOW = "disk_low"
@@ -25,29 +26,24 @@ class SpaceWatch:
     def __init__(self, store: Store, metrics: Metrics) -> None:
         self._store = store
         self._metrics = metrics
-        self._task: asyncio.Task[None] | None = None
+        self._looks = Periodic("space-watch", self._look, INTERVAL_S, _log, "space_unknown")
         self.is_low = False
         self.free_bytes = 0
         self.room_bytes = 0
 
     async def start(self) -> None:
         self._saw(self._store.space())
-        self._task = asyncio.create_task(self._watch(), name="space-watch")
+        await self._looks.start()
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-            self._task = None
+        await self._looks.stop()
 
-    async def _watch(self) -> None:
-        while True:
-            await asyncio.sleep(INTERVAL_S)
-            try:
-                # Off the loop: a file system that hangs must not take the node with it.
-                self._saw(await asyncio.to_thread(self._store.space))
-            except OSError as error:
-                _log.warning("space_unknown", problem=str(error))
+    async def _look(self) -> None:
+        try:
+            # Off the loop: a file system that hangs must not take the node with it.
+            self._saw(await asyncio.to_thread(self._store.space))
+        except OSError as error:
+            _log.warning("space_unknown", problem=str(error))
 
     def _saw(self, state: SpaceState) -> None:
         self.free_bytes, self.room_bytes = state.free_bytes, state.room_bytes

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import structlog
 
+from goqueue.tasks import TaskSet
 from raft.link.config import LinkLimits
 from raft.link.failed import FailedHandshakes, Failure
 
@@ -33,7 +34,8 @@ class Listener:
         self._context = context
         self._limits = limits
         self._socket: socket.socket | None = None
-        self._accepting: asyncio.Task[None] | None = None
+        self._is_accepting = False
+        self._tasks = TaskSet("link", "accept_failed")
         self._preparing: dict[asyncio.Task[None], None] = {}
 
     @property
@@ -57,18 +59,16 @@ class Listener:
             (str(address[0]), int(address[1])), family=family, backlog=_BACKLOG
         )
         self._socket.setblocking(False)
-        self._accepting = loop.create_task(self._accept(self._socket))
+        self._is_accepting = True
+        self._tasks.begin(self._accept(self._socket))
 
     async def stop(self) -> None:
         """Idempotent."""
-        tasks = [task for task in (self._accepting, *self._preparing) if task is not None]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        self._is_accepting = False
+        await self._tasks.stop()
         if self._socket is not None:
             self._socket.close()
-        self._socket = self._accepting = None
+        self._socket = None
 
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -81,7 +81,7 @@ class Listener:
                 continue
             if len(self._preparing) >= self._limits.unauthenticated_max:
                 next(iter(self._preparing)).cancel()
-            task = loop.create_task(self._prepare(accepted, address))
+            task = self._tasks.begin(self._prepare(accepted, address))
             self._preparing[task] = None
             task.add_done_callback(lambda done: self._preparing.pop(done, None))
 
@@ -96,6 +96,6 @@ class Listener:
             self._failed.add(Failure.TLS, str(error) or "it took too long", address)
         except asyncio.CancelledError:
             accepted.close()
-            if self._accepting is not None and not self._accepting.done():
+            if self._is_accepting:
                 self._failed.add(Failure.UNFINISHED, "too many open handshakes", address)
             raise

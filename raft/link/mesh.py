@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from goqueue.tasks import TaskSet
 from goqueue.wire.types import GROUP_ID_BYTES, GroupId, Incarnation, NodeId
 from log.levels import Levels
 from raft.link.admission import Standing, Verdict, check_listen, judge_inbound
@@ -113,7 +114,7 @@ class PeerMesh:
         self._handlers: dict[str, Handler] = {}
         self._shaking: dict[Connection, None] = {}
         self._groups: dict[bytes, GroupId] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet("link", "link_task_failed")
         self._listener: Listener | None = None
         self._client_context: ssl.SSLContext | None = None
         self._running = False
@@ -135,7 +136,7 @@ class PeerMesh:
         await listener.start(*self._listen)
         self._listener = listener
         self._running = True
-        self._spawn(self._tell_status())
+        self._tasks.begin(self._tell_status())
         self.set_peers(self._addresses)
 
     async def stop(self) -> None:
@@ -145,11 +146,9 @@ class PeerMesh:
             await self._listener.stop()
         connections = [p.link for p in self._peers.values() if p.link] + list(self._shaking)
         connections += [p.dialing for p in self._peers.values() if p.dialing]
-        tasks = list(self._tasks)
+        tasks = self._tasks.cancel()
         for peer in self._peers.values():
             tasks += self._hang_up(peer)
-        for task in self._tasks:
-            task.cancel()
         for connection in connections:
             connection.close()
         if connections:
@@ -178,7 +177,7 @@ class PeerMesh:
             peer = self._peer(node)
             peer.address = address
             if peer.dialer is None:
-                peer.dialer = self._spawn(self._dial(peer))
+                peer.dialer = self._tasks.begin(self._dial(peer))
 
     def tell_levels(self) -> None:
         """This node knows of a higher finished level: peers that can't speak it are cut, and the
@@ -487,12 +486,6 @@ class PeerMesh:
     def _drop(self, peer: Peer) -> None:
         self._peers.pop(peer.node, None)
         self.traffic.pop(peer.node, None)
-
-    def _spawn(self, work: Any) -> asyncio.Task[None]:
-        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
 
 def _tune(sock: Any) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from goqueue.tasks import TaskSet
 from goqueue.wire.errors import (
     Busy,
     GoQueueError,
@@ -188,7 +189,7 @@ class Responder:
         """Of answers that wait for room."""
         self._handlers = handlers
         self._limits = limits
-        self._running: set[asyncio.Task[None]] = set()
+        self._running = TaskSet("link", "peer_request_failed")
 
     def requested(self, payload: memoryview) -> None:
         """A REQUEST arrived. Raises FrameError when it is malformed."""
@@ -210,17 +211,11 @@ class Responder:
         else:
             timeout_s = min(timeout_ms / 1000, self._limits.request_timeout_max_s)
             served = self._serve(number, method, handler, bytes(payload[at:]), timeout_s)
-            task = asyncio.get_running_loop().create_task(served)
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
-            task.add_done_callback(lambda _: release())
+            self._running.begin(served).add_done_callback(lambda _: release())
 
     def close(self) -> list[asyncio.Task[None]]:
         """Cancel what runs; the tasks, for a caller that waits for their end."""
-        running = list(self._running)
-        for task in running:
-            task.cancel()
-        return running
+        return self._running.cancel()
 
     async def _serve(
         self, number: int, method: str, handler: Handler, payload: bytes, timeout_s: float

@@ -31,12 +31,10 @@ async def node(
         monkeypatch.setattr(face_module, name, value)
     node = Node()
     face = PodFace(hasty, metrics, lambda: node.face, INTERVAL_S)
-    task = asyncio.create_task(face.run())
+    await face.start()
     yield node
-    assert not task.done(), "it never ends by itself"
     assert face.grace_s == 120
-    task.cancel()
-    await asyncio.wait([task])
+    await face.stop()
 
 
 def labels(fake: FakeApi) -> tuple[str | None, str | None]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from node.kubernetes.api import KubernetesApi
 from node.kubernetes.founding import Founding
 from tests.kubernetes.conftest import eventually
@@ -127,11 +125,12 @@ async def test_of_two_that_would_found_different_clusters_one_does(
     ]
     for number, half in enumerate(halves):
         assert half.may_found(number + 1)
-    running = [asyncio.create_task(half.run()) for half in halves]
+    for half in halves:
+        await half.start()
     await eventually(lambda: told)
 
     allowed = [half.may_found(number + 1) == "" for number, half in enumerate(halves)]
-    for task in running:
-        task.cancel()
+    for half in halves:
+        await half.stop()
     assert sorted(allowed) == [False, True]
     assert recorded(fake) == f"{allowed.index(True) + 1:016x}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +20,11 @@ from node.queue.calls import QueueCalls
 from node.queue.receiver import Poll, QueueReceiver
 from node.queue.service import QueueService
 from node.queue.views import QueueViews
+from node.queue_assembly import errands_of_node
 from node.replicas.partition_service import PartitionService
 from node.replicas.topology import Topology
 from node.rpc import partitions as rpc
 from node.rpc.queue import GroupRef, OpsAnswer, OpsRequest, Taken
-from node.runtime.background_tasks import Errands
 from tests.sim.queue_requests import Ask, Done, NotDone
 from tests.sim.requests import Publish, Refused, Stored
 
@@ -69,15 +68,6 @@ class _CountedReceiver(QueueReceiver):
         super().release(group, taken)
 
 
-class _Errands(Errands):
-    """Those that fail as they may are left; anything else is a fault of the program."""
-
-    @staticmethod
-    async def _run(work: Coroutine[Any, Any, object]) -> None:
-        with suppress(GoQueueError):
-            await work
-
-
 class Front:
     """Of one process."""
 
@@ -86,7 +76,7 @@ class Front:
         self._rng = process.world.rng("front")
         self._coroutines = process.coroutines
         self._asked: dict[Ask, Any] = {}
-        self._errands = _Errands()
+        self._errands = errands_of_node()
         self._connect(process.node, process.link, self._rng, Nothing())
 
     def _connect(self, node: NodeId, link: Any, rng: random.Random, metrics: Any) -> None:
@@ -101,7 +91,7 @@ class Front:
         hosts: Any = self
         self._forwarder = self._process.world.mutant.forwarder(node, topology, link, rng, metrics)
         self._partitions = PartitionService(node, hosts, link)
-        service = QueueService(node, hosts, link, self._partitions.confirmed)
+        service = QueueService(node, hosts, link, self._partitions.confirmed, self._errands)
         nobody: Any = Nothing()  # is asked who takes part: nobody here wants figures of groups
         views = _CountedViews(self._partitions, nobody, link)
         self._calls = QueueCalls(node, views, self._forwarder, topology, link, rng)

@@ -19,10 +19,6 @@ class Handshakes:
     def count_from(self, address: str) -> int:
         return len(self._from.get(address, ()))
 
-    @property
-    def tasks(self) -> list[asyncio.Task[None]]:
-        return [task for _, task in self._all.values()]
-
     def begin(self, connection: Hashable, address: str, task: asyncio.Task[None]) -> None:
         self._all[connection] = address, task
         self._from.setdefault(address, {})[connection] = task

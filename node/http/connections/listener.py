@@ -14,6 +14,7 @@ import ssl
 
 import structlog
 
+from goqueue.tasks import TaskSet
 from node.api.auth.hosts import bucket
 from node.http.budget.limits import HttpLimits
 from node.http.connections.protocol import Connection, FrontServer
@@ -41,7 +42,7 @@ class Listener:
         self._limits = limits
         self._plain: asyncio.Server | None = None
         self._sockets: list[socket.socket] = []
-        self._accepting: list[asyncio.Task[None]] = []
+        self._tasks = TaskSet("node", "accept_failed")
 
     @property
     def port(self) -> int | None:
@@ -51,30 +52,23 @@ class Listener:
 
     async def start(self, host: str, port: int) -> None:
         """Listens when it returns; raises OSError where the address is not to be had."""
-        loop = asyncio.get_running_loop()
         if self._context is None:
-            self._plain = await loop.create_server(
+            self._plain = await asyncio.get_running_loop().create_server(
                 self._server, host, port, backlog=BACKLOG, reuse_address=True
             )
             return
         self._sockets = await _bound(host, port)
-        self._accepting = [
-            loop.create_task(self._accept(listening), name="http-accept")
-            for listening in self._sockets
-        ]
+        for listening in self._sockets:
+            self._tasks.begin(self._accept(listening), "http-accept")
 
     async def stop(self) -> None:
         """Connections whose handshake is not done are closed, others are not. Idempotent."""
         if self._plain is not None:
             self._plain.close()
-        tasks = [*self._accepting, *self._server.handshakes.tasks]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await self._tasks.stop()
         for listening in self._sockets:
             listening.close()
-        self._plain, self._sockets, self._accepting = None, [], []
+        self._plain, self._sockets = None, []
 
     # private
 
@@ -109,7 +103,7 @@ class Listener:
 
     def _begin(self, accepted: socket.socket, address: str) -> None:
         connection, handshakes = self._server(), self._server.handshakes
-        task = asyncio.create_task(self._shake(accepted, connection), name="http-handshake")
+        task = self._tasks.begin(self._shake(accepted, connection), "http-handshake")
         handshakes.begin(connection, address, task)
 
         def end(done: asyncio.Task[None]) -> None:

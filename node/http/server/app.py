@@ -7,7 +7,6 @@ request costs a third less than through `aiohttp.web.Application` (21 against 31
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import re
@@ -17,6 +16,7 @@ from itertools import count
 
 from aiohttp import HttpVersion10, web
 
+from goqueue.tasks import TaskSet
 from goqueue.wire.errors import BadRequest, GoQueueError, ServerError
 from node.api.auth.access import Access, OnAccess
 from node.api.auth.keys import KeyBroker
@@ -82,7 +82,7 @@ class HttpFront:
         self._console = Console(self._shared, self._gate) if console else None
         self._server: FrontServer | None = None
         self._listener: Listener | None = None
-        self._sweeper: asyncio.Task[None] | None = None
+        self._tasks = TaskSet("node", "sweep_failed")
         self.requests_in_flight = 0
         self._request_prefix = os.urandom(6).hex()
         self._request_numbers = count(1)
@@ -109,7 +109,7 @@ class HttpFront:
         self._server = FrontServer(self._counted, self._limits, loop, self.budgets)
         self._listener = Listener(self._server, self._ssl_context, self._limits)
         await self._listener.start(self._host, self._port)
-        self._sweeper = asyncio.create_task(self._server.sweep_forever(), name="http-sweeper")
+        self._tasks.begin(self._server.sweep_forever(), "http-sweeper")
 
     def begin_stop(self) -> None:
         """Fail readiness and end long polls; requests are still served."""
@@ -120,14 +120,11 @@ class HttpFront:
         self.begin_stop()
         if self._listener is not None:
             await self._listener.stop()
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._sweeper
+        await self._tasks.stop()
         if self._server is not None:
             self._server.pre_shutdown()
             await self._server.shutdown(self._limits.drain_s)
-        self._listener = self._server = self._sweeper = None
+        self._listener = self._server = None
 
     async def _counted(self, request: web.BaseRequest) -> web.StreamResponse:
         connection = request.protocol

@@ -25,6 +25,7 @@ from node.metrics import Metrics
 from node.peers.link import PeerLink
 from node.rpc import partitions as rpc
 from node.rpc import transfer as transfer_rpc
+from node.runtime.periodic import Periodic
 from node.storage.copying.limits import CopyLimits
 from node.storage.copying.pace import CopyPace
 from raft.host import RaftHost
@@ -87,19 +88,18 @@ class TransferSource:
         self._sessions: dict[int, _Session] = {}
         self._opening = 0
         """Copies that are about to be served."""
-        self._task: asyncio.Task[None] | None = None
+        self._rounds = Periodic(
+            "transfer-source", self._round, limits.offer_s, _log, "copies_not_offered"
+        )
         link.handle(transfer_rpc.OPEN, self._open)
         link.handle(transfer_rpc.READ, self._read)
         link.handle(transfer_rpc.CLOSE, self._close)
 
     async def start(self) -> None:
-        self._task = asyncio.create_task(self._watch(), name="transfer-source")
+        await self._rounds.start()
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-            self._task = None
+        await self._rounds.stop()
         for number in list(self._sessions):
             self._forget(number)
 
@@ -193,14 +193,9 @@ class TransferSource:
 
     # -- private
 
-    async def _watch(self) -> None:
-        while True:
-            await asyncio.sleep(self._limits.offer_s)
-            try:
-                self.sweep()
-                await self.offer()
-            except Exception:  # noqa: BLE001 - the task's outermost loop
-                _log.exception("copies_not_offered")
+    async def _round(self) -> None:
+        self.sweep()
+        await self.offer()
 
     async def _tell(self, node: NodeId, group: GroupId) -> None:
         payload = rpc.encode(transfer_rpc.TransferRequest(group.pack()))

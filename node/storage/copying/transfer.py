@@ -15,6 +15,7 @@ from typing import Protocol
 
 import structlog
 
+from goqueue.tasks import TaskSet
 from goqueue.wire.errors import NotFound
 from goqueue.wire.types import GroupId, Index, NodeId
 from log.copy.manifest import Manifest
@@ -25,6 +26,7 @@ from log.store.directory import Store
 from log.wal.install import UNKNOWN_END
 from node.rpc import partitions as rpc
 from node.rpc import transfer as transfer_rpc
+from node.runtime.periodic import Periodic
 from node.storage.copying.pull import NoRoom, Progress, Pull, PullParts, TransferFailed
 from node.storage.flusher import Flusher
 
@@ -70,30 +72,28 @@ class Transfers:
         self._sources = sources
         self._random_u64 = random_u64
         self._waiting: dict[GroupId, NodeId | None] = {}
-        self._running: dict[GroupId, asyncio.Task[None]] = {}
+        self._running: set[GroupId] = set()
+        self._tasks = TaskSet("transfer", "replica_not_copied")
         self._progress: dict[GroupId, Progress] = {}
         self._damaged_since_s: dict[GroupId, float] = {}
         self._rests_until_s: dict[GroupId, float] = {}
         self._full: set[GroupId] = set()
         """Groups with no room for a copy of them, which is said once."""
         self._started_s: float | None = None
-        self._watching: asyncio.Task[None] | None = None
+        self._watches = Periodic(
+            "transfers", self._watch, parts.limits.watch_s, _log, "transfers_not_watched"
+        )
         parts.link.handle(transfer_rpc.OFFER, self._offered)
 
     async def start(self) -> None:
         self._started_s = self._parts.now_s()
-        self._watching = asyncio.create_task(self._watch(), name="transfers")
+        await self._watches.start()
 
     async def stop(self) -> None:
         """What was copied so far is gone on with after the next start."""
         self._waiting.clear()
-        tasks = [task for task in (self._watching, *self._running.values()) if task is not None]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-        self._watching = None
-        self._running.clear()
+        await self._watches.stop()
+        await self._tasks.stop()
 
     def want(self, group: GroupId, source: NodeId | None = None) -> None:
         """Have the group's log replaced by a copy, of this node's replica if it has one. Asked
@@ -129,12 +129,7 @@ class Transfers:
     # -- private
 
     async def _watch(self) -> None:
-        while True:
-            await asyncio.sleep(self._limits.watch_s)
-            try:
-                self.watch()
-            except Exception:  # noqa: BLE001 - the task's outermost loop
-                _log.exception("transfers_not_watched")
+        self.watch()
 
     async def _offered(self, peer: NodeId, payload: bytes) -> bytes:
         request = rpc.decode_request(payload, transfer_rpc.TransferRequest)
@@ -148,12 +143,12 @@ class Transfers:
         while self._waiting and len(self._running) < PULLS_MAX:
             group = next(iter(self._waiting))
             source = self._waiting.pop(group)
-            task = asyncio.ensure_future(self._run(group, source))
-            self._running[group] = task
+            self._running.add(group)
+            task = self._tasks.begin(self._run(group, source))
             task.add_done_callback(functools.partial(self._ended, group))
 
     def _ended(self, group: GroupId, _done: object) -> None:
-        self._running.pop(group, None)
+        self._running.discard(group)
         self._progress.pop(group, None)
         self._rests_until_s[group] = self._parts.now_s() + self._limits.rest_s
         self._parts.metrics.storage.transfers.set(len(self._running))

@@ -8,10 +8,8 @@ Where nobody can say what was there, the whole replica is copied.
 
 from __future__ import annotations
 
-import asyncio
 import struct
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 import structlog
 
@@ -24,6 +22,7 @@ from log.store.directory import Store
 from log.wal.install import UNKNOWN_END
 from node.peers.link import PeerLink
 from node.rpc import partitions as rpc
+from node.runtime.periodic import Periodic
 from node.storage.flusher import Flusher
 from raft.link import RemoteError
 
@@ -61,19 +60,15 @@ class Healer:
         self._on_hopeless = on_hopeless
         self._in_vain: dict[GroupId, int] = {}
         """How often entries that were put in place could not be read."""
-        self._wake = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._rounds = Periodic("healer", self.heal, INTERVAL_S, _log, "not_healed")
         link.handle(rpc.ENTRY, self._serve)
 
     async def start(self) -> None:
-        self._store.on_damaged = lambda _group: self._wake.set()
-        self._task = asyncio.create_task(self._watch(), name="healer")
+        self._store.on_damaged = lambda _group: self._rounds.wake()
+        await self._rounds.start()
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-            self._task = None
+        await self._rounds.stop()
 
     async def heal(self) -> None:
         """One round over all damaged logs."""
@@ -93,18 +88,6 @@ class Healer:
                 self._on_healed(group)
 
     # private
-
-    async def _watch(self) -> None:
-        while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(INTERVAL_S):
-                    await self._wake.wait()
-            self._wake.clear()
-            try:
-                await self.heal()
-            except Exception:  # noqa: BLE001 - the task's outermost loop
-                _log.exception("not_healed")
-                await asyncio.sleep(INTERVAL_S)
 
     async def _heal(self, log: GroupLog) -> bool:
         """Whether the whole damaged range can be read now. A log that was cut at the damage is

@@ -11,7 +11,6 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
-from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -26,7 +25,7 @@ from log.segments.verify import Findings
 from log.store.directory import Store
 from node.api.scrub import ScrubView
 from node.metrics import Metrics
-from node.runtime.task_set import ended
+from node.runtime.periodic import Periodic
 from node.runtime.throttle import Throttle
 from node.storage.flusher import Flusher
 from node.storage.repair.comparison import Comparison
@@ -63,13 +62,19 @@ class Scrub:
         self._comparison = comparison
         self._workers = workers
         self._metrics = metrics
-        self._interval_s = interval_s
         self._renew_snapshot = renew_snapshot
         self._is_whole = is_whole
         self._wall_ms = wall_ms
         self._throttle = throttle
-        self._wanted = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._round_loop = Periodic(
+            "scrub",
+            self.round,
+            interval_s or None,
+            _log,
+            "scrub_interrupted",
+            first_s=FIRST_S if interval_s else None,
+        )
+        self._tidying = Periodic("set-aside", self._tidy, TIDY_S, _log, "set_aside_not_removed")
         self._found: deque[str] = deque(maxlen=FOUND_MAX)
         self._running = False
         self._rounds = self._started_ms = self._ended_ms = 0
@@ -77,23 +82,21 @@ class Scrub:
         self._damaged = self._mended = self._compared = 0
 
     async def start(self) -> None:
-        self._tasks = [
-            asyncio.create_task(self._watch(), name="scrub"),
-            asyncio.create_task(self._tidy_forever(), name="set-aside"),
-        ]
+        await self._round_loop.start()
+        await self._tidying.start()
 
     async def stop(self) -> None:
-        await ended(self._tasks)
-        self._tasks = []
+        await self._round_loop.stop()
+        await self._tidying.stop()
 
     def begin(self) -> None:
         """A round now; one more after the one that runs."""
-        self._wanted.set()
+        self._round_loop.wake()
 
     def status(self) -> ScrubView:
         groups = [self._store.group(group) for group in self._store.groups()]
         return ScrubView(
-            running=self._running or self._wanted.is_set(),
+            running=self._running or self._round_loop.woken.is_set(),
             rounds=self._rounds,
             started_ms=self._started_ms,
             ended_ms=self._ended_ms,
@@ -127,19 +130,6 @@ class Scrub:
         self._metrics.storage.scrub_rounds.inc()
 
     # -- private
-
-    async def _watch(self) -> None:
-        wait_s: float | None = FIRST_S if self._interval_s else None
-        while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
-                    await self._wanted.wait()
-            self._wanted.clear()
-            try:
-                await self.round()
-            except Exception:  # noqa: BLE001 - the task's outermost loop
-                _log.exception("scrub_interrupted")
-            wait_s = self._interval_s or None
 
     async def _off_loop(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._workers, work)
@@ -241,14 +231,6 @@ class Scrub:
             self._metrics.storage.scrub_mended_files.inc()
             if index != newest and self._store.holds(log):
                 await self._flusher.keep(lambda: log.snapshots.discard(index))
-
-    async def _tidy_forever(self) -> None:
-        while True:
-            await asyncio.sleep(TIDY_S)
-            try:
-                await self._tidy()
-            except (OSError, LogError):
-                _log.exception("set_aside_not_removed")
 
     async def _tidy(self) -> None:
         """What was set aside goes once nothing of it is needed."""

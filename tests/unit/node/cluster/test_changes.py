@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, cast
 
 import pytest
@@ -44,10 +45,17 @@ OURS, OTHERS = 7, 8
 )
 def test_a_watcher_is_told_of_what_may_concern_its_group(command: Command) -> None:
     changes = Changes()
-    with changes.watch(OURS) as ours, changes.watch() as all_of_them:
+    all_of_them = asyncio.Event()
+    changes.wakes(all_of_them)
+    with changes.watch(OURS) as ours:
         changes.applied(command)
         assert ours.is_set()
         assert all_of_them.is_set()
+
+    all_of_them.clear()
+    changes.wakes_no_more(all_of_them)
+    changes.applied(command)
+    assert not all_of_them.is_set()
 
 
 def test_a_watcher_is_not_told_of_other_groups_nor_of_what_concerns_none() -> None:

@@ -14,9 +14,9 @@ from node.cluster.host import ClusterHost
 from node.groups.heartbeats import REQUESTS_MAX, SignsOfLife
 from node.groups.sessions import GroupSessions
 from node.peers.forwarding import Forwarder
+from node.queue_assembly import errands_of_node
 from node.rpc import partitions as rpc
 from node.rpc.groups import HeardAnswer, HeardRequest
-from node.runtime.background_tasks import Errands
 from tests.unit.node.groups.test_sessions import World, sessions_of
 from tests.unit.node.test_node import eventually
 
@@ -70,7 +70,7 @@ class Signs:
         self.world = World()
         self.sessions = sessions_of(self.world)
         self.leader = Leader(self.world, self.sessions)
-        self.errands = Errands()
+        self.errands = errands_of_node()
         self.told = SignsOfLife(
             cast(ClusterHost, self.leader),
             self.sessions,

@@ -28,6 +28,7 @@ from node.queue import receiver as queue_receiver
 from node.queue.calls import QueueCalls
 from node.queue.receiver import Poll, QueueReceiver
 from node.queue.service import QueueService
+from node.queue_assembly import errands_of_node
 from node.replicas.topology import Topology
 from node.rpc import partitions as rpc
 from node.rpc import queue as queue_rpc
@@ -40,7 +41,6 @@ from node.rpc.queue import (
     WaitAnswer,
     WaitRequest,
 )
-from node.runtime.background_tasks import Errands
 from raft.link import LinkDown
 
 ME, B, C = NodeId("a"), NodeId("b"), NodeId("c")
@@ -118,7 +118,7 @@ class World:
         self.present = 3
         self.exists = True
         self.submitted: list[tuple[GroupId, Op]] = []
-        self.errands = Errands()
+        self.errands = errands_of_node()
         self.receiver = QueueReceiver(
             ME,
             service=cast(QueueService, self.leaders[ME]),

@@ -20,6 +20,7 @@ from node.partition.host import PartitionHost
 from node.peers.link import NoPeers
 from node.queue.group_admin import group_ref
 from node.queue.service import QueueService
+from node.queue_assembly import errands_of_node
 from node.rpc import partitions as rpc
 from node.rpc import queue as queue_rpc
 from node.rpc.queue import GroupRef, TakeAnswer, TakeRequest, WaitRequest
@@ -56,7 +57,7 @@ async def scene() -> AsyncIterator[Scene]:
         hosts = sorted(replicas.led(), key=lambda host: host.id)
         ref = group_ref(await node.broker._queue.groups.ensure_group("g"))
         service = QueueService(
-            NodeId("node-1"), replicas, NoPeers(), node.broker._service.confirmed
+            NodeId("node-1"), replicas, NoPeers(), node.broker._service.confirmed, errands_of_node()
         )
         yield Scene(node, service, hosts, ref)
 

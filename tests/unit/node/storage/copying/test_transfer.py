@@ -256,7 +256,7 @@ class World:
     async def over(self) -> None:
         async with asyncio.timeout(30):
             while self.n3.transfers._running:
-                await asyncio.wait(list(self.n3.transfers._running.values()))
+                await self.n3.transfers._tasks.settled()
                 await asyncio.sleep(0)
 
     def assert_equal(self, origin: Node | None = None) -> None:

@@ -29,7 +29,9 @@ ConfigFile = Annotated[
     Path | None,
     typer.Option("--config", help="YAML file; config.example.yaml has every key.", dir_okay=False),
 ]
-NodeId = Annotated[str | None, typer.Option(help="This node's name, for ever: node-1.")]
+NodeId = Annotated[
+    str | None, typer.Option(help="This node's name, such as node-1; it must never change.")
+]
 Data = Annotated[Path | None, typer.Option(help="Data directory; created when missing.")]
 Http = Annotated[str | None, typer.Option(help="Listen for clients on HOST:PORT.")]
 Advertise = Annotated[str | None, typer.Option(help="URL that clients are told to use.")]
@@ -39,7 +41,7 @@ Peer = Annotated[
     list[str] | None,
     typer.Option(
         metavar="ID=HOST:PORT",
-        help="A node of the cluster; repeat. Founders name all founders, who joins any node.",
+        help="A node of the cluster; repeat. Founders: all of them; who joins: any.",
     ),
 ]
 SecretFile = Annotated[

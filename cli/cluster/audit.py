@@ -35,7 +35,7 @@ def register(app: typer.Typer) -> None:
 async def audit(
     session: Session,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what is recorded from now on.")
+        bool, typer.Option("--follow", "-f", help="Wait for new records until Ctrl-C.")
     ] = False,
     key: Annotated[
         str | None, typer.Option("--key", help="Done with this key; or `anonymous`.")
@@ -51,7 +51,7 @@ async def audit(
         moments.option("--since", help="From this time on."),
     ] = None,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, max=PAGE, help="The last so many records.")
+        int, typer.Option("--limit", "-n", min=1, max=PAGE, help="How many of the newest records.")
     ] = 100,
 ) -> None:
     """Show the audit log, for admins of every topic: oldest first.

@@ -68,7 +68,7 @@ async def add(
         bool, typer.Option("--rebalance", help="Then move its share of the replicas to it.")
     ] = False,
     throttle: Throttle = None,
-    within: Annotated[str, typer.Option(help="How long to wait for it, as 5m.")] = "10m",
+    within: Annotated[str, typer.Option(help="How long to wait for it, such as 5m.")] = "10m",
 ) -> None:
     """Wait until a new broker has joined the cluster.
 
@@ -97,7 +97,7 @@ async def drain(
     dry_run: DryRun = False,
     wait: Wait = False,
     remove: Annotated[
-        bool, typer.Option("--remove", help="Wait, and take it out of the cluster when empty.")
+        bool, typer.Option("--remove", help="Wait until it is empty, then remove it.")
     ] = False,
 ) -> None:
     """Move all replicas off a broker; it gets no more. Nothing is lost, and nothing stops.

@@ -30,12 +30,12 @@ PARTITIONS_MAX = 2000
 ID = re.compile(r"\d{1,18}", re.ASCII)
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would move.")]
-Wait = Annotated[bool, typer.Option("--wait", "-w", help="Stay until it is done.")]
+Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait until it is done.")]
 Throttle = Annotated[
     str | None,
     typer.Option(
         metavar="RATE",
-        help="Copy at most so much a second to each new replica: 50MB. Logs of less than 64 MiB"
+        help="Copy at most this much a second to each new replica: 50MB. Logs of less than 64 MiB"
         " are sent at once.",
     ),
 ]
@@ -75,7 +75,7 @@ async def rebalance(
         bool, typer.Option("--leaders-only", help="Move no replica, only leaders.")
     ] = False,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, help="At most so many partitions.")
+        int | None, typer.Option("--limit", "-n", min=1, help="At most this many partitions.")
     ] = None,
     throttle: Throttle = None,
     dry_run: DryRun = False,
@@ -135,9 +135,9 @@ async def moves(
     id: Annotated[
         str | None, typer.Argument(help="Only this one, with its partitions.", show_default=False)
     ] = None,
-    every: Annotated[bool, typer.Option("--all", "-a", help="Also those that ended.")] = False,
+    every: Annotated[bool, typer.Option("--all", "-a", help="Include those that ended.")] = False,
     wait: Annotated[
-        bool, typer.Option("--wait", "-w", help="Watch the one that is named until it is over.")
+        bool, typer.Option("--wait", "-w", help="Watch the named one until it ends.")
     ] = False,
 ) -> None:
     """List the reassignments that run; or show one, partition by partition."""

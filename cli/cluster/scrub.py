@@ -32,9 +32,9 @@ def register(app: typer.Typer) -> None:
 
 async def scrub(
     session: Session,
-    wait: Annotated[bool, typer.Option("--wait", "-w", help="Stay until it is done.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait until it is done.")] = False,
     status: Annotated[
-        bool, typer.Option("--status", help="Only tell how it goes, and begin nothing.")
+        bool, typer.Option("--status", help="Only show progress; start nothing.")
     ] = False,
 ) -> None:
     """Have every node read again all that it stores, repair what is damaged, and compare replicas.

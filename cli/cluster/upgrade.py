@@ -26,7 +26,7 @@ DryRun = Annotated[
 Finish = Annotated[
     bool,
     typer.Option(
-        "--finish", help="Let the cluster use what is new. Older versions can't run then."
+        "--finish", help="Let the cluster use new formats. Older versions can't run then."
     ),
 ]
 

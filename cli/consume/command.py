@@ -82,7 +82,7 @@ Ack = Annotated[
 Visibility = Annotated[
     str | None,
     typer.Option(
-        help="How long a message that isn't acked is held, as 2m (the group's).",
+        help="How long a lease lasts without an ack, such as 2m (the group's).",
         rich_help_panel=PANEL,
     ),
 ]
@@ -103,9 +103,7 @@ FromLatest = Annotated[
 Raw = Annotated[
     bool, typer.Option("--value-only", "--raw", help="Print values only, byte for byte.")
 ]
-Follow = Annotated[
-    bool, typer.Option("--follow", "-f", help="Go on with new messages until Ctrl-C.")
-]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Wait for new messages until Ctrl-C.")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ SkipDamaged = Annotated[
     bool,
     typer.Option(
         "--skip-damaged",
-        help="Go on behind files of the archive that are damaged, and tell what was left out.",
+        help="Skip damaged files of the archive, and report what was left out.",
         rich_help_panel=PANEL,
     ),
 ]

@@ -19,7 +19,7 @@ Receipts = Annotated[
     list[str], typer.Argument(metavar="RECEIPT", help="From `consume --group G --no-ack`.")
 ]
 Reason = Annotated[
-    str | None, typer.Option("--reason", "-r", help="Why; kept with the message's history.")
+    str | None, typer.Option("--reason", "-r", help="The reason, kept in the message's history.")
 ]
 _ENDS = {
     "halted": "is not dead: it comes again when its halted group is resumed",
@@ -56,11 +56,13 @@ async def nack(
     reason: Reason = None,
     delay: Annotated[
         str | None,
-        typer.Option("--delay", "-d", help="When it comes again, as 30s (the group's backoff)."),
+        typer.Option(
+            "--delay", "-d", help="Wait before redelivery, such as 30s (the group's backoff)."
+        ),
     ] = None,
     position: Annotated[
         Position | None,
-        typer.Option(help="Where it comes again: in front of its lane (the default), or back."),
+        typer.Option(help="Where it returns to: the front of its lane (the default), or the back."),
     ] = None,
 ) -> None:
     """Say that messages failed: they come again, or are dead after the group's last attempt."""
@@ -89,7 +91,8 @@ async def extend(
     session: Session,
     receipts: Receipts,
     visibility: Annotated[
-        str, typer.Option("--visibility", "-v", help="How long from now, as 2m.")
+        str,
+        typer.Option("--visibility", "-v", help="How long the lease lasts from now, such as 2m."),
     ],
 ) -> None:
     """Keep messages longer: nobody else gets them until this much later."""

@@ -76,7 +76,7 @@ async def delete(
     name: Name,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
     force: Annotated[
-        bool, typer.Option("--force", "-f", help="Don't ask, and not even if it has members.")
+        bool, typer.Option("--force", "-f", help="Don't ask, even if it has members.")
     ] = False,
 ) -> None:
     """Delete a group: how far it was, and its dead letters. The messages stay in their topics."""
@@ -100,7 +100,7 @@ async def assign(
         str,
         typer.Option(
             metavar="PREFIX",
-            help="A group prefix of the API keys that it is for; * leaves it to those of all.",
+            help="Group prefix of the API keys that own it; *: only keys of all groups.",
             show_default=False,
         ),
     ],

@@ -31,7 +31,7 @@ Watch = Annotated[
         "-w",
         min=WATCH_S_MIN,
         metavar="[SECONDS]",
-        help=f"Show it again and again, every {WATCH_S} seconds if not said otherwise.",
+        help=f"Refresh every {WATCH_S} seconds, or as often as SECONDS says.",
     ),
 ]
 

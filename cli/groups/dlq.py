@@ -29,7 +29,7 @@ app = typer.Typer(
 )
 
 Topic = Annotated[str, typer.Argument(help="The topic.", show_default=False)]
-Group = Annotated[str, typer.Option("--group", "-g", help="Whose dead letters.")]
+Group = Annotated[str, typer.Option("--group", "-g", help="The group that gave the messages up.")]
 Reason = Annotated[str | None, typer.Option("--reason", "-r", help="A part of the reason.")]
 Key = Annotated[str | None, typer.Option("--key", "-k", help="Messages of this key.")]
 Header = Annotated[
@@ -42,7 +42,8 @@ From = Annotated[
 ]
 To = Annotated[str | None, moments.option("--to", help="Died before this time.")]
 Id = Annotated[
-    list[str] | None, typer.Option("--id", metavar="TOPIC:PARTITION:OFFSET", help="Repeat.")
+    list[str] | None,
+    typer.Option("--id", metavar="TOPIC:PARTITION:OFFSET", help="This one; repeat."),
 ]
 Partition = Annotated[int | None, typer.Option("--partition", "-p", min=0, help="Only this one.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count what would be done.")]
@@ -84,7 +85,7 @@ async def list_letters(
     to_time: To = None,
     id: Id = None,
     partition: Partition = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = 100,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most this many.")] = 100,
 ) -> None:
     """List dead letters. Looking changes nothing."""
     chosen = _filter(reason, key, header, from_time, to_time, id, partition)
@@ -109,7 +110,7 @@ async def peek(
     to_time: To = None,
     id: Id = None,
     partition: Partition = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = 1,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most this many.")] = 1,
 ) -> None:
     """Show dead letters whole, with the reason of each attempt."""
     chosen = _filter(reason, key, header, from_time, to_time, id, partition)
@@ -154,9 +155,11 @@ async def redrive(
     id: Id = None,
     partition: Partition = None,
     rate: Annotated[
-        float | None, typer.Option(min=0, help="At most so many a second (no bound).")
+        float | None, typer.Option(min=0, help="At most this many a second (no limit).")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Also what died again and again.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Include messages that died repeatedly.")
+    ] = False,
     dry_run: DryRun = False,
 ) -> None:
     """Try dead letters again: their group receives them anew, and only this group does.

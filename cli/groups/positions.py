@@ -52,7 +52,9 @@ async def reset_offsets(
     name: Name,
     topic: Topic,
     to_earliest: Annotated[bool, typer.Option("--to-earliest", help="The oldest message.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="Behind the newest.")] = False,
+    to_latest: Annotated[
+        bool, typer.Option("--to-latest", help="After the newest message.")
+    ] = False,
     to_offset: Annotated[int | None, typer.Option(min=0, help="This offset.")] = None,
     to_timestamp: Annotated[
         str | None,
@@ -60,14 +62,16 @@ async def reset_offsets(
             "--to-timestamp", "--to-datetime", help="The first message of this time or later."
         ),
     ] = None,
-    by_duration: Annotated[str | None, typer.Option(help="So long ago, as 1h30m.")] = None,
+    by_duration: Annotated[str | None, typer.Option(help="This long ago, such as 1h30m.")] = None,
     shift_by: Annotated[
-        int | None, typer.Option(help="So many offsets on, or back if negative.")
+        int | None, typer.Option(help="Move by this many offsets; negative: back.")
     ] = None,
     partition: Annotated[
         list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this one; repeat.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would change.")
+    ] = False,
     force: Force = False,
 ) -> None:
     """Replay, or skip: set where a group goes on. Dead letters stay.

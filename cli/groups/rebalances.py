@@ -19,7 +19,7 @@ async def rebalances(
     session: Session,
     name: Annotated[str, typer.Argument(help="The group's name.", show_default=False)],
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, max=REMEMBERED_MAX, help="At most so many.")
+        int, typer.Option("--limit", "-n", min=1, max=REMEMBERED_MAX, help="At most this many.")
     ] = 20,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="List every partition that moved.")

@@ -21,26 +21,27 @@ Work = Callable[..., Coroutine[Any, Any, None]]
 OPTIONS: dict[str, Any] = {
     "mode": Annotated[
         str | None,
-        typer.Option(help="exclusive: a partition has one member; shared: any (exclusive)."),
+        typer.Option(help="exclusive: one member a partition; shared: all (exclusive)."),
     ],
     "assignor": Annotated[
-        str | None, typer.Option(help="sticky, range or roundrobin: who gets which (sticky).")
+        str | None, typer.Option(help="Assignment: sticky, range or roundrobin (sticky).")
     ],
     "session_timeout": Annotated[
-        str | None, typer.Option(help="A member that is silent so long is gone (30s).")
+        str | None, typer.Option(help="Remove a member after this silence (30s).")
     ],
     "rebalance_timeout": Annotated[
-        str | None, typer.Option(help="How long a member may keep what it's to let go of (1m).")
+        str | None, typer.Option(help="How long a member may take to let go (1m).")
     ],
     "visibility": Annotated[
-        str | None, typer.Option(help="How long a received message is held, as 30s (30s).")
+        str | None, typer.Option(help="How long a lease lasts, such as 30s (30s).")
     ],
     "max_attempts": Annotated[
-        int | None, typer.Option(min=0, help="Failed attempts before it is dead; 0: never (3).")
+        int | None,
+        typer.Option(min=0, help="Failed attempts until a message is dead; 0: never (3)."),
     ],
     "ordering": Annotated[
         str | None,
-        typer.Option(help="key: a key's next message waits for its last one (none)."),
+        typer.Option(help="key: each key's messages one after another (none)."),
     ],
     "start": Annotated[
         str | None, typer.Option(help="earliest or latest, in a new topic (earliest).")
@@ -54,29 +55,31 @@ OPTIONS: dict[str, Any] = {
         typer.Option(help="What fails too often: dead, or park: its key waits (dead)."),
     ],
     "lane_max_wait": Annotated[
-        str | None, typer.Option(help="After this a low priority goes ahead (30s).")
+        str | None, typer.Option(help="Low lanes get a share after this wait (30s).")
     ],
     "lane_share": Annotated[
-        int | None, typer.Option(min=2, max=100, help="... in one of so many deliveries (5).")
+        int | None,
+        typer.Option(min=2, max=100, help="That share: one in this many deliveries (5)."),
     ],
     "halt_percent": Annotated[
-        int | None, typer.Option(min=0, max=100, help="Halt when so many die; 0: never (0).")
+        int | None,
+        typer.Option(min=0, max=100, help="Halt when this percentage dies; 0: never (0)."),
     ],
     "halt_window": Annotated[
-        int | None, typer.Option(min=1, max=1000, help="... of the last so many (100).")
+        int | None, typer.Option(min=1, max=1000, help="Percentage of this many messages (100).")
     ],
     "redrives_max": Annotated[
         int | None,
-        typer.Option(min=0, max=1000, help="What died again so often is not redriven (5)."),
+        typer.Option(min=0, max=1000, help="Do not redrive what died this often (5)."),
     ],
     "in_flight_max": Annotated[
         int | None,
-        typer.Option(min=1, max=10_000, help="Messages of a partition held at once (10000)."),
+        typer.Option(min=1, max=10_000, help="Most messages in flight per partition (10000)."),
     ],
     "dead_max": Annotated[
         int | None,
         typer.Option(
-            min=1, max=1_000_000, help="Dead letters of a partition; then it halts (100000)."
+            min=1, max=1_000_000, help="Most dead letters per partition; then it halts (100000)."
         ),
     ],
 }

@@ -43,9 +43,7 @@ Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", help="Write files into this directory.", show_default=False),
 ]
-Runbooks = Annotated[
-    str, typer.Option("--runbooks", help="The address that the runbooks stand under, for links.")
-]
+Runbooks = Annotated[str, typer.Option("--runbooks", help="Base URL of the runbooks, for links.")]
 
 
 @app.command("grafana")

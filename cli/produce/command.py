@@ -61,7 +61,7 @@ Null = Annotated[
 ]
 Compress = Annotated[Codec, typer.Option(help="How each batch is compressed.")]
 OwnId = Annotated[
-    str | None, typer.Option(help="Its own id: published again, it is not stored again.")
+    str | None, typer.Option(help="A message id: a repeated one is not stored again.")
 ]
 
 
@@ -114,7 +114,10 @@ async def produce(
         list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="Repeat.")
     ] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", min=0, help="Instead of the key's.")
+        int | None,
+        typer.Option(
+            "--partition", "-p", min=0, help="Publish to this partition, not to the key's."
+        ),
     ] = None,
     priority: Annotated[str | None, typer.Option(help=f"One of {', '.join(PRIORITIES)}.")] = None,
     delay: Delay = None,

@@ -23,7 +23,9 @@ app = typer.Typer(
 Id = Annotated[
     str,
     typer.Argument(
-        metavar="TOPIC:PARTITION:OFFSET", help="As `produce --delay` told it.", show_default=False
+        metavar="TOPIC:PARTITION:OFFSET",
+        help="The id that `produce --delay` printed.",
+        show_default=False,
     ),
 ]
 
@@ -42,8 +44,8 @@ DELAYED_COLUMNS = (
 async def list_delayed(
     session: Session,
     topic: Annotated[str, typer.Argument(help="The topic.", show_default=False)],
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = 100,
-    skip: Annotated[int, typer.Option(min=0, help="Leave out the first so many.")] = 0,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most this many.")] = 100,
+    skip: Annotated[int, typer.Option(min=0, help="Skip this many first.")] = 0,
 ) -> None:
     """List messages that are not due yet, soonest first."""
     async with session:

@@ -41,8 +41,12 @@ async def create(
         str | None,
         typer.Option(help='"minute hour day month weekday"; six fields begin with the second.'),
     ] = None,
-    every: Annotated[str | None, typer.Option(help="So often, as 10s or 1h30m.")] = None,
-    timezone: Annotated[str, typer.Option(help="What --cron means, as Europe/Berlin.")] = "UTC",
+    every: Annotated[
+        str | None, typer.Option(help="Interval between runs, such as 10s or 1h30m.")
+    ] = None,
+    timezone: Annotated[
+        str, typer.Option(help="Time zone of --cron, such as Europe/Berlin.")
+    ] = "UTC",
     key: Annotated[str | None, typer.Option("--key", "-k", help="The message's key.")] = None,
     header: Annotated[
         list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="Repeat.")
@@ -50,7 +54,7 @@ async def create(
     priority: Annotated[str | None, typer.Option(help="critical to background.")] = None,
     missed: Annotated[
         str | None,
-        typer.Option(help="Times passed while the cluster was down: skip, once or all (once)."),
+        typer.Option(help="Runs missed while the cluster was down: skip, once or all (once)."),
     ] = None,
 ) -> None:
     """Create a schedule, or replace the one of this name."""

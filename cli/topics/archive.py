@@ -23,13 +23,13 @@ COLUMNS = (
 )
 Compression = Annotated[
     str | None,
-    typer.Option(help="What JSON messages are stored with: none, zstd, lz4 or gzip (none)."),
+    typer.Option(help="Compression of JSON messages: none, zstd, lz4 or gzip (none)."),
 ]
 RequireArchive = Annotated[
     bool | None,
     typer.Option(
         "--require-archive/--no-require-archive",
-        help="Messages go only once they are archived (no).",
+        help="Retention deletes only what is archived (no).",
         show_default=False,
     ),
 ]
@@ -44,13 +44,13 @@ async def archive(
     name: Annotated[str, typer.Argument(help="The topic's name.", show_default=False)],
     report: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Tell that the archive there holds all below --position."),
+        typer.Option(metavar="URL", help="Report that this archive holds all below --position."),
     ] = None,
     position: Annotated[
         list[str] | None, typer.Option(metavar="PARTITION=OFFSET", help="With --report; repeat.")
     ] = None,
     replace: Annotated[
-        bool, typer.Option("--replace", help="With --report: it takes another archive's place.")
+        bool, typer.Option("--replace", help="With --report: replace the archive reported before.")
     ] = False,
 ) -> None:
     """Show how far each partition is archived.

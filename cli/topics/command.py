@@ -56,34 +56,35 @@ MaxMessageBytes = Annotated[
 ]
 Lanes = Annotated[int | None, typer.Option(help="Priority levels: 5, or 3 (critical is high too).")]
 TimeToLive = Annotated[
-    str | None, typer.Option(help="Groups receive messages so long, as 1h; 0s: for ever (0s).")
+    str | None, typer.Option(help="Stop delivering a message after this, as 1h; 0s: never (0s).")
 ]
 DelayMax = Annotated[str | None, typer.Option(help="The longest delay, as 30d (7d).")]
 DelayedMax = Annotated[
-    int | None, typer.Option(min=0, help="Delayed messages of a partition at once (100000).")
+    int | None, typer.Option(min=0, help="Most delayed messages in a partition (100000).")
 ]
 DedupWindow = Annotated[
-    str | None, typer.Option(help="How long message ids are known again; 0s: not at all (5m).")
+    str | None, typer.Option(help="How long repeated message ids are found; 0s: never (5m).")
 ]
 DedupMax = Annotated[
-    int | None, typer.Option(min=0, help="... and how many of a partition (1000000).")
+    int | None, typer.Option(min=0, help="Most message ids known per partition (1000000).")
 ]
 DedupProducersBytes = Annotated[
     int | None,
-    typer.Option(min=0, help="Of a partition's memory for idempotent producers (33554432)."),
+    typer.Option(min=0, help="Bytes per partition for idempotent producers (33554432)."),
 ]
 DedupRequestsBytes = Annotated[
     int | None,
-    typer.Option(min=0, help="... and for requests that nodes repeat (25165824)."),
+    typer.Option(min=0, help="Bytes per partition to detect repeated requests (25165824)."),
 ]
 DeadRetention = Annotated[
     str | None, typer.Option(help="How long dead letters are kept, as 30d; -1: for ever (14d).")
 ]
 CopiesAltered = Annotated[
-    int | None, typer.Option(min=1, help="Copies of each partition; made or removed by itself.")
+    int | None,
+    typer.Option(min=1, help="Replicas per partition; the cluster adds or removes them."),
 ]
 WaitForCopies = Annotated[
-    bool, typer.Option("--wait", "-w", help="Stay until there are so many copies.")
+    bool, typer.Option("--wait", "-w", help="Wait until there are that many replicas.")
 ]
 Label = Annotated[
     list[str] | None, typer.Option("--label", "-l", metavar="NAME=VALUE", help="A label; repeat.")
@@ -119,7 +120,7 @@ async def create(
     retention_hours: RetentionHours = None,
     retention_bytes: RetentionBytes = None,
     replication_factor: Annotated[
-        int | None, typer.Option(min=1, help="Copies of a partition (3, or the number of nodes).")
+        int | None, typer.Option(min=1, help="Replicas per partition (3, or the number of nodes).")
     ] = None,
     durability: Durability = None,
     flush_interval_ms: FlushInterval = None,

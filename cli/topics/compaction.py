@@ -37,13 +37,13 @@ Cleanup = Annotated[
     typer.Option(help="delete (by age and size), compact (each key's last value stays), or both."),
 ]
 DeleteRetention = Annotated[
-    str | None, typer.Option(help="Compaction keeps a null value so long, as 7d (1d).")
+    str | None, typer.Option(help="How long compaction keeps a null value, such as 7d (1d).")
 ]
 MinCompactionLag = Annotated[
-    str | None, typer.Option(help="Younger messages are not compacted, as 1h (0s).")
+    str | None, typer.Option(help="Do not compact messages younger than this, such as 1h (0s).")
 ]
 MinCleanableRatio = Annotated[
-    float | None, typer.Option(min=0, max=1, help="Compact when so much is not compacted (0.5).")
+    float | None, typer.Option(min=0, max=1, help="Compact when this share is not compacted (0.5).")
 ]
 
 
@@ -54,9 +54,9 @@ def register(app: typer.Typer) -> None:
 async def compact(
     session: Session,
     name: Annotated[str, typer.Argument(help="The topic's name.", show_default=False)],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would go.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
     status: Annotated[
-        bool, typer.Option("--status", help="Only tell how it stands, and begin nothing.")
+        bool, typer.Option("--status", help="Only show the state; start nothing.")
     ] = False,
 ) -> None:
     """Compact a topic now: of each key the last value stays, at its offset.

@@ -37,7 +37,9 @@ async def partitions(
     name: Name,
     count: Annotated[
         int | None,
-        typer.Option("--count", "-p", min=1, help="Have so many in all.", show_default=False),
+        typer.Option(
+            "--count", "-p", min=1, help="The new total of partitions.", show_default=False
+        ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing.")] = False,
 ) -> None:

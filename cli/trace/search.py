@@ -44,17 +44,20 @@ TRACE_COLUMNS = (
 
 async def search(
     session: Session,
-    topic: Annotated[str | None, typer.Option(help="In this topic; else in all.")] = None,
+    topic: Annotated[str | None, typer.Option(help="Search this topic only (all topics).")] = None,
     partition: Annotated[int | None, typer.Option("--partition", "-p", min=0)] = None,
     group: Annotated[
         str | None,
-        typer.Option("--group", "--consumer-group", "-g", help="Whose state is meant."),
+        typer.Option("--group", "--consumer-group", "-g", help="The group that --state is about."),
     ] = None,
     key: Annotated[str | None, typer.Option(help="With this key.")] = None,
     header: Annotated[
-        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="Of all these.")
+        list[str] | None,
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="With this header; repeat."),
     ] = None,
-    message_id: Annotated[str | None, typer.Option(help="With this id of its producer's.")] = None,
+    message_id: Annotated[
+        str | None, typer.Option(help="With this message_id, as the producer gave it.")
+    ] = None,
     trace_id: Annotated[str | None, typer.Option(help="With this W3C trace id.")] = None,
     state: Annotated[
         str | None,
@@ -65,9 +68,9 @@ async def search(
             "or in_progress, completed, failed.",
         ),
     ] = None,
-    start: Annotated[str | None, moments.option(help="First log time.")] = None,
-    end: Annotated[str | None, moments.option(help="Log time to stop before.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = 20,
+    start: Annotated[str | None, moments.option(help="From this log time on.")] = None,
+    end: Annotated[str | None, moments.option(help="Before this log time.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most this many.")] = 20,
 ) -> None:
     """Find messages by what they carry, by time and by state, newest first."""
     is_status = state is not None and state in STATUSES
@@ -91,7 +94,9 @@ async def search(
 
 async def list_traces(
     session: Session,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="So many.")] = 20,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=1000, help="At most this many.")
+    ] = 20,
 ) -> None:
     """List the newest messages of all topics with their trace ids."""
     async with session:

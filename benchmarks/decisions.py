@@ -31,7 +31,7 @@ from goqueue.wire.types import GroupId, NodeId, TopicId
 from log.config import StorageConfig
 from log.disk.files import OsDisk
 from log.entry import EntryKind
-from node.api.events import EventsWanted
+from node.api.traces import EventsWanted
 from node.http.auth.authenticator import Gate
 from node.http.fake.keys import FakeKeys
 from node.lookup.event_reader import EventReader

@@ -17,7 +17,7 @@ from delivery.config import GroupConfig
 from delivery.entries.ops import ACK, Delivered, OpenGroup, Settled
 from log.config import StorageConfig
 from log.disk.files import OsDisk
-from node.api.events import EventsView, EventsWanted
+from node.api.traces import EventsView, EventsWanted
 from node.lookup.event_reader import EventReader, EventsBehind
 from node.partition.host import PartitionHost
 

@@ -1,4 +1,4 @@
-"""What the HTTP front asks of the node about archives of topics: `ArchiveBroker`."""
+"""What the HTTP front asks of the node about archives of topics: `Archives`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Protocol
 import msgspec
 
 from goqueue.wire.types import Offset
+from node.api.rules.rule import scoped, topic
 
 
 class PartitionArchive(msgspec.Struct, array_like=True, frozen=True):
@@ -26,9 +27,10 @@ class PartitionArchive(msgspec.Struct, array_like=True, frozen=True):
     lag_ms: int = 0
 
 
-class ArchiveBroker(Protocol):
+class Archives(Protocol):
     """Reports of archives, to any node."""
 
+    @scoped(topic)
     async def archived(
         self,
         topic: str,

@@ -1,10 +1,12 @@
-"""What the HTTP front asks of the node about key compaction: `CompactionBroker`."""
+"""What the HTTP front asks of the node about key compaction: `Compactions`."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
 import msgspec
+
+from node.api.rules.rule import scoped, topic
 
 
 class CompactionRun(msgspec.Struct, array_like=True, frozen=True):
@@ -35,13 +37,15 @@ class PartitionCompaction(msgspec.Struct, array_like=True, frozen=True):
     run: CompactionRun | None = None
 
 
-class CompactionBroker(Protocol):
+class Compactions(Protocol):
     """Compaction of topics, from any node."""
 
+    @scoped(topic)
     async def compaction(self, topic: str) -> dict[int, PartitionCompaction | None]:
         """How each partition stands, None where its leader does not answer."""
         ...
 
+    @scoped(topic)
     async def compact(self, topic: str, *, dry_run: bool) -> dict[int, PartitionCompaction | None]:
         """The same after a run in each, or what it would do: begun now, whatever the dirty ratio.
         Raises `Conflict` where the topic is not compacted."""

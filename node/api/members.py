@@ -1,17 +1,21 @@
 """What the HTTP front asks of the node about members of groups, their partitions, and how far each
 group has come.
 
-`MemberBroker` is the third part of `Broker`. Times are log time in Unix milliseconds. Every method
+`Members` and `Positions`. Times are log time in Unix milliseconds. Every method
 may raise a `GoQueueError`, which the front renders as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, cast
 
-from node.api.queue import NOBODYS, Claim, Maker, QueuedMessage
+from node.api.auth.principal import OutOfScope
+from node.api.claims import NOBODYS, Claim, Maker
+from node.api.rules.groups import EVERY_GROUPS, in_topic, members
+from node.api.rules.rule import admins, scoped
+from node.api.rules.scope import Scope
 
 Place = tuple[str, int]
 """(topic, partition)."""
@@ -186,9 +190,63 @@ class ResetView:
     skipped: int
 
 
-class MemberBroker(Protocol):
+def _joined(scope: Scope, method: Any) -> Any:
+    async def checked(group: str, request: JoinRequest, *, wait_s: float) -> Assignment:
+        for topic in request.topics:
+            scope.principal.require(topic)
+        for pattern in request.patterns:
+            scope.principal.require_pattern(pattern)
+        maker = await scope.maker(group)
+        await scope.require_group(group)
+        if not request.member:
+            groups = scope.principal.groups
+            scope.broker.shares.member(groups, group, request.instance_id)
+        request = replace(request, maker=maker)
+        return cast(Assignment, await method(group, request, wait_s=wait_s))
+
+    return checked
+
+
+def _joined_for_all(_scope: Scope, method: Any) -> Any:
+    async def made(group: str, request: JoinRequest, *, wait_s: float) -> Assignment:
+        request = replace(request, maker=EVERY_GROUPS)
+        return cast(Assignment, await method(group, request, wait_s=wait_s))
+
+    return made
+
+
+def _memberships(scope: Scope, method: Callable[[], Awaitable[list[MembershipView]]]) -> Any:
+    async def seen() -> list[MembershipView]:
+        found = []
+        for view in await method():
+            try:
+                await scope.require_group(view.group)
+            except OutOfScope:
+                continue
+            found.append(view)
+        return found
+
+    return seen
+
+
+def _lag(scope: Scope, method: Any) -> Any:
+    async def checked(group: str, topics: Sequence[str] | None = None) -> list[LagView]:
+        for topic in topics or ():
+            scope.principal.require(topic)
+        known = await scope.judge(group)
+        rows = cast(list[LagView], await method(group, topics))
+        mine = [row for row in rows if scope.principal.covers(row.topic)]
+        if len(mine) < len(rows) and (known is None or known.owner is None):
+            raise scope.beyond(group)
+        return mine
+
+    return checked
+
+
+class Members(Protocol):
     """Members of groups, from any node."""
 
+    @scoped(_joined, admins=_joined_for_all)
     async def join(self, group: str, request: JoinRequest, *, wait_s: float) -> Assignment:
         """Join, and wait up to `wait_s` until the member has all it is to have for now.
 
@@ -197,6 +255,7 @@ class MemberBroker(Protocol):
         """
         ...
 
+    @scoped(members)
     async def heartbeat(
         self,
         group: str,
@@ -214,38 +273,37 @@ class MemberBroker(Protocol):
         """
         ...
 
+    @scoped(members)
     async def leave(self, group: str, member: str) -> None:
         """Raises `UnknownGroup`, `UnknownMember`."""
         ...
 
+    @scoped(members)
     async def membership(self, group: str) -> MembershipView:
         """Raises `UnknownGroup`."""
         ...
 
+    @scoped(_memberships)
     async def memberships(self) -> list[MembershipView]:
         """Of all groups, by name."""
         ...
 
+    @scoped(admins)
     def subscribed(self, group: str) -> tuple[Sequence[str], Sequence[str]]:
         """Topics and patterns that the group's members subscribe to, as far as this node knows;
         nothing for no such group. Called for every request of a member whose key has a scope."""
         ...
 
-    async def poll(
-        self, group: str, member: str, *, generation: int | None, limit: int, wait_s: float
-    ) -> list[QueuedMessage]:
-        """Receive from whatever the member has; a sign of life. What it has may change while it
-        waits.
 
-        Raises `UnknownGroup`, `UnknownMember`, `StaleGeneration` where all it has is newer than
-        `generation`.
-        """
-        ...
+class Positions(Protocol):
+    """How far groups have come, and where they go on."""
 
+    @scoped(_lag)
     async def lag(self, group: str, topics: Sequence[str] | None = None) -> list[LagView]:
         """Of these topics, or of all that the group has ever been in or subscribes to."""
         ...
 
+    @scoped(in_topic)
     async def reset(
         self,
         group: str,

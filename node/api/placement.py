@@ -1,14 +1,19 @@
 """What the HTTP front asks of the node about growing, shrinking and moving.
 
-`PlacementBroker` is the fourth part of `Broker`. Times are log time in Unix milliseconds. Every
+`Placement`. Times are log time in Unix milliseconds. Every
 method may raise a `GoQueueError`, which the front renders as it is; nothing has changed then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, cast
+
+from goqueue.wire.errors import UnknownTopic
+from node.api.rules.rule import admins, everywhere, scoped, topic
+from node.api.rules.scope import Scope
 
 Nodes = tuple[str, ...]
 """Brokers that hold a partition, the preferred leader first."""
@@ -163,11 +168,21 @@ class GrownView:
     partitions: int
 
 
-class PlacementBroker(Protocol):
+def _grown(scope: Scope, method: Any) -> Any:
+    async def checked(topic: str, count: int, *rest: Any) -> GrownView:
+        scope.principal.require(topic)
+        with suppress(UnknownTopic):  # the broker looks further, and says so
+            more = count - scope.broker.partition_count(topic)
+            scope.broker.shares.partitions(scope.principal.prefixes, more)
+        return cast(GrownView, await method(topic, count, *rest))
+
+    return checked
+
+
+class Placement(Protocol):
     """Brokers, and which of them hold what, from any node."""
 
-    # topics
-
+    @scoped(_grown)
     async def add_partitions(
         self, topic: str, count: int, assignments: Sequence[Sequence[str]]
     ) -> GrownView:
@@ -176,18 +191,19 @@ class PlacementBroker(Protocol):
         nothing. Raises `UnknownTopic`, BadConfig, TooFewBrokers."""
         ...
 
+    @scoped(topic)
     async def scaling(self, topic: str) -> ScalingView:
         """Raises `UnknownTopic`."""
         ...
 
-    # plans
-
+    @scoped(admins)
     async def plan_moves(
         self, moves: Sequence[WantedMove], *, throttle_bytes_s: int = 0
     ) -> PlanView:
         """What `reassign` would do. Raises what it would raise."""
         ...
 
+    @scoped(admins)
     async def reassign(
         self, moves: Sequence[WantedMove], *, throttle_bytes_s: int = 0
     ) -> ReassignmentView:
@@ -195,10 +211,12 @@ class PlacementBroker(Protocol):
         every problem, Overtaken where `before` is not so, Busy."""
         ...
 
+    @scoped(admins)
     async def plan_rebalance(self, *, leaders_only: bool, limit: int) -> PlanView:
         """What `rebalance` would do; empty where all is even."""
         ...
 
+    @scoped(admins)
     async def rebalance(
         self, *, leaders_only: bool, limit: int, throttle_bytes_s: int
     ) -> ReassignmentView | None:
@@ -206,42 +224,49 @@ class PlacementBroker(Protocol):
         bounds the partitions; the rest is for a further call."""
         ...
 
+    @scoped(everywhere)
     async def reassignments(self, *, running_only: bool) -> list[ReassignmentView]:
         """Newest first."""
         ...
 
+    @scoped(everywhere)
     async def reassignment(self, id: int) -> ReassignmentView:
         """Raises UnknownReassignment."""
         ...
 
+    @scoped(admins)
     async def cancel_reassignment(self, id: int) -> ReassignmentView:
         """What has not arrived goes back. One that has ended stays as it is. Raises
         UnknownReassignment; Conflict for those that would be planned again."""
         ...
 
-    # brokers
-
+    @scoped(everywhere)
     async def brokers(self) -> list[BrokerView]:
         """By name."""
         ...
 
+    @scoped(everywhere)
     async def broker(self, id: str) -> BrokerView:
         """Raises UnknownBroker."""
         ...
 
+    @scoped(admins)
     async def plan_drain(self, id: str) -> PlanView:
         """What `drain` would move. Raises what it would raise."""
         ...
 
+    @scoped(admins)
     async def drain(self, id: str, *, throttle_bytes_s: int = 0) -> BrokerView:
         """Begin to take all replicas off a broker; it gets no more. Raises UnknownBroker,
         TooFewBrokers."""
         ...
 
+    @scoped(admins)
     async def undrain(self, id: str) -> BrokerView:
         """It takes replicas again, and what was on its way off comes back. Raises UnknownBroker."""
         ...
 
+    @scoped(admins)
     async def remove_broker(self, id: str) -> None:
         """Forget a drained broker; its data directory is not let in again. Raises UnknownBroker,
         BrokerNotEmpty."""

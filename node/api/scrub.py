@@ -1,10 +1,12 @@
-"""What the HTTP front asks of the node about reading everything again: `ScrubBroker`."""
+"""What the HTTP front asks of the node about reading everything again: `Scrubs`."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
 import msgspec
+
+from node.api.rules.rule import everywhere, scoped
 
 
 class ScrubView(msgspec.Struct, frozen=True):
@@ -27,9 +29,10 @@ class ScrubView(msgspec.Struct, frozen=True):
     damaged: list[str] = []
 
 
-class ScrubBroker(Protocol):
+class Scrubs(Protocol):
     """The scrubs of all nodes, from any node."""
 
+    @scoped(everywhere)
     async def scrub(self, *, begin: bool) -> dict[str, ScrubView | None]:
         """How each node's scrub is, None where it does not answer; with `begin` after each was told
         to read everything now."""

@@ -1,12 +1,14 @@
-"""What the HTTP front asks of the node about where messages are: `SearchBroker`."""
+"""What the HTTP front asks of the node about where messages are: `Search`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 from node.api.queue import QueuedMessage
+from node.api.rules.rule import everywhere, scoped
+from node.api.rules.scope import Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +97,23 @@ class SearchStats:
     """Whether it exports spans."""
 
 
-class SearchBroker(Protocol):
+def _found(scope: Scope, method: Any) -> Any:
+    async def seen(topics: Sequence[str] | None, which: SearchFilter, **named: Any) -> SearchPage:
+        for topic in topics or ():
+            scope.principal.require(topic)
+        if topics is None and not scope.principal.is_everywhere:
+            topics = scope.covered(scope.broker.list_topics())
+            if not topics:
+                return SearchPage(())
+        return cast(SearchPage, await method(topics, which, **named))
+
+    return seen
+
+
+class Search(Protocol):
     """Finding messages, from any node."""
 
+    @scoped(_found)
     async def search(
         self,
         topics: Sequence[str] | None,
@@ -114,4 +130,5 @@ class SearchBroker(Protocol):
         """
         ...
 
+    @scoped(everywhere)
     async def search_stats(self) -> SearchStats: ...

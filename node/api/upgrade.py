@@ -1,6 +1,6 @@
 """What the HTTP front asks of the node about versions: which run, and what they may use.
 
-`UpgradeBroker` is part of `Broker`. A feature level is a number: docs/internals/feature-levels.md.
+`Upgrade`. A feature level is a number: docs/internals/feature-levels.md.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+from node.api.rules.rule import admins, everywhere, free, scoped
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +46,18 @@ class LevelsView:
     waiting: Sequence[str] = ()
 
 
-class UpgradeBroker(Protocol):
+class Upgrade(Protocol):
     """Versions and levels, from any node."""
 
+    @scoped(free)
     def version(self) -> VersionView: ...
 
+    @scoped(everywhere)
     async def levels(self) -> LevelsView:
         """Which versions run, and what waits for them."""
         ...
 
+    @scoped(admins)
     async def finish_level(self) -> LevelsView:
         """Finish the level `next`; how it is then. Nothing changes where it is finished. Raises
         UpgradeWaits with all of `waiting`."""

@@ -42,7 +42,7 @@ class ArchivedRequest(rpc.GroupRequest, array_like=True, frozen=True):
 
 
 class ArchiveBrokerNode:
-    """Implements `node.api.archive.ArchiveBroker`. Loop thread only."""
+    """Implements `node.api.archive.Archives`. Loop thread only."""
 
     def __init__(
         self, finder: TopicFinder, service: PartitionService, forwarder: Forwarder, link: PeerLink

@@ -42,7 +42,7 @@ _decode = msgspec.msgpack.Decoder(PartitionCompaction).decode
 
 
 class CompactionBrokerNode:
-    """Implements `node.api.compaction.CompactionBroker`. Loop thread only."""
+    """Implements `node.api.compaction.Compactions`. Loop thread only."""
 
     def __init__(
         self, finder: TopicFinder, service: PartitionService, forwarder: Forwarder, link: PeerLink

@@ -6,7 +6,7 @@ from msgspec import structs
 
 from goqueue.wire.errors import UnknownPartition
 from goqueue.wire.types import GroupId, NodeId
-from node.api.events import EventsView, EventsWanted
+from node.api.traces import EventsView, EventsWanted
 from node.cluster.topic_finder import TopicFinder
 from node.lookup.event_reader import EventReader
 from node.peers.forwarding import Forwarder
@@ -31,7 +31,7 @@ class EventsRequest(rpc.GroupRequest, array_like=True, frozen=True):
 
 
 class EventBrokerNode:
-    """Implements `node.api.events.EventBroker`. Loop thread only."""
+    """Implements `events` of `node.api.traces.Traces`. Loop thread only."""
 
     def __init__(
         self, finder: TopicFinder, service: PartitionService, forwarder: Forwarder, link: PeerLink

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from node.api.claims import Claim
 from node.api.members import (
     Assignment,
     JoinRequest,
@@ -15,7 +16,7 @@ from node.api.members import (
     ResetTo,
     ResetView,
 )
-from node.api.queue import Claim, QueuedMessage
+from node.api.queue import QueuedMessage
 from node.broker.queue import QueueBrokerNode
 from node.broker.queue_parts import QueueParts
 from node.cluster.host import ClusterHost
@@ -37,7 +38,7 @@ class MemberParts:
 
 
 class MemberBrokerNode(QueueBrokerNode):
-    """Implements `node.api.members.MemberBroker`. Loop thread only."""
+    """Implements `node.api.members`. Loop thread only."""
 
     def __init__(self, finder: TopicFinder, queue: QueueParts, members: MemberParts) -> None:
         super().__init__(finder, queue)

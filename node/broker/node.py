@@ -32,16 +32,11 @@ from goqueue.wire.errors import (
 from goqueue.wire.ids import INTERNAL_PREFIX, validate_topic_name
 from goqueue.wire.types import GroupId, NodeId, Offset
 from log.levels import Feature
-from node.api.broker import (
-    AppendResult,
-    ClusterView,
-    MessageTrace,
-    Readiness,
-    Slice,
-    StatsView,
-    TopicView,
-)
-from node.api.shares import ShareBroker
+from node.api.node import ClusterView, Readiness, StatsView
+from node.api.records import AppendResult, Slice
+from node.api.shares import TenantShares
+from node.api.topics import TopicView
+from node.api.traces import MessageTrace
 from node.broker.archive import ArchiveBrokerNode
 from node.broker.compaction import CompactionBrokerNode
 from node.broker.events import EventBrokerNode
@@ -131,7 +126,7 @@ class NodeBroker(
                 request_id=lambda: rng.getrandbits(63) or 1,
             ),
         )
-        self.shares: ShareBroker = Shares(lambda: cluster.state, config.topic_defaults.partitions)
+        self.shares: TenantShares = Shares(lambda: cluster.state, config.topic_defaults.partitions)
         self._config = config
         self._cluster = cluster
         self._replicas = replicas

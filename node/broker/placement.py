@@ -31,7 +31,7 @@ from coordinator.placement.planner import Picture, plan_drain, plan_leaders, pla
 from coordinator.placement.reassignments import REASSIGN, REBALANCE
 from goqueue.wire.errors import GoQueueError, Unavailable, UnknownPartition, UnknownTopic
 from goqueue.wire.types import GroupId, NodeId
-from node.api.broker import NodeView
+from node.api.node import NodeView
 from node.api.placement import (
     BrokerView,
     GrownView,
@@ -86,7 +86,7 @@ class PlacementParts:
 
 
 class PlacementBrokerNode:
-    """Implements `node.api.placement.PlacementBroker`. Loop thread only."""
+    """Implements `node.api.placement.Placement`. Loop thread only."""
 
     def __init__(self, parts: PlacementParts) -> None:
         self._placement = parts

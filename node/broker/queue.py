@@ -30,25 +30,12 @@ from goqueue.wire.errors import (
     UnknownPartition,
 )
 from goqueue.wire.types import GroupId, Offset
-from node.api.owners import OwnerBroker
-from node.api.queue import (
-    NOBODY,
-    NOBODYS,
-    Claim,
-    DeadFilter,
-    DeadPage,
-    DelayedView,
-    GroupPartitionView,
-    GroupView,
-    Maker,
-    PartitionQueueStats,
-    QueuedMessage,
-    Received,
-    RedriveView,
-    ScheduleView,
-    SettleRequest,
-    SettleView,
-)
+from node.api.claims import NOBODY, NOBODYS, Claim, Maker
+from node.api.dead_letters import DeadFilter, DeadPage, RedriveView
+from node.api.delays import DelayedView, ScheduleView
+from node.api.figures import GroupPartitionView, PartitionQueueStats
+from node.api.groups import GroupView, Owners
+from node.api.queue import QueuedMessage, Received, SettleRequest, SettleView
 from node.broker.all_of import all_of
 from node.broker.queue_parts import QueueParts
 from node.cluster.topic_finder import TopicFinder
@@ -67,12 +54,12 @@ FAR_END = (1 << 62) - 1
 
 
 class QueueBrokerNode(ABC):
-    """Implements `node.api.queue.QueueBroker`. Loop thread only."""
+    """Implements `node.api.queue.Queue`. Loop thread only."""
 
     def __init__(self, finder: TopicFinder, parts: QueueParts) -> None:
         self._finder = finder
         self._queue = parts
-        self.owners: OwnerBroker = parts.groups
+        self.owners: Owners = parts.groups
 
     @abstractmethod
     async def offset_at(self, topic: str, partition: int, time_ms: int) -> Offset:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from node.api.queue import DeadFilter, RedriveView, ScheduleView
+from node.api.dead_letters import DeadFilter, RedriveView
+from node.api.delays import ScheduleView
 from node.groups.request_metrics import RequestMetrics
 from node.queue.calls import QueueCalls
 from node.queue.dead_letters import DeadLetters, DelayedMessages
@@ -20,7 +21,7 @@ from node.queue.settle import Settles
 
 
 class Redriving(Protocol):
-    """Redrive jobs, as `QueueBroker` names them."""
+    """Redrive jobs, as `node.api.dead_letters` names them."""
 
     async def redrive(
         self,
@@ -39,7 +40,7 @@ class Redriving(Protocol):
 
 
 class Scheduling(Protocol):
-    """Recurring schedules, as `QueueBroker` names them."""
+    """Recurring schedules, as `node.api.dead_letters` names them."""
 
     async def put_schedule(self, schedule: Mapping[str, object]) -> ScheduleView: ...
 

@@ -15,7 +15,7 @@ from msgspec import structs
 from goqueue.wire.errors import NoQuorum, NotLeader, OffsetOutOfRange, Timeout
 from goqueue.wire.types import GroupId, Offset
 from log.errors import LogError
-from node.api.broker import Slice
+from node.api.records import Slice
 from node.partition.host import PartitionHost
 from node.partition.offset_lookup import time_at_hand
 from node.peers.forwarding import Forwarder
@@ -39,7 +39,7 @@ class PartitionReads:
         self._forwarder = forwarder
 
     async def read(self, group: GroupId, request: rpc.ReadRequest) -> Slice:
-        """See `node.api.broker.Broker.read`. Raises `NoQuorum`, `Timeout` where no leader answers
+        """See `node.api.records.Records.read`. Raises `NoQuorum`, `Timeout` where no leader answers
         and this node has nothing at the offset."""
         host = self._replicas.find(group)
         if host is not None and not (host.is_leader or request.current) and _is_current(host):
@@ -55,7 +55,7 @@ class PartitionReads:
             return _told_of(group, local, stale=request.current or local.is_at_end)
 
     async def offset_at(self, group: GroupId, time_ms: int) -> Offset:
-        """See `node.api.broker.Broker.offset_at`."""
+        """See `node.api.records.Records.offset_at`."""
         host = self._replicas.find(group)
         if host is not None:
             with suppress(LogError):  # damaged, or not known here: the leader may know

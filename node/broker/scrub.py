@@ -21,7 +21,7 @@ _views = msgspec.msgpack.Decoder(ScrubView)
 
 
 class ScrubBrokerNode:
-    """Implements `node.api.scrub.ScrubBroker`, for the nodes that `scrubbed` names. Loop
+    """Implements `node.api.scrub.Scrubs`, for the nodes that `scrubbed` names. Loop
     thread only."""
 
     def __init__(

@@ -55,7 +55,7 @@ class SearchParts:
 
 
 class SearchBrokerNode:
-    """Implements `node.api.search.SearchBroker`. Loop thread only."""
+    """Implements `node.api.search.Search`. Loop thread only."""
 
     def __init__(self, search: SearchParts, queue: QueueParts, finder: TopicFinder) -> None:
         self._search = search.messages

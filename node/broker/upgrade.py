@@ -20,7 +20,7 @@ from coordinator.errors import UpgradeWaits
 from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import NodeId
 from log.levels import Spoken
-from node.api.broker import NodeView
+from node.api.node import NodeView
 from node.api.upgrade import BrokerVersion, LevelsView, VersionView
 from node.runtime.periodic import Periodic
 from node.runtime.version import VERSION
@@ -46,7 +46,7 @@ class Cluster(Protocol):
 
 
 class UpgradeBrokerNode:
-    """Implements `node.api.upgrade.UpgradeBroker`. Loop thread only."""
+    """Implements `node.api.upgrade.Upgrade`. Loop thread only."""
 
     def __init__(self, cluster: Cluster, views: Callable[[], Sequence[NodeView]]) -> None:
         self._upgraded = cluster

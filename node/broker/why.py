@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from delivery.lookup.verdict import Fact, Reason, Verdict
 from goqueue.wire.errors import NoQuorum, Timeout, UnknownPartition
 from goqueue.wire.types import GroupId, NodeId, Offset
-from node.api.why import WhyView
+from node.api.traces import WhyView
 from node.cluster.host import ClusterHost
 from node.cluster.topic_finder import TopicFinder
 from node.lookup.why import WHY, WhyRequest, explain
@@ -45,7 +45,7 @@ class WhyParts:
 
 
 class Whys:
-    """Implements `node.api.why.WhyBroker`, and serves peers as leader. Loop thread only."""
+    """Tells why, as `node.api.traces` asks, and serves peers as leader. Loop thread only."""
 
     def __init__(self, parts: WhyParts) -> None:
         self._parts = parts

@@ -69,7 +69,7 @@ class _Count:
 
 
 class Shares:
-    """Implements `node.api.shares.ShareBroker`. Loop thread only."""
+    """Implements `node.api.shares.TenantShares`. Loop thread only."""
 
     def __init__(
         self,

@@ -43,7 +43,7 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class GroupMembers:
-    """Implements joining, heartbeats, leaving and views of `MemberBroker`. Loop thread only."""
+    """Implements `node.api.members.Members`. Loop thread only."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class GroupMembers:
         self._subscribed: dict[int, tuple[int, Subscription]] = {}
         """By a group's id: its generation, and what its members subscribe to since."""
 
-    # as MemberBroker names them
+    # as Members names them
 
     async def join(self, group: str, request: JoinRequest, *, wait_s: float) -> Assignment:
         for topic in request.topics:
@@ -142,7 +142,7 @@ class GroupMembers:
         return await self._views([groups[name] for name in sorted(groups)])
 
     def subscribed(self, group: str) -> Subscription:
-        """See `MemberBroker.subscribed`. A group's is found once a generation."""
+        """See `Members.subscribed`. A group's is found once a generation."""
         state = self._cluster.state
         known = state.groups.get(group)
         if known is None:

@@ -16,8 +16,9 @@ from goqueue.wire.errors import (
     UnknownPartition,
     UnknownTopic,
 )
+from node.api.claims import Claim
 from node.api.members import Place
-from node.api.queue import Claim, QueuedMessage
+from node.api.queue import QueuedMessage
 from node.cluster.host import ClusterHost
 from node.groups.heartbeats import SignsOfLife
 from node.groups.members import HEARTBEATS_A_SESSION, GroupMembers
@@ -29,7 +30,7 @@ its leader may have been replaced, and not know it."""
 
 
 class Receive(Protocol):
-    """`QueueBroker.receive`, from these very places."""
+    """`Queue.receive`, from these very places."""
 
     def __call__(
         self,
@@ -46,7 +47,7 @@ class Receive(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """One member's request; see `MemberBroker.poll`."""
+    """One member's request; see `Queue.poll`."""
 
     group: Group
     member: str
@@ -63,7 +64,7 @@ class _Share:
 
 
 class GroupPolls:
-    """Implements `MemberBroker.poll`. Loop thread only."""
+    """Implements `Queue.poll`. Loop thread only."""
 
     def __init__(
         self, cluster: ClusterHost, members: GroupMembers, signs: SignsOfLife, receive: Receive

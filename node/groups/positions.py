@@ -19,8 +19,8 @@ from goqueue.wire.errors import (
     UnknownPartition,
 )
 from goqueue.wire.types import GroupId, NodeId
+from node.api.claims import Claim
 from node.api.members import LagView, ResetTo, ResetView
-from node.api.queue import Claim
 from node.cluster.host import ClusterHost
 from node.cluster.topic_finder import TopicFinder
 from node.groups.position_views import PositionViews
@@ -39,7 +39,7 @@ Rows = dict[GroupId, LagRow | None]
 
 
 class GroupPositions:
-    """Implements the part of `MemberBroker` that concerns positions. Loop thread only."""
+    """Implements `node.api.members.Positions`. Loop thread only."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class GroupPositions:
         self._rng = rng
 
     async def lag(self, group: str, topics: Sequence[str] | None = None) -> list[LagView]:
-        """See `MemberBroker.lag`. Raises `Unavailable` where leaders don't answer: what is left out
+        """See `Positions.lag`. Raises `Unavailable` where leaders don't answer: what is left out
         would look as if there were no lag."""
         known = await self._groups.find(group)
         if topics is not None:
@@ -89,7 +89,7 @@ class GroupPositions:
         dry_run: bool,
         claim: Claim,
     ) -> list[ResetView]:
-        """See `MemberBroker.reset`. All leaders are asked before any position is set. An error
+        """See `Positions.reset`. All leaders are asked before any position is set. An error
         that came too late for that tells in `reset` where partitions went, and in `failed` which
         did not, and why."""
         found = await self._finder.find(topic, max(partitions or (), default=-1) + 1)

@@ -17,7 +17,7 @@ from goqueue.wire.events import EventColumns
 from goqueue.wire.types import Index
 from log.entry import Entry
 from log.errors import LogError
-from node.api.events import EventsView, EventsWanted
+from node.api.traces import EventsView, EventsWanted
 from node.lookup.event_cursors import EventCursor, EventCursors
 from node.lookup.event_page import EventPage
 from node.partition.host import PartitionHost

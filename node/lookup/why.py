@@ -20,7 +20,7 @@ from delivery.lookup.why import place_of, why
 from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import Index, Offset
 from log.errors import LogError
-from node.api.why import GroupWhy, WhyView
+from node.api.traces import GroupWhy, WhyView
 from node.partition.host import PartitionHost
 from node.partition.trace import trace_message
 from node.queue.group_admin import group_ref

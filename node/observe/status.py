@@ -17,16 +17,8 @@ from coordinator.groups.holdings import short
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId, Offset
 from log.levels import Feature
 from log.store.directory import Store
-from node.api.broker import (
-    Check,
-    ClusterView,
-    NodeView,
-    PartitionView,
-    Readiness,
-    StatsView,
-    TopicStats,
-    TopicView,
-)
+from node.api.node import Check, ClusterView, NodeView, Readiness, StatsView, TopicStats
+from node.api.topics import PartitionView, TopicView
 from node.cluster.host import ClusterHost
 from node.config import open_listener
 from node.config import secret_checks as secret_care

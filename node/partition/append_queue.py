@@ -21,7 +21,7 @@ from goqueue.wire.errors import Busy, GoQueueError, NotLeader, OutcomeUnknown, S
 from goqueue.wire.layout import HAS_DELIVER_AT
 from goqueue.wire.types import Index, Offset
 from log.entry import EntryKind
-from node.api.broker import MAJORITY, RELAXED, AppendResult
+from node.api.records import MAJORITY, RELAXED, AppendResult
 from node.metrics import Metrics
 from raft.errors import Outcome
 from raft.group import RaftGroup

@@ -23,7 +23,7 @@ from log.errors import EntryMissing
 from log.group.log import GroupLog
 from log.levels import Levels
 from node.api.archive import PartitionArchive
-from node.api.broker import AppendResult, Slice, Visibility
+from node.api.records import AppendResult, Slice, Visibility
 from node.metrics import Metrics
 from node.partition.append_queue import AppendQueue, ByteBudget
 from node.partition.metrics import PartitionMetrics

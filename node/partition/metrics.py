@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from delivery.entries.ops import ACK, EXTEND, NACK, REJECT, RELEASE, Committed, Op, Settled
-from node.api.broker import Slice
+from node.api.records import Slice
 from node.metrics import Metrics
 from node.metrics.family import Distribution
 

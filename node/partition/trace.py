@@ -10,7 +10,7 @@ from delivery.timeline.groups import GroupStory, TimelineEvent
 from delivery.timeline.message import Timeline
 from goqueue.wire.errors import NotFound
 from goqueue.wire.types import Offset
-from node.api.broker import GroupTrace, MessageTrace, TraceEvent
+from node.api.traces import GroupTrace, MessageTrace, TraceEvent
 from node.partition.host import PartitionHost
 from node.partition.timeline_lookup import look_up
 from node.rpc import partitions as rpc

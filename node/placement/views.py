@@ -13,7 +13,7 @@ from coordinator.placement.layout import Layout
 from coordinator.placement.reassignments import Move, Reassignment
 from coordinator.topics.partitions import Topic
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId, TopicId, Voter
-from node.api.broker import NodeView
+from node.api.node import NodeView
 from node.api.placement import (
     BrokerView,
     DrainView,

@@ -14,7 +14,7 @@ from coordinator.cluster.state import Topic
 from delivery.entries.ops import Op
 from goqueue.wire.errors import GoQueueError, Timeout
 from goqueue.wire.types import GroupId, NodeId
-from node.api.queue import PartitionQueueStats
+from node.api.figures import PartitionQueueStats
 from node.peers.forwarding import Forwarder
 from node.peers.leaders import Ask, ask_leaders
 from node.peers.link import PeerLink

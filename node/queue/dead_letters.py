@@ -11,7 +11,9 @@ from coordinator.cluster.state import Topic
 from delivery.entries.ops import OK, TOO_LATE, Cancelled, CodesResult, CountResult, Purged
 from goqueue.wire.errors import AlreadyDue, BadRequest, GoQueueError, NotFound, UnknownPartition
 from goqueue.wire.types import GroupId, Offset
-from node.api.queue import DeadFilter, DeadMessage, DeadPage, DelayedView, QueuedMessage
+from node.api.dead_letters import DeadFilter, DeadMessage, DeadPage
+from node.api.delays import DelayedView
+from node.api.queue import QueuedMessage
 from node.cluster.topic_finder import TopicFinder
 from node.partition.reading.message_reader import row_bytes
 from node.queue.calls import QueueCalls
@@ -24,7 +26,7 @@ PURGED_AT_ONCE = 5000
 
 
 class DeadLetters:
-    """Implements the part of `QueueBroker` that reads and purges dead letters."""
+    """Implements `node.api.dead_letters.DeadLetters`. Loop thread only."""
 
     def __init__(
         self,
@@ -118,7 +120,7 @@ class DeadLetters:
 
 
 class DelayedMessages:
-    """Implements the part of `QueueBroker` that lists, finds and cancels delayed messages."""
+    """Implements `node.api.delays.Delays`. Loop thread only."""
 
     def __init__(self, calls: QueueCalls, finder: TopicFinder) -> None:
         self._calls = calls

@@ -13,8 +13,8 @@ from delivery.config import GroupConfig
 from goqueue.wire.errors import BadName, Unavailable, UnknownGroup
 from goqueue.wire.ids import NAME_CHARACTERS_MAX, is_name
 from log.levels import Feature
-from node.api.owners import Ownership
-from node.api.queue import NOBODYS, Claim, GroupView, Maker
+from node.api.claims import NOBODYS, Claim, Maker, Ownership
+from node.api.groups import GroupView
 from node.cluster.host import ClusterHost
 from node.rpc.queue import GroupRef
 
@@ -22,7 +22,7 @@ COMMAND_DEADLINE_S = 15.0
 
 
 class GroupsBroker:
-    """The part of `QueueBroker` that concerns groups as such; partitions are not looked at.
+    """Implements `node.api.groups`, as far as partitions are not looked at.
 
     `defaults` are this node's settings of groups whose creator doesn't say.
     """
@@ -75,7 +75,7 @@ class GroupsBroker:
         owner = self._cluster.state.group_owners.get(group.id)
         return replace(group_view(group), owner=owner)
 
-    # as OwnerBroker names them
+    # as Owners names them
 
     def ownership(self, group: str) -> Ownership | None:
         state = self._cluster.state

@@ -11,7 +11,7 @@ from coordinator.jobs.redrives import Redrive
 from delivery.entries.ops import CountResult, Redriven
 from goqueue.wire.errors import GoQueueError, Unavailable
 from goqueue.wire.types import GroupId
-from node.api.queue import DeadFilter, RedriveView
+from node.api.dead_letters import DeadFilter, RedriveView
 from node.cluster.host import ClusterHost
 from node.cluster.topic_finder import TopicFinder
 from node.queue.calls import QueueCalls
@@ -24,7 +24,7 @@ COUNTED_AT_ONCE = 10_000
 
 
 class RedrivesBroker:
-    """The part of `QueueBroker` that concerns redrive jobs."""
+    """Implements `node.api.dead_letters.Redrives`. Loop thread only."""
 
     def __init__(
         self,

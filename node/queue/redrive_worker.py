@@ -23,7 +23,7 @@ from coordinator.errors import Overtaken, UnknownRedrive
 from coordinator.jobs.redrives import Redrive
 from goqueue.tasks import TaskSet
 from goqueue.wire.errors import GoQueueError
-from node.api.queue import DeadFilter
+from node.api.dead_letters import DeadFilter
 from node.runtime.periodic import Periodic
 
 POLL_S = 0.25

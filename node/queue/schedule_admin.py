@@ -11,7 +11,7 @@ from coordinator.errors import BadConfig, UnknownSchedule
 from coordinator.jobs.schedule_times import Times, check_times, next_run
 from coordinator.jobs.schedules import Schedule, check_schedule
 from goqueue.wire.errors import Unavailable
-from node.api.queue import ScheduleView
+from node.api.delays import ScheduleView
 from node.cluster.host import ClusterHost
 
 COMMAND_DEADLINE_S = 15.0
@@ -20,7 +20,7 @@ SCHEDULES_PLANNED_MAX = 100
 
 
 class SchedulesBroker:
-    """The part of `QueueBroker` that concerns schedules. `wall_ms` only judges that they run."""
+    """Implements `node.api.delays.Schedules`. `wall_ms` only judges that they run."""
 
     def __init__(self, cluster: ClusterHost, wall_ms: Callable[[], int]) -> None:
         self._cluster = cluster

@@ -27,7 +27,7 @@ from goqueue.wire.errors import (
     UnknownPartition,
     UnknownTopic,
 )
-from node.api.broker import AppendResult
+from node.api.records import AppendResult
 from node.runtime.periodic import Periodic
 
 POLL_S = 0.25

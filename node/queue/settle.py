@@ -34,7 +34,8 @@ from goqueue.wire.errors import (
     UnknownGroup,
 )
 from goqueue.wire.types import GroupId, Offset
-from node.api.queue import NOBODY, Claim, SettleRequest, SettleView
+from node.api.claims import NOBODY, Claim
+from node.api.queue import SettleRequest, SettleView
 from node.cluster.host import ClusterHost
 from node.queue.calls import QueueCalls
 from node.queue.group_admin import claim_in
@@ -145,7 +146,7 @@ class Settles:
         return read
 
     async def places(self, receipts: Sequence[str]) -> list[tuple[str, str] | None]:
-        """See `QueueBroker.receipt_places`. A node that does not know one first catches up."""
+        """See `Queue.receipt_places`. A node that does not know one first catches up."""
         found = self._places(receipts)
         if any(place is None or not place[1] for place in found):
             await self._cluster.refresh()

@@ -15,7 +15,8 @@ from delivery.group.failures import DeadLetter
 from delivery.group.state import GroupState
 from goqueue.wire.errors import NotFound
 from goqueue.wire.types import GroupId, NodeId, Offset
-from node.api.queue import DelayedView, GroupPartitionView, PartitionQueueStats
+from node.api.delays import DelayedView
+from node.api.figures import GroupPartitionView, PartitionQueueStats
 from node.partition.host import PartitionHost
 from node.partition.reading.message_reader import row_bytes
 from node.peers.link import PeerLink

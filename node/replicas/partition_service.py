@@ -10,7 +10,7 @@ from dataclasses import replace
 from goqueue.wire.errors import NotLeader, OffsetOutOfRange, Timeout, Unavailable
 from goqueue.wire.types import GroupId, NodeId, Offset
 from log.errors import Damaged, EntryDamaged
-from node.api.broker import AppendResult, Slice, StoredBatch
+from node.api.records import AppendResult, Slice, StoredBatch
 from node.partition.host import PartitionHost
 from node.partition.offset_lookup import offset_at_hand, time_at_hand
 from node.partition.trace import trace_message

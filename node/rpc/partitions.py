@@ -15,7 +15,7 @@ from goqueue.wire.errors import BadRequest
 from goqueue.wire.types import GROUP_ID_BYTES, GroupId, Offset
 from goqueue.wire.unreadable import UNREADABLE
 from node.api.archive import PartitionArchive
-from node.api.broker import MAJORITY, RELAXED, AppendResult, Slice, StoredBatch, Visibility
+from node.api.records import MAJORITY, RELAXED, AppendResult, Slice, StoredBatch, Visibility
 
 APPEND = "append"
 READ = "read"

@@ -13,7 +13,9 @@ from goqueue.wire.batch import Headers
 from goqueue.wire.errors import BadRequest
 from goqueue.wire.types import Offset
 from goqueue.wire.unreadable import UNREADABLE
-from node.api.queue import DelayedView, PartitionQueueStats, QueuedMessage
+from node.api.delays import DelayedView
+from node.api.figures import PartitionQueueStats
+from node.api.queue import QueuedMessage
 from node.rpc.partitions import GroupRequest
 
 TAKE = "queue_take"

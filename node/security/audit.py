@@ -27,7 +27,7 @@ from goqueue.wire.errors import GoQueueError, TopicExists
 from goqueue.wire.ids import AUDIT_TOPIC
 from node.api.auth.access import Access
 from node.api.auth.audit import ANONYMOUS, DENIED, LOST, SUM, AuditRecord, is_audited, record_of
-from node.api.broker import AppendResult
+from node.api.records import AppendResult
 from node.api.times import format_time
 from node.config.audit import AuditConfig
 from node.metrics.doors import DoorMetrics

@@ -18,7 +18,7 @@ import pytest
 
 from goqueue.wire.errors import OutcomeUnknown, Unavailable
 from goqueue.wire.types import Offset
-from node.api.broker import AppendResult
+from node.api.records import AppendResult
 from node.http.fake.broker import FakeBroker
 from node.http.server.app import HttpFront
 from tests.chaos import report

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from goqueue.wire.errors import GoQueueError
-from node.api.queue import NOBODY, Claim, DeadPage, Received, SettleRequest, SettleView
+from node.api.claims import NOBODY, Claim
+from node.api.dead_letters import DeadPage
+from node.api.queue import Received, SettleRequest, SettleView
 from node.http.fake.broker import FakeBroker
 from node.http.server.app import HttpFront
 from tests.chaos import queue_run

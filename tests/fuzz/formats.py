@@ -46,7 +46,7 @@ from goqueue.wire.unreadable import UNREADABLE
 from log.copy.manifest import Manifest, SegmentParts
 from log.entry import EntryKind, decode_frame, make_entry
 from log.errors import FrameDamaged
-from node.api.broker import AppendResult
+from node.api.records import AppendResult
 from node.queue.receipt import (
     MAC_BYTES,
     decode_receipt,

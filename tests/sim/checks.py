@@ -28,7 +28,7 @@ from goqueue.wire.types import GroupId, Index, NodeId, Offset, Term
 from log.entry import Entry, EntryKind
 from log.errors import LogError
 from log.group.log import GroupLog
-from node.api.broker import Slice
+from node.api.records import Slice
 from tests.sim.loop import Loop
 from tests.sim.requests import Identity
 

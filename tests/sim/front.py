@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from delivery.entries.ops import Granted, StaleResult, UnknownGroup
 from goqueue.wire.errors import GoQueueError, ServerError, StaleGeneration
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId
-from node.api.broker import AppendResult
+from node.api.records import AppendResult
 from node.queue.calls import QueueCalls
 from node.queue.receiver import Poll, QueueReceiver
 from node.queue.service import QueueService

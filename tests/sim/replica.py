@@ -17,7 +17,7 @@ from goqueue.wire.types import GroupId, Index, NodeId, Offset, Term
 from log.entry import Entry, EntryKind
 from log.errors import EntryDamaged, LogError
 from log.group.log import GroupLog
-from node.api.broker import AppendResult
+from node.api.records import AppendResult
 from node.partition.append_queue import AppendQueue, ByteBudget
 from node.partition.reading.message_reader import BatchCache, MessageReader
 from node.partition.reading.reader import Bounds, PartitionReader

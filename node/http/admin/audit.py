@@ -13,7 +13,7 @@ from goqueue.wire.errors import BadRequest, Unavailable, UnknownTopic
 from goqueue.wire.ids import AUDIT_TOPIC, OFFSET_MAX
 from goqueue.wire.types import Offset
 from node.api.auth.audit import OUTCOMES, AuditRecord
-from node.api.broker import Slice
+from node.api.records import Slice
 from node.api.times import parse_time_ms
 from node.http.messages.render import MessageView, Room
 from node.http.messages.visible import see

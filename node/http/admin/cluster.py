@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 from msgspec import Struct
 
-from node.api.broker import ClusterView, NodeView
+from node.api.node import ClusterView, NodeView
 from node.api.times import format_time
 from node.http.request.call import Call, answer
 

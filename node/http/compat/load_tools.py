@@ -12,7 +12,8 @@ import msgspec
 from aiohttp import web
 
 from goqueue.wire.errors import BadRequest, GoQueueError
-from node.api.queue import NOBODY, QueuedMessage, SettleRequest
+from node.api.claims import NOBODY
+from node.api.queue import QueuedMessage, SettleRequest
 from node.http.messages.render import text_or_base64
 from node.http.queue.receive import LIMIT_DEFAULT, LIMIT_MAX
 from node.http.queue.settle import SETTLES_MAX

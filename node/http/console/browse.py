@@ -12,7 +12,7 @@ from aiohttp import web
 from goqueue.wire.errors import BadRequest, OffsetOutOfRange
 from goqueue.wire.ids import OFFSET_MAX, PARTITIONS_MAX
 from goqueue.wire.types import Offset
-from node.api.broker import Slice
+from node.api.records import Slice
 from node.api.times import parse_time_ms
 from node.http.console.paging import paged
 from node.http.console.parts import Visit, answered

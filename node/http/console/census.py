@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from goqueue.wire.batch import LANES
 from goqueue.wire.errors import GoQueueError
 from node.api.broker import Broker
-from node.api.queue import GroupPartitionView, PartitionQueueStats
+from node.api.figures import GroupPartitionView, PartitionQueueStats
 
 FRESH_S = 1.0
 """A topic is not asked for again sooner."""

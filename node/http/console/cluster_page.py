@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from node.api.broker import ClusterView, NodeView, PartitionView, TopicView
+from node.api.node import ClusterView, NodeView
 from node.api.placement import BrokerView
+from node.api.topics import PartitionView, TopicView
 from node.http.admin.cluster import health_status
 from node.http.console.cells import plural
 from node.http.console.paging import paged

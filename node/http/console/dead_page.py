@@ -10,7 +10,7 @@ from aiohttp import web
 
 from goqueue.wire.errors import BadRequest
 from goqueue.wire.ids import PARTITIONS_MAX
-from node.api.queue import DeadFilter, DeadMessage
+from node.api.dead_letters import DeadFilter, DeadMessage
 from node.http.console.acting import require_may_act
 from node.http.console.browse import parse_moment_ms
 from node.http.console.census import GroupFigures

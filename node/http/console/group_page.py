@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
+from node.api.figures import GroupPartitionView
 from node.api.members import MembershipView
-from node.api.queue import GroupPartitionView
 from node.http.console.census import GroupFigures
 from node.http.console.paging import page_of
 from node.http.console.parts import Visit, answered, tried

@@ -12,7 +12,7 @@ from aiohttp import web
 from delivery.lookup.verdict import Verdict
 from goqueue.wire.errors import NotFound
 from goqueue.wire.ids import MessageId
-from node.api.why import WhyView
+from node.api.traces import WhyView
 from node.http.console.browse import Row, rows_of
 from node.http.console.parts import Visit, answered, tried
 from node.http.console.timeline import draw, events_of

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from node.api.broker import TraceEvent
+from node.api.traces import TraceEvent
 from node.http.console.cells import clock, seen, span
 
 DRAWN_MAX = 200

@@ -29,21 +29,11 @@ from goqueue.wire.errors import (
     UnknownTopic,
 )
 from goqueue.wire.types import Offset
-from node.api.broker import (
-    AppendResult,
-    Check,
-    ClusterView,
-    MessageTrace,
-    PartitionView,
-    Readiness,
-    Slice,
-    StatsView,
-    TopicStats,
-    TopicView,
-    TraceEvent,
-    Visibility,
-)
-from node.api.shares import ShareBroker
+from node.api.node import Check, ClusterView, Readiness, StatsView, TopicStats
+from node.api.records import AppendResult, Slice, Visibility
+from node.api.shares import TenantShares
+from node.api.topics import PartitionView, TopicView
+from node.api.traces import MessageTrace, TraceEvent
 from node.api.upgrade import VersionView
 from node.broker.upgrade import UpgradeBrokerNode
 from node.cluster.tenant_quotas import Shares
@@ -114,7 +104,7 @@ class FakeBroker(
     ) -> None:
         super().__init__(node_id, clock_ms)
         UpgradeBrokerNode.__init__(self, self.cluster, self._nodes)
-        self.shares: ShareBroker = Shares(ClusterState, 1)  # nothing is there, nobody has a share
+        self.shares: TenantShares = Shares(ClusterState, 1)  # nothing is there, nobody has a share
         self.append_error: GoQueueError | None = None
         self.not_alive: str | None = None
         self.not_ready: str | None = None

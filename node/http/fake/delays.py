@@ -9,7 +9,7 @@ from functools import partial
 
 from goqueue.wire.errors import AlreadyDue, NotFound, UnknownPartition
 from goqueue.wire.types import Offset
-from node.api.queue import DelayedView
+from node.api.delays import DelayedView
 from node.http.fake.log import FakeLog
 from node.http.fake.partition import FakePartition
 from node.http.fake.schedules import FakeSchedules

@@ -7,7 +7,7 @@ import msgspec
 from delivery.timeline.message import published
 from goqueue.wire.batch import RecordBatch
 from goqueue.wire.events import EventColumns
-from node.api.events import EventsView, EventsWanted
+from node.api.traces import EventsView, EventsWanted
 from node.http.fake.partition import FakePartition
 
 

@@ -17,7 +17,9 @@ from delivery.group.messages import Owner
 from goqueue.wire.batch import LANES
 from goqueue.wire.errors import NotInFlight, ReceiptExpired, StaleGeneration
 from goqueue.wire.types import Offset
-from node.api.queue import Claim, GroupPartitionView, SettleRequest
+from node.api.claims import Claim
+from node.api.figures import GroupPartitionView
+from node.api.queue import SettleRequest
 from node.http.fake.log import FakeLog, FakeRecord
 from node.partition.queue import stale_generation
 

@@ -9,8 +9,9 @@ from coordinator.commands.queue import AssignGroup, DeleteGroup, PutGroup
 from coordinator.groups.settings import Group, Groups
 from delivery.config import GroupConfig
 from goqueue.wire.types import GroupId, Index
-from node.api.owners import OwnerBroker, Ownership
-from node.api.queue import NOBODYS, GroupView, Maker, RedriveView
+from node.api.claims import NOBODYS, Maker, Ownership
+from node.api.dead_letters import RedriveView
+from node.api.groups import GroupView, Owners
 from node.http.fake.delays import FakeDelays
 from node.http.fake.group import FakeGroup
 from node.queue.group_admin import delivery_config, group_view
@@ -37,7 +38,7 @@ class FakeGroups(FakeDelays):
     def __init__(self, clock_ms: Callable[[], int]) -> None:
         super().__init__(clock_ms)
         self._known = Groups()
-        self.owners: OwnerBroker = FakeOwners(self._known)
+        self.owners: Owners = FakeOwners(self._known)
         self._groups: dict[str, Named] = {}
         self._commands = 0
 
@@ -126,7 +127,7 @@ class FakeGroups(FakeDelays):
 
 
 class FakeOwners:
-    """Implements `OwnerBroker`. No name is reserved: the fake knows no keys."""
+    """Implements `Owners`. No name is reserved: the fake knows no keys."""
 
     def __init__(self, known: Groups) -> None:
         self._known = known

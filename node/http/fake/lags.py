@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from coordinator.groups.membership import Membership
 from coordinator.groups.settings import Group
 from goqueue.wire.errors import GroupActive
+from node.api.claims import FORCED, Claim
 from node.api.members import LagView, ResetTo, ResetView
-from node.api.queue import FORCED, Claim
 from node.http.fake.group import FakeGroup
 from node.http.fake.queue import FakeQueue
 

@@ -30,6 +30,8 @@ from coordinator.groups.rebalances import TOPIC
 from coordinator.groups.settings import Group
 from goqueue.wire.errors import StaleGeneration
 from goqueue.wire.types import TopicId
+from node.api.claims import NOBODYS, Claim, Maker
+from node.api.groups import GroupView
 from node.api.members import (
     Assignment,
     JoinRequest,
@@ -39,7 +41,7 @@ from node.api.members import (
     RebalanceTotalsView,
     RebalanceView,
 )
-from node.api.queue import NOBODYS, Claim, GroupView, Maker, QueuedMessage
+from node.api.queue import QueuedMessage
 from node.http.fake.groups import Place
 from node.http.fake.lags import FakeLags
 from node.http.fake.queue import LOOK_AGAIN_S

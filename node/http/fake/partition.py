@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from goqueue.wire.batch import RecordBatch
 from goqueue.wire.errors import OutOfOrder, ProducerFenced
 from goqueue.wire.types import Offset
-from node.api.broker import AppendResult, StoredBatch
+from node.api.records import AppendResult, StoredBatch
 
 PRODUCER_BATCHES_REMEMBERED = 64
 

@@ -21,8 +21,9 @@ from goqueue.wire.errors import GoQueueError, NoQuorum
 from goqueue.wire.types import GroupId, Index, NodeId, Offset
 from log.levels import Spoken
 from node.api.archive import PartitionArchive
-from node.api.broker import NodeView, PartitionView
+from node.api.node import NodeView
 from node.api.placement import GrownView
+from node.api.topics import PartitionView
 from node.broker.placement import PlacementBrokerNode, PlacementParts
 from node.http.fake.members import FakeMembers
 from node.http.fake.partition import FakePartition

@@ -24,19 +24,10 @@ from goqueue.wire.errors import (
 )
 from goqueue.wire.ids import MessageId
 from goqueue.wire.types import GroupId, Offset, TopicId
-from node.api.queue import (
-    NOBODY,
-    Claim,
-    DeadFilter,
-    DeadMessage,
-    DeadPage,
-    PartitionQueueStats,
-    QueuedMessage,
-    Received,
-    RedriveView,
-    SettleRequest,
-    SettleView,
-)
+from node.api.claims import NOBODY, Claim
+from node.api.dead_letters import DeadFilter, DeadMessage, DeadPage, RedriveView
+from node.api.figures import PartitionQueueStats
+from node.api.queue import QueuedMessage, Received, SettleRequest, SettleView
 from node.http.fake.group import FakeDead, FakeGroup
 from node.http.fake.groups import FakeGroups, Named, Place
 from node.http.fake.log import FakeRecord

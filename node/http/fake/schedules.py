@@ -8,7 +8,7 @@ from typing import Any
 
 from coordinator.jobs.schedule_times import Times, check_times, next_run
 from goqueue.wire.errors import NotFound
-from node.api.queue import ScheduleView
+from node.api.delays import ScheduleView
 
 
 class FakeSchedules:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from delivery.lookup.search_hashes import trace_id_of
 from goqueue.wire.errors import UnknownPartition, UnknownTopic
 from goqueue.wire.types import Offset
-from node.api.broker import MessageTrace
 from node.api.search import (
     FoundEvent,
     FoundMessage,
@@ -16,6 +15,7 @@ from node.api.search import (
     SearchPage,
     SearchStats,
 )
+from node.api.traces import MessageTrace
 from node.http.fake.group import FakeGroup
 from node.http.fake.log import FakeLog, FakeRecord
 from node.http.fake.queue import FakeQueue

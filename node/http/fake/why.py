@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from delivery.lookup.verdict import Reason, Verdict
 from goqueue.wire.types import Offset
-from node.api.why import GroupWhy, WhyView
+from node.api.traces import GroupWhy, WhyView
 from node.http.fake.group import FakeGroup
 from node.http.fake.groups import FakeGroups
 

@@ -15,8 +15,9 @@ from msgspec import Struct
 from goqueue.wire.errors import BadRequest
 from goqueue.wire.ids import validate_topic_name
 from node.api.auth.principal import EVERY
+from node.api.figures import GroupPartitionView
+from node.api.groups import GroupView
 from node.api.members import MembershipView
-from node.api.queue import GroupPartitionView, GroupView
 from node.api.times import format_time
 from node.http.groups.members import PROTOCOL, MemberAnswer, member_answers
 from node.http.groups.settings import parse_settings, shown_settings

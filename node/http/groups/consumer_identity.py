@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from goqueue.wire.errors import BadRequest, StaleGeneration
-from node.api.queue import FORCED, Claim
+from node.api.claims import FORCED, Claim
 
 MEMBER_CHARACTERS_MAX = 256
 

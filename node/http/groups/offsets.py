@@ -14,8 +14,8 @@ from msgspec import Meta, Struct
 
 from goqueue.wire.errors import BadRequest, GoQueueError, GroupActive, StaleGeneration
 from goqueue.wire.ids import OFFSET_MAX, PARTITIONS_MAX, validate_topic_name
+from node.api.claims import FORCED, Claim
 from node.api.members import LagView, ResetTo, ResetView
-from node.api.queue import FORCED, Claim
 from node.api.times import Duration, duration_ms, format_time, parse_time_ms
 from node.http.groups.assignments import PLACE_WORK_BYTES
 from node.http.groups.consumer_identity import Generation, Member, check_not_newer, claim_of

@@ -8,7 +8,7 @@ from aiohttp import web
 from goqueue.wire.errors import BadRequest
 from goqueue.wire.events import EVENTS_MEDIA_TYPE, EventColumns, EventsPage
 from goqueue.wire.ids import OFFSET_MAX
-from node.api.events import EventsView, EventsWanted
+from node.api.traces import EventsView, EventsWanted
 from node.http.budget.memory import Kind
 from node.http.budget.slices import pause
 from node.http.request.answers import finished, in_parts, page_room

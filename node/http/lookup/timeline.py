@@ -7,8 +7,8 @@ from typing import Any
 from aiohttp import web
 from msgspec import UNSET, Struct, UnsetType
 
-from node.api.broker import GroupTrace
 from node.api.times import format_time
+from node.api.traces import GroupTrace
 from node.http.lookup.message_ref import meant
 from node.http.request.call import Call, answer
 

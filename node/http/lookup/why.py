@@ -10,7 +10,7 @@ from msgspec import UNSET, Struct, UnsetType
 from delivery.lookup.verdict import Verdict
 from goqueue.wire.ids import MessageId
 from node.api.times import format_time
-from node.api.why import WhyView
+from node.api.traces import WhyView
 from node.http.lookup.message_ref import meant
 from node.http.lookup.why_texts import estimate_text, reason_text
 from node.http.request.call import Call, answer, validate_group_name

@@ -23,7 +23,7 @@ from goqueue.wire.stream import (
     TOPIC_ID_HEADER,
     frame_header,
 )
-from node.api.broker import AppendResult, Slice
+from node.api.records import AppendResult, Slice
 from node.http.budget.limits import MIB
 from node.http.budget.memory import Kind
 from node.http.messages.request_spans import telling

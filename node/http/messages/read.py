@@ -26,7 +26,7 @@ from goqueue.wire.errors import (
 )
 from goqueue.wire.ids import OFFSET_MAX, MessageId
 from goqueue.wire.types import Offset
-from node.api.broker import Slice
+from node.api.records import Slice
 from node.api.times import format_time, parse_time_ms
 from node.http.budget.memory import Kind, Reserved
 from node.http.budget.slices import SLICE_BYTES

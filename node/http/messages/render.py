@@ -16,7 +16,7 @@ import msgspec
 from goqueue.wire.batch import LANE_NORMAL, LANES, Codec, Headers, RecordBatch, Rows, resolve_ms
 from goqueue.wire.layout import HAS_DELIVER_AT, HAS_EXPIRES_AT
 from goqueue.wire.records import decode_headers, decode_text
-from node.api.broker import Slice, StoredBatch
+from node.api.records import Slice, StoredBatch
 from node.api.times import TIME_MS_MAX, format_time
 from node.http.budget.memory import Reserved
 from node.http.budget.slices import SLICE_BYTES, in_thread, pause

@@ -10,7 +10,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from goqueue.wire.batch import resolve_ms
 from goqueue.wire.errors import GoQueueError
-from node.api.broker import MAJORITY, RELAXED, AppendResult
+from node.api.records import MAJORITY, RELAXED, AppendResult
 from node.api.times import format_time
 from node.http.messages.columns import Rows
 from node.http.messages.fields import lane_name

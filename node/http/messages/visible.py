@@ -15,7 +15,7 @@ from itertools import compress
 
 from goqueue.wire.batch import resolve_ms
 from goqueue.wire.layout import HAS_DELIVER_AT, HAS_EXPIRES_AT
-from node.api.broker import Slice, Visibility
+from node.api.records import Slice, Visibility
 from node.http.messages.render import Cut, MessageView, Room, cut_slice, render
 from node.http.text.pieces import Chunk
 

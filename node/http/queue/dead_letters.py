@@ -16,7 +16,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from goqueue.wire.errors import BadRequest, GoQueueError, NotFound
 from goqueue.wire.ids import OFFSET_MAX, PARTITIONS_MAX, MessageId, validate_topic_name
-from node.api.queue import DeadFilter, DeadMessage, DeadPage, RedriveView
+from node.api.dead_letters import DeadFilter, DeadMessage, DeadPage, RedriveView
 from node.api.times import format_time, parse_time_ms
 from node.http.messages.fields import Message, key_of
 from node.http.queue.views import QueuedView, fitting, held_bytes, queued_views

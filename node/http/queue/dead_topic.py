@@ -19,8 +19,8 @@ from goqueue.wire.batch import BATCH_MEDIA_TYPE, DEFAULT, encode_columns
 from goqueue.wire.errors import BadRequest, UnknownPartition
 from goqueue.wire.ids import DEAD_LETTER_SUFFIX, OFFSET_MAX, validate_topic_name
 from goqueue.wire.types import Offset
-from node.api.broker import Slice, StoredBatch
-from node.api.queue import DeadFilter, DeadMessage
+from node.api.dead_letters import DeadFilter, DeadMessage
+from node.api.records import Slice, StoredBatch
 from node.api.times import format_time
 from node.http.messages import batches
 from node.http.messages.fields import lane_name

@@ -8,7 +8,7 @@ from msgspec import Struct
 from goqueue.wire.batch import LANES
 from goqueue.wire.errors import UnknownPartition
 from goqueue.wire.ids import OFFSET_MAX, PARTITIONS_MAX
-from node.api.queue import DelayedView
+from node.api.delays import DelayedView
 from node.api.times import format_time, format_uptime
 from node.http.messages.render import text_or_base64
 from node.http.request.call import Call, answer

@@ -11,7 +11,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from goqueue.wire.batch import LANE_NORMAL, LANES
 from goqueue.wire.errors import BadName, BadRequest, GoQueueError
 from goqueue.wire.ids import is_name, validate_topic_name
-from node.api.queue import ScheduleView
+from node.api.delays import ScheduleView
 from node.api.times import Duration, duration_ms, format_duration, format_time
 from node.http.messages.fields import Message, headers_of, key_of, lane_of, value_of
 from node.http.messages.render import text_or_base64

@@ -15,7 +15,8 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from delivery.entries.ops import KEPT_REASON_CHARACTERS
 from goqueue.wire.errors import BadReceipt, BadRequest, GoQueueError
-from node.api.queue import Claim, SettleRequest, SettleView
+from node.api.claims import Claim
+from node.api.queue import SettleRequest, SettleView
 from node.api.times import Duration, duration_ms, format_time
 from node.http.budget.slices import SLICE_BYTES
 from node.http.groups.consumer_identity import Generation, Member, claim_of

@@ -15,7 +15,7 @@ from aiohttp import web
 from msgspec import Struct
 
 from goqueue.wire.batch import LANES
-from node.api.queue import GroupPartitionView, PartitionQueueStats
+from node.api.figures import GroupPartitionView, PartitionQueueStats
 from node.api.times import format_time, format_uptime
 from node.http.request.call import Call, answer
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from aiohttp import web
 from msgspec import Struct
 
-from node.api.queue import GroupPartitionView, PartitionQueueStats
+from node.api.figures import GroupPartitionView, PartitionQueueStats
 from node.http.request.call import Call, answer
 
 _SUMS = (

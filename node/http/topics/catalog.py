@@ -15,8 +15,8 @@ from msgspec import Meta, Struct
 
 from goqueue.wire.errors import BadRequest, Unavailable
 from goqueue.wire.ids import validate_topic_name
-from node.api.broker import PartitionView, TopicView
 from node.api.times import Duration, duration_ms
+from node.api.topics import PartitionView, TopicView
 from node.http.request.call import Call, answer
 from node.http.text.known_fields import Body, UnknownField
 from node.http.topics.archived import ArchivedPartition, archived_row

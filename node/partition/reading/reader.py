@@ -10,7 +10,7 @@ from delivery.entries.records import decode_records
 from goqueue.wire.errors import OffsetOutOfRange
 from goqueue.wire.types import Index, Offset
 from log.entry import Entry, EntryKind
-from node.api.broker import Slice, StoredBatch
+from node.api.records import Slice, StoredBatch
 
 ENTRIES_A_STEP = 256
 """Entries fetched at once: bounds what one step of a read holds."""

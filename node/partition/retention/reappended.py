@@ -11,7 +11,7 @@ from delivery.history.compacted_set import Survivors
 from goqueue.wire.batch import RecordBatch
 from goqueue.wire.types import Index, Offset
 from log.entry import Entry
-from node.api.broker import StoredBatch
+from node.api.records import StoredBatch
 from node.partition.reading.message_reader import DecodedBatch
 from node.rpc.queue import MessageRow
 

@@ -16,7 +16,7 @@ from cli.output.formats import time_of
 from cli.run.session import REPEATS
 from goqueue.errors import OutcomeUnknown, Unavailable
 from goqueue.models.queued import Received
-from node.api.queue import GroupView
+from node.api.groups import GroupView
 from tests.unit.cli.conftest import T0_MS, Shell
 
 ATTEMPTS = REPEATS + 1

@@ -11,8 +11,8 @@ from cli.trace.follow import is_settled
 from cli.trace.tree import INEXACT
 from goqueue.wire.errors import NoQuorum
 from goqueue.wire.types import Offset
-from node.api.broker import GroupTrace, MessageTrace, TraceEvent
 from node.api.search import NotSearched
+from node.api.traces import GroupTrace, MessageTrace, TraceEvent
 from tests.unit.cli.conftest import Shell
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"

@@ -11,7 +11,7 @@ from goqueue.wire.batch import encode_columns
 from goqueue.wire.errors import DelayTooLong, TooManyDelayed
 from goqueue.wire.types import Offset
 from log.disk.memory import MemoryDisk
-from node.api.broker import AppendResult, Slice
+from node.api.records import AppendResult, Slice
 from node.assembly import NodeAssembly
 from node.http.messages.render import Room
 from node.http.messages.visible import see

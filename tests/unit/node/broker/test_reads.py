@@ -11,7 +11,7 @@ from coordinator.cluster.state import Topic
 from goqueue import AsyncClient, RetryPolicy
 from goqueue.wire.errors import NoQuorum, OffsetOutOfRange, Timeout
 from goqueue.wire.types import GroupId, Offset
-from node.api.broker import Slice
+from node.api.records import Slice
 from node.partition.host import PartitionHost
 from tests.unit.node.broker.cut_links import CutLinks
 from tests.unit.node.test_node import append, eventually

@@ -9,7 +9,7 @@ import pytest
 
 from goqueue.wire.batch import Record, encode_batch
 from goqueue.wire.errors import Unavailable, UnknownPartition
-from node.api.queue import NOBODY
+from node.api.claims import NOBODY
 from node.cluster.host import ClusterHost
 from node.cluster.topic_finder import TopicFinder
 from tests.unit.node.test_node import eventually

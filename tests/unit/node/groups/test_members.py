@@ -21,8 +21,9 @@ from goqueue.wire.errors import (
     UnknownTopic,
 )
 from log.disk.memory import MemoryDisk
+from node.api.claims import Claim
 from node.api.members import Assignment, JoinRequest, Place
-from node.api.queue import Claim, QueuedMessage, SettleRequest, SettleView
+from node.api.queue import QueuedMessage, SettleRequest, SettleView
 from node.broker.node import NodeBroker
 from node.cluster.host import ClusterHost
 from node.groups.members import GroupMembers

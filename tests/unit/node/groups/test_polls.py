@@ -10,7 +10,8 @@ import pytest
 
 from goqueue.wire.errors import StaleGeneration, UnknownMember
 from log.disk.memory import MemoryDisk
-from node.api.queue import Claim, QueuedMessage, SettleRequest, SettleView
+from node.api.claims import Claim
+from node.api.queue import QueuedMessage, SettleRequest, SettleView
 from node.broker.node import NodeBroker
 from tests.unit.node.groups.test_members import (
     ALL,

@@ -22,8 +22,9 @@ from goqueue.wire.errors import (
 )
 from goqueue.wire.types import GroupId, Offset
 from log.disk.memory import MemoryDisk
+from node.api.claims import FORCED, NOBODY, Claim
 from node.api.members import JoinRequest, LagView, ResetTo, ResetView
-from node.api.queue import FORCED, NOBODY, Claim, SettleRequest
+from node.api.queue import SettleRequest
 from node.assembly import NodeAssembly
 from node.broker.node import NodeBroker
 from node.groups import positions as group_positions

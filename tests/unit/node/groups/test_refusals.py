@@ -12,8 +12,9 @@ from coordinator.groups.membership import Membership
 from coordinator.groups.settings import Group
 from goqueue.wire.errors import GoQueueError, StaleGeneration, UnknownMember, UnknownTopic
 from goqueue.wire.types import Offset
+from node.api.claims import Claim
 from node.api.members import Place
-from node.api.queue import Claim, QueuedMessage
+from node.api.queue import QueuedMessage
 from node.cluster.host import ClusterHost
 from node.groups.heartbeats import SignsOfLife
 from node.groups.members import GroupMembers

@@ -20,7 +20,7 @@ from delivery.timeline.message import project
 from goqueue.wire.events import EventColumns
 from log.config import StorageConfig
 from log.disk.files import OsDisk
-from node.api.events import EventsView, EventsWanted
+from node.api.traces import EventsView, EventsWanted
 from node.lookup.event_cursors import CURSORS_MAX
 from node.lookup.event_reader import EventReader, EventsBehind
 from node.partition.host import PartitionHost

@@ -12,8 +12,9 @@ from goqueue.wire.batch import Record, encode_batch
 from goqueue.wire.errors import UnknownGroup, UnknownPartition, UnknownTopic
 from goqueue.wire.types import Offset
 from log.disk.memory import MemoryDisk
+from node.api.claims import NOBODY, Claim
+from node.api.dead_letters import DeadFilter
 from node.api.members import JoinRequest
-from node.api.queue import NOBODY, Claim, DeadFilter
 from node.assembly import NodeAssembly
 from node.broker.node import NodeBroker
 from tests.unit.node.queue.test_whole_node import publish, receive, settle

@@ -15,7 +15,7 @@ from goqueue.wire.batch import Record, encode_batch
 from goqueue.wire.errors import BatchError, Busy, DelayTooLong, NotLeader, OutcomeUnknown
 from goqueue.wire.types import Index, Offset
 from log.entry import Entry, make_entry
-from node.api.broker import AppendResult
+from node.api.records import AppendResult
 from node.metrics import Metrics
 from node.partition.append_queue import OFF_LOOP_BYTES, AppendQueue, ByteBudget
 from raft.errors import Outcome

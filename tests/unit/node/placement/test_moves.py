@@ -26,7 +26,7 @@ from coordinator.placement.steps import REMOVE, TRANSFER, Step, refusal
 from goqueue.wire.batch import RecordBatch
 from goqueue.wire.errors import NotLeader
 from goqueue.wire.types import GroupId, Index, NodeId, Offset, TopicId
-from node.api.queue import Claim
+from node.api.claims import Claim
 from node.metrics import Metrics
 from node.partition.host import PartitionHost
 from node.peers.forwarding import Forwarder

@@ -13,7 +13,9 @@ from goqueue.wire.batch import Record, RecordBatch, encode_batch
 from goqueue.wire.errors import BadName, BadRequest, NotFound, UnknownGroup, UnknownTopic
 from goqueue.wire.types import Offset
 from log.disk.memory import MemoryDisk
-from node.api.queue import Claim, DeadFilter, SettleRequest
+from node.api.claims import Claim
+from node.api.dead_letters import DeadFilter
+from node.api.queue import SettleRequest
 from node.assembly import NodeAssembly
 from tests.unit.node.test_node import config, eventually, running
 

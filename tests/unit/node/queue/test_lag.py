@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable
 import aiohttp
 
 from goqueue.wire.batch import Record, encode_batch
-from node.api.queue import NOBODY, SettleRequest
+from node.api.claims import NOBODY
+from node.api.queue import SettleRequest
 from node.assembly import NodeAssembly
 from node.broker.node import NodeBroker
 from tests.unit.node.test_node import eventually

@@ -10,7 +10,8 @@ from coordinator.access.receipt_keys import ROTATED_MS
 from delivery.config import VISIBILITY_MS_MAX
 from goqueue.wire.batch import Record, encode_batch
 from goqueue.wire.errors import BadReceipt, ReceiptExpired
-from node.api.queue import Claim, QueuedMessage, SettleRequest, SettleView
+from node.api.claims import Claim
+from node.api.queue import QueuedMessage, SettleRequest, SettleView
 from node.broker.node import NodeBroker
 from node.queue.receipt import decode_receipt, encode_receipt
 from tests.unit.node.test_node import eventually

@@ -18,7 +18,7 @@ from coordinator.errors import UnknownRedrive
 from coordinator.groups.settings import Group
 from coordinator.jobs.redrives import Redrive
 from goqueue.wire.errors import BadRequest, GoQueueError, NotLeader, OutcomeUnknown, Unavailable
-from node.api.queue import DeadFilter
+from node.api.dead_letters import DeadFilter
 from node.queue import redrive_worker as redrives
 from node.queue.redrive_admin import RedrivesBroker
 from node.queue.redrive_worker import CLOCKS_APART_MS, Cursor, DeadOffsets, RedriveRunner

@@ -32,7 +32,7 @@ from goqueue.wire.errors import (
     UnknownTopic,
 )
 from goqueue.wire.types import Offset
-from node.api.broker import AppendResult
+from node.api.records import AppendResult
 from node.queue.schedule_worker import ScheduleRunner
 from tests.unit.coordinator.cluster_group import Cluster
 from tests.unit.delivery.batches import Leader

@@ -33,7 +33,9 @@ from goqueue.wire.errors import (
 )
 from goqueue.wire.types import GroupId, Offset
 from log.disk.memory import MemoryDisk
-from node.api.queue import Claim, DeadFilter, QueuedMessage, SettleRequest, SettleView
+from node.api.claims import Claim
+from node.api.dead_letters import DeadFilter
+from node.api.queue import QueuedMessage, SettleRequest, SettleView
 from node.assembly import NodeAssembly
 from node.broker.queue import PEEKED_AT_ONCE
 from node.queue import views as queue_views

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from goqueue.wire.types import Offset
-from node.api.broker import AppendResult
+from node.api.records import AppendResult
 from node.rpc.partitions import decode_appended, encode_appended
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 import pytest
@@ -14,9 +14,10 @@ from coordinator.commands.keys import RevokeKey
 from goqueue.wire.batch import encode_columns
 from node.api.auth.principal import Principal, Role
 from node.api.broker import Broker
+from node.api.rules.rule import rules_of
 from node.http.auth.authenticator import Gate
 from node.http.auth.policies import ANYBODY, POLICIES, Policy, Reach
-from node.http.auth.scoped_broker import RULES
+from node.http.auth.scoped_broker import broker_for
 from node.http.console.front import PAGES
 from node.http.fake.broker import FakeBroker
 from node.http.fake.keys import FakeKeys
@@ -146,14 +147,22 @@ def test_what_has_neither_path_nor_names_is_filtered_or_for_every_topic() -> Non
             assert policy.reach in known, route.operation
 
 
-def test_every_method_of_the_broker_has_a_rule() -> None:
-    methods = {
+def test_what_is_declared_of_the_broker_is_there_for_keys_and_nothing_else() -> None:
+    declared = {
         name
         for base in Broker.__mro__
         for name in vars(base)
         if not name.startswith("_") and base.__module__.startswith("node.")
     }
-    assert set(RULES) == methods
+    assert set(rules_of(Broker)) == declared
+    for role, prefixes in [(Role.ADMIN, ("",)), (Role.ADMIN, ("a.",)), (Role.READONLY, ("",))]:
+        scoped = type(broker_for(cast(Broker, None), Principal("k", role, prefixes)))
+
+        assert {name for name in vars(scoped) if not name.startswith("_")} == {
+            *declared,
+            "inner",
+            "scope",
+        }
 
 
 @pytest.mark.parametrize("prefix", ["", "/v1"])

@@ -12,8 +12,8 @@ import pytest
 
 from goqueue.wire.batch import encode_columns
 from goqueue.wire.errors import Unavailable, UnknownTopic
+from node.api.figures import PartitionQueueStats
 from node.api.placement import BrokerView
-from node.api.queue import PartitionQueueStats
 from node.http.console import templates
 from node.http.console.census import FRESH_S, POINTS_MAX, Census
 from node.http.fake.broker import FakeBroker

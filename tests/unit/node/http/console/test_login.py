@@ -16,7 +16,7 @@ from coordinator.commands.keys import EndSession, RevokeKey
 from goqueue.wire.errors import GoQueueError, NoQuorum
 from log.levels import NotFinished
 from node.api.auth.access import Access
-from node.api.queue import NOBODY
+from node.api.claims import NOBODY
 from node.http.auth.addresses import Addresses
 from node.http.auth.authenticator import Gate
 from node.http.auth.csrf_guard import Guard

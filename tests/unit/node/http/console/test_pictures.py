@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.api.broker import TraceEvent
 from node.api.members import MoveView, RebalanceView
+from node.api.traces import TraceEvent
 from node.http.console.pauses import draw_pauses
 from node.http.console.timeline import DRAWN_MAX, Picture, draw, events_of
 

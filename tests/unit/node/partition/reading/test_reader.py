@@ -12,7 +12,7 @@ from log.config import StorageConfig
 from log.disk.memory import MemoryDisk
 from log.entry import Entry, EntryKind, make_entry
 from log.store.directory import Store
-from node.api.broker import Slice
+from node.api.records import Slice
 from node.partition.reading.reader import Bounds, PartitionReader
 from tests.unit.node.partition.compaction_scene import Scene as Partition
 

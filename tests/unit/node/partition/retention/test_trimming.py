@@ -15,7 +15,7 @@ from goqueue.wire.types import Index, Offset
 from log.disk.memory import MemoryDisk
 from log.entry import EntryKind
 from log.errors import EntryDamaged
-from node.api.queue import DeadFilter
+from node.api.dead_letters import DeadFilter
 from node.assembly import NodeAssembly
 from node.partition.host import PartitionHost
 from node.partition.reading.message_entry_index import Mentioned

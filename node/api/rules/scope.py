@@ -1,24 +1,26 @@
-"""A broker and who asks it: what the rules of `node.http.auth.scoped_broker` judge by."""
+"""A broker and who asks it: what rules judge by."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from goqueue.wire.errors import UnknownGroup
 from node.api.auth.principal import OutOfScope, Principal
-from node.api.broker import Broker
-from node.api.owners import Ownership
-from node.api.queue import Maker
+from node.api.claims import Maker, Ownership
 
 
 class Scope:
     """What a key with prefixes reaches of a broker. Whatever is refused raises OutOfScope (403),
-    whether there is something or not."""
+    whether there is something or not.
 
-    __slots__ = ("inner", "principal")
+    `broker` is the node's own `node.api.broker.Broker`, which rules may ask for what they judge by.
+    It is declared above them, so its type is not named here."""
 
-    def __init__(self, broker: Broker, principal: Principal) -> None:
-        self.inner = broker
+    __slots__ = ("broker", "principal")
+
+    def __init__(self, broker: Any, principal: Principal) -> None:
+        self.broker = broker
         self.principal = principal
 
     def covered(self, names: Sequence[str]) -> list[str]:
@@ -34,13 +36,13 @@ class Scope:
 
     def sees(self, group: str) -> bool:
         """Whether it reaches a group, or the group has no owner: then its topics say."""
-        known = self.inner.owners.ownership(group)
+        known = self.broker.owners.ownership(group)
         return known is None or self._reaches(group, known)
 
     async def judge(self, group: str) -> Ownership | None:
         """The group, None where there is none. One without an owner is let through."""
-        owners = self.inner.owners
-        known = owners.ownership(group) or await owners.find_ownership(group)
+        owners = self.broker.owners
+        known: Ownership | None = owners.ownership(group) or await owners.find_ownership(group)
         if known is not None and not self._reaches(group, known):
             raise self.beyond(group)
         return known
@@ -50,10 +52,10 @@ class Scope:
         known = await self.judge(group)
         principal = self.principal
         if known is None:
-            self.inner.shares.group(principal.groups, group)
+            self.broker.shares.group(principal.groups, group)
         owner = principal.owner_of(group)
         if owner is None:
-            if known is None and self.inner.owners.is_reserved(group):
+            if known is None and self.broker.owners.is_reserved(group):
                 raise self.beyond(group)
             owner = next(iter(principal.groups), None)
         return Maker(owner, 0 if known is None else known.id)
@@ -74,7 +76,7 @@ class Scope:
         if self.principal.is_everywhere:
             return
         try:
-            rows = await self.inner.lag(group)
+            rows = await self.broker.lag(group)
         except UnknownGroup:
             return
         if not all(self.principal.covers(row.topic) for row in rows):
@@ -82,7 +84,7 @@ class Scope:
 
     def require_subscribed(self, group: str) -> None:
         """All that the group's members subscribe to."""
-        topics, patterns = self.inner.subscribed(group)
+        topics, patterns = self.broker.subscribed(group)
         principal = self.principal
         if not (
             all(map(principal.covers, topics)) and all(map(principal.covers_pattern, patterns))

@@ -115,9 +115,7 @@ async def produce(
     ] = None,
     partition: Annotated[
         int | None,
-        typer.Option(
-            "--partition", "-p", min=0, help="Publish to this partition, not to the key's."
-        ),
+        typer.Option("--partition", "-p", min=0, help="Publish to it, not to the key's."),
     ] = None,
     priority: Annotated[str | None, typer.Option(help=f"One of {', '.join(PRIORITIES)}.")] = None,
     delay: Delay = None,

@@ -13,7 +13,7 @@ from contextlib import suppress
 from datetime import timedelta
 from inspect import isawaitable
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
 from goqueue.api.client import AsyncClient
 from goqueue.consume.deliveries import Workbench
@@ -23,7 +23,7 @@ from goqueue.consume.prefetch import Want
 from goqueue.consume.sigterm import ending_by_sigterm
 from goqueue.models.failures import Closed
 from goqueue.models.groups import TopicPartition
-from goqueue.models.options import GroupMode
+from goqueue.models.options import ConsumerOptions, ConsumerSettings, check_options
 from goqueue.models.queued import Leased, Received
 from goqueue.models.settles import Settled
 from goqueue.models.times import Duration, duration_ms
@@ -31,8 +31,6 @@ from goqueue.transport.spans import SPANS
 
 FLUSH_S = 5.0
 """How long closing waits for settles on their way."""
-WORK_S = 3600.0
-"""For how long the lease of a message is kept up at most that somebody works on."""
 DRAIN_S = 60.0
 VISIBILITY_S = 30.0
 """Where the group does not say."""
@@ -71,21 +69,10 @@ class AsyncConsumer:
         group: str,
         topics: str | Sequence[str] = (),
         *,
-        patterns: str | Sequence[str] = (),
-        client_id: str = "consumer",
-        instance_id: str | None = None,
-        mode: GroupMode | None = None,
-        assignor: str | None = None,
-        session_timeout: Duration | None = None,
-        rebalance_timeout: Duration | None = None,
-        prefetch: int = 100,
-        max_messages: int = 100,
-        visibility: Duration | None = None,
-        work_max: Duration = WORK_S,
-        auto_ack: bool = False,
         rebalance_on_assign: Listener | None = None,
         rebalance_on_revoke: Listener | None = None,
         rebalance_on_lost: Listener | None = None,
+        **options: Unpack[ConsumerOptions],
     ) -> None:
         """Opens nothing: `start` does, or entering `async with`.
 
@@ -103,33 +90,34 @@ class AsyncConsumer:
         of, once nothing of them is worked on and before another member gets them, all within
         `rebalance_timeout` (the group's, 60 s); and lost, when others have them already.
         """
+        check_options("AsyncConsumer()", options, ConsumerOptions)
+        self._settings = settings = ConsumerSettings(**options)
         self._owns_client = not isinstance(client, AsyncClient)
         self._client = client if isinstance(client, AsyncClient) else AsyncClient(client)
-        self._max_messages = max_messages
-        self._visibility = visibility
-        self._auto_ack = auto_ack
         self._bench = Workbench(
             self._client,
             group,
-            prefetch=prefetch,
-            work_s=duration_ms(work_max, "work_max") / 1000,
+            prefetch=settings.prefetch,
+            work_s=duration_ms(settings.work_max, "work_max") / 1000,
             spawn=self._spawn,
             changed=self._wake,
         )
+        patterns = settings.patterns
         self._wanted = wanted = Subscription(
             group,
             [topics] if isinstance(topics, str) else list(topics),
             [patterns] if isinstance(patterns, str) else list(patterns),
-            client_id,
-            instance_id,
-            session_timeout,
-            rebalance_timeout,
-            mode,
-            assignor,
+            settings.client_id,
+            settings.instance_id,
+            settings.session_timeout,
+            settings.rebalance_timeout,
+            settings.mode,
+            settings.assignor,
         )
         listeners = Listeners(rebalance_on_assign, rebalance_on_revoke, rebalance_on_lost)
         self._session = MemberSession(self._client, wanted, listeners, self._bench, self._wake)
-        self._drain_s = duration_ms(rebalance_timeout or DRAIN_S, "rebalance_timeout") / 1000
+        drain = settings.rebalance_timeout or DRAIN_S
+        self._drain_s = duration_ms(drain, "rebalance_timeout") / 1000
         self._paused: set[TopicPartition] = set()
         self._starting = asyncio.Lock()
         self._over = asyncio.Event()
@@ -144,7 +132,7 @@ class AsyncConsumer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._close("ack" if self._auto_ack and error is None else "release")
+        await self._close("ack" if self._settings.auto_ack and error is None else "release")
 
     async def start(self) -> None:
         """Join the group; partitions come soon after. Raises where that is refused or no server can
@@ -172,7 +160,7 @@ class AsyncConsumer:
             _Source(self),
             self._bench,
             visibility_s=self._bench.visibility_s,
-            max_messages=self._max_messages,
+            max_messages=self._settings.max_messages,
         )
         self._main = asyncio.create_task(
             self._work(self._intake), name=f"goqueue {self._wanted.group}"
@@ -183,7 +171,7 @@ class AsyncConsumer:
         """Receive nothing more, let handlers end (within the rebalance timeout), settle what they
         ended, give back the rest, and leave; a static member stays for its session timeout.
         Idempotent. Not for handlers, which it would wait for: they `stop` it."""
-        await self._close("ack" if self._auto_ack else "release")
+        await self._close("ack" if self._settings.auto_ack else "release")
 
     def stop(self) -> None:
         """Hand out nothing more: iteration and `run` end. `close` does the rest."""
@@ -205,7 +193,7 @@ class AsyncConsumer:
     async def next_for(self, who: object, wait: Duration | None = None) -> Received | None:
         """As `next`, in the name of `who`, whose former message's lease is kept up no longer."""
         await self.start()
-        self._bench.put_aside(who, ack=self._auto_ack)
+        self._bench.put_aside(who, ack=self._settings.auto_ack)
         found = await self._take(who, wait, is_handled=False)
         if found is None and self._failure is not None:
             raise self._failure
@@ -329,7 +317,7 @@ class AsyncConsumer:
         return [place for place in self._session.active() if place not in self._paused]
 
     async def _visibility_s(self) -> float:
-        told: object = self._visibility
+        told: object = self._settings.visibility
         if told is None:
             topic = self._wanted.topics[0] if self._wanted.topics else None
             group = await self._client.group(self._wanted.group, topic)

@@ -1,9 +1,11 @@
-"""The options that travel on as keywords: their names and types, and what is said of others."""
+"""The options that travel on as keywords: their names and types, what holds where one is not
+given, and what is said of others."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal, TypedDict
 
 from goqueue.models.times import Duration
@@ -30,10 +32,26 @@ class ProducerOptions(TypedDict, total=False):
     create_topics: bool
 
 
+@dataclass(frozen=True, slots=True)
+class ProducerSettings:
+    """The options as one producer has them."""
+
+    linger_ms: float = 5.0
+    batch_records_max: int = 1000
+    batch_bytes_max: int = 1024 * 1024
+    request_bytes_max: int = 8 * 1024 * 1024
+    buffer_bytes_max: int = 32 * 1024 * 1024
+    compression: Compression = "none"
+    compression_level: int = 1
+    idempotent: bool = True
+    delivery_timeout_s: float = 120.0
+    create_topics: bool = False
+
+
 class ConsumerOptions(TypedDict, total=False):
     """What `AsyncConsumer` takes, but for its callbacks."""
 
-    patterns: str | list[str] | tuple[str, ...]
+    patterns: str | Sequence[str]
     client_id: str
     instance_id: str | None
     mode: GroupMode | None
@@ -45,6 +63,24 @@ class ConsumerOptions(TypedDict, total=False):
     visibility: Duration | None
     work_max: Duration
     auto_ack: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSettings:
+    """The options as one consumer has them."""
+
+    patterns: str | Sequence[str] = ()
+    client_id: str = "consumer"
+    instance_id: str | None = None
+    mode: GroupMode | None = None
+    assignor: str | None = None
+    session_timeout: Duration | None = None
+    rebalance_timeout: Duration | None = None
+    prefetch: int = 100
+    max_messages: int = 100
+    visibility: Duration | None = None
+    work_max: Duration = 3600.0
+    auto_ack: bool = False
 
 
 class TopicSettings(TypedDict, total=False):

@@ -12,11 +12,16 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Protocol
+from typing import Protocol, Unpack
 
 from goqueue.models.failures import Closed
 from goqueue.models.messages import ProducerIdentity, Published
-from goqueue.models.options import Compression, Priority
+from goqueue.models.options import (
+    Priority,
+    ProducerOptions,
+    ProducerSettings,
+    check_options,
+)
 from goqueue.models.times import Duration, Time
 from goqueue.publish.batches import Accepted, Batch, Budget, Identity
 from goqueue.publish.metadata import KnownTopics, TopicFacts
@@ -30,7 +35,7 @@ from goqueue.publish.outgoing import (
     to_value,
 )
 from goqueue.publish.round_robin import Turns
-from goqueue.publish.sender import PartitionSender, SendOptions
+from goqueue.publish.sender import PartitionSender
 from goqueue.transport.http import Transport
 from goqueue.transport.spans import SPANS
 from goqueue.wire.compression import Codec
@@ -69,21 +74,7 @@ class Producer:
     those behind it are still sent.
     """
 
-    def __init__(
-        self,
-        client: ProducerClient,
-        *,
-        linger_ms: float = 5.0,
-        batch_records_max: int = 1000,
-        batch_bytes_max: int = 1024 * 1024,
-        request_bytes_max: int = 8 * 1024 * 1024,
-        buffer_bytes_max: int = 32 * 1024 * 1024,
-        compression: Compression = "none",
-        compression_level: int = 1,
-        idempotent: bool = True,
-        delivery_timeout_s: float = 120.0,
-        create_topics: bool = False,
-    ) -> None:
+    def __init__(self, client: ProducerClient, **options: Unpack[ProducerOptions]) -> None:
         """A batch closes at `batch_records_max` messages or `batch_bytes_max`, and `linger_ms`
         after its first; a request holds up to `request_bytes_max` of batches of one partition.
 
@@ -94,17 +85,11 @@ class Producer:
         Messages with a `message_id` go in batches of their own, without identity: where the topic
         remembers ids, that makes their repeats safe, and it finds repeats of other producers too.
         """
-        Codec.named(compression)
+        check_options("Producer()", options, ProducerOptions)
+        self._settings = settings = ProducerSettings(**options)
+        Codec.named(settings.compression)
         self._client = client
-        self._linger_s = linger_ms / 1000
-        self._batch_records_max = batch_records_max
-        self._batch_bytes_max = batch_bytes_max
-        self._budget = Budget(buffer_bytes_max)
-        self._options = SendOptions(
-            compression, compression_level, request_bytes_max, delivery_timeout_s
-        )
-        self._idempotent = idempotent
-        self._create_topics = create_topics
+        self._budget = Budget(settings.buffer_bytes_max)
         self._open: dict[tuple[str, int], tuple[Batch, asyncio.TimerHandle]] = {}
         self._senders: dict[tuple[str, int], PartitionSender] = {}
         self._turns = Turns()
@@ -214,7 +199,7 @@ class Producer:
         """Get the identity now rather than with the first batch, to learn at once whether the
         cluster takes writes. Raises what `AsyncClient.init_producer` raises, with outcome none:
         nothing was sent yet."""
-        if not self._idempotent:
+        if not self._settings.idempotent:
             return
         try:
             await self._identify(False, self._client.transport.timeout_s)
@@ -252,7 +237,7 @@ class Producer:
         try:
             return await known.get(topic)
         except UnknownTopic:
-            if not self._create_topics:
+            if not self._settings.create_topics:
                 raise
         with suppress(TopicExists):
             await self._client.create_topic(topic)
@@ -272,21 +257,21 @@ class Producer:
         loop = asyncio.get_running_loop()
         found = self._open.get((topic, partition))
         if found is not None and (
-            found[0].size_bytes + message.size_bytes > self._batch_bytes_max
+            found[0].size_bytes + message.size_bytes > self._settings.batch_bytes_max
             or found[0].repeats_for_s != repeats_for_s
         ):
             self._seal(topic, partition)
             found = None
         if found is None:
             batch = Batch(loop.time(), repeats_for_s)
-            timer = loop.call_later(self._linger_s, self._seal, topic, partition)
+            timer = loop.call_later(self._settings.linger_ms / 1000, self._seal, topic, partition)
             self._open[topic, partition] = (batch, timer)
         else:
             batch = found[0]
         batch.add(message)
         self._outstanding += 1
         self._idle.clear()
-        if len(batch.accepted) >= self._batch_records_max:
+        if len(batch.accepted) >= self._settings.batch_records_max:
             self._seal(topic, partition)
 
     def _seal(self, topic: str, partition: int) -> None:
@@ -299,8 +284,8 @@ class Producer:
                 self._client.transport,
                 topic,
                 partition,
-                self._options,
-                self._identify if self._idempotent else None,
+                self._settings,
+                self._identify if self._settings.idempotent else None,
                 self._done,
             )
             self._senders[topic, partition] = sender

@@ -12,9 +12,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 from goqueue.models.failures import Closed
+from goqueue.models.options import ProducerSettings
 from goqueue.publish.batches import Batch, Identity
 from goqueue.publish.request import BATCH, BatchResult, decode_results
 from goqueue.transport.http import Transport, join
@@ -29,16 +29,6 @@ TIME_UP_S = 0.001
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class SendOptions:
-    """How a partition's batches are sent."""
-
-    codec: str
-    level: int
-    request_bytes_max: int
-    delivery_timeout_s: float
-
-
 class PartitionSender:
     """Sends what is queued, in order; `on_done(batch, error)` is called once for each batch."""
 
@@ -47,7 +37,7 @@ class PartitionSender:
         transport: Transport,
         topic: str,
         partition: int,
-        options: SendOptions,
+        settings: ProducerSettings,
         identify: Callable[[bool, float], Awaitable[Identity]] | None,
         on_done: Callable[[Batch, GoQueueError | None], None],
     ) -> None:
@@ -56,7 +46,7 @@ class PartitionSender:
         self._transport = transport
         self._topic = topic
         self._partition = partition
-        self._options = options
+        self._settings = settings
         self._identify = identify
         self._on_done = on_done
         self._identity: Identity | None = None
@@ -147,7 +137,7 @@ class PartitionSender:
 
     def _left_s(self, batch: Batch) -> float:
         """How long the batch may still take; something, so that a last attempt is made."""
-        timeout_s = self._options.delivery_timeout_s
+        timeout_s = self._settings.delivery_timeout_s
         if batch.is_named:
             timeout_s = min(timeout_s, batch.repeats_for_s)
         deadline_s = batch.started_s + timeout_s
@@ -158,18 +148,19 @@ class PartitionSender:
         only what failed. Raises if the first can't be encoded."""
         batches: list[Batch] = []
         size = 0
+        codec = self._settings.compression, self._settings.compression_level
         for batch in self._queue:
             if batches and (identity is None or batch.is_named):
                 break
             if len(batches) == REQUEST_BATCHES_MAX:
                 break
             try:
-                size += len(batch.encode(identity, self._options.codec, self._options.level))
+                size += len(batch.encode(identity, *codec))
             except GoQueueError:
                 if not batches:
                     raise
                 break
-            if batches and size > self._options.request_bytes_max:
+            if batches and size > self._settings.request_bytes_max:
                 break
             batches.append(batch)
         return batches

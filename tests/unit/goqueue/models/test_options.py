@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 from mypy import api
 
-from goqueue import AsyncClient, AsyncConsumer, Client, Consumer, Producer
+from goqueue import AsyncClient, Client, Consumer
 from goqueue.errors import BadRequest
-from goqueue.models.options import ConsumerOptions, ProducerOptions, TopicSettings
+from goqueue.models.options import (
+    ConsumerOptions,
+    ConsumerSettings,
+    ProducerOptions,
+    ProducerSettings,
+    TopicSettings,
+)
 
 ROOT = Path(__file__).parents[4]
 NOBODY = "http://127.0.0.1:1"
 USED = """
-from goqueue import AsyncClient, Client, Consumer, OutgoingMessage
+from goqueue import AsyncClient, AsyncConsumer, Client, Consumer, OutgoingMessage, Producer
 
 async def work(client: AsyncClient) -> None:
     await client.alter_topic("orders", {topic})
     client.producer({producer})
+    Producer(client, {producer})
+    AsyncConsumer(client, "g", "orders", {consumer})
     await client.publish("orders", "x", priority={priority})
     OutgoingMessage("x", priority={priority})
 
@@ -63,24 +71,16 @@ async def test_a_priority_that_is_none_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "taker", "besides"),
-    [
-        (ProducerOptions, Producer.__init__, {"self", "client"}),
-        (TopicSettings, AsyncClient.create_topic, {"self", "name"}),
-        (
-            ConsumerOptions,
-            AsyncConsumer.__init__,
-            {
-                *("self", "client", "group", "topics"),
-                *(f"rebalance_on_{what}" for what in ("assign", "revoke", "lost")),
-            },
-        ),
-    ],
+    ("options", "settings"),
+    [(ProducerOptions, ProducerSettings), (ConsumerOptions, ConsumerSettings)],
 )
-def test_every_option_is_declared(
-    options: type, taker: Callable[..., object], besides: set[str]
-) -> None:
-    assert set(options.__annotations__) == set(inspect.signature(taker).parameters) - besides
+def test_every_option_has_a_default_of_its_type(options: type, settings: type) -> None:
+    assert get_type_hints(options) == get_type_hints(settings)
+
+
+def test_every_setting_of_a_topic_is_declared() -> None:
+    taken = set(inspect.signature(AsyncClient.create_topic).parameters)
+    assert set(TopicSettings.__annotations__) == taken - {"self", "name"}
 
 
 def test_mypy_finds_mistyped_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

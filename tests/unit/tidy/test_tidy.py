@@ -24,6 +24,7 @@ PACKAGES = (
     "monitoring",
     "pipeline",
 )
+CLIENT = ROOT / "client"
 LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 DOCSTRING_CHARACTERS_MIN = 20
@@ -43,11 +44,16 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
+def base_of(path: Path) -> Path:
+    """The folder that the module's dotted name counts from."""
+    return CLIENT if path.is_relative_to(CLIENT) else ROOT
+
+
 def imported(path: Path) -> set[str]:
     """Dotted names of all that a module may import: modules, names in them, and texts, as
     what is imported when it is needed is named by one, whole or from its package on."""
     found: set[str] = set()
-    relative = path.relative_to(ROOT / "client" if "client" in path.parts else ROOT)
+    relative = path.relative_to(base_of(path))
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
@@ -140,7 +146,7 @@ def test_every_module_is_imported_by_something() -> None:
     for path in modules():
         if path.name in ("__init__.py", "__main__.py"):
             continue
-        relative = path.relative_to(ROOT / "client" if "client" in path.parts else ROOT)
+        relative = path.relative_to(base_of(path))
         dotted = ".".join(relative.with_suffix("").parts)
         if not importers.get(dotted, set()) - {path} and f'"{dotted}:' not in config:
             dead.append(dotted)

@@ -165,7 +165,7 @@ async def _victim(cluster: DevCluster) -> tuple[int, int]:
     """A node that leads nothing, and another: a failover is not what is measured here."""
     async with AsyncClient(cluster.urls) as client:
         (partition,) = await client.partitions(TOPIC)
-        leaders = {partition.leader, (await client.cluster()).controller}
+        leaders = {partition.leader, (await client.admin.cluster()).controller}
     names = [f"node-{number + 1}" for number in range(3)]
     spare = [number for number, name in enumerate(names) if name not in leaders]
     return spare[0], next(n for n, name in enumerate(names) if name == partition.leader)

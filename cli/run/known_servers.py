@@ -62,7 +62,7 @@ async def learn(client: AsyncClient, named: Sequence[str]) -> None:
         if last is not None and 0 <= now_s - last.learned_s < LEARN_EVERY_S:
             return
         async with asyncio.timeout(ASK_S):
-            nodes = await client.cluster_nodes()
+            nodes = await client.admin.cluster_nodes()
         schemes = tuple({f"{url.partition('://')[0]}://" for url in named})
         urls = [node.http_url.rstrip("/") for node in nodes if node.http_url.startswith(schemes)]
         known[_name(named)] = Known(urls[:SERVERS_MAX], now_s)

@@ -8,8 +8,8 @@ batches, compresses and repeats safely; a `Consumer` or `AsyncConsumer` is a mem
 Names are imported when first used, so that `goqueue.wire` costs a broker nothing of the client.
 
 Rooms, each standing on those after it: `blocking`, `consume`, `api` (the asynchronous client),
-`queue`, `publish` and `archive`, `transport`, `models`, `wire`. `errors` and `tracing` are faces
-for applications, as this module is; nothing inside imports them.
+`admin` (its calls for operators), `queue`, `publish` and `archive`, `transport`, `models`, `wire`.
+`errors` and `tracing` are faces for applications, as this module is; nothing inside imports them.
 """
 
 from __future__ import annotations
@@ -18,26 +18,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from goqueue.admin.brokers import Broker, Drain
+    from goqueue.admin.cluster import BrokerVersion, ClusterVersion
+    from goqueue.admin.moves import MovedPartition, MovePlan, PartitionMove, Reassignment
+    from goqueue.admin.redrives import Redrive
+    from goqueue.admin.topics import PartitionsAdded
+    from goqueue.api.admin import AsyncAdmin
     from goqueue.api.client import AsyncClient
     from goqueue.api.events import MessageEvent
-    from goqueue.api.placement import (
-        Broker,
-        BrokerVersion,
-        ClusterVersion,
-        Drain,
-        MovedPartition,
-        MovePlan,
-        PartitionMove,
-        PartitionsAdded,
-        Reassignment,
-    )
     from goqueue.api.search import Event, FoundMessage, FoundPage, GroupState, Timeline
     from goqueue.api.why import GroupWhy, Reason, Why
     from goqueue.archive.seam import MessagesMissing, Missing
+    from goqueue.blocking.admin import Admin
     from goqueue.blocking.client import Client
     from goqueue.blocking.consumer import Consumer
     from goqueue.blocking.producer import BlockingProducer
-    from goqueue.blocking.queue import BlockingReceived
+    from goqueue.blocking.received import BlockingReceived
     from goqueue.consume.consumer import AsyncConsumer
     from goqueue.errors import GoQueueError, PublishFailed, SettleFailed
     from goqueue.models.groups import (
@@ -66,12 +62,14 @@ if TYPE_CHECKING:
         Topic,
     )
     from goqueue.publish.producer import Producer
-    from goqueue.queue.dead_letters import DeadFilter, Redrive
+    from goqueue.queue.dead_letters import DeadFilter
     from goqueue.queue.schedules import Delayed, Schedule
     from goqueue.transport.http import RetryPolicy
 
 __all__ = [
+    "Admin",
     "ArchivedPartition",
+    "AsyncAdmin",
     "AsyncClient",
     "AsyncConsumer",
     "BlockingProducer",
@@ -137,23 +135,25 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Admin": "goqueue.blocking.admin",
     "ArchivedPartition": "goqueue.models.topics",
+    "AsyncAdmin": "goqueue.api.admin",
     "AsyncClient": "goqueue.api.client",
     "AsyncConsumer": "goqueue.consume.consumer",
     "BlockingProducer": "goqueue.blocking.producer",
-    "BlockingReceived": "goqueue.blocking.queue",
-    "Broker": "goqueue.api.placement",
-    "BrokerVersion": "goqueue.api.placement",
+    "BlockingReceived": "goqueue.blocking.received",
+    "Broker": "goqueue.admin.brokers",
+    "BrokerVersion": "goqueue.admin.cluster",
     "Client": "goqueue.blocking.client",
     "Cluster": "goqueue.models.topics",
     "ClusterHealth": "goqueue.models.topics",
     "ClusterNode": "goqueue.models.topics",
-    "ClusterVersion": "goqueue.api.placement",
+    "ClusterVersion": "goqueue.admin.cluster",
     "Consumer": "goqueue.blocking.consumer",
     "DeadFilter": "goqueue.queue.dead_letters",
     "DeadLetter": "goqueue.models.queued",
     "Delayed": "goqueue.queue.schedules",
-    "Drain": "goqueue.api.placement",
+    "Drain": "goqueue.admin.brokers",
     "Event": "goqueue.api.search",
     "FoundMessage": "goqueue.api.search",
     "FoundPage": "goqueue.api.search",
@@ -171,26 +171,26 @@ _HOMES = {
     "MessagesMissing": "goqueue.archive.seam",
     "Missing": "goqueue.archive.seam",
     "Move": "goqueue.models.groups",
-    "MovePlan": "goqueue.api.placement",
-    "MovedPartition": "goqueue.api.placement",
+    "MovePlan": "goqueue.admin.moves",
+    "MovedPartition": "goqueue.admin.moves",
     "OffsetReset": "goqueue.models.groups",
     "OutgoingMessage": "goqueue.models.messages",
     "Page": "goqueue.models.messages",
     "Partition": "goqueue.models.topics",
     "PartitionLag": "goqueue.models.groups",
-    "PartitionMove": "goqueue.api.placement",
-    "PartitionsAdded": "goqueue.api.placement",
+    "PartitionMove": "goqueue.admin.moves",
+    "PartitionsAdded": "goqueue.admin.topics",
     "Producer": "goqueue.publish.producer",
     "ProducerIdentity": "goqueue.models.messages",
     "PublishFailed": "goqueue.errors",
     "Published": "goqueue.models.messages",
     "QueuedMessage": "goqueue.models.queued",
     "Reason": "goqueue.api.why",
-    "Reassignment": "goqueue.api.placement",
+    "Reassignment": "goqueue.admin.moves",
     "Rebalance": "goqueue.models.groups",
     "Rebalances": "goqueue.models.groups",
     "Received": "goqueue.models.queued",
-    "Redrive": "goqueue.queue.dead_letters",
+    "Redrive": "goqueue.admin.redrives",
     "RetryPolicy": "goqueue.transport.http",
     "Schedule": "goqueue.queue.schedules",
     "Settle": "goqueue.models.settles",

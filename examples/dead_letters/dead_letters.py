@@ -36,9 +36,9 @@ async def run(topic: str, group: str, server: str) -> int:
             print(f"  {letter.text} after {letter.attempts} attempt: {letter.reason}")
 
         mended = DeadFilter(reason="the bank")
-        count = (await client.redrive(group, topic, mended, dry_run=True)).matched
+        count = (await client.admin.redrive(group, topic, mended, dry_run=True)).matched
         print(f"{count} of them would go well now")
-        job = await client.redrive(group, topic, mended, rate=100)
+        job = await client.admin.redrive(group, topic, mended, rate=100)
 
         done = 0
         while done < count:
@@ -47,13 +47,13 @@ async def run(topic: str, group: str, server: str) -> int:
                 await message.ack()
                 done += 1
         for _ in range(50):
-            job = await client.redrive_job(group, job.id)
+            job = await client.admin.redrive_job(group, job.id)
             if job.state != "running":
                 break
             await asyncio.sleep(0.1)
         print(f"redrive {job.state}: {job.moved} moved")
 
-        purged = await client.purge(group, topic)
+        purged = await client.admin.purge(group, topic)
         print(f"{purged} given up for good")
     return 0
 

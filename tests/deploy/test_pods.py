@@ -117,7 +117,7 @@ def test_the_rendered_set_forms_serves_scales_and_rolls_without_loss(
 
 
 def through_changes(pods: Pods, client: Client) -> None:
-    client.cluster()  # pods that are ready know the first admin key
+    client.admin.cluster()  # pods that are ready know the first admin key
     client.create_topic(TOPIC, partitions=PARTITIONS, replication_factor=3)
     load = Load(client)
     load.start()
@@ -131,7 +131,7 @@ def through_changes(pods: Pods, client: Client) -> None:
             assert pods.codes[pod][-2:] == [("hook", 0), ("process", 0)], pods.said[pod]
             assert "nothing is left here" in pods.said[pod][-1]
         assert set(held(client)) == {"goqueue-0", "goqueue-1", "goqueue-2"}
-        eventually("the drained ones are removed", lambda: len(client.cluster_nodes()) == 3)
+        eventually("the drained ones are removed", lambda: len(client.admin.cluster_nodes()) == 3)
 
     for _ in range(ROLLS):
         pods.roll("goqueue-2", "goqueue-1", "goqueue-0")

@@ -170,6 +170,6 @@ def test_without_an_archive_what_is_deleted_is_asked_for_in_vain(past: Past) -> 
 
 def test_the_brokers_know_where_the_archive_is(past: Past) -> None:
     with Client(past.servers) as client:
-        client.report_archived(TOPIC, str(past.folder), past.manifest.positions())
+        client.admin.report_archived(TOPIC, str(past.folder), past.manifest.positions())
 
     assert len(past.rows("--include-deleted")) == 2000

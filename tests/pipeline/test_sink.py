@@ -201,7 +201,7 @@ def test_partitions_that_the_topic_gets_between_attempts_move_no_row(
         query.run(falls=True)
     before = len(stored(servers, "sink-grows-to"))
     with Client(servers) as client:
-        client.add_partitions("sink-grows-to", 4)
+        client.admin.add_partitions("sink-grows-to", 4)
 
     query.run()
 

@@ -113,7 +113,7 @@ def test_a_repeated_task_puts_its_rows_where_the_first_did_though_the_topic_has_
     identity = of_write("grows", 4)(6)
     wrote(servers, identity, first, topic=topic)
     with Client(servers) as client:
-        client.add_partitions(topic, 7)
+        client.admin.add_partitions(topic, 7)
 
     assert wrote(servers, identity, columns, topic=topic, batchRows="4") == Tally(20, 40)
 

@@ -105,10 +105,10 @@ def test_cluster_is_of_level_one_and_every_node_says_what_it_speaks(
     cluster: Cluster, client: Client
 ) -> None:
     def registered() -> bool:
-        return {one.highest_level for one in client.cluster_version().brokers} == {HIGHEST}
+        return {one.highest_level for one in client.admin.cluster_version().brokers} == {HIGHEST}
 
     eventually("brokers registered anew", registered)
-    found = client.cluster_version()
+    found = client.admin.cluster_version()
 
     assert found.finished_level >= 1
     assert {one.lowest_level for one in found.brokers} == {1}
@@ -117,4 +117,4 @@ def test_cluster_is_of_level_one_and_every_node_says_what_it_speaks(
 
 def test_publishes_go_on(client: Client) -> None:
     assert client.publish(TOPIC, "of this version", key="k1").offset > 0
-    assert client.level() >= 1
+    assert client.admin.level() >= 1

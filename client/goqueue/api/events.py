@@ -108,8 +108,11 @@ def events_of(page: EventsPage) -> Iterator[MessageEvent]:
     return (MessageEvent(page.topic, page.partition, *cell) for cell in cells)
 
 
-class EventFeed(Calls):
+class EventFeed:
     """The part of the client that reads events."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
 
     async def events_page(
         self,
@@ -128,7 +131,7 @@ class EventFeed(Calls):
         with none there yet, waits up to `wait_s`. Entries that retention took are passed: `first`
         is where the log begins. Of what was told once, the same is told again, by whoever leads.
         """
-        answer = await self._transport.request(
+        answer = await self._calls.transport.request(
             "GET",
             events_path(topic, partition),
             params=events_params(after, after_offset, until=until, limit=limit, wait_s=wait_s),

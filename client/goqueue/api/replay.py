@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from goqueue.models.messages import Message
 from goqueue.models.times import Time, time_ms
-from goqueue.transport.calls import Calls
 
 if TYPE_CHECKING:
     from goqueue.archive.replay import Cluster
     from goqueue.archive.seam import OnMissing
 
 
-class Replaying(Calls):
-    """The part of the client that reads archives."""
+class Replaying:
+    """The part of the client that reads archives, and the log behind them through `cluster`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
 
     async def replay(
         self,
@@ -85,7 +87,7 @@ class Replaying(Calls):
             topic_id,
         )
         replay = await TopicReplay.open(
-            cast("Cluster", self), wanted, archive=archive, on_missing=on_missing or refuse
+            self._cluster, wanted, archive=archive, on_missing=on_missing or refuse
         )
         runs = replay.runs(follow=follow)
         async with aclosing(runs):

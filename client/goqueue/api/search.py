@@ -102,14 +102,17 @@ class FoundPage(msgspec.Struct, frozen=True):
         return len(self.messages)
 
 
-class Searching(Calls):
+class Searching:
     """The part of the client that finds messages."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
 
     async def timeline(self, id: str, *, topic: str | None = None) -> Timeline:
         """What happened to the message with this `topic:partition:offset`; with a topic, to the
         newest one there that has this `message_id`. Raises NotFound."""
         params = None if topic is None else {"topic": topic}
-        return await self._get(join("messages", id, "timeline"), Timeline, params)
+        return await self._calls.get(join("messages", id, "timeline"), Timeline, params)
 
     async def search(
         self,
@@ -157,7 +160,7 @@ class Searching(Calls):
             "header": [f"{n}:{value}" for n, value in (headers or {}).items()],
         }
         path = join("messages") + "?" + urlencode(query, doseq=True)
-        found = await self._get(path, _Found)
+        found = await self._calls.get(path, _Found)
         return FoundPage(
             [_message(body) for body in found.messages],
             found.complete,

@@ -66,8 +66,11 @@ class Why(msgspec.Struct, frozen=True):
         return iter(self.groups)
 
 
-class Explaining(Calls):
+class Explaining:
     """The part of the client that asks why."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
 
     async def why(self, id: str, *, group: str | None = None, topic: str | None = None) -> Why:
         """Why the message with this `topic:partition:offset` is not delivered, or not settled, now;
@@ -76,4 +79,4 @@ class Explaining(Calls):
         params = {
             name: str(value) for name, value in given({"group": group, "topic": topic}).items()
         }
-        return await self._get(join("messages", id, "why"), Why, params)
+        return await self._calls.get(join("messages", id, "why"), Why, params)

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, TypeVar, Unpack
 
 from goqueue.blocking.client import Client
-from goqueue.blocking.queue import BlockingReceived, blocking_received
+from goqueue.blocking.received import BlockingReceived, blocking_received
 from goqueue.consume.consumer import AsyncConsumer
 from goqueue.consume.sigterm import ending_by_sigterm
 from goqueue.models.failures import Closed
@@ -57,7 +57,7 @@ class Consumer:
         assert clients is not None
         self._thread = clients._thread
         self._consumer = AsyncConsumer(
-            clients._client,
+            clients._twin,
             group,
             topics,
             rebalance_on_assign=_in_thread(rebalance_on_assign),

@@ -84,7 +84,7 @@ class ConsumerSettings:
 
 
 class TopicSettings(TypedDict, total=False):
-    """What `create_topic` takes, but for the name."""
+    """What `create_topic` and `alter_topic` take, but for the name."""
 
     partitions: int | None
     replication_factor: int | None

@@ -7,15 +7,17 @@ from typing import Any
 
 import msgspec
 
-from goqueue.models.groups import Group, ParkedKey
-from goqueue.models.queued import blob
+from goqueue.models.groups import Group
 from goqueue.models.times import Duration, duration_text
 from goqueue.transport.calls import Calls, given
 from goqueue.transport.http import join
 
 
-class Groups(Calls):
+class Groups:
     """The part of the client that knows groups."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
 
     async def list_groups(self, *, unowned: bool = False) -> list[Group]:
         """All groups by name, without their members and partitions; with `unowned` those that
@@ -32,14 +34,14 @@ class Groups(Calls):
                 member_count=one.members,
                 owner=one.owner,
             )
-            for one in (await self._get(join("groups"), _Groups, params)).details
+            for one in (await self._calls.get(join("groups"), _Groups, params)).details
         ]
 
     async def group(self, name: str, topic: str | None = None) -> Group:
         """A group with where it stands in each partition, of one topic or all. Raises
         `UnknownGroup`."""
         params = None if topic is None else {"topic": topic}
-        found = await self._get(join("groups", name), Group, params)
+        found = await self._calls.get(join("groups", name), Group, params)
         return msgspec.structs.replace(found, member_count=len(found.members))
 
     async def put_group(
@@ -98,45 +100,15 @@ class Groups(Calls):
                 "rebalance_timeout": _text(rebalance_timeout, "rebalance_timeout"),
             }
         )
-        return await self._send("PUT", join("groups", name), settings, Group, repeatable=True)
+        return await self._calls.send("PUT", join("groups", name), settings, Group, repeatable=True)
 
     async def delete_group(self, name: str, *, force: bool = False) -> None:
         """Delete a group with its progress and dead letters. Raises `UnknownGroup`, and
         `GroupActive` while it has members, unless with `force`."""
         params = {"force": "true"} if force else None
-        await self._transport.request(
+        await self._calls.transport.request(
             "DELETE", join("groups", name), params=params, repeatable=False
         )
-
-    async def assign_group(self, name: str, owner: str) -> None:
-        """Give a group to the keys that reach this prefix; `*`: to those of all groups only. For
-        admins of every topic. Raises `UnknownGroup`."""
-        body = {"owner": owner}
-        await self._post("PUT", join("groups", name, "owner"), body, repeatable=True)
-
-    async def resume_group(self, name: str, topic: str | None = None) -> None:
-        """Let a halted group go on, in one topic or all."""
-        body = given({"topic": topic})
-        await self._post("POST", join("groups", name, "resume"), body, repeatable=True)
-
-    async def park_key(self, name: str, topic: str, key: str) -> None:
-        """Withhold a key's messages from an `ordering="key"` group until it is released."""
-        body = {"topic": topic, "key": key}
-        await self._post("POST", join("groups", name, "keys", "park"), body, repeatable=True)
-
-    async def release_key(self, name: str, topic: str, key: str) -> None:
-        """Let a parked key's messages flow again, from its first one."""
-        body = {"topic": topic, "key": key}
-        await self._post("POST", join("groups", name, "keys", "release"), body, repeatable=True)
-
-    async def parked_keys(self, name: str, topic: str) -> list[ParkedKey]:
-        """The keys that are withheld from the group."""
-        path = join("groups", name, "keys", "parked")
-        found = (await self._get(path, _Parked, {"topic": topic})).parked
-        return [
-            ParkedKey(one.topic, one.partition, blob(one.key, one.key_encoding), one.waiting)
-            for one in found
-        ]
 
 
 class _Detail(msgspec.Struct):
@@ -152,18 +124,6 @@ class _Detail(msgspec.Struct):
 
 class _Groups(msgspec.Struct):
     details: list[_Detail] = []
-
-
-class _ParkedBody(msgspec.Struct):
-    topic: str
-    partition: int
-    key: str
-    waiting: int = 0
-    key_encoding: str | None = None
-
-
-class _Parked(msgspec.Struct):
-    parked: list[_ParkedBody]
 
 
 def _text(duration: Duration | None, what: str) -> str | None:

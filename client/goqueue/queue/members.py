@@ -1,22 +1,20 @@
-"""Members of groups: joining, staying, leaving; and looking at who is in one.
-
-A `Consumer` does the first part by itself.
-"""
+"""Members of groups: joining, staying, leaving. A `Consumer` does all of it by itself."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from goqueue.models.groups import GroupMembers, MemberAnswer, Rebalances, TopicPartition
+from goqueue.models.groups import MemberAnswer, TopicPartition
 from goqueue.models.times import Duration, duration_ms, duration_text
 from goqueue.transport.calls import Calls, decode, given
 from goqueue.transport.http import join
 
-REBALANCES_MAX = 100
 
-
-class Members(Calls):
+class Members:
     """The part of the client that knows members."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
 
     async def join_group(
         self,
@@ -58,7 +56,7 @@ class Members(Calls):
                 "wait": f"{wait_ms}ms",
             }
         )
-        answer = await self._post(
+        answer = await self._calls.post(
             "POST",
             join("groups", group, "join"),
             body,
@@ -92,7 +90,7 @@ class Members(Calls):
                 "let_go": list(let_go) or None,
             }
         )
-        answer = await self._post(
+        answer = await self._calls.post(
             "POST",
             join("groups", group, "heartbeat"),
             body,
@@ -105,22 +103,13 @@ class Members(Calls):
     async def leave_group(self, group: str, member: str, *, timeout_s: float | None = None) -> None:
         """Go, at once: what the member still has in flight comes to others as if it had not been
         delivered. Raises `UnknownMember`."""
-        await self._post(
+        await self._calls.post(
             "POST",
             join("groups", group, "leave"),
             {"member_id": member},
             repeatable=True,
             timeout_s=timeout_s,
         )
-
-    async def members(self, group: str) -> GroupMembers:
-        """Who is in the group. Raises `UnknownGroup`."""
-        return await self._get(join("groups", group, "members"), GroupMembers)
-
-    async def rebalances(self, group: str, *, limit: int = REBALANCES_MAX) -> Rebalances:
-        """What the last rebalances moved, newest first, and totals. Raises `UnknownGroup`."""
-        path = join("groups", group, "rebalances")
-        return await self._get(path, Rebalances, {"limit": str(limit)})
 
 
 def _text(duration: Duration | None, what: str) -> str | None:

@@ -33,8 +33,11 @@ WAIT_S = 20.0
 """How long one receive of `receiving` waits for something."""
 
 
-class Receiving(Calls):
+class Receiving:
     """The part of the client that works a queue."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
 
     async def receive(
         self,
@@ -82,7 +85,7 @@ class Receiving(Calls):
             }
         )
         with SPANS.receiving(group) as came:
-            answer = await self._post(
+            answer = await self._calls.post(
                 "POST",
                 join("groups", group, "receive"),
                 asked,
@@ -128,7 +131,7 @@ class Receiving(Calls):
                     if not error.retriable:
                         raise
                     failures += 1
-                    pause_s = self._transport.retry.pause_s(failures, random.random())
+                    pause_s = self._calls.transport.retry.pause_s(failures, random.random())
                     await asyncio.sleep(pause_s)
                     continue
                 failures = 0
@@ -149,7 +152,7 @@ class Receiving(Calls):
     ) -> list[QueuedMessage]:
         """What the group would receive next, without taking it."""
         body = given({**_topics(topics), "limit": limit, "partitions": partitions})
-        found = await self._send(
+        found = await self._calls.send(
             "POST", join("groups", group, "peek"), body, _Messages, repeatable=True
         )
         return [queued_message(message) for message in found.messages]
@@ -228,7 +231,7 @@ class Receiving(Calls):
         """Settle all below each partition's offset; the partitions' committed offsets after it."""
         body = {"topic": topic, "offsets": {str(p): offset for p, offset in offsets.items()}}
         path = join("groups", group, "commit")
-        return (await self._send("POST", path, body, _Offsets, repeatable=True)).offsets
+        return (await self._calls.send("POST", path, body, _Offsets, repeatable=True)).offsets
 
     async def seek(
         self,
@@ -253,7 +256,8 @@ class Receiving(Calls):
             body["partition"] = partition
         if force:
             body["force"] = True
-        return (await self._send("POST", join("groups", group, "seek"), body, _Offsets)).offsets
+        path = join("groups", group, "seek")
+        return (await self._calls.send("POST", path, body, _Offsets)).offsets
 
     # beneath
 
@@ -291,7 +295,7 @@ class Receiving(Calls):
         self, group: str, bodies: Sequence[dict[str, object]]
     ) -> list[SettleResult]:
         """Repeats what failed for now, such as the part of one partition without a leader."""
-        loop, transport = asyncio.get_running_loop(), self._transport
+        loop, transport = asyncio.get_running_loop(), self._calls.transport
         deadline = loop.time() + transport.timeout_s
         results = await self._settle_once(group, bodies)
         doubtful: set[int] = set()
@@ -313,7 +317,7 @@ class Receiving(Calls):
         self, group: str, bodies: Sequence[dict[str, object]]
     ) -> list[SettleResult]:
         try:
-            answer = await self._post(
+            answer = await self._calls.post(
                 "POST", join("groups", group, "settle"), {"settles": bodies}, repeatable=True
             )
             return decode_settles(answer, len(bodies))

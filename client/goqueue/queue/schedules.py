@@ -50,23 +50,27 @@ class Schedule(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
-class Schedules(Calls):
+class Schedules:
     """The part of the client that knows what comes later."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
 
     async def delayed(self, topic: str, *, limit: int = 100, skip: int = 0) -> list[Delayed]:
         """Messages that are not due yet, soonest first."""
         params = {"limit": str(limit), "skip": str(skip)}
-        return (await self._get(join("topics", topic, "delayed"), _DelayedList, params)).messages
+        path = join("topics", topic, "delayed")
+        return (await self._calls.get(path, _DelayedList, params)).messages
 
     async def delayed_message(self, topic: str, partition: int, offset: int) -> Delayed:
         """One delayed message, also after it became due. Raises `NotFound`."""
-        return await self._get(join("topics", topic, "delayed", partition, offset), Delayed)
+        return await self._calls.get(join("topics", topic, "delayed", partition, offset), Delayed)
 
     async def cancel_delayed(self, topic: str, partition: int, offset: int) -> None:
         """Never deliver a delayed message; one that was cancelled before stays so. Raises
         `NotFound`, or `AlreadyDue`: too late."""
         path = join("topics", topic, "delayed", partition, offset)
-        await self._transport.request("DELETE", path, repeatable=True)
+        await self._calls.transport.request("DELETE", path, repeatable=True)
 
     async def create_schedule(
         self,
@@ -102,15 +106,15 @@ class Schedules(Calls):
                 **_value(to_bytes(value)),
             }
         )
-        return await self._send("POST", join("schedules"), body, Schedule, repeatable=True)
+        return await self._calls.send("POST", join("schedules"), body, Schedule, repeatable=True)
 
     async def schedules(self) -> list[Schedule]:
         """All schedules by name."""
-        return (await self._get(join("schedules"), _ScheduleList)).schedules
+        return (await self._calls.get(join("schedules"), _ScheduleList)).schedules
 
     async def schedule(self, name: str) -> Schedule:
         """Raises `NotFound`."""
-        return await self._get(join("schedules", name), Schedule)
+        return await self._calls.get(join("schedules", name), Schedule)
 
     async def pause_schedule(self, name: str) -> Schedule:
         """Publish nothing until it is resumed."""
@@ -122,11 +126,11 @@ class Schedules(Calls):
 
     async def delete_schedule(self, name: str) -> None:
         """Raises `NotFound`. What it published stays."""
-        await self._transport.request("DELETE", join("schedules", name), repeatable=False)
+        await self._calls.transport.request("DELETE", join("schedules", name), repeatable=False)
 
     async def _turn(self, name: str, verb: str) -> Schedule:
         path = join("schedules", name, verb)
-        answer = await self._transport.request("POST", path, repeatable=True)
+        answer = await self._calls.transport.request("POST", path, repeatable=True)
         return decode(answer.body, Schedule)
 
 

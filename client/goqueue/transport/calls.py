@@ -17,21 +17,25 @@ JSON = {"Content-Type": "application/json"}
 
 
 class Calls:
-    """The base of the client's parts: each part is a subject, such as groups or schedules."""
+    """Asks a cluster in JSON over a transport. Each part of the client, such as groups or
+    schedules, is made with one. All of it raises the server's errors."""
 
-    _transport: Transport
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
 
-    async def _get(self, path: str, shape: type[T], params: Mapping[str, str] | None = None) -> T:
-        answer = await self._transport.request("GET", path, params=params, repeatable=True)
+    async def get(self, path: str, shape: type[T], params: Mapping[str, str] | None = None) -> T:
+        """The answer to a GET, decoded."""
+        answer = await self.transport.request("GET", path, params=params, repeatable=True)
         return decode(answer.body, shape)
 
-    async def _send(
+    async def send(
         self, method: str, path: str, body: object, shape: type[T], *, repeatable: bool = False
     ) -> T:
-        answer = await self._post(method, path, body, repeatable=repeatable)
+        """The answer to a request with a body, decoded; `repeatable` as of `Transport.request`."""
+        answer = await self.post(method, path, body, repeatable=repeatable)
         return decode(answer.body, shape)
 
-    async def _post(
+    async def post(
         self,
         method: str,
         path: str,
@@ -41,7 +45,8 @@ class Calls:
         wait_s: float = 0.0,
         timeout_s: float | None = None,
     ) -> Answer:
-        return await self._transport.request(
+        """The answer to a request with a body, as it came."""
+        return await self.transport.request(
             method,
             path,
             body=msgspec.json.encode(body),

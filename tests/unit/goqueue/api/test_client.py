@@ -80,7 +80,7 @@ async def test_an_empty_name_names_no_other_resource(client: AsyncClient) -> Non
 
 
 async def test_cluster_and_health_are_answered(client: AsyncClient) -> None:
-    assert (await client.cluster()).nodes_alive == 2
+    assert (await client.admin.cluster()).nodes_alive == 2
     assert await client.health() == {"status": "ok"}
 
 

@@ -50,7 +50,7 @@ def test_everything_works_without_a_loop(served: tuple[FakeCluster, str]) -> Non
         assert client.list_topics() == ["orders"]
         assert client.topic("orders").partitions == 2
         assert len(client.partitions("orders")) == 2
-        assert client.cluster().nodes == 3
+        assert client.admin.cluster().nodes == 3
         assert client.health()["status"] == "ok"
 
         published = client.publish("orders", "hello", key="k1")

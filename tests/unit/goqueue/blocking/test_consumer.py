@@ -73,7 +73,7 @@ def test_it_iterates_settles_and_leaves(client: Client, url: str) -> None:
 
     assert values == set(range(10))
     assert client.lag("billing").total_lag == 0
-    assert client.members("billing").members == []
+    assert client.admin.members("billing").members == []
 
 
 def test_handlers_run_in_threads_and_what_they_raise_is_a_nack(client: Client) -> None:

@@ -88,7 +88,7 @@ async def test_it_iterates_over_all_that_its_group_has(client: AsyncClient) -> N
         assert consumer.assignment == places(0, 1, 2, 3)
     assert values == set(range(50))
     assert await lag(client) == 0
-    assert (await client.members("billing")).members == []
+    assert (await client.admin.members("billing")).members == []
 
 
 async def test_it_runs_handlers_at_once_and_acks_what_they_return_from(client: AsyncClient) -> None:
@@ -266,7 +266,7 @@ async def test_a_start_that_is_cancelled_or_closed_leaves_no_member(
         await consumer.close()
 
     await client.put_group("billing")
-    assert (await client.members("billing")).members == []
+    assert (await client.admin.members("billing")).members == []
 
 
 async def test_what_was_iterated_over_is_acked_by_itself_if_wanted(client: AsyncClient) -> None:
@@ -367,7 +367,7 @@ async def test_two_share_the_partitions_and_what_stays_goes_on(client: AsyncClie
 
     assert lost == []
     assert sum(map(len, assigned)) == 6
-    (join, leave, *_) = reversed((await client.rebalances("billing")).rebalances[:-1])
+    (join, leave, *_) = reversed((await client.admin.rebalances("billing")).rebalances[:-1])
     assert (join.cause, join.moved, leave.cause, leave.moved) == ("join", 2, "leave", 2)
     assert not any(move.fenced for move in [*join.moves, *leave.moves])
 
@@ -408,7 +408,7 @@ async def test_a_partition_is_handed_over_when_its_handlers_have_ended_and_other
         one.stop()
         await running
 
-    found = (await client.rebalances("billing")).rebalances
+    found = (await client.admin.rebalances("billing")).rebalances
     assert not any(move.fenced for rebalance in found for move in rebalance.moves)
 
 
@@ -532,13 +532,13 @@ async def test_a_static_member_that_is_back_in_time_has_what_it_had(client: Asyn
     async with AsyncConsumer(client, "billing", "orders") as other:
         async with AsyncConsumer(client, "billing", "orders", instance_id="a") as one:
             await eventually(lambda: len(one.assignment) == len(other.assignment) == 2)
-            had, before = one.assignment, (await client.rebalances("billing")).totals.total
+            had, before = one.assignment, (await client.admin.rebalances("billing")).totals.total
 
-        assert len((await client.members("billing")).members) == 2
+        assert len((await client.admin.members("billing")).members) == 2
         async with AsyncConsumer(client, "billing", "orders", instance_id="a") as again:
             await eventually(lambda: again.assignment == had)
 
-        assert (await client.rebalances("billing")).totals.total == before
+        assert (await client.admin.rebalances("billing")).totals.total == before
 
 
 async def test_one_whose_instance_id_another_took_ends_and_does_not_fight(
@@ -661,16 +661,17 @@ async def test_positions_are_seen_and_set_through_the_front(client: AsyncClient)
         assert row.owner == consumer.member_id
         assert row.end_offset == 10
         with pytest.raises(GroupActive):
-            await client.reset_offsets("billing", "orders", to="earliest")
+            await client.admin.reset_offsets("billing", "orders", to="earliest")
         with pytest.raises(GroupActive):
             await client.delete_group("billing")
     committed = await client.offsets("billing")
     assert sum(committed["orders"].values()) == 20
 
-    planned = await client.reset_offsets("billing", "orders", to="earliest", dry_run=True)
+    planned = await client.admin.reset_offsets("billing", "orders", to="earliest", dry_run=True)
     assert sum(reset.replayed for reset in planned) == 20
     assert await client.offsets("billing") == committed
-    assert (await client.reset_offsets("billing", "orders", offset=7, partitions=[1]))[0].after == 7
+    (reset,) = await client.admin.reset_offsets("billing", "orders", offset=7, partitions=[1])
+    assert reset.after == 7
     await client.commit_offsets("billing", {"orders": {0: 10, 2: 10, 3: 10}})
     assert await client.offsets("billing") == {"orders": {0: 10, 1: 7, 2: 10, 3: 10}}
     assert await lag(client) == 3
@@ -681,7 +682,7 @@ async def test_members_are_seen_with_what_they_have(client: AsyncClient) -> None
         client, "billing", "orders", client_id="worker", instance_id="w1", session_timeout="7s"
     ) as consumer:
         await eventually(lambda: len(consumer.assignment) == 4)
-        (member,) = (await client.members("billing")).members
+        (member,) = (await client.admin.members("billing")).members
         group = await client.group("billing")
         (listed,) = await client.list_groups()
 

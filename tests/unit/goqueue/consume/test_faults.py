@@ -391,7 +391,7 @@ async def test_unknown_members_join_again_and_again_as_long_as_they_are_told_so(
     await eventually(lambda: not broker.faults["heartbeat"])
     await eventually(lambda: consumer.assignment == PLACES)
 
-    assert len((await client.members("billing")).members) == 1
+    assert len((await client.admin.members("billing")).members) == 1
 
 
 async def test_a_handler_that_fails_on_what_is_no_text_fails_only_its_message(

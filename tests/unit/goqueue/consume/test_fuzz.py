@@ -121,7 +121,7 @@ async def test_everything_is_done_whatever_happens_to_consumers(seed: int) -> No
         for consumer in list(crew.running):
             await crew.end(consumer)
 
-        assert (await client.members("billing")).members == []
+        assert (await client.admin.members("billing")).members == []
         assert {*crew.acked, *crew.uncertain} == {str(number) for number in range(MESSAGES)}
         assert set(crew.acked.values()) == {1}
         assert crew.unhandled == []

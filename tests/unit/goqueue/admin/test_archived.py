@@ -29,7 +29,7 @@ async def test_a_report_is_answered_by_partition_and_seen_in_the_topic(url: str)
     async with AsyncClient(url) as client:
         await client.publish("orders", "v", partition=1)
         before = await client.topic("orders")
-        told = await client.report_archived("orders", HERE, {0: 0, 1: 1}, topic_id=before.id)
+        told = await client.admin.report_archived("orders", HERE, {0: 0, 1: 1}, topic_id=before.id)
         topic = await client.topic("orders")
 
     assert [(one.partition, one.position, one.lag) for one in told] == [(0, 0, 0), (1, 1, 0)]
@@ -41,20 +41,20 @@ async def test_a_report_is_answered_by_partition_and_seen_in_the_topic(url: str)
 async def test_refusals_are_errors_of_their_own(url: str) -> None:
     async with AsyncClient(url) as client:
         with pytest.raises(GoQueueError) as beyond:
-            await client.report_archived("orders", HERE, {0: 1})
+            await client.admin.report_archived("orders", HERE, {0: 1})
         assert (beyond.value.code, beyond.value.http_status) == ("offset_out_of_range", 400)
         with pytest.raises(UnknownTopic):
-            await client.report_archived("orders", HERE, {0: 0}, topic_id="1-77")
-        await client.report_archived("orders", HERE, {0: 0})
+            await client.admin.report_archived("orders", HERE, {0: 0}, topic_id="1-77")
+        await client.admin.report_archived("orders", HERE, {0: 0})
         with pytest.raises(OtherArchive) as elsewhere:
-            await client.report_archived("orders", "/other", {0: 0})
+            await client.admin.report_archived("orders", "/other", {0: 0})
         assert elsewhere.value.code == "other_archive"
-        await client.report_archived("orders", "/other", {0: 0}, replace=True)
+        await client.admin.report_archived("orders", "/other", {0: 0}, replace=True)
 
 
 async def test_the_blocking_client_reports_too(url: str) -> None:
     def report() -> int:
         with Client(url) as client:
-            return client.report_archived("orders", HERE, {1: 0})[0].partition
+            return client.admin.report_archived("orders", HERE, {1: 0})[0].partition
 
     assert await asyncio.to_thread(report) == 1

@@ -287,11 +287,13 @@ class GroupLog:
         if newest is not None or self._tail.first == self.first_index:
             return newest
         return self._guarded(
-            lambda: self.disk_segments.locate_offset(offset, self.first_index, self._tail.first - 1)
+            lambda: self.disk_segments.searches.locate_offset(
+                offset, self.first_index, self._tail.first - 1
+            )
         )
 
     def is_cold_offset(self, offset: Offset) -> bool:
-        """Whether locating it asks the disk, as `disk_segments.holding` may do off the loop."""
+        """Whether locating it asks the disk, as `searches.holding` may do off the loop."""
         return self._tail.first > self.first_index and self._tail.locate_offset(offset) is None
 
     def locate_time(self, time_ms: int) -> Index | None:
@@ -300,7 +302,7 @@ class GroupLog:
         older = at == self._tail.first or not self._tail.entries
         if older and self._tail.first > self.first_index:
             below = self._guarded(
-                lambda: self.disk_segments.locate_time(
+                lambda: self.disk_segments.searches.locate_time(
                     time_ms, self.first_index, self._tail.first - 1
                 )
             )

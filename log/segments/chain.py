@@ -20,8 +20,9 @@ from log.disk.descriptors import Descriptors
 from log.entry import Entry
 from log.errors import Damaged, reraise_other
 from log.segments.block_file import BlockFile
+from log.segments.counters import LogTally
 from log.segments.incoming import move_in
-from log.segments.searches import SearchedChain
+from log.segments.searches import Searches, segment_of
 from log.segments.segment import SEGMENT_SUFFIX, SUFFIXES, TERMS_SUFFIX, Segment
 from log.segments.verify import Findings, Verification, mend
 from log.wal.install import Install
@@ -41,7 +42,7 @@ class SegmentInfo:
     sealed: bool
 
 
-class GroupSegments(SearchedChain):
+class GroupSegments:
     """The segments of one group, in first-index order.
 
     `touched` collects the files and directories that a checkpoint must sync.
@@ -50,7 +51,10 @@ class GroupSegments(SearchedChain):
     def __init__(
         self, files: Descriptors, directory: str, group: GroupId, config: StorageConfig
     ) -> None:
-        super().__init__(directory)
+        self.directory = directory
+        self.chain: tuple[Segment, ...] = ()
+        self.tally = LogTally()
+        self.searches = Searches(self)
         self.touched: set[str] = set()
         self.generation = 0
         """Another one whenever bytes that were written may have been replaced by others."""
@@ -263,7 +267,7 @@ class GroupSegments(SearchedChain):
 
     def read(self, first: int, last: int, max_bytes: int, max_count: int) -> list[Entry]:
         """Entries of one segment from `first` on. Raises Damaged, also where there is no such."""
-        segment = self._holding(first)
+        segment = segment_of(self, first)
         entries = segment.read(first, min(last, segment.last_index), max_bytes, max_count)
         self.tally.read_bytes += sum(len(entry.frame) for entry in entries)
         return entries
@@ -271,15 +275,15 @@ class GroupSegments(SearchedChain):
     def repair(self, entries: Sequence[Entry]) -> int:
         """Replaces damaged entries of one segment; how many, from the first on, are the entries
         that were there. Raises Damaged, OSError."""
-        return self._holding(entries[0].index).repair(entries)
+        return segment_of(self, entries[0].index).repair(entries)
 
     def identity(self, index: int) -> tuple[int, int]:
         """(term, CRC) of an entry by the term index, by which any replica can supply it."""
-        return self._holding(index).identity(index)
+        return segment_of(self, index).identity(index)
 
     def read_file(self, first_index: int, suffix: str, length: int, offset: int) -> bytes:
         """Bytes of a file of the segment that begins at this index. Raises Damaged, OSError."""
-        segment = self._holding(first_index)
+        segment = segment_of(self, first_index)
         if segment.first_index != first_index:
             raise Damaged(self.directory, 0, f"no segment begins at {first_index}")
         with self._files.borrow(segment.path(suffix)) as handle:
@@ -314,7 +318,7 @@ class GroupSegments(SearchedChain):
 
     def hash(self, first_index: int) -> str:
         """BLAKE2b-128 of a segment's bytes: equal on all replicas once it is sealed."""
-        segment = self._holding(first_index)
+        segment = segment_of(self, first_index)
         digest = hashlib.blake2b(digest_size=16)
         with self._files.borrow(segment.path()) as handle:
             for at in range(0, segment.end, _HASH_CHUNK_BYTES):

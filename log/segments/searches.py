@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from contextlib import suppress
+from typing import Protocol
 
 from goqueue.wire.types import Index
 from log.entry import Entry
@@ -17,14 +18,20 @@ from log.segments.segment import Segment
 _INDEXES_LOADED_MAX = 16
 
 
-class SearchedChain:
-    """The segments of one group, in first-index order. Of the sealed ones, a few have their offset
-    index in memory."""
+class Chain(Protocol):
+    """The segments of one group, as `log.segments.chain.GroupSegments` has them."""
 
-    def __init__(self, directory: str) -> None:
-        self.directory = directory
-        self.chain: tuple[Segment, ...] = ()
-        self.tally = LogTally()
+    directory: str
+    chain: tuple[Segment, ...]
+    """In first-index order; another one whenever it changes."""
+    tally: LogTally
+
+
+class Searches:
+    """Of the sealed segments of a chain, a few have their offset index in memory."""
+
+    def __init__(self, segments: Chain) -> None:
+        self._segments = segments
         self._loaded: list[Segment] = []
 
     def locate_offset(self, offset: int, first: int, last: int) -> Index | None:
@@ -34,14 +41,14 @@ class SearchedChain:
         """
         began_s = time.perf_counter()
         found = self._locate_offset(offset, first, last)
-        self.tally.looked_up("offset", time.perf_counter() - began_s)
+        self._segments.tally.looked_up("offset", time.perf_counter() - began_s)
         return found
 
     def locate_time(self, time_ms: int, first: int, last: int) -> Index | None:
         """The first entry up to `last` of this log time or a later one. Raises Damaged as above."""
         began_s = time.perf_counter()
         found = self._locate_time(time_ms, first, last)
-        self.tally.looked_up("time", time.perf_counter() - began_s)
+        self._segments.tally.looked_up("time", time.perf_counter() - began_s)
         return found
 
     def fetch_for_offset(self, offset: int, first: int, last: int) -> None:
@@ -57,7 +64,7 @@ class SearchedChain:
 
     def is_at_hand(self, offset: int, first: int, last: int) -> bool:
         """Whether `locate_offset` would load no index, as far as is known."""
-        for segment in reversed(self.chain):
+        for segment in reversed(self._segments.chain):
             if not self._is_passed(segment, offset, first, last):
                 if not segment.has_index:
                     return False
@@ -67,13 +74,14 @@ class SearchedChain:
 
     def is_time_at_hand(self, time_ms: int) -> bool:
         """Likewise for `locate_time`."""
-        at = bisect_right(self.chain, time_ms - 1, key=lambda segment: segment.first_time_ms)
-        return all(segment.has_index for segment in self.chain[max(0, at - 1) : at + 1])
+        chain = self._segments.chain
+        at = bisect_right(chain, time_ms - 1, key=lambda segment: segment.first_time_ms)
+        return all(segment.has_index for segment in chain[max(0, at - 1) : at + 1])
 
     def near_offset(self, offset: int, last: int) -> Index | None:
         """An entry at or below this offset, up to `last`, as the offset index has it: the one that
         holds it where entries are large. No entry is read, and none is vouched for."""
-        for segment in reversed(self.chain):
+        for segment in reversed(self._segments.chain):
             if not self._is_passed(segment, offset, segment.first_index, last):
                 found = self._index_of(segment).before_offset(offset, last)
                 if found:
@@ -86,7 +94,7 @@ class SearchedChain:
         near = self.near_offset(offset, last)
         if near is None:
             return None
-        segment = self._holding(near)
+        segment = segment_of(self._segments, near)
         for entry in segment.scan(near, min(last, segment.last_index)):
             if entry.record_count and offset < entry.base_offset + entry.record_count:
                 return entry if entry.base_offset <= offset else None
@@ -95,7 +103,7 @@ class SearchedChain:
     # -- private
 
     def _locate_offset(self, offset: int, first: int, last: int) -> Index | None:
-        for segment in reversed(self.chain):
+        for segment in reversed(self._segments.chain):
             if self._is_passed(segment, offset, first, last):
                 continue
             start = self._index_of(segment).before_offset(offset, last) or segment.first_index
@@ -107,10 +115,11 @@ class SearchedChain:
         return None
 
     def _locate_time(self, time_ms: int, first: int, last: int) -> Index | None:
-        at = bisect_right(self.chain, time_ms - 1, key=lambda segment: segment.first_time_ms)
+        chain = self._segments.chain
+        at = bisect_right(chain, time_ms - 1, key=lambda segment: segment.first_time_ms)
         if not at:
             self._check_head(first)
-        for segment in self.chain[max(0, at - 1) :]:
+        for segment in chain[max(0, at - 1) :]:
             start = self._index_of(segment).before_time(time_ms, last) or segment.first_index
             start, end = max(start, first), min(last, segment.last_index)
             for entry in segment.scan(start, end) if start <= end else ():
@@ -129,23 +138,26 @@ class SearchedChain:
             return True
         return segment.quiet.covers(max(first, segment.first_index), min(last, segment.last_index))
 
-    def _holding(self, index: int) -> Segment:
-        chain = self.chain
-        at = bisect_right(chain, index, key=lambda segment: segment.first_index)
-        if not at or index > chain[at - 1].last_index:
-            raise Damaged(self.directory, 0, f"no segment holds entry {index}", (index, index))
-        return chain[at - 1]
-
     def _check_head(self, first: int) -> None:
-        if not self.chain or self.chain[0].first_index > first:
-            last = self.chain[0].first_index - 1 if self.chain else first
+        chain = self._segments.chain
+        if not chain or chain[0].first_index > first:
+            last = chain[0].first_index - 1 if chain else first
             reason = f"the segment that begins at {first} is missing"
-            raise Damaged(self.directory, 0, reason, (first, last))
+            raise Damaged(self._segments.directory, 0, reason, (first, last))
 
     def _index_of(self, segment: Segment) -> OffsetIndex:
         index = segment.index()
-        if segment is not self.chain[-1] and segment not in self._loaded:
+        if segment is not self._segments.chain[-1] and segment not in self._loaded:
             self._loaded.append(segment)
             if len(self._loaded) > _INDEXES_LOADED_MAX:
                 self._loaded.pop(0).drop_index()
         return index
+
+
+def segment_of(segments: Chain, index: int) -> Segment:
+    """The one that holds this entry. Raises Damaged where there is none."""
+    chain = segments.chain
+    at = bisect_right(chain, index, key=lambda segment: segment.first_index)
+    if not at or index > chain[at - 1].last_index:
+        raise Damaged(segments.directory, 0, f"no segment holds entry {index}", (index, index))
+    return chain[at - 1]

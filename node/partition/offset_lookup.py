@@ -18,16 +18,16 @@ if TYPE_CHECKING:  # it has stories told, for which this is asked
 async def offset_at_hand(log: GroupLog, offset: Offset) -> None:
     """A search for the offset, on the loop, reads no index from the disk after this: a thread has,
     where that was needed. An index of a segment takes some milliseconds."""
-    segments, first, last = log.disk_segments, log.first_index, log.spilled_index
-    if log.is_cold_offset(offset) and not segments.is_at_hand(offset, first, last):
-        await asyncio.to_thread(segments.fetch_for_offset, offset, first, last)
+    searches, first, last = log.disk_segments.searches, log.first_index, log.spilled_index
+    if log.is_cold_offset(offset) and not searches.is_at_hand(offset, first, last):
+        await asyncio.to_thread(searches.fetch_for_offset, offset, first, last)
 
 
 async def time_at_hand(log: GroupLog, time_ms: int) -> None:
     """Likewise for a search for the time."""
-    segments, first, last = log.disk_segments, log.first_index, log.spilled_index
-    if not segments.is_time_at_hand(time_ms):
-        await asyncio.to_thread(segments.fetch_for_time, time_ms, first, last)
+    searches, first, last = log.disk_segments.searches, log.first_index, log.spilled_index
+    if not searches.is_time_at_hand(time_ms):
+        await asyncio.to_thread(searches.fetch_for_time, time_ms, first, last)
 
 
 async def entry_holding(host: PartitionHost, offset: Offset) -> Entry | None:
@@ -36,7 +36,7 @@ async def entry_holding(host: PartitionHost, offset: Offset) -> Entry | None:
     log = host.log
     if log.is_cold_offset(offset):
         end = min(host.applied_index, log.spilled_index)
-        find = partial(log.disk_segments.holding, offset, end)
+        find = partial(log.disk_segments.searches.holding, offset, end)
         try:
             found = await asyncio.get_running_loop().run_in_executor(host.workers, find)
         except (Damaged, OSError):

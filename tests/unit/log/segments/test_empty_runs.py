@@ -118,18 +118,18 @@ def test_a_search_loads_the_index_of_the_segment_that_it_ends_in_and_of_no_later
     offset, last = Offset(10), group.spilled_index
 
     if any(segment.quiet.lowest is None for segment in segments.chain):
-        assert not segments.is_at_hand(offset, 1, last)
-        segments.fetch_for_offset(offset, 1, last)  # learns with which records they begin
+        assert not segments.searches.is_at_hand(offset, 1, last)
+        segments.searches.fetch_for_offset(offset, 1, last)  # learns with which records they begin
     loaded.clear()
     segments.chain[0].drop_index()
-    assert not segments.is_at_hand(offset, 1, last)
-    segments.fetch_for_offset(offset, 1, last)
-    assert segments.is_at_hand(offset, 1, last)
+    assert not segments.searches.is_at_hand(offset, 1, last)
+    segments.searches.fetch_for_offset(offset, 1, last)
+    assert segments.searches.is_at_hand(offset, 1, last)
 
     assert group.locate_offset(offset) == expected(log, offset)
     assert loaded == [1]
-    segments.fetch_for_time(200, 1, last)
-    assert segments.is_time_at_hand(200)
+    segments.searches.fetch_for_time(200, 1, last)
+    assert segments.searches.is_time_at_hand(200)
     loaded.clear()
     assert group.locate_time(200) == 200
     assert loaded == []

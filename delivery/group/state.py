@@ -1,135 +1,181 @@
-"""The operations of one consumer group in one partition, applied in the order of the log."""
+"""Where each message of a group is in one partition, and how it gets from one place to another.
+
+A message is in exactly one place: ready, leased, waiting (for its backoff), behind another of its
+key, parked, dead, or settled. Settled is below `floor` or in `done`; a dead letter counts as
+settled, and a redriven one is ready again whatever the floor says.
+"""
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
-import msgspec
-
-from delivery.config import (
-    LANES_COUNT,
-    VISIBILITY_MS_MAX,
-    GroupConfig,
-    bounded,
-    sound_group,
-)
-from delivery.entries.ops import (
-    ACK,
-    EXTEND,
-    LEASE_EXPIRED,
-    NACK,
-    NOT_FOUND,
-    OK,
-    REJECT,
-    STALE,
-    Committed,
-    CountResult,
-    Delivered,
-    Expired,
-    Grant,
-    Granted,
-    Own,
-    OwnedResult,
-    Redriven,
-    Settle,
-    Settled,
-    SettledResult,
-    Sought,
-    SoughtResult,
-    StaleResult,
-)
-from delivery.group.attempts import FENCED, TIMED_OUT, GroupFailures
-from delivery.group.failures import Failures, Redrives
-from delivery.group.lag import moved
+from delivery.config import LANES_COUNT, GroupConfig
+from delivery.entries.ops import FORCED, UNCLAIMED, Grant, Granted
+from delivery.group.counters import Tally
+from delivery.group.failures import DeadLetter, Failures, Redrives
+from delivery.group.key_order import KeyOrder
 from delivery.group.leases import Leases
-from delivery.group.messages import Owner, among
-from delivery.offsets.bitmaps import BitMap64, remove_below, span, stored_only
-from delivery.offsets.keys import NO_KEY, key_hash
-from delivery.offsets.lanes import ReadyLanes
-
-_ACKED = Settle(OK, "acked", 1)
-_REFUSED = {code: Settle(code) for code in (NOT_FOUND, LEASE_EXPIRED, STALE)}
+from delivery.history.outcome_notes import Chronicle
+from delivery.offsets.bitmaps import BitMap64, first_missing, remove_below, span
+from delivery.offsets.keys import KeyHashes
+from delivery.offsets.lanes import Fairness, ReadyLanes
+from delivery.offsets.store_times import StoreTimes
 
 
-class GroupState(GroupFailures):
-    """What entries do to a group. Nothing fails on what an operation asks: it is judged."""
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose the partition is, nobody's where `member` is empty: since which generation, and since
+    which entry it was given to somebody else. This generation `ended` so many leases of others."""
 
-    # -- operations
+    member: str = ""
+    generation: int = 0
+    since: int = 0
+    ended: int = 0
 
-    def own(self, op: Own, index: int, now_ms: int) -> OwnedResult:
-        """Give the partition to a member, unless somebody newer has it."""
+    def admits(self, member: str, generation: int) -> bool:
+        """Whether this member may act in this generation; who is none says `UNCLAIMED`."""
+        if generation == FORCED:
+            return True
+        if not self.member:
+            return generation == UNCLAIMED
+        return member == self.member and generation >= self.generation
+
+
+class Stored(Protocol):
+    """What a group looks at in its partition."""
+
+    next_offset: int
+    log_start_offset: int
+    lanes: list[BitMap64]
+    """Offsets stored in each lane."""
+    hidden: BitMap64
+    """Delayed, and not due."""
+    withdrawn: BitMap64
+    """Cancelled or expired: never delivered any more."""
+    carried: dict[int, int]
+    """What is held below the log's start for the queue's sake."""
+    keys: KeyHashes
+    times: StoreTimes
+    chronicle: Chronicle
+
+    @property
+    def kept(self) -> BitMap64:
+        """What compaction has left below the log's start."""
+        ...
+
+    def lane_of(self, offset: int) -> int: ...
+
+    def due(self, now_ms: int) -> list[int]:
+        """Of `hidden`, those that an entry at this time releases."""
+        ...
+
+
+class GroupState:
+    """The messages of one group, as of the applied entries. The same on every replica. What entries
+    do to it stands in `delivery.group.operations`."""
+
+    def __init__(
+        self,
+        id: int,
+        name: str,
+        version: int,
+        config: GroupConfig,
+        base: int,
+        opened_ms: int,
+        stored: Stored,
+    ) -> None:
+        self.id = id
+        self.name = name
+        self.version = version
+        self.config = config
+        self.base = base
+        """Nothing below is ever delivered."""
+        self.begins = base
+        """Nothing below was ever its: the lowest `base` that it has had."""
+        self.outside = BitMap64()
+        """Nor were these, which had outlived the log when it began."""
+        self.opened_ms = opened_ms
+        """When the group began, here or anew: none of its messages was ready before."""
+        self.floor = max(base, stored.log_start_offset)
+        self.seen = self.floor
+        """Up to here what is stored has been looked at; the rest is when it is needed."""
+        self.halted = ""
+        self.owner = Owner()
+        self.done = BitMap64(stored.withdrawn)
+        remove_below(self.done, self.floor)
+        self.ready = ReadyLanes()
+        self.leases = Leases()
+        self.waiting: dict[int, tuple[int, bool]] = {}
+        """Offset -> (when it is ready again, whether behind the others)."""
+        self.wakes: list[tuple[int, int]] = []
+        self.since: dict[int, int] = {}
+        """When a message became ready, of those that were not from the moment they were stored."""
+        self.timed = BitMap64()
+        """Not settled, and could not be delivered when they were stored: delayed, or redriven."""
+        self.first: dict[int, int] = {}
+        """When one of these could be delivered first, if `since` does not tell so any more."""
+        self.failures = Failures()
+        self.dead: dict[int, DeadLetter] = {}
+        self.dead_by_reason: dict[str, int] = {}
+        self.redrives: dict[int, Redrives] = {}
+        self.order = KeyOrder() if config.ordering == "key" else None
+        self.outcomes: deque[bool] = deque(maxlen=config.halt_window)
+        """Whether each of the last final outcomes was a death."""
+        self.turns = [0] * LANES_COUNT
+        """How much was delivered to those who want lanes down to this one, as a number of turns of
+        what has waited too long: each kind of receive has turns of its own."""
+        self.tally = Tally()
+        self.stored = stored
+        self.advance()
+
+    # -- what a leader asks
+
+    def select(self, limit: int, now_ms: int, lowest_lane: int = LANES_COUNT - 1) -> list[int]:
+        """Offsets that may be delivered next, in order, of no lane below this one."""
+        if self.halted:
+            return []
         self.look()
-        owner = self.owner
-        if op.generation <= owner.generation:
-            self._note_untouched(op.member)
-            return OwnedResult(owner.member, owner.generation, owner.ended)
-        ended: list[int] = []
-        since = owner.since
-        if op.member != owner.member:
-            since = index
-            ended = self.leases.of_others(op.member)
-        else:
-            self._note_untouched(op.member)
-        self.owner = Owner(op.member, op.generation, since, len(ended))
-        for offset in ended:
-            self._take_back(offset, now_ms, fence=op.fence)
-        self._advance()
-        return OwnedResult(op.member, op.generation, len(ended))
+        room = min(limit, self.config.in_flight_max - len(self.leases))
+        return self.peek(room, now_ms, lowest_lane) or self._just_due(room, now_ms, lowest_lane)
 
-    def _note_untouched(self, member: str) -> None:
-        """What others have in flight stays so, though the operation names another owner."""
-        if self.leases.of_others(member):
-            self._stored.chronicle.nothing()
+    def _just_due(self, limit: int, now_ms: int, lowest_lane: int) -> list[int]:
+        """Delayed messages that the next entry makes ready before it delivers: for a group without
+        anything else, and without keys, whose order only the release tells."""
+        if limit <= 0 or self.order is not None:
+            return []
+        due = [o for o in self.stored.due(now_ms) if o >= self.base and o not in self.done]
+        lane_of = self.stored.lane_of
+        ordered = sorted((lane_of(offset), offset) for offset in due)
+        return [offset for lane, offset in ordered if lane <= lowest_lane][:limit]
 
-    def _take_back(self, offset: int, now_ms: int, *, fence: bool) -> None:
-        self.leases.end(offset)
-        if fence:
-            self.tally.fenced += 1
-            self._fail(offset, FENCED, now_ms, delay_ms=0, to_back=False)
-        else:
-            self._release(offset, now_ms, delay_ms=0, to_back=False)
+    def peek(self, limit: int, now_ms: int, lowest_lane: int = LANES_COUNT - 1) -> list[int]:
+        """The same, whatever is in flight."""
+        self.look()
+        return self.ready.select(limit, self.fairness(now_ms, lowest_lane), lowest_lane)
+
+    def fairness(self, now_ms: int, lowest_lane: int = LANES_COUNT - 1) -> Fairness:
+        """The bound on waiting as it stands, for those who want lanes down to this one."""
+        config = self.config
+        return Fairness(
+            now_ms,
+            config.lane_max_wait_ms,
+            config.lane_share,
+            self.turns[lowest_lane],
+            self.ready_since,
+            self.stored_ms,
+            self.since,
+        )
+
+    def is_owned_by(self, member: str, generation: int) -> bool:
+        """Whether this member may act here in this generation; who is none says `UNCLAIMED`."""
+        return self.owner.admits(member, generation)
 
     def upholds(self, granted: Granted) -> bool:
         """Whether nobody else has owned the partition since, so that it is its owner's still."""
         return granted.delivery >= self.owner.since
-
-    def _stale(self) -> StaleResult:
-        return StaleResult(self.id, self.owner.member, self.owner.generation)
-
-    def deliver(self, op: Delivered, delivery: int, now_ms: int) -> Granted | StaleResult:
-        """Lease what of it is ready; the rest is left out."""
-        if not self.is_owned_by(op.member, op.generation):
-            self._stored.chronicle.nothing()
-            return self._stale()
-        deadline_ms = now_ms + bounded(op.visibility_ms, 0, VISIBILITY_MS_MAX)
-        if self.halted:
-            self._stored.chronicle.nothing()
-            return Granted(delivery, deadline_ms, [])
-        self.look()
-        room = self.config.in_flight_max - len(self.leases)
-        granted = stored_only(op.offsets[: max(0, room)], self._stored.next_offset)
-        taken = self.ready.take(BitMap64(granted))
-        if len(taken) < len(op.offsets):
-            self._note_left_out(op.offsets, taken)
-        if len(taken) < len(granted):
-            granted = list(dict.fromkeys(filter(taken.__contains__, granted)))
-        if not granted:
-            return Granted(delivery, deadline_ms, [])
-        self._note_waits(taken, now_ms)
-        lowest = bounded(op.lowest_lane, 0, LANES_COUNT - 1)
-        self.turns[lowest] = (self.turns[lowest] + len(granted)) % self.config.lane_share
-        self.leases.open(delivery, deadline_ms, op.member, granted)
-        self.tally.delivered += len(granted)
-        if self.failures:
-            self.tally.redelivered += sum(map(bool, map(self.failures.count, granted)))
-        return Granted(delivery, deadline_ms, self.grants(granted))
-
-    def _note_left_out(self, offsets: Sequence[int], taken: BitMap64) -> None:
-        left = [offset for offset in offsets if offset < 0 or offset not in taken]
-        if left:
-            self._stored.chronicle.not_granted(left)
 
     def grants(self, offsets: Sequence[int]) -> list[Grant]:
         """What is told of deliveries."""
@@ -144,288 +190,263 @@ class GroupState(GroupFailures):
             found.append(Grant(offset, failed + 1, reason, redriven.count if redriven else 0))
         return found
 
-    def settle(self, op: Settled, now_ms: int) -> SettledResult:
-        """End or extend leases; a receipt that is not one, or no longer, changes nothing."""
+    @property
+    def is_full(self) -> bool:
+        return len(self.leases) >= self.config.in_flight_max
+
+    def ready_since(self, offset: int) -> int:
+        """Since when a ready message could have been delivered, no later than in truth."""
+        known = self.since.get(offset)
+        return self.stored_ms(offset) if known is None else known
+
+    def stored_ms(self, offset: int) -> int:
+        return max(self.stored.times.at(offset), self.opened_ms)
+
+    def ready_count(self) -> int:
         self.look()
-        before = self.floor
-        settles: list[Settle] = []
-        stale = bool(op.generation) and not self.is_owned_by(op.member, op.generation)
-        if stale and any(self._holds(*held) for held in op.deliveries):
-            self._stored.chronicle.nothing()
-        for delivery, offsets in op.deliveries:
-            if stale:
-                settles += [_REFUSED[STALE]] * len(offsets)
-            elif op.action == ACK:
-                settles += self._ack(delivery, offsets)
-            elif op.action == EXTEND:
-                settles += self._extend(op, delivery, offsets, now_ms)
-            else:
-                settles += [self._give_back(op, delivery, offset, now_ms) for offset in offsets]
-        self._advance()
-        return SettledResult(settles, self.floor, self.floor > before, len(self.leases))
+        return len(self.ready)
 
-    def expire(self, op: Expired, now_ms: int) -> CountResult:
-        """End leases that are over; each message is ready again, or has failed for good."""
+    def waiting_count(self) -> int:
+        """Messages that are neither ready nor in flight nor settled: those that wait for their
+        backoff, behind another of their key, or under a parked key."""
         self.look()
-        count = 0
-        for delivery, offsets in op.deliveries:
-            for offset in offsets:
-                lease = self.leases.get(offset)
-                over = lease is not None and lease.deadline_ms <= now_ms
-                if lease is None or lease.delivery != delivery or not over:
-                    continue
-                self.leases.end(offset)
-                self.tally.expired += 1
-                self._fail(offset, TIMED_OUT, now_ms, delay_ms=-1, to_back=False)
-                count += 1
-        self._advance()
-        return CountResult(count)
-
-    def commit(self, op: Committed) -> CountResult | StaleResult:
-        """Settle everything below the offset, in flight or not."""
-        if not self.is_owned_by(op.member, op.generation):
-            if op.offset > self.base or self.timed:
-                self._stored.chronicle.nothing()
-            return self._stale()
-        self.look()
-        offset = bounded(op.offset, 0, self._stored.next_offset)
-        gone = self._drop_below(offset)
-        self.tally.acked += len(gone)
-        self.base = max(self.base, offset)
-        self._raise_floor(offset)
-        return CountResult(len(gone))
-
-    def seek(self, op: Sought, now_ms: int) -> SoughtResult | StaleResult:
-        """Begin anew at the offset: all that the log has from there on is ready again; of what
-        outlived the log, what was not settled, and, once it is due, what was passed over before."""
-        if not self.is_owned_by(op.member, op.generation):
-            self._stored.chronicle.nothing()
-            return self._stale()
-        stored, floor, coming = self._stored, self.floor, self.coming()
-        start = bounded(op.offset, 0, stored.next_offset)
-        first = max(start, stored.log_start_offset)
-        again = (stored.kept & span(start, first)) - BitMap64(self.dead)
-        outlived = self.pending(span(start, first)) - stored.withdrawn - again
-        still = self.never & BitMap64(stored.carried) & span(start, first)
-        self.outside = (self.outside & span(0, start)) | (still - stored.kept - stored.hidden)
-        self.begins = min(self.begins, start)
-        self.ready, self.leases, self.failures = ReadyLanes(), Leases(), Failures()
-        self.waiting, self.wakes, self.since, self.first = {}, [], {}, {}
-        self.timed = BitMap64()
-        if self.order is not None:
-            self.order.begin_anew()
-        self.base, self.opened_ms = start, now_ms
-        self.floor = self.seen = first
-        self.done = BitMap64(stored.withdrawn) | BitMap64(self.dead)
-        remove_below(self.done, self.floor)
-        known = self.redrives.items()
-        self.redrives = {o: n for o, n in known if o in self.dead or o in outlived}
-        self.admit_kept(again)
-        for kept in outlived:
-            self._admit_late(kept, now_ms)
-        self.look()
-        if self.order is not None:
-            self.order.release_nameless()
-        self._advance()
-        move = moved(floor, coming, self.floor, self.coming())
-        return SoughtResult(move.before, move.after, move.replayed, move.skipped)
-
-    def purge(self, offsets: list[int]) -> CountResult:
-        """Forget dead letters: nothing brings them back."""
-        count = 0
-        for offset in offsets:
-            if self._forget_dead(offset):
-                self.redrives.pop(offset, None)
-                count += 1
-        return CountResult(count)
-
-    def redrive(self, op: Redriven, now_ms: int) -> CountResult:
-        """Make dead letters ready again, with no attempts, for this group only."""
-        self.look()
-        count = refused = 0
-        for offset in op.offsets:
-            if offset not in self.dead:
-                continue
-            redrives = self._redrives(offset)
-            looping = redrives >= self.config.redrives_max and not op.force
-            if looping or offset in self._stored.withdrawn:
-                refused += 1
-                continue
-            self._forget_dead(offset)
-            self.redrives[offset] = Redrives(redrives + 1, now_ms)
-            self.done.discard(offset)
-            self._admit_late(offset, now_ms)
-            count += 1
-        return CountResult(count, refused)
-
-    def park(self, key: bytes) -> CountResult:
-        """Withhold a key; what of it is in flight stays so until it is settled."""
-        if self.order is None or key_hash(key) == NO_KEY:
-            return CountResult(0)
-        self.look()
-        hashed = key_hash(key)
-        head = self.order.park(hashed, key)
-        if head is not None:
-            self.ready.discard(head)
-        return CountResult(self.order.behind(hashed))
-
-    def release(self, key: bytes, now_ms: int) -> CountResult:
-        """Let a parked key flow again."""
         if self.order is None:
-            return CountResult(0)
+            return len(self.waiting)
+        held = [o for o in self.order.withheld if o not in self.waiting and o not in self.leases]
+        return len(self.waiting) + len(self.order.waits) + len(held)
+
+    def lane_heads(self, now_ms: int) -> list[int]:
+        """How long each lane's head has been ready, in ms; 0 for an empty lane."""
         self.look()
-        hashed = key_hash(key)
-        head = self.order.release(hashed)
-        if head is not None and head not in self.leases and head not in self.waiting:
-            self._make_ready(head, now_ms)
-        return CountResult(self.order.behind(hashed))
+        return [
+            0 if head is None else max(0, now_ms - self.ready_since(head))
+            for head in self.ready.heads()
+        ]
 
-    def halt(self, reason: str) -> None:
-        self.halted = reason
+    def next_deadline_ms(self) -> int | None:
+        """When the first lease is over."""
+        return self.leases.next_deadline_ms()
 
-    def resume(self) -> None:
-        self.halted = ""
-        self.outcomes.clear()
+    def next_wake_ms(self) -> int | None:
+        """When the first message that waits is ready again."""
+        return self.wakes[0][0] if self.wakes else None
 
-    def configure(self, version: int, config: GroupConfig) -> None:
-        """Newer settings; how a group is ordered does not change in its life."""
-        self.version = version
-        config = msgspec.structs.replace(sound_group(config), ordering=self.config.ordering)
-        if config.halt_window != self.config.halt_window:
-            self.outcomes = deque(self.outcomes, maxlen=config.halt_window)
-        self.config = config
+    def parked(self) -> list[tuple[bytes, int, int | None]]:
+        """(key, how many of its messages wait, the first of them).
 
-    # -- what time and the partition bring
+        A key that was parked by its poisoned message is told as empty: that message has it.
+        """
+        if self.order is None:
+            return []
+        self.look()
+        behind, parked = self.order.behind, self.order.parked
+        return [(found.key, behind(key), found.head) for key, found in parked.items()]
+
+    def attempts(self, offset: int) -> int:
+        """How often a message has been delivered, the delivery in flight included."""
+        return self.failures.count(offset) + (offset in self.leases)
+
+    def had(self, offset: int) -> bool:
+        """Whether a stored message is or was the group's."""
+        return offset >= self.begins and offset not in self.outside
+
+    @property
+    def never(self) -> BitMap64:
+        """All that never was the group's."""
+        return span(0, self.begins) | self.outside
+
+    def pending(self, wanted: BitMap64) -> BitMap64:
+        """Those of the messages that the group has to deliver yet, or has in flight."""
+        self.look()
+        found = self.ready.among(wanted)
+        found.update(among(self.waiting, wanted))
+        found.update(among(self.leases, wanted))
+        if self.order is not None:
+            found |= (self.order.waits | self.order.withheld) & wanted
+        return found
+
+    def outlasting(self, below: int, redriven_from_ms: int) -> list[int]:
+        """Messages that were redriven since then, and are neither settled nor dead again."""
+        return [
+            offset
+            for offset, redriven in self.redrives.items()
+            if offset < below
+            and redriven.at_ms >= redriven_from_ms
+            and offset not in self.dead
+            and offset not in self.stored.withdrawn
+        ]
+
+    def look(self) -> None:
+        """Take note of what was stored since; what it comes to does not depend on when."""
+        stored, seen = self.stored, self.seen
+        if seen >= stored.next_offset:
+            return
+        self.seen = stored.next_offset
+        fresh = span(seen, stored.next_offset)
+        for gone in (stored.hidden, stored.withdrawn):
+            if gone:
+                fresh -= gone
+        for lane, offsets in enumerate(stored.lanes):
+            if offsets and self.order is None:
+                self.ready.add_all(lane, (offsets & fresh) - self.done)
+        if self.order is not None:
+            self._admit_in_order(fresh)
+
+    def admit_kept(self, kept: BitMap64) -> None:
+        """Messages below the log's start that this group has not seen, or is to see again."""
+        stored = self.stored
+        kept = kept - stored.hidden - stored.withdrawn
+        self.timed |= kept
+        if self.order is not None:
+            for offset in kept:
+                self._admit(offset)
+        else:
+            for lane, offsets in enumerate(stored.lanes):
+                self.ready.add_all(lane, offsets & kept)
+
+    # -- becoming ready, for the operations
 
     def release_due(self, offset: int, due_ms: int) -> None:
         """A delayed message that this group has not settled is due."""
         if offset >= self.base and offset not in self.done:
-            self._admit_late(offset, max(due_ms, self.opened_ms))
+            self.admit_late(offset, max(due_ms, self.opened_ms))
 
-    def wake(self, now_ms: int) -> None:
-        """Messages whose backoff is over are ready again."""
-        self.look()
-        while self.wakes and self.wakes[0][0] <= now_ms:
-            due_ms, offset = heapq.heappop(self.wakes)
-            found = self.waiting.get(offset)
-            if found is not None and found[0] == due_ms:
-                del self.waiting[offset]
-                if found[1]:
-                    self._behind(offset, due_ms)
-                else:
-                    self._make_ready(offset, due_ms)
+    def _admit_in_order(self, fresh: BitMap64) -> None:
+        """A key's first message is the one of the lowest offset, whatever its lane."""
+        stored = BitMap64()
+        for offsets in self.stored.lanes:
+            stored |= offsets & fresh
+        for offset in stored - self.done:
+            self._admit(offset)
 
-    def withdraw(self, gone: BitMap64) -> None:
-        """Messages that are never delivered any more: cancelled, or expired. Leases stand."""
-        self.look()
-        ended = self._drop(gone)
-        self.tally.withdrawn += len(ended)
-        unseen = gone - ended
-        if self.leases:
-            flying = among(self.leases, unseen)
-            self._forget_times(flying)
-            unseen -= BitMap64(flying)
-        remove_below(unseen, self.floor)
-        self.done |= unseen
-        self._advance()
+    def admit_late(self, offset: int, since_ms: int) -> None:
+        """It could not be delivered before this time."""
+        self.since[offset] = since_ms
+        self.timed.add(offset)
+        self._admit(offset)
 
-    def trim(self, below: int, kept: BitMap64) -> None:
-        """The log begins at `below`, but for what is kept: what is pending of the rest falls."""
-        self.look()
-        if kept:
-            self._keep_times(self.pending(kept) - self._stored.withdrawn)
-        gone = span(0, below) - kept
-        fallen = self._drop(gone, leased=True)
-        self.purge([o for o in self.dead if o in gone])
-        self.tally.fallen += len(fallen)
-        self._raise_floor(max(self.floor, below))
+    def _admit(self, offset: int) -> None:
+        if self.order is None or self.order.admit(self.stored.keys.of(offset), offset):
+            self.ready.add(self.stored.lane_of(offset), offset)
 
-    def bury_old(self, died_before_ms: int) -> None:
-        """Dead letters that died before this are forgotten; they stand in the order of death."""
-        while self.dead:
-            offset, letter = next(iter(self.dead.items()))
-            if letter.died_ms >= died_before_ms:
-                return
-            self.purge([offset])
+    def make_ready(self, offset: int, since_ms: int) -> None:
+        """First in its lane, unless its key is parked."""
+        if not self.is_parked(offset):
+            self._ready_again(offset, since_ms)
+            self.ready.add(self.stored.lane_of(offset), offset)
 
-    # -- settling
+    def make_ready_last(self, offset: int, since_ms: int) -> None:
+        if not self.is_parked(offset):
+            self._ready_again(offset, since_ms)
+            end = self.stored.next_offset
+            self.ready.add_behind(self.stored.lane_of(offset), offset, end)
 
-    def _holds(self, delivery: int, offsets: Sequence[int]) -> bool:
-        """Whether any of these is in flight in this delivery."""
-        found = map(self.leases.get, offsets)
-        return any(lease is not None and lease.delivery == delivery for lease in found)
+    def _ready_again(self, offset: int, since_ms: int) -> None:
+        if offset in self.timed:
+            self.first.setdefault(offset, self.ready_since(offset))
+        self.since[offset] = since_ms
 
-    def _lease_of(self, delivery: int, offset: int) -> Settle | None:
-        """None where the lease stands; else why not."""
-        lease = self.leases.get(offset)
-        if lease is not None and lease.delivery == delivery:
-            return None
-        if lease is None and not 0 <= offset < self._stored.next_offset:
-            return _REFUSED[NOT_FOUND]
-        if delivery < self.owner.since:
-            return _REFUSED[STALE]
-        if lease is not None or offset in self.waiting or offset in self.ready:
-            return _REFUSED[LEASE_EXPIRED]
-        if self._is_parked(offset) and self.failures.last_reason(offset):
-            return _REFUSED[LEASE_EXPIRED]
-        if offset in self.dead and self.dead[offset].reason == TIMED_OUT:
-            return _REFUSED[LEASE_EXPIRED]
-        return _REFUSED[NOT_FOUND]
+    def is_parked(self, offset: int) -> bool:
+        return self.order is not None and self.stored.keys.of(offset) in self.order.parked
 
-    def _ack(self, delivery: int, offsets: list[int]) -> list[Settle]:
-        settles: list[Settle] = []
-        leases, failures = self.leases, self.failures
-        acked: list[int] = []
-        for offset in offsets:
-            refused = self._lease_of(delivery, offset)
-            if refused is not None:
-                settles.append(refused)
-                continue
-            leases.end(offset)
-            failed = failures.count(offset) if failures else 0
-            settles.append(Settle(OK, "acked", failed + 1) if failed else _ACKED)
-            acked.append(offset)
-        self.tally.acked += len(acked)
-        if self.config.halt_percent:
-            self.outcomes.extend([False] * len(acked))
-        self._finish_all(acked)
-        return settles
+    def note_waits(self, taken: BitMap64, now_ms: int) -> None:
+        """The longest wait of a delivery in each lane."""
+        stored, since = self.stored, self.since
+        oldest: dict[int, int] = {}
+        plain = taken
+        if since:
+            later = among(since, taken)
+            plain = taken - BitMap64(later)
+            for offset in later:
+                lane, since_ms = stored.lane_of(offset), since.pop(offset)
+                oldest[lane] = min(since_ms, oldest.get(lane, now_ms))
+                if offset in self.timed:
+                    self.first.setdefault(offset, since_ms)
+        for lane, offsets in enumerate(stored.lanes):
+            hit = plain & offsets
+            if hit:
+                oldest[lane] = min(self.stored_ms(hit.min()), oldest.get(lane, now_ms))
+        for lane, since_ms in oldest.items():
+            self.tally.waited(lane, now_ms - since_ms)
 
-    def _extend(self, op: Settled, delivery: int, offsets: list[int], now_ms: int) -> list[Settle]:
-        settles: list[Settle] = []
-        deadline_ms = now_ms + bounded(op.visibility_ms, 0, VISIBILITY_MS_MAX)
-        moved: list[int] = []
-        member = ""
-        for offset in offsets:
-            refused = self._lease_of(delivery, offset)
-            lease = self.leases.get(offset)
-            if refused is not None or lease is None:
-                settles.append(refused or _REFUSED[NOT_FOUND])
-                continue
-            member = lease.member
-            self.leases.end(offset)
-            moved.append(offset)
-            attempts = self.failures.count(offset) + 1
-            settles.append(Settle(OK, "extended", attempts, deadline_ms))
-        if moved:
-            self.leases.open(delivery, deadline_ms, member, moved)
-            self.tally.extended += len(moved)
-        return settles
+    # -- being done
 
-    def _give_back(self, op: Settled, delivery: int, offset: int, now_ms: int) -> Settle:
-        """A nack, a reject or a release."""
-        refused = self._lease_of(delivery, offset)
-        if refused is not None:
-            return refused
-        self.leases.end(offset)
-        attempts = self.failures.count(offset) + 1
-        if op.action == REJECT:
-            self.tally.rejected += 1
-            self.failures.add(offset, now_ms, op.reason)
-            return Settle(OK, self._kill(offset, op.reason, now_ms), attempts)
-        if op.action == NACK:
-            self.tally.nacked += 1
-            outcome, visible_ms = self._fail(offset, op.reason, now_ms, op.delay_ms, op.to_back)
-            return Settle(OK, outcome, attempts, visible_ms)
-        self._release(offset, now_ms, max(0, op.delay_ms), op.to_back)
-        return Settle(OK, "released", attempts - 1, self._visible_ms(offset, now_ms))
+    def finish_all(self, offsets: list[int]) -> None:
+        self.forget_times(offsets)
+        if self.failures or self.redrives or self.order is not None:
+            for offset in offsets:
+                self.finish(offset)
+        elif offsets:
+            self.done.update(offsets)
+            if min(offsets) < self.floor:
+                remove_below(self.done, self.floor)
+
+    def finish(self, offset: int, *, redrives: bool = True) -> None:
+        self.failures.discard(offset)
+        self.forget_times([offset])
+        if redrives:
+            self.redrives.pop(offset, None)
+        if offset >= self.floor:
+            self.done.add(offset)
+        if self.order is not None:
+            self.follow(offset)
+
+    def keep_times(self, outlasting: BitMap64) -> None:
+        """The log below the floor is over, but for these messages."""
+        fresh = outlasting - self.timed
+        for offset in fresh - self.stored.kept:
+            self.first[offset] = self.stored_ms(offset)
+        self.timed |= fresh
+
+    def forget_times(self, offsets: Sequence[int]) -> None:
+        if self.timed:
+            self.timed -= BitMap64(offsets)
+            for offset in offsets if self.first else ():
+                self.first.pop(offset, None)
+
+    def follow(self, offset: int) -> None:
+        """What waited for a key's message to be settled is ready."""
+        assert self.order is not None
+        following = self.order.finish(self.stored.keys.of(offset), offset)
+        if following is not None:
+            self.ready.add(self.stored.lane_of(following), following)
+
+    def advance(self) -> None:
+        if self.floor in self.done:
+            self.raise_floor(first_missing(self.done, self.floor))
+
+    def raise_floor(self, floor: int) -> None:
+        self.floor = max(self.floor, floor)
+        if self.floor in self.done:
+            self.floor = first_missing(self.done, self.floor)
+        remove_below(self.done, self.floor)
+
+    def drop(self, gone: BitMap64, *, leased: bool = False) -> BitMap64:
+        """Take these out of wherever they wait, and settle them; those that were waiting."""
+        found = self.ready.take(gone)
+        found.update(among(self.waiting, gone))
+        if leased:
+            flying = among(self.leases, gone)
+            for offset in flying:
+                self.leases.end(offset)
+            found.update(flying)
+        if self.order is not None:
+            found |= self.order.drop(gone)
+            found.update(o for o in self.order.withheld & gone if o not in self.leases)
+        for offset in found if self.waiting or self.since else ():
+            self.waiting.pop(offset, None)
+            self.since.pop(offset, None)
+        if self.first or self.failures or self.redrives or self.order is not None:
+            self.finish_all(list(found))
+        else:
+            self.timed -= found
+            self.done |= found
+            remove_below(self.done, self.floor)
+        return found
+
+
+def among(known: Mapping[int, object] | Leases, wanted: BitMap64) -> list[int]:
+    """Those of the offsets that are known, by looking through whichever are fewer."""
+    if len(wanted) < len(known):
+        return [offset for offset in wanted if offset in known]
+    return [offset for offset in known if offset in wanted]

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from delivery.config import LANES_COUNT
+from delivery.group.rules import after_failure, backoff_ms
 from delivery.group.state import GroupState
 from delivery.lookup.verdict import Around, Fact, Reason, Subject, Verdict
 from delivery.offsets.keys import NO_KEY
@@ -120,12 +121,13 @@ class _Case:
         if offset in self.queue.withdrawn:
             return Verdict("in_flight", [*reasons, _withdrawn(self.queue, offset)])
         blockers = self._blockers()
-        is_last = 0 < group.config.max_attempts <= failed + 1
+        after = after_failure(group.config, failed + 1, is_withdrawn=False)
+        is_last = after == "last"
         if is_last:
             reasons.append(Reason("last_attempt", 0, {"attempts": group.config.max_attempts}))
         verdict = Verdict("in_flight", reasons + blockers)
         if not is_last and not blockers and not self._parked():
-            verdict.eta_ms = lease.deadline_ms + group.backoff_ms(failed + 1)
+            verdict.eta_ms = lease.deadline_ms + backoff_ms(group.config, failed + 1)
             verdict.eta_by = "lease"
         return verdict
 

@@ -22,7 +22,6 @@ from delivery.entries.ops import (
     CodesResult,
     Committed,
     Configure,
-    CountResult,
     Delivered,
     DropGroup,
     Expired,
@@ -45,6 +44,7 @@ from delivery.entries.ops import (
 )
 from delivery.entries.reappended import Held
 from delivery.entries.records import AppendedBatch
+from delivery.group.operations import GroupOperations
 from delivery.group.state import GroupState
 from delivery.history.archive import ARCHIVE_OPS, Archive
 from delivery.history.compacted_set import Compaction, Survivors
@@ -65,6 +65,8 @@ RUNS_SPARE = 1000
 
 class QueueState:
     """Implements `Stored` for its groups."""
+
+    operations = GroupOperations
 
     def __init__(self) -> None:
         self.config = QueueConfig()
@@ -209,9 +211,9 @@ class QueueState:
             self._expire(gone)
         for group in self.groups.values():
             if group.wakes and group.wakes[0][0] <= now_ms:
-                group.wake(now_ms)
+                self.operations(group).wake(now_ms)
             if group.dead and self.config.dead_retention_ms >= 0:
-                group.bury_old(now_ms - self.config.dead_retention_ms)
+                self.operations(group).bury_old(now_ms - self.config.dead_retention_ms)
         for _, offset, _ in self.late_until.pop(now_ms):
             self.late.discard(offset)
         self.results.forget(now_ms)
@@ -288,7 +290,7 @@ class QueueState:
         self.carried = {o: at for o, at in self.carried.items() if at >= index}
         kept = BitMap64(self.carried) | self.kept
         for group in self.groups.values():
-            group.trim(offset, kept)
+            self.operations(group).trim(offset, kept)
         for offsets in (*self.lanes, self.withdrawn, self.cancelled, self.delayed_ever, self.late):
             low = offsets & kept if kept else None
             remove_below(offsets, offset)
@@ -327,7 +329,7 @@ class QueueState:
         group = self.groups.get(op.group)
         if group is not None:
             if op.version > group.version:
-                group.configure(op.version, op.config)
+                self.operations(group).configure(op.version, op.config)
                 self.chronicle.regrouped(group.id, group.config)
             return None
         for other in [g for g in self.groups.values() if g.name == op.name]:
@@ -360,7 +362,7 @@ class QueueState:
             self.cancelled |= gone
             self.cancelled_count += len(gone)
             for group in self.groups.values():
-                group.withdraw(gone)
+                self.operations(group).withdraw(gone)
             self._forget_runs()
         return CodesResult(codes)
 
@@ -419,7 +421,7 @@ class QueueState:
         self.withdrawn |= gone
         self.expired_count += len(gone)
         for group in self.groups.values():
-            group.withdraw(gone)
+            self.operations(group).withdraw(gone)
 
     def _forget_runs(self) -> None:
         """Let go of times that came to nothing: of messages cancelled, expired or trimmed."""
@@ -454,24 +456,15 @@ def _is_empty(result: Result) -> bool:
 
 
 def _of_group(
-    change: Callable[[GroupState, Any, int, int], Result],
+    change: Callable[[GroupOperations, Any, int, int], Result],
 ) -> Callable[[QueueState, Any, int, int], Result]:
     def apply(queue: QueueState, op: Any, index: int, time_ms: int) -> Result:
         group = queue.groups.get(op.group)
-        return UnknownGroup(op.group) if group is None else change(group, op, index, time_ms)
+        if group is None:
+            return UnknownGroup(op.group)
+        return change(queue.operations(group), op, index, time_ms)
 
     return apply
-
-
-def _resume(group: GroupState, _op: Resumed, _index: int, _time_ms: int) -> Result:
-    halted = bool(group.halted)
-    group.resume()
-    return CountResult(int(halted))
-
-
-def _halt(group: GroupState, op: Halted, _index: int, _time_ms: int) -> Result:
-    group.halt(op.reason)
-    return CountResult(1)
 
 
 _APPLY: dict[type, Callable[[QueueState, Any, int, int], Result]] = {
@@ -489,8 +482,8 @@ _APPLY: dict[type, Callable[[QueueState, Any, int, int], Result]] = {
     Redriven: _of_group(lambda group, op, _index, time_ms: group.redrive(op, time_ms)),
     Parked: _of_group(lambda group, op, _index, _time_ms: group.park(op.key)),
     Unparked: _of_group(lambda group, op, _index, time_ms: group.release(op.key, time_ms)),
-    Halted: _of_group(_halt),
-    Resumed: _of_group(_resume),
+    Halted: _of_group(lambda group, op, _index, _time_ms: group.halt(op.reason)),
+    Resumed: _of_group(lambda group, _op, _index, _time_ms: group.resume()),
     Own: _of_group(lambda group, op, index, time_ms: group.own(op, index, time_ms)),
     **ARCHIVE_OPS,
 }

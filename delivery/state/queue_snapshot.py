@@ -17,8 +17,7 @@ from delivery.group.counters import Tally
 from delivery.group.failures import DeadLetter, Reason, Redrives
 from delivery.group.key_order import KeyOrder
 from delivery.group.leases import OpenLease
-from delivery.group.messages import Owner
-from delivery.group.state import GroupState
+from delivery.group.state import GroupState, Owner
 from delivery.history.archive import ArchiveRecord
 from delivery.history.compacted_set import SurvivorsRecord
 from delivery.history.outcome_notes import ChronicleRecord, GroupPast

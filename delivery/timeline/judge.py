@@ -1,4 +1,4 @@
-"""What operations do to one message: the rules, the same as `delivery.group.state` has for many.
+"""What operations do to one message: the rules, the same as `delivery.group` has for many.
 
 Whoever tells of messages says which one is meant (`Judge`), and what it is told is its to keep.
 """
@@ -20,7 +20,7 @@ from delivery.entries.ops import (
     Settled,
     Sought,
 )
-from delivery.group.attempts import FENCED, TIMED_OUT
+from delivery.group.rules import FENCED, TIMED_OUT
 from delivery.history.outcome_notes import HALTED, Chronicle, Position
 from delivery.timeline.groups import Attributes, GroupStory
 

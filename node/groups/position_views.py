@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from delivery.config import bounded
+from delivery.group.lag import delayed_count, lag_count, lag_ms, would_seek
 from delivery.group.state import GroupState
 from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import GroupId, NodeId, Offset
@@ -51,7 +52,7 @@ class PositionViews:
         host = await self._partitions.confirmed(GroupId.unpack(request.partition))
         group = standing(host, request.group, request.created_ms)
         target = _target(host, group, request)
-        move = group.would_seek(target)
+        move = would_seek(group, target)
         return ResetAnswer(
             target,
             move.before,
@@ -98,10 +99,10 @@ def lag_row(host: PartitionHost, ref: GroupRef, created_ms: int) -> LagRow:
         is_open=ref.id in host.state.queue.groups,
         committed=group.floor,
         end=host.end_offset,
-        lag=group.lag(),
-        lag_ms=group.oldest_ms(host.log_time_ms(), _stored_at(host)),
+        lag=lag_count(group),
+        lag_ms=lag_ms(group, host.log_time_ms(), _stored_at(host)),
         in_flight=len(group.leases),
-        delayed=group.delayed(),
+        delayed=delayed_count(group),
         dead=len(group.dead),
         owner=group.owner.member,
         generation=group.owner.generation,

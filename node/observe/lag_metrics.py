@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
+from delivery.group.lag import lag_count, lag_ms
 from delivery.group.state import GroupState
 from goqueue.wire.types import GroupId
 from node.metrics import Metrics
@@ -28,7 +29,7 @@ def tell_lag(metrics: Metrics, led: LedPartition, groups: Iterable[GroupState]) 
     consumer, topic, partition = metrics.consumer, led.topic, str(led.id.partition)
     now_ms = led.log_time_ms()
     for group in groups:
-        name, lag, seconds = group.name, group.lag(), group.oldest_ms(now_ms) / 1000
+        name, lag, seconds = group.name, lag_count(group), lag_ms(group, now_ms) / 1000
         consumer.committed_offset.put(group.floor, topic, partition, name)
         consumer.group_offset.put(group.floor, name, topic, partition)
         consumer.group_lag.add(lag, name, topic, partition)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from delivery.config import LANES_COUNT
 from delivery.entries.ops import Op, Settled
 from delivery.group.failures import DeadLetter
+from delivery.group.lag import delayed_count, lag_count, lag_ms
 from delivery.group.state import GroupState
 from goqueue.wire.errors import NotFound
 from goqueue.wire.types import GroupId, NodeId, Offset
@@ -226,9 +227,9 @@ def _group_view(host: PartitionHost, group: GroupState) -> GroupPartitionView:
         extended=tally.extended,
         died=tally.dead,
         parked=_parked(host, group),
-        lag=group.lag(),
-        lag_ms=group.oldest_ms(now_ms),
-        delayed=group.delayed(),
+        lag=lag_count(group),
+        lag_ms=lag_ms(group, now_ms),
+        delayed=delayed_count(group),
         owner=group.owner.member,
         generation=group.owner.generation,
     )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from delivery.config import GroupConfig, QueueConfig
 from delivery.entries import ops
+from delivery.group.lag import coming as group_coming
 from tests.check.queuelog import QueueLog
 from tests.check.queuestate import compare
 from tests.unit.delivery.desk import Desk
@@ -78,7 +79,7 @@ class Judged(Desk):
         for id_, group in self.log.groups.items():
             pending = self.log.pending(group, FOREVER_MS)
             known = {offset for offset in pending if not self.log.messages[offset].is_gone}
-            coming = set(queue.groups[id_].coming())
+            coming = set(group_coming(queue.groups[id_]))
             if coming != known:
                 found.append(f"to g{id_} {sorted(coming)} is coming, not {sorted(known)}")
         return found

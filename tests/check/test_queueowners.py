@@ -10,7 +10,7 @@ import pytest
 
 from delivery.config import GroupConfig
 from delivery.entries import ops
-from delivery.group.messages import Owner
+from delivery.group.state import Owner
 from tests.check.queuelog import QueueLog
 from tests.check.queuestate import compare
 from tests.unit.delivery.desk import Desk

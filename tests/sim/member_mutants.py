@@ -32,8 +32,8 @@ from delivery.entries.ops import (
     Settled,
     StaleResult,
 )
-from delivery.group.messages import Owner
-from delivery.group.state import GroupState
+from delivery.group.operations import GroupOperations
+from delivery.group.state import GroupState, Owner
 from delivery.leader.dispatcher import Dispatcher, Proposal
 from delivery.state.queue import QueueState
 from goqueue.wire.types import GroupId
@@ -157,16 +157,16 @@ class NamingsGivenUp(GroupCoordinator):
 # -- in the partitions' logs
 
 
-class _SettlesOfAnybody(GroupState):
+class _SettlesOfAnybody(GroupOperations):
     """What is in flight stays so, whoever owns the partition, and is settled by whoever has it."""
 
     def own(self, op: Own, index: int, now_ms: int) -> OwnedResult:
-        owner = self.owner
+        owner = self.group.owner
         if op.generation <= owner.generation:
             return OwnedResult(owner.member, owner.generation)
         moves = op.member != owner.member
-        ended = self.leases.of_others(op.member) if moves else []
-        self.owner = Owner(op.member, op.generation, index if moves else owner.since)
+        ended = self.group.leases.of_others(op.member) if moves else []
+        self.group.owner = Owner(op.member, op.generation, index if moves else owner.since)
         return OwnedResult(op.member, op.generation, len(ended))
 
     def settle(self, op: Settled, now_ms: int) -> Any:
@@ -174,10 +174,10 @@ class _SettlesOfAnybody(GroupState):
 
 
 class SettleUnchecked(Altered):
-    group_type = _SettlesOfAnybody
+    operations_type = _SettlesOfAnybody
 
 
-class _DeliversToAnybody(GroupState):
+class _DeliversToAnybody(GroupOperations):
     def deliver(self, op: Delivered, delivery: int, now_ms: int) -> Granted | StaleResult:
         return super().deliver(msgspec.structs.replace(op, generation=FORCED), delivery, now_ms)
 
@@ -185,7 +185,7 @@ class _DeliversToAnybody(GroupState):
 class ReceiveUnchecked(Altered):
     """Whoever asks is given messages: nobody looks whose the partition is."""
 
-    group_type = _DeliversToAnybody
+    operations_type = _DeliversToAnybody
 
 
 class RefusesNobody(Dispatcher[Any]):
@@ -196,13 +196,13 @@ class RefusesNobody(Dispatcher[Any]):
         return None
 
 
-class _CommitsOfAnybody(GroupState):
+class _CommitsOfAnybody(GroupOperations):
     def commit(self, op: Any) -> Any:
         return super().commit(msgspec.structs.replace(op, generation=FORCED))
 
 
 class CommitUnchecked(Altered):
-    group_type = _CommitsOfAnybody
+    operations_type = _CommitsOfAnybody
 
 
 class _WantsTheVeryGeneration(GroupState):
@@ -227,21 +227,21 @@ class HoldsWhatIsOld(Dispatcher[Any]):
             super()._deliver(proposal, group, queued, now_ms)
 
 
-class _TakesOlderOwners(GroupState):
+class _TakesOlderOwners(GroupOperations):
     """The owner is whom the last entry names, though it be older."""
 
     def own(self, op: Own, index: int, now_ms: int) -> OwnedResult:
-        older = op.generation < self.owner.generation
+        older = op.generation < self.group.owner.generation
         if older:
-            self.owner = dataclasses.replace(self.owner, generation=op.generation - 1)
+            self.group.owner = dataclasses.replace(self.group.owner, generation=op.generation - 1)
         return super().own(op, index, now_ms)
 
 
 class OlderOwners(Altered):
-    group_type = _TakesOlderOwners
+    operations_type = _TakesOlderOwners
 
 
-class _IgnoresOwners(GroupState):
+class _IgnoresOwners(GroupOperations):
     """An owner entry is answered, and changes nothing."""
 
     def own(self, op: Own, index: int, now_ms: int) -> OwnedResult:
@@ -249,7 +249,7 @@ class _IgnoresOwners(GroupState):
 
 
 class OwnersIgnored(Altered):
-    group_type = _IgnoresOwners
+    operations_type = _IgnoresOwners
 
 
 class OwnersNotInSnapshot(Altered):

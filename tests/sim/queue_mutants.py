@@ -27,9 +27,11 @@ from delivery.entries.ops import (
     SoughtResult,
     StaleResult,
 )
-from delivery.group.attempts import TIMED_OUT
+from delivery.group.attempts import Attempts
 from delivery.group.failures import Failures
 from delivery.group.leases import Leases
+from delivery.group.operations import GroupOperations
+from delivery.group.rules import TIMED_OUT
 from delivery.group.state import GroupState
 from delivery.leader.appender import Appender
 from delivery.leader.dispatcher import Dispatcher, Proposal
@@ -42,10 +44,11 @@ EARLY_MS = 50
 
 
 class Altered(PartitionState):
-    """A state whose queue and groups are of these types, wherever they come from."""
+    """A state whose queue, groups and operations are of these types, wherever they come from."""
 
     queue_type: type[QueueState] = QueueState
     group_type: type[GroupState] = GroupState
+    operations_type: type[GroupOperations] = GroupOperations
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,6 +65,7 @@ class Altered(PartitionState):
 
     def _alter(self) -> None:
         self.queue.__class__ = self.queue_type
+        self.queue.operations = self.operations_type  # type: ignore[method-assign]
         for group in self.queue.groups.values():
             group.__class__ = self.group_type
 
@@ -129,77 +133,85 @@ class TrimmedWhileDelayed(Altered):
 # -- dead letters and attempts
 
 
-class _DiesTwice(GroupState):
+class _DiesTwice(Attempts):
     """A dead letter stays in the queue."""
 
-    def _kill(self, offset: int, reason: str, now_ms: int) -> str:
-        outcome = super()._kill(offset, reason, now_ms)
+    def kill(self, offset: int, reason: str, now_ms: int) -> str:
+        outcome = super().kill(offset, reason, now_ms)
         if outcome == "dead":
-            self._make_ready(offset, now_ms)
+            self.group.make_ready(offset, now_ms)
         return outcome
 
 
+class _OperationsThatKillTwice(GroupOperations):
+    attempts_type = _DiesTwice
+
+
 class DeadTwice(Altered):
-    group_type = _DiesTwice
+    operations_type = _OperationsThatKillTwice
 
 
-class _KeepsRedriven(GroupState):
+class _KeepsRedriven(GroupOperations):
     """What is redriven is still listed as dead."""
 
     def redrive(self, op: Redriven, now_ms: int) -> Any:
-        before = {offset: self.dead[offset] for offset in op.offsets if offset in self.dead}
+        dead = self.group.dead
+        before = {offset: dead[offset] for offset in op.offsets if offset in dead}
         result = super().redrive(op, now_ms)
-        self.dead = before | self.dead
+        self.group.dead = before | dead
         return result
 
 
 class RedrivenAndDead(Altered):
-    group_type = _KeepsRedriven
+    operations_type = _KeepsRedriven
 
 
-class _ForgivesExpiry(GroupState):
+class _ForgivesExpiry(Attempts):
     """A lease that runs out is no attempt."""
 
-    def _fail(
+    def fail(
         self, offset: int, reason: str, now_ms: int, delay_ms: int, to_back: bool
     ) -> tuple[str, int]:
         if reason != TIMED_OUT:
-            return super()._fail(offset, reason, now_ms, delay_ms, to_back)
-        self._make_ready(offset, now_ms)
+            return super().fail(offset, reason, now_ms, delay_ms, to_back)
+        self.group.make_ready(offset, now_ms)
         return "requeued", now_ms
 
 
+class _OperationsThatForgiveExpiry(GroupOperations):
+    attempts_type = _ForgivesExpiry
+
+
 class ExpiryUncounted(Altered):
-    group_type = _ForgivesExpiry
+    operations_type = _OperationsThatForgiveExpiry
 
 
 # -- leases and settles
 
 
-class _TakesOldReceipts(GroupState):
+class _TakesOldReceipts(GroupOperations):
     """A receipt is good as long as its message is in flight, for whomever."""
 
     def _lease_of(self, delivery: int, offset: int) -> Settle | None:
-        return None if offset in self.leases else super()._lease_of(delivery, offset)
+        return None if offset in self.group.leases else super()._lease_of(delivery, offset)
 
 
 class ExpiredSettles(Altered):
-    group_type = _TakesOldReceipts
+    operations_type = _TakesOldReceipts
 
 
-class _TakesForeignReceipts(GroupState):
+class _TakesForeignReceipts(GroupOperations):
     """A receipt of any group is good: nobody looks whose it is."""
 
     def settle(self, op: Settled, now_ms: int) -> SettledResult:
-        for group in self._stored.groups.values():  # type: ignore[attr-defined]
+        for group in self.group.stored.groups.values():  # type: ignore[attr-defined]
             if any(group.leases.of_delivery(delivery) for delivery, _ in op.deliveries):
-                found: SettledResult = GroupState.settle(group, op, now_ms)
-                return found
+                return GroupOperations(group).settle(op, now_ms)
         return super().settle(op, now_ms)
 
 
 class ForeignReceipts(Altered):
-    group_type = _TakesForeignReceipts
+    operations_type = _TakesForeignReceipts
 
 
 class _CommitsComeTwice(QueueState):
@@ -311,13 +323,17 @@ class _OneCursor(GroupState):
         cursor = getattr(self, "cursor", -1)
         return [offset for offset in super().select(limit, now_ms) if offset > cursor]
 
+
+class _MovesTheCursor(GroupOperations):
     def deliver(self, op: Delivered, delivery: int, now_ms: int) -> Granted | StaleResult:
-        self.cursor = max(getattr(self, "cursor", -1), *op.offsets)
+        group: Any = self.group
+        group.cursor = max(getattr(group, "cursor", -1), *op.offsets)
         return super().deliver(op, delivery, now_ms)
 
 
 class LaneSkip(Altered):
     group_type = _OneCursor
+    operations_type = _MovesTheCursor
 
 
 class _InOffsetOrder(GroupState):
@@ -336,47 +352,55 @@ class _InOffsetOrderOnceSought(GroupState):
 
     sought = False
 
-    def seek(self, op: Sought, now_ms: int) -> SoughtResult | StaleResult:
-        self.sought = True
-        return super().seek(op, now_ms)
-
     def select(self, limit: int, now_ms: int, lowest_lane: int = 4) -> list[int]:
         found = super().select(10_000 if self.sought else limit, now_ms)
         return sorted(found)[:limit] if self.sought else found
 
 
+class _NotesSeeks(GroupOperations):
+    def seek(self, op: Sought, now_ms: int) -> SoughtResult | StaleResult:
+        group: Any = self.group
+        group.sought = True
+        return super().seek(op, now_ms)
+
+
 class LanesForgottenBySeeks(Altered):
     group_type = _InOffsetOrderOnceSought
+    operations_type = _NotesSeeks
 
 
-class _DelayedOutliveCommits(GroupState):
+class _DelayedOutliveCommits(GroupOperations):
     """A commit settles what is there, and not what is delayed before it."""
 
     def commit(self, op: Committed) -> CountResult | StaleResult:
-        base = self.base
+        base = self.group.base
         result = super().commit(op)
-        self.base = base
+        self.group.base = base
         return result
 
 
 class DelayedOutliveCommits(Altered):
-    group_type = _DelayedOutliveCommits
+    operations_type = _DelayedOutliveCommits
 
 
-class _KeyGoesOn(GroupState):
+class _KeyGoesOn(Attempts):
     """A key's next message comes when the one before has failed once."""
 
-    def _fail(
+    def fail(
         self, offset: int, reason: str, now_ms: int, delay_ms: int, to_back: bool
     ) -> tuple[str, int]:
-        found = super()._fail(offset, reason, now_ms, delay_ms, to_back)
-        if self.order is not None:
-            self._follow(offset)
+        found = super().fail(offset, reason, now_ms, delay_ms, to_back)
+        if self.group.order is not None:
+            self.group.follow(offset)
         return found
 
 
+class _OperationsThatLetKeysGoOn(GroupOperations):
+    attempts_type = _KeyGoesOn
+
+
 class KeyGoesOn(Altered):
-    group_type = _KeyGoesOn
+    operations_type = _OperationsThatLetKeysGoOn
 
 
 # -- settings and ids
@@ -389,7 +413,7 @@ class _TakesAnyVersion(QueueState):
         group = self.groups.get(op.group) if isinstance(op, OpenGroup) else None
         if group is None:
             return super()._apply(op, index, time_ms)
-        group.configure(op.version, op.config)
+        self.operations(group).configure(op.version, op.config)
         return None
 
 

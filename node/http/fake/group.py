@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from delivery.config import GroupConfig
 from delivery.entries.ops import StaleResult
-from delivery.group.attempts import FENCED
-from delivery.group.messages import Owner
+from delivery.group.rules import FENCED
+from delivery.group.state import Owner
 from goqueue.wire.batch import LANES
 from goqueue.wire.errors import NotInFlight, ReceiptExpired, StaleGeneration
 from goqueue.wire.types import Offset

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from delivery.config import GroupConfig, QueueConfig
-from delivery.group.attempts import FENCED
+from delivery.group.rules import FENCED
 
 LATE_RESULT_MS = 10 * 60 * 1000
 

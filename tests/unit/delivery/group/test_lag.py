@@ -15,6 +15,7 @@ from delivery.entries.ops import (
     SoughtResult,
     Unparked,
 )
+from delivery.group.lag import delayed_count, lag_count, lag_ms, would_seek
 from tests.steps import peak_bytes, steps
 from tests.unit.delivery.desk import Desk, all_of
 
@@ -38,9 +39,9 @@ def test_lag_counts_what_is_ready_in_flight_or_waits_for_its_backoff(desk: Desk)
     desk.reject(desk.receive(1))
     desk.receive(1)
 
-    assert desk.group().lag() == 3
+    assert lag_count(desk.group()) == 3
     desk.restart()
-    assert desk.group().lag() == 3
+    assert lag_count(desk.group()) == 3
 
 
 def test_lag_leaves_out_what_is_not_due_cancelled_or_expired(desk: Desk) -> None:
@@ -48,11 +49,11 @@ def test_lag_leaves_out_what_is_not_due_cancelled_or_expired(desk: Desk) -> None
     desk.publish(1, expires_at_ms=[1000])
     desk.cancel(0)
 
-    assert (desk.group().lag(), desk.group().delayed()) == (2, 1)
+    assert (lag_count(desk.group()), delayed_count(desk.group())) == (2, 1)
     desk.wait(1000)
-    assert (desk.group().lag(), desk.group().delayed()) == (1, 1)
+    assert (lag_count(desk.group()), delayed_count(desk.group())) == (1, 1)
     desk.wait(60_000)
-    assert (desk.group().lag(), desk.group().delayed()) == (2, 0)
+    assert (lag_count(desk.group()), delayed_count(desk.group())) == (2, 0)
 
 
 @pytest.mark.parametrize("delay", [None, 100])
@@ -63,8 +64,8 @@ def test_a_leased_message_that_expires_is_no_lag(desk: Desk, delay: int | None) 
 
     desk.wait(1000)
 
-    assert desk.group().lag() == 0
-    assert desk.group().oldest_ms(desk.now_ms) == 0
+    assert lag_count(desk.group()) == 0
+    assert lag_ms(desk.group(), desk.now_ms) == 0
 
 
 def test_the_oldest_counts_from_its_storing_however_often_it_failed(desk: Desk) -> None:
@@ -76,9 +77,9 @@ def test_the_oldest_counts_from_its_storing_however_often_it_failed(desk: Desk) 
     desk.nack(desk.receive(1), to_back=True)
     desk.now_ms += 1000
 
-    assert desk.group().oldest_ms(desk.now_ms) == 7000
+    assert lag_ms(desk.group(), desk.now_ms) == 7000
     desk.ack(desk.receive())
-    assert desk.group().oldest_ms(desk.now_ms) == 0
+    assert lag_ms(desk.group(), desk.now_ms) == 0
 
 
 def test_a_delayed_message_counts_from_when_it_was_due_while_its_key_was_parked() -> None:
@@ -90,37 +91,37 @@ def test_a_delayed_message_counts_from_when_it_was_due_while_its_key_was_parked(
 
     desk.do(Unparked(1, b"k"))
 
-    assert desk.group().oldest_ms(desk.now_ms) == 4000
+    assert lag_ms(desk.group(), desk.now_ms) == 4000
     desk.ack(desk.receive())
-    assert desk.group().oldest_ms(desk.now_ms) == 0
+    assert lag_ms(desk.group(), desk.now_ms) == 0
 
 
 def test_a_delayed_message_counts_from_when_it_is_due_however_often_it_failed(desk: Desk) -> None:
     desk.publish(1, deliver_at_ms=[60_000])
     desk.wait(61_000)
-    assert desk.group().oldest_ms(desk.now_ms) == 1000
+    assert lag_ms(desk.group(), desk.now_ms) == 1000
 
     desk.nack(desk.receive())
     desk.wait(1000)
     desk.restart()
-    assert desk.group().oldest_ms(desk.now_ms) == 2000
+    assert lag_ms(desk.group(), desk.now_ms) == 2000
     granted = desk.receive()
-    assert desk.group().oldest_ms(desk.now_ms) == 2000
+    assert lag_ms(desk.group(), desk.now_ms) == 2000
 
     desk.ack(granted)
-    assert desk.group().oldest_ms(desk.now_ms) == 0
+    assert lag_ms(desk.group(), desk.now_ms) == 0
 
 
 def test_a_redriven_message_counts_from_its_redrive(desk: Desk) -> None:
     desk.publish(1)
     desk.reject(desk.receive())
     desk.wait(60_000)
-    assert (desk.group().lag(), desk.group().oldest_ms(desk.now_ms)) == (0, 0)
+    assert (lag_count(desk.group()), lag_ms(desk.group(), desk.now_ms)) == (0, 0)
 
     desk.redrive(0)
     desk.wait(500)
 
-    assert (desk.group().lag(), desk.group().oldest_ms(desk.now_ms)) == (1, 500)
+    assert (lag_count(desk.group()), lag_ms(desk.group(), desk.now_ms)) == (1, 500)
 
 
 def test_nothing_is_older_than_the_group_or_its_last_seek(desk: Desk) -> None:
@@ -128,13 +129,13 @@ def test_nothing_is_older_than_the_group_or_its_last_seek(desk: Desk) -> None:
     desk.wait(60_000)
     late = desk.open(2)
     desk.now_ms += 1000
-    assert late.oldest_ms(desk.now_ms) == 1000
+    assert lag_ms(late, desk.now_ms) == 1000
 
     desk.seek(0, group=2)
     desk.now_ms += 200
 
-    assert late.oldest_ms(desk.now_ms) == 200
-    assert desk.group().oldest_ms(desk.now_ms) == 61_200
+    assert lag_ms(late, desk.now_ms) == 200
+    assert lag_ms(desk.group(), desk.now_ms) == 61_200
 
 
 def test_who_knows_when_a_message_was_stored_makes_its_age_exact(desk: Desk) -> None:
@@ -145,9 +146,9 @@ def test_who_knows_when_a_message_was_stored_makes_its_age_exact(desk: Desk) -> 
     desk.commit(1)
     desk.now_ms += 100
 
-    assert desk.group().oldest_ms(desk.now_ms) == 800
-    assert desk.group().oldest_ms(desk.now_ms, lambda _offset: stored_ms) == 100
-    assert desk.group().oldest_ms(desk.now_ms, lambda _offset: None) == 800
+    assert lag_ms(desk.group(), desk.now_ms) == 800
+    assert lag_ms(desk.group(), desk.now_ms, lambda _offset: stored_ms) == 100
+    assert lag_ms(desk.group(), desk.now_ms, lambda _offset: None) == 800
 
 
 def test_what_outlived_the_log_keeps_its_age(desk: Desk) -> None:
@@ -158,9 +159,9 @@ def test_what_outlived_the_log_keeps_its_age(desk: Desk) -> None:
 
     desk.retain(3)
 
-    assert [desk.group(group).lag() for group in (1, 2)] == [1, 1]
-    assert desk.group().oldest_ms(desk.now_ms) == 5000
-    assert late.oldest_ms(desk.now_ms) == 5000
+    assert [lag_count(desk.group(group)) for group in (1, 2)] == [1, 1]
+    assert lag_ms(desk.group(), desk.now_ms) == 5000
+    assert lag_ms(late, desk.now_ms) == 5000
 
 
 @pytest.mark.parametrize(
@@ -180,7 +181,7 @@ def test_a_seek_tells_what_comes_again_and_what_does_not_come_any_more(
     desk.ack(desk.receive(2))
     desk.receive(1)
 
-    would = desk.group().would_seek(offset)
+    would = would_seek(desk.group(), offset)
 
     assert desk.seek(offset) == told
     assert (would.before, would.after, would.replayed, would.skipped) == (
@@ -217,8 +218,8 @@ def test_a_group_that_is_not_open_is_told_where_it_would_begin_and_stays_closed(
     first = desk.queue.begun(OpenGroup(7, "g7", 1, GroupConfig()), desk.now_ms)
     last = desk.queue.begun(OpenGroup(8, "g8", 1, GroupConfig(start="latest"), 4), desk.now_ms)
 
-    assert (first.floor, first.lag(), first.delayed()) == (0, 3, 1)
-    assert (last.floor, last.lag(), last.delayed()) == (4, 0, 0)
+    assert (first.floor, lag_count(first), delayed_count(first)) == (0, 3, 1)
+    assert (last.floor, lag_count(last), delayed_count(last)) == (4, 0, 0)
     assert set(desk.queue.groups) == {1}
 
 
@@ -230,7 +231,7 @@ def test_a_seek_without_a_claim_changes_nothing_in_a_partition_with_an_owner(des
     (told,) = desk.do(Sought(1, 0))
 
     assert not isinstance(told, SoughtResult)
-    assert desk.group().lag() == 0
+    assert lag_count(desk.group()) == 0
 
 
 def test_the_sum_of_delays_outlives_restarts() -> None:
@@ -251,7 +252,7 @@ def test_asking_costs_little_with_a_million_messages_that_were_delayed_or_not(de
     group = desk.group()
 
     def ask() -> tuple[int, int]:
-        return group.lag(), group.oldest_ms(desk.now_ms)
+        return lag_count(group), lag_ms(group, desk.now_ms)
 
     assert ask() == (RELEASED, 1000)
     assert steps(ask) < ASKED_STEPS_MAX

@@ -31,7 +31,7 @@ from delivery.entries.ops import (
     StaleResult,
     UnknownGroup,
 )
-from delivery.group.attempts import FENCED
+from delivery.group.rules import FENCED
 from tests.unit.delivery.desk import Desk, all_of
 
 

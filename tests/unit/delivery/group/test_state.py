@@ -24,7 +24,7 @@ from delivery.entries.ops import (
     SoughtResult,
     UnknownGroup,
 )
-from delivery.group.attempts import TIMED_OUT
+from delivery.group.rules import TIMED_OUT
 from tests.unit.delivery.desk import Desk, all_of
 
 

@@ -25,6 +25,7 @@ from delivery.entries.ops import (
     Tick,
     UnknownGroup,
 )
+from delivery.group.operations import GroupOperations
 from delivery.leader.dispatcher import (
     DUE_GRACE_MS,
     EXPIRY_TICK_MS,
@@ -345,7 +346,7 @@ def test_halted_and_full_groups_refuse(office: Office) -> None:
     assert isinstance(office.told["full"], TooManyInFlight)
     assert "patient" not in office.told
 
-    office.desk.group(2).halt("stop")
+    GroupOperations(office.desk.group(2)).halt("stop")
     office.run()
     assert isinstance(office.told["patient"], GroupHalted)
 

@@ -51,6 +51,7 @@ from delivery.entries.ops import (
 )
 from delivery.entries.reappended import CarriedBatch, encode_carried
 from delivery.entries.records import AppendBatch, encode_records, encode_trim
+from delivery.group.lag import delayed_count, lag_count, lag_ms, would_seek
 from delivery.group.state import GroupState
 from delivery.offsets.store_times import STEP_MS
 from delivery.state.partition import PartitionState
@@ -415,7 +416,7 @@ class QueueMachine(RuleBasedStateMachine):
         found = self.leader.queue.groups.get(group)
         if found is not None:
             offset = number % (self.model.end + 3)
-            told = found.would_seek(offset)
+            told = would_seek(found, offset)
             self.apply_ops(Sought(group, offset, 0, "", FORCED))
             assert (found.floor, self.judged) == (
                 told.after,
@@ -531,12 +532,12 @@ class QueueMachine(RuleBasedStateMachine):
     def compare_standing(self, group: GroupState, model: GroupModel) -> None:
         """How far the group has come, and for how long its oldest message waits."""
         now_ms, messages = self.model.now_ms, self.model.messages
-        assert group.lag() == len(model.unsettled())
-        assert group.lag() + group.delayed() == len(model.coming())
+        assert lag_count(group) == len(model.unsettled())
+        assert lag_count(group) + delayed_count(group) == len(model.coming())
         oldest_ms = model.oldest_ms()
-        assert oldest_ms <= group.oldest_ms(now_ms) < oldest_ms + STEP_MS
+        assert oldest_ms <= lag_ms(group, now_ms) < oldest_ms + STEP_MS
         if not self.model.log_start:  # of what outlives the log it is not known to the millisecond
-            found_ms = group.oldest_ms(now_ms, lambda offset: messages[offset].stored_ms)
+            found_ms = lag_ms(group, now_ms, lambda offset: messages[offset].stored_ms)
             assert found_ms == oldest_ms
 
 

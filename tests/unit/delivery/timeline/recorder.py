@@ -26,6 +26,7 @@ from delivery.entries.ops import (
     Settled,
     Sought,
 )
+from delivery.group.lag import coming
 from delivery.group.state import GroupState
 from delivery.state.queue import QueueState
 from delivery.timeline.groups import TimelineEvent
@@ -50,14 +51,14 @@ class Seen:
 
 def see(group: GroupState) -> Seen:
     leases = {offset: group.leases.get(offset) for offset in group.leases}
-    known = {*leases, *group.coming(), *group.dead}
+    known = {*leases, *coming(group), *group.dead}
     return Seen(
         {
             o: (lease.delivery, lease.member, lease.deadline_ms)
             for o, lease in leases.items()
             if lease
         },
-        set(group.coming()),
+        set(coming(group)),
         {o: (letter.attempts, letter.reason) for o, letter in group.dead.items()},
         {o: group.failures.count(o) for o in known},
     )

@@ -17,6 +17,7 @@ from hypothesis.stateful import (
 
 from delivery.config import GroupConfig
 from delivery.entries.ops import Cancelled, OpenGroup, Tick, encode_ops
+from delivery.group.lag import coming
 from goqueue.wire.batch import Record
 from log.entry import EntryKind
 from node.partition.retention import compaction, compaction_scan
@@ -128,8 +129,8 @@ class CompactionMachine(RuleBasedStateMachine):
         queue = self.scene.state.queue
         fresh = queue.begun(OpenGroup(2, "h", 1, GroupConfig()), self.scene.now_ms)
         wanted = found - set(queue.withdrawn)
-        assert wanted <= set(fresh.coming()) <= wanted | set(queue.late)
-        assert set(queue.groups[1].coming()) >= wanted
+        assert wanted <= set(coming(fresh)) <= wanted | set(queue.late)
+        assert set(coming(queue.groups[1])) >= wanted
 
 
 def last_was_late(machine: CompactionMachine, offset: int) -> bool:

@@ -33,9 +33,10 @@ from delivery.entries.ops import (
 from delivery.events.group import EventGroup
 from delivery.events.messages import LAST, EventMessages
 from delivery.events.outcome import TIME, Outcome
-from delivery.history.outcome_notes import CHANGES_MAX, NOT_GRANTED, Chronicle, GroupPast, Position
+from delivery.history.outcome_notes import NOT_GRANTED, Chronicle, GroupPast, Position
 from delivery.offsets.bitmaps import BitMap64, remove_below
 from delivery.timeline.groups import GroupStory
+from delivery.timeline.judge import Judge
 from delivery.timeline.story import STARTS, advances
 from log.entry import Entry, EntryKind
 
@@ -56,7 +57,7 @@ def _at_once() -> None:
     """Nobody waits."""
 
 
-class EventFeed(EventMessages):
+class EventFeed:
     """Reads the entries of a log from its start on; `take` gives what each brought.
 
     One thread at a time. `changes` are those of the chronicle up to entries that are taken later.
@@ -69,15 +70,21 @@ class EventFeed(EventMessages):
         start_offset: int,
         changes: Sequence[Change],
     ) -> None:
-        super().__init__(chronicle, start_index, start_offset)
+        self.messages = EventMessages(chronicle, start_index, start_offset)
+        self._judge = Judge(chronicle, self.messages)
         self._changes: Sequence[Change] = changes
         self._change = 0
         self._end_turn: Callable[[], None] = _at_once
         self._catch_up((start_index - 1, LAST))
 
+    @property
+    def index(self) -> int:
+        """The newest entry that was taken."""
+        return self.messages.index
+
     def know(self, chronicle: Chronicle, changes: Sequence[Change]) -> None:
         """What is noted, and all changes, up to entries that are taken from now on."""
-        self._chronicle = chronicle
+        self.messages.chronicle = self._judge.chronicle = chronicle
         since = (self.index, LAST)
         self._changes = [change for change in changes if change[0] > since]
         self._change = 0
@@ -85,74 +92,62 @@ class EventFeed(EventMessages):
     def take(self, entry: Entry, end_turn: Callable[[], None] = _at_once) -> Outcome:
         """The next entry: what it brought."""
         assert entry.index == self.index + 1, "entries in a row"
-        self._outcome, self._end_turn = Outcome(entry.index), end_turn
-        self.index = entry.index
-        self._at = entry.index, -1
-        self._frame(entry)
+        self._end_turn, self._judge.at = end_turn, (entry.index, -1)
+        self.messages.begin(entry)
         if not advances(entry):
-            return self._outcome
+            return self.messages.outcome
         self._apply(entry)
-        self._outcome.named += self._told.pop(entry.index, ())
-        if entry.index in self._foreseen:
-            self._bring_in(self._foreseen.pop(entry.index))
-        if entry.index < self._chronicle.noted_from:
-            self.exact_from = self.next_offset
-        return self._outcome
+        return self.messages.end()
 
     # -- entries
 
     def _apply(self, entry: Entry) -> None:
         self._catch_up((entry.index, -1))
-        self._now_ms, self._number = entry.time_ms, TIME
+        messages = self.messages
+        self._judge.now_ms = messages.now_ms = entry.time_ms
+        messages.number = TIME
         self._advance(entry.time_ms)
         if entry.kind == EntryKind.RECORDS:
-            self._store(entry)
+            self._catch_up((entry.index, LAST))
+            messages.store(entry)
         elif entry.kind == EntryKind.QUEUE:
             for number, op in enumerate(decode_ops(entry.body)):
                 self._do(op, number)
             self._catch_up((entry.index, LAST))
-        elif entry.kind in STARTS and not self._chronicle.did_nothing(entry.index, 0):
-            self._trim(entry)
+        elif entry.kind in STARTS and not messages.chronicle.did_nothing(entry.index, 0):
+            messages.trim(entry)
         elif entry.kind == EntryKind.CARRIED:
-            self._carry(entry)
+            messages.carry(entry)
         elif entry.kind == EntryKind.KEPT:
-            self._keep(entry)
+            messages.keep(entry)
 
     # -- settings
 
     def _catch_up(self, at: Position) -> None:
         """Settings and groups as of this operation."""
+        groups = self.messages.groups
         while self._change < len(self._changes) and self._changes[self._change][0] <= at:
             _at, past, config = self._changes[self._change]
             self._change += 1
             if past is None:
                 assert isinstance(config, QueueConfig), "the partition's"
-                self._config = config
-                self._retentions.append((self._now_ms, config.retention_ms))
-                del self._retentions[1:-CHANGES_MAX]
+                self.messages.configure(config)
             elif config is None:
-                self.groups.pop(past.id, None)
-                self._configs.pop(past.id, None)
+                groups.pop(past.id, None)
+                self._judge.configs.pop(past.id, None)
             else:
                 assert isinstance(config, GroupConfig), "the group's"
-                if past.id not in self._configs and past.id not in self.groups:
-                    self.groups[past.id] = EventGroup(past.id, past.name, self._not_for(past))
-                self._configs[past.id] = config
-
-    def _not_for(self, past: GroupPast) -> BitMap64:
-        """Messages that a group which begins now does not get."""
-        late = BitMap64([o for o, until_ms in self._late.items() if until_ms > past.opened_ms])
-        too_old = self._kept - self._in_stream - self._delayed - late
-        found = self._stored(0, past.base) | too_old
-        return found | self._cancelled | self._withdrawn
+                if past.id not in self._judge.configs and past.id not in groups:
+                    groups[past.id] = EventGroup(past.id, past.name, self.messages.not_for(past))
+                self._judge.configs[past.id] = config
 
     # -- time
 
     def _advance(self, now_ms: int) -> None:
-        self._pass(now_ms)
-        keep_ms = self._config.dead_retention_ms
+        self.messages.pass_time(now_ms)
+        keep_ms = self.messages.config.dead_retention_ms
         if keep_ms >= 0:
-            for _id, group in sorted(self.groups.items()):
+            for _id, group in sorted(self.messages.groups.items()):
                 self._bury(group, now_ms - keep_ms)
 
     def _bury(self, group: EventGroup, before_ms: int) -> None:
@@ -162,8 +157,8 @@ class EventFeed(EventMessages):
             if story is None or story.place != "dead" or story.died_ms != died_ms:
                 continue
             story.settle()
-            self.offset = offset
-            self._tell(story, "PURGED", {"reason": "dead_retention"})
+            self.messages.offset = offset
+            self._judge.tell(story, "PURGED", {"reason": "dead_retention"})
             group.put(offset, story)
 
     # -- operations
@@ -174,16 +169,16 @@ class EventFeed(EventMessages):
             return
         at = self.index, number
         self._catch_up(at)
-        self._at, self._number = at, number
+        self._judge.at, self.messages.number = at, number
         if isinstance(op, Cancelled):
-            if not self._chronicle.did_nothing(*at):
+            if not self.messages.chronicle.did_nothing(*at):
                 self._cancel(op)
             return
-        group = self.groups.get(getattr(op, "group", 0))
-        if group is not None and not self._chronicle.did_nothing(*at):
+        group = self.messages.groups.get(getattr(op, "group", 0))
+        if group is not None and not self.messages.chronicle.did_nothing(*at):
             doing(self, op, group)
 
-    def _judge(
+    def _judge_all(
         self,
         group: EventGroup,
         offsets: Iterable[int],
@@ -191,9 +186,9 @@ class EventFeed(EventMessages):
     ) -> None:
         """What one rule does to each of these messages."""
         for number, offset in enumerate(offsets, 1):
-            if not self._is_stored(offset):
+            if not self.messages.is_stored(offset):
                 continue
-            self._point(offset)
+            self.messages.point(offset)
             story = group.of(offset)
             rule(story)
             group.put(offset, story)
@@ -202,59 +197,55 @@ class EventFeed(EventMessages):
 
     def _deliver(self, op: Delivered, group: EventGroup) -> None:
         granted: Sequence[int] = op.offsets
-        for number, what, offsets in self._chronicle.notes.get(self.index, ()):
-            if (number, what) == (self._at[1], NOT_GRANTED):
+        for number, what, offsets in self.messages.chronicle.notes.get(self.index, ()):
+            if (number, what) == (self._judge.at[1], NOT_GRANTED):
                 refused = set(offsets)
                 granted = [offset for offset in granted if offset not in refused]
-        self._judge(group, dict.fromkeys(granted), partial(self.delivered, op))
+        self._judge_all(group, dict.fromkeys(granted), partial(self._judge.delivered, op))
 
     def _settle(self, op: Settled, group: EventGroup) -> None:
         for delivery, offsets in op.deliveries:
-            self._judge(group, offsets, partial(self.settled, op, delivery))
+            self._judge_all(group, offsets, partial(self._judge.settled, op, delivery))
 
     def _expire(self, op: Expired, group: EventGroup) -> None:
         for delivery, offsets in op.deliveries:
-            self._judge(group, offsets, partial(self.timed_out, delivery))
+            self._judge_all(group, offsets, partial(self._judge.timed_out, delivery))
 
     def _own(self, op: Own, group: EventGroup) -> None:
         leased = [o for o, story in group.stories.items() if story.place == "leased"]
-        self._judge(group, sorted(leased), partial(self.owned, op))
+        self._judge_all(group, sorted(leased), partial(self._judge.owned, op))
 
     def _commit(self, op: Committed, group: EventGroup) -> None:
         below = sorted(offset for offset in group.stories if offset < op.offset)
-        waiting = group.waiting(self._stored(0, op.offset))
-        self._judge(group, below, partial(self.committed, op))
-        self._all(group, waiting, partial(self.committed, op))
+        waiting = group.waiting(self.messages.stored(0, op.offset))
+        self._judge_all(group, below, partial(self._judge.committed, op))
+        self._all(group, waiting, partial(self._judge.committed, op))
         group.done |= waiting
 
     def _seek(self, op: Sought, group: EventGroup) -> None:
-        stories = sorted(group.stories)
-        stored = self._stored(0, self.next_offset)
-        skipped = group.waiting(self._stored(0, op.offset))
+        stories, messages = sorted(group.stories), self.messages
+        stored = messages.stored(0, messages.next_offset)
+        skipped = group.waiting(messages.stored(0, op.offset))
         settled = group.done & stored
         remove_below(settled, op.offset)
-        withdrawn = settled & (self._withdrawn | self._cancelled)
-        again = settled - withdrawn - (self._kept - self._in_stream - self._delayed)
-        self._judge(group, stories, partial(self.sought, op))
-        self._all(group, skipped, partial(self.sought, op))
-        self._all(group, again, partial(self.sought, op))
+        withdrawn = settled & (messages.withdrawn | messages.cancelled)
+        again = settled - withdrawn - messages.outlived
+        self._judge_all(group, stories, partial(self._judge.sought, op))
+        self._all(group, skipped, partial(self._judge.sought, op))
+        self._all(group, again, partial(self._judge.sought, op))
         group.done |= skipped
         group.done -= again
         group.done -= withdrawn
         group.over |= withdrawn
 
     def _purge(self, op: Purged, group: EventGroup) -> None:
-        self._judge(group, op.offsets, self.purged)
+        self._judge_all(group, op.offsets, self._judge.purged)
 
     def _redrive(self, op: Redriven, group: EventGroup) -> None:
-        self._judge(group, op.offsets, partial(self.redriven, op))
+        self._judge_all(group, op.offsets, partial(self._judge.redriven, op))
 
     def _cancel(self, op: Cancelled) -> None:
-        cancelled = BitMap64([offset for offset in op.offsets if offset in self._delayed])
-        self._outcome.add_many(cancelled, self._number, self._now_ms, "CANCELLED", {})
-        self._delayed -= cancelled
-        self._cancelled |= cancelled
-        self._withdraw(cancelled)
+        self.messages.cancel(op.offsets)
 
     def _all(
         self, group: EventGroup, offsets: BitMap64, rule: Callable[[GroupStory], None]
@@ -262,12 +253,13 @@ class EventFeed(EventMessages):
         """What the rule tells of the first of these messages, which are all alike, of all."""
         if not offsets:
             return
-        self._point(offsets.min())
-        known = len(self._outcome.named)
-        rule(group.of(self.offset))
-        for _offset, number, time_ms, type_, what, _key in self._outcome.named[known:]:
-            self._outcome.add_many(offsets, number, time_ms, type_, what)
-        del self._outcome.named[known:]
+        self.messages.point(offsets.min())
+        outcome = self.messages.outcome
+        known = len(outcome.named)
+        rule(group.of(self.messages.offset))
+        for _offset, number, time_ms, type_, what, _key in outcome.named[known:]:
+            outcome.add_many(offsets, number, time_ms, type_, what)
+        del outcome.named[known:]
 
 
 _DOING: dict[type, Callable[..., None]] = {

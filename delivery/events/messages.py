@@ -3,7 +3,6 @@ the log, what is delayed or has gone past its time."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable
 
 from delivery.config import QueueConfig
@@ -13,12 +12,11 @@ from delivery.entries.records import AppendedBatch, decode_records, decode_trim
 from delivery.events.group import EventGroup
 from delivery.events.outcome import FRAME, TIME, Outcome, Row
 from delivery.history.compacted_set import decode_compaction
-from delivery.history.outcome_notes import Chronicle, Position
+from delivery.history.outcome_notes import CHANGES_MAX, Chronicle, GroupPast
 from delivery.offsets.bitmaps import BitMap64, span
 from delivery.offsets.due import DueTimes
 from delivery.timeline.frames import Replication
 from delivery.timeline.groups import Attributes
-from delivery.timeline.judge import Judge
 from delivery.timeline.message import Projection, stories_in
 from delivery.timeline.story import StoryRecord
 from goqueue.wire.batch import RecordBatch, resolve_ms
@@ -29,11 +27,15 @@ LAST = 1 << 30
 """In place of an operation's number: behind all of an entry."""
 
 
-class EventMessages(Judge):
-    """As of the entry `index`; the log begins at `start_offset`."""
+class EventMessages:
+    """As of the entry `index`; the log begins at `start_offset`. One of them at a time is the
+    subject of the judge: the one that was pointed at last."""
 
     def __init__(self, chronicle: Chronicle, start_index: int, start_offset: int) -> None:
-        super().__init__(chronicle)
+        self.chronicle = chronicle
+        self.offset = 0
+        self.fate = ""
+        self.kept = self.in_stream = False
         self.index = start_index - 1
         """The newest entry that was taken."""
         self.start_offset = self.next_offset = start_offset
@@ -42,9 +44,12 @@ class EventMessages(Judge):
         self.lost = 0
         """Messages that were named but are not in the log any more."""
         self.groups: dict[int, EventGroup] = {}
-        self._config = QueueConfig()
-        self._outcome = Outcome(0)
-        self._number = 0
+        self.outcome = Outcome(0)
+        """What the entry has brought so far."""
+        self.number = 0
+        """Of the operation that is judged."""
+        self.now_ms = 0
+        self.config = QueueConfig()
         self._foreseen: dict[int, list[tuple[int, int, StoryRecord]]] = {}
         """By the entry that their stories were told up to, messages that are carried further on:
         (offset, carrying entry, story)."""
@@ -54,9 +59,8 @@ class EventMessages(Judge):
         """By entry, what these stories tell."""
         self._replications: list[tuple[Replication, range]] = []
         self._due, self._expires = DueTimes(), DueTimes()
-        self._delayed = BitMap64()
-        self._cancelled: BitMap64 = BitMap64()
-        self._withdrawn, self._keyed = BitMap64(), BitMap64()
+        self.delayed, self.cancelled, self.withdrawn = BitMap64(), BitMap64(), BitMap64()
+        self._keyed = BitMap64()
         self._held, self._kept, self._in_stream = BitMap64(), BitMap64(), BitMap64()
         """Messages that outlive the log, those of them that it begins after by now, and those of
         these that compaction has kept."""
@@ -65,12 +69,28 @@ class EventMessages(Judge):
         self._late: dict[int, int] = {}
         """When messages that were delayed, and are carried, are too old for new groups; 0 where
         that is at once, or they are not due."""
-        self._retentions = [(0, self._config.retention_ms)]
+        self._retentions = [(0, self.config.retention_ms)]
         """(log time, how long the partition kept a message from then on)."""
 
-    @abstractmethod
-    def _catch_up(self, at: Position) -> None:
-        """Settings and groups as of this operation."""
+    def configure(self, config: QueueConfig) -> None:
+        """The partition's settings from now on."""
+        self.config = config
+        self._retentions.append((self.now_ms, config.retention_ms))
+        del self._retentions[1:-CHANGES_MAX]
+
+    def begin(self, entry: Entry) -> None:
+        """What is told from now on is of this entry."""
+        self.index, self.outcome = entry.index, Outcome(entry.index)
+        self._frame(entry)
+
+    def end(self) -> Outcome:
+        """All that the entry brought; messages that come in with it are there from now on."""
+        self.outcome.named += self._told.pop(self.index, ())
+        if self.index in self._foreseen:
+            self._bring_in(self._foreseen.pop(self.index))
+        if self.index < self.chronicle.noted_from:
+            self.exact_from = self.next_offset
+        return self.outcome
 
     def foresee(self, entry: Entry, offsets: Iterable[int]) -> None:
         """An entry further on carries these messages, whose own entry is gone, with their stories.
@@ -80,7 +100,7 @@ class EventMessages(Judge):
         for offset in offsets:
             record = stories.get(offset)
             if record is None:
-                story = Projection(offset, self._chronicle, entry).story
+                story = Projection(offset, self.chronicle, entry).story
                 record = story.record(entry.index)
                 record.exact = False
             stamped = zip(record.indexes, record.events, strict=False)
@@ -98,25 +118,35 @@ class EventMessages(Judge):
         if self.index in self._foreseen:
             self._bring_in(self._foreseen.pop(self.index))
 
+    def not_for(self, past: GroupPast) -> BitMap64:
+        """Messages that a group which begins now does not get."""
+        late = BitMap64([o for o, until_ms in self._late.items() if until_ms > past.opened_ms])
+        too_old = self.outlived - late
+        return self.stored(0, past.base) | too_old | self.cancelled | self.withdrawn
+
+    @property
+    def outlived(self) -> BitMap64:
+        """Messages that outlive the log, and that nobody who begins anew gets."""
+        return self._kept - self._in_stream - self.delayed
+
     def is_exact(self, offset: int) -> bool:
         """Whether all is known that the message's events go by."""
         return offset >= self.exact_from and not (self._inexact and offset in self._inexact)
 
-    # -- of the judge
+    # -- as the judge sees the one that was pointed at
 
     @property
     def has_key(self) -> bool:
         return self.offset in self._keyed
 
     def add(self, type_: str, what: Attributes) -> None:
-        self._outcome.named.append((self.offset, self._number, self._now_ms, type_, what, None))
+        self.outcome.named.append((self.offset, self.number, self.now_ms, type_, what, None))
 
     # -- what is stored
 
-    def _store(self, entry: Entry) -> None:
-        self._catch_up((entry.index, LAST))
+    def store(self, entry: Entry) -> None:
         self.next_offset = entry.base_offset + entry.record_count
-        self._outcome.add_published(entry)
+        self.outcome.add_published(entry)
         stored = range(entry.base_offset, self.next_offset)
         self._replications.append((Replication(entry, entry.time_ms), stored))
         for batch in decode_records(entry.body, entry.base_offset):
@@ -129,9 +159,9 @@ class EventMessages(Judge):
             for row, cell in enumerate(batch.deliver_at()):
                 due_ms = resolve_ms(cell, time_ms) or 0
                 if due_ms > time_ms:
-                    self._delayed.add(base + row)
+                    self.delayed.add(base + row)
                     self._due.add(due_ms, base + row)
-        ttl_ms = time_ms + self._config.ttl_ms if self._config.ttl_ms else 0
+        ttl_ms = time_ms + self.config.ttl_ms if self.config.ttl_ms else 0
         if batch.header.flags & HAS_EXPIRES_AT:
             for row, cell in enumerate(batch.expires_at()):
                 expires_ms = resolve_ms(cell, time_ms) or ttl_ms
@@ -150,23 +180,23 @@ class EventMessages(Judge):
     def _frame(self, entry: Entry) -> None:
         left: list[tuple[Replication, range]] = []
         for replication, offsets in self._replications:
-            replication.frame(entry, self._chronicle)
+            replication.frame(entry, self.chronicle)
             if replication.is_over:
-                voters = self._chronicle.voters_at(replication.index)
+                voters = self.chronicle.voters_at(replication.index)
                 told = replication.event or replication.unknown(voters)
-                self._outcome.add_many(offsets, FRAME, *told)
+                self.outcome.add_many(offsets, FRAME, *told)
             else:
                 left.append((replication, offsets))
         self._replications = left
 
-    def _stored(self, first: int, end: int) -> BitMap64:
+    def stored(self, first: int, end: int) -> BitMap64:
         """Messages that are stored, in a range of offsets."""
         found = span(max(first, self.start_offset), min(end, self.next_offset))
         if self._held and first < self.start_offset:
             found |= self._held & span(first, min(end, self.start_offset))
         return found
 
-    def _is_stored(self, offset: int) -> bool:
+    def is_stored(self, offset: int) -> bool:
         if self.start_offset <= offset < self.next_offset:
             return True
         if 0 <= offset < self.start_offset and offset in self._held:
@@ -176,7 +206,7 @@ class EventMessages(Judge):
         self.lost += offset < self.start_offset
         return False
 
-    def _carry(self, entry: Entry) -> None:
+    def carry(self, entry: Entry) -> None:
         """These messages stand in this entry from now on, too."""
         offsets = BitMap64()
         for carried in decode_carried(entry.body):
@@ -186,7 +216,7 @@ class EventMessages(Judge):
                 for offset, cell in zip(carried.offsets, batch.deliver_at(), strict=True):
                     due_ms = resolve_ms(cell, carried.time_ms) or 0
                     if due_ms > carried.time_ms and offset not in self._late:
-                        is_due = offset not in self._delayed
+                        is_due = offset not in self.delayed
                         self._late[offset] = self._late_until(due_ms) if is_due else 0
         self._carriers.append((entry.index, offsets))
 
@@ -201,9 +231,9 @@ class EventMessages(Judge):
                 (self._kept, record.kept),
                 (self._in_stream, record.in_stream),
                 (self._keyed, bool(record.key)),
-                (self._delayed, record.fate == "delayed"),
-                (self._cancelled, record.fate == "cancelled"),
-                (self._withdrawn, record.fate == "expired"),
+                (self.delayed, record.fate == "delayed"),
+                (self.cancelled, record.fate == "cancelled"),
+                (self.withdrawn, record.fate == "expired"),
             ):
                 if holds:
                     offsets.add(offset)
@@ -227,20 +257,20 @@ class EventMessages(Judge):
         retention_ms = next(ms for since, ms in reversed(self._retentions) if since < due_ms)
         return due_ms + retention_ms if retention_ms >= 0 else 0
 
-    def _keep(self, entry: Entry) -> None:
+    def keep(self, entry: Entry) -> None:
         """What compaction keeps of messages that nothing is known of any more: they stand as if
         they came now."""
         for carried in decode_carried(entry.body):
-            new = BitMap64([o for o in carried.offsets if not self._is_stored(o)])
+            new = BitMap64([o for o in carried.offsets if not self.is_stored(o)])
             if not new:
                 continue
             self._held |= new
             self._kept |= new
             self._in_stream = self._in_stream | new
             self._inexact |= new
-            self._outcome.add_many(new, 0, self._now_ms, "KEPT", {})
+            self.outcome.add_many(new, 0, self.now_ms, "KEPT", {})
 
-    def _trim(self, entry: Entry) -> None:
+    def trim(self, entry: Entry) -> None:
         """The log begins later; what is carried, or kept by compaction, stays."""
         if entry.kind == EntryKind.TRIM:
             trim = decode_trim(entry.body)
@@ -254,16 +284,16 @@ class EventMessages(Judge):
         self._held = BitMap64.union(self._in_stream, *(held for _index, held in self._carriers))
         newly = (self._held & span(0, int(offset))) - self._kept
         self._kept |= newly
-        self._outcome.add_many(newly, 0, self._now_ms, "KEPT", {"log_start": int(offset)})
+        self.outcome.add_many(newly, 0, self.now_ms, "KEPT", {"log_start": int(offset)})
         self.start_offset = start
         self._forget((before & span(0, start)) - self._held)
 
     def _forget(self, gone: BitMap64) -> None:
         for group in self.groups.values():
             group.forget(gone)
-        self._delayed -= gone
-        self._cancelled -= gone
-        self._withdrawn -= gone
+        self.delayed -= gone
+        self.cancelled -= gone
+        self.withdrawn -= gone
         self._keyed -= gone
         self._kept -= gone
         self._inexact -= gone
@@ -271,12 +301,12 @@ class EventMessages(Judge):
 
     # -- time
 
-    def _pass(self, now_ms: int) -> None:
+    def pass_time(self, now_ms: int) -> None:
         """Time brings what is due, and ends what has expired."""
         runs = self._due.pop(now_ms) if self._due else ()
-        if due := _offsets(runs) & self._delayed:
-            self._delayed -= due
-            self._outcome.add_many(due, TIME, now_ms, "DUE", {})
+        if due := _offsets(runs) & self.delayed:
+            self.delayed -= due
+            self.outcome.add_many(due, TIME, now_ms, "DUE", {})
             for due_ms, offset, _ in runs if self._late else ():
                 if offset in self._late and offset in due:
                     self._late[offset] = self._late_until(due_ms)
@@ -284,15 +314,23 @@ class EventMessages(Judge):
             self._expire_messages(_offsets(self._expires.pop(now_ms)), now_ms)
 
     def _expire_messages(self, offsets: BitMap64, now_ms: int) -> None:
-        expired = offsets - self._withdrawn - self._cancelled
+        expired = offsets - self.withdrawn - self.cancelled
         if expired:
-            expired &= self._stored(expired.min(), self.next_offset)
-            self._delayed -= expired
-            self._withdrawn |= expired
-            self._outcome.add_many(expired, TIME, now_ms, "EXPIRED", {})
-            self._withdraw(expired)
+            expired &= self.stored(expired.min(), self.next_offset)
+            self.delayed -= expired
+            self.withdrawn |= expired
+            self.outcome.add_many(expired, TIME, now_ms, "EXPIRED", {})
+            self.withdraw(expired)
 
-    def _withdraw(self, offsets: BitMap64) -> None:
+    def cancel(self, offsets: Iterable[int]) -> None:
+        """Those of them that are not due yet."""
+        cancelled = BitMap64([offset for offset in offsets if offset in self.delayed])
+        self.outcome.add_many(cancelled, self.number, self.now_ms, "CANCELLED", {})
+        self.delayed -= cancelled
+        self.cancelled |= cancelled
+        self.withdraw(cancelled)
+
+    def withdraw(self, offsets: BitMap64) -> None:
         """They are delivered no more; leases stand."""
         for group in self.groups.values():
             waiting = group.waiting(offsets)
@@ -302,16 +340,16 @@ class EventMessages(Judge):
                     waiting.add(offset)
             group.over |= waiting
 
-    def _point(self, offset: int) -> None:
+    def point(self, offset: int) -> None:
         """This is the message that is judged now."""
         self.offset = offset
         self.kept, self.in_stream = offset in self._kept, offset in self._in_stream
         self.fate = ""
-        if offset in self._delayed:
+        if offset in self.delayed:
             self.fate = "delayed"
-        elif offset in self._withdrawn:
+        elif offset in self.withdrawn:
             self.fate = "expired"
-        elif offset in self._cancelled:
+        elif offset in self.cancelled:
             self.fate = "cancelled"
 
 

@@ -1,6 +1,6 @@
 """One message in one group, as operations name it: where it is, and what has become of it.
 
-The same rules as `delivery.group.state`, for a single message. What they can't tell from it alone,
+Judged by the rules of `delivery.group`, for a single message. What they can't tell from it alone,
 notes of the chronicle say.
 """
 
@@ -11,7 +11,8 @@ from typing import Literal
 
 import msgspec
 
-from delivery.config import FAR_MS, GroupConfig
+from delivery.config import GroupConfig
+from delivery.group.rules import back_at_ms
 
 Attributes = dict[str, str | int | list[str]]
 TimelineEvent = tuple[int, str, Attributes]
@@ -62,11 +63,8 @@ class GroupStory(msgspec.Struct, array_like=True):
 
     def retry(self, config: GroupConfig, now_ms: int, delay_ms: int) -> None:
         """It comes again, after the delay that was asked for, -1 for the group's own."""
-        if delay_ms < 0:
-            wait = config.backoff_ms << min(self.failed - 1, 30)
-            delay_ms = min(wait, config.backoff_ms_max)
         self.end_lease("coming")
-        self.retry_at_ms = now_ms + min(delay_ms, FAR_MS) if delay_ms > 0 else 0
+        self.retry_at_ms = back_at_ms(config, self.failed, now_ms, delay_ms)
 
     def state(self, fate: str) -> str:
         """In the words of look-ups; `fate` is the message's own: delayed, cancelled, expired or

@@ -62,11 +62,12 @@ class StoryRecord(msgspec.Struct, array_like=True):
     """The entry that brought each event, 0 where that is not known; none in older records."""
 
 
-class Story(Judge):
+class Story:
     """One message from the entry `index` on, which stores it or tells of it so far."""
 
     def __init__(self, offset: int, chronicle: Chronicle, record: StoryRecord) -> None:
-        super().__init__(chronicle)
+        self._chronicle = chronicle
+        self._judge: Judge = Judge(chronicle, self)
         self.offset, self.fate = offset, record.fate
         self.kept, self.in_stream = record.kept, record.in_stream
         self.index = record.index
@@ -81,7 +82,7 @@ class Story(Judge):
         self._config = QueueConfig()
         self._changes = self._all_changes()
         self._change = next(self._changes, None)
-        self._at = record.index, 0
+        self._judge.at = record.index, 0
         told = {group.id: group for group in self.groups.values()}
         self._catch_up((record.index, _LAST), known=not record.kept)
         self.groups = told or self.groups
@@ -113,8 +114,8 @@ class Story(Judge):
         }
 
     def add(self, type_: str, what: Attributes) -> None:
-        self.events.append((self._now_ms, type_, what))
-        self.indexes.append(self._at[0])
+        self.events.append((self._judge.now_ms, type_, what))
+        self.indexes.append(self._judge.at[0])
 
     @property
     def has_key(self) -> bool:
@@ -152,8 +153,8 @@ class Story(Judge):
         if entry.index <= self.index or not advances(entry):
             return
         self._catch_up((entry.index, -1))
-        self._at = entry.index, -1
-        self._now_ms = entry.time_ms
+        self._judge.at = entry.index, -1
+        self._judge.now_ms = entry.time_ms
         self._advance(entry.time_ms)
         if entry.kind == EntryKind.QUEUE:
             for number, op in enumerate(decode_ops(entry.body)):
@@ -163,12 +164,12 @@ class Story(Judge):
 
     def tell_op(self, op: Op, number: int) -> None:
         """Take an operation of this entry."""
-        at = self._at[0], number
+        at = self._judge.at[0], number
         telling = _TELLING.get(type(op))
         if telling is None:
             return
         self._catch_up(at)
-        self._at = at
+        self._judge.at = at
         group = self.groups.get(getattr(op, "group", 0))
         if group is None and not isinstance(op, Cancelled):
             return
@@ -189,10 +190,10 @@ class Story(Judge):
                 self._config = config
             elif config is None:
                 self.groups.pop(past.id, None)
-                self._configs.pop(past.id, None)
+                self._judge.configs.pop(past.id, None)
             else:
-                is_new = past.id not in self._configs
-                self._configs[past.id] = config
+                is_new = past.id not in self._judge.configs
+                self._judge.configs[past.id] = config
                 if is_new and past.id not in self.groups:
                     place: Place = "coming" if known else self._begins(past)
                     self.groups[past.id] = GroupStory(past.id, past.name, place)
@@ -222,7 +223,7 @@ class Story(Judge):
         for _id, group in sorted(self.groups.items()):
             if group.place == "dead" and keep_ms < now_ms - group.died_ms:
                 group.settle()
-                self._tell(group, "PURGED", {"reason": "dead_retention"})
+                self._judge.tell(group, "PURGED", {"reason": "dead_retention"})
 
     def _withdraw(self) -> None:
         """It is delivered no more; leases stand."""
@@ -245,18 +246,18 @@ class Story(Judge):
     def _delivered(self, op: Delivered, group: GroupStory) -> None:
         if self.offset not in op.offsets:
             return
-        if not self._chronicle.excepts(*self._at, NOT_GRANTED, self.offset):
-            self.delivered(op, group)
+        if not self._chronicle.excepts(*self._judge.at, NOT_GRANTED, self.offset):
+            self._judge.delivered(op, group)
 
     def _settled(self, op: Settled, group: GroupStory) -> None:
         for delivery, offsets in op.deliveries:
             if group.holds(delivery) and self.offset in offsets:
-                self.settled(op, delivery, group)
+                self._judge.settled(op, delivery, group)
 
     def _expired(self, op: Expired, group: GroupStory) -> None:
         for delivery, offsets in op.deliveries:
             if group.holds(delivery) and self.offset in offsets:
-                self.timed_out(delivery, group)
+                self._judge.timed_out(delivery, group)
 
     def _cancelled(self, op: Cancelled, _group: None) -> None:
         if self.fate == "delayed" and self.offset in op.offsets:
@@ -266,20 +267,20 @@ class Story(Judge):
 
     def _purged(self, op: Purged, group: GroupStory) -> None:
         if self.offset in op.offsets:
-            self.purged(group)
+            self._judge.purged(group)
 
     def _redriven(self, op: Redriven, group: GroupStory) -> None:
         if self.offset in op.offsets:
-            self.redriven(op, group)
+            self._judge.redriven(op, group)
 
 
 _TELLING: dict[type, Callable[[Story, Any, Any], None]] = {
     Delivered: Story._delivered,
     Settled: Story._settled,
     Expired: Story._expired,
-    Own: Story.owned,
-    Committed: Story.committed,
-    Sought: Story.sought,
+    Own: lambda story, op, group: story._judge.owned(op, group),
+    Committed: lambda story, op, group: story._judge.committed(op, group),
+    Sought: lambda story, op, group: story._judge.sought(op, group),
     Cancelled: Story._cancelled,
     Purged: Story._purged,
     Redriven: Story._redriven,

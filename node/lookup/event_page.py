@@ -74,12 +74,12 @@ class EventPage:
         for entry in entries:
             if self.is_full:
                 return
-            lost = cursor.feed.lost
+            lost = cursor.feed.messages.lost
             outcome = cursor.feed.take(entry, turns.end)
             if entry.index <= self._after:
                 cursor.end()
             else:
-                self.is_exact = self.is_exact and lost == cursor.feed.lost
+                self.is_exact = self.is_exact and lost == cursor.feed.messages.lost
                 is_rest = entry.index == self._after + 1 and self._offset is not None
                 first = (self._offset or 0) + 1 if is_rest else 0
                 self._tell(outcome.rows(first), turns)
@@ -126,7 +126,7 @@ class EventPage:
         if not rows:
             return
         self._rows, self._indexes = [], []
-        columns, is_exact = self.columns, self.cursor.feed.is_exact
+        columns, is_exact = self.columns, self.cursor.feed.messages.is_exact
         offsets, _numbers, times_ms, types, whats, keys = zip(*rows, strict=True)
         own = [(*map(what.get, _OWN), _rest(what)) for what in whats]
         groups, consumers, lanes, attempts, reasons, message_ids, attributes = zip(

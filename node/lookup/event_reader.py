@@ -124,7 +124,7 @@ class EventReader:
         """Messages whose own entries are gone come with the stories that entries carry."""
         carriers: dict[int, list[int]] = {}
         for offset, index in host.state.queue.carried.items():
-            if offset < feed.start_offset:
+            if offset < feed.messages.start_offset:
                 carriers.setdefault(index, []).append(offset)
         log = host.log
         hot = {i: log.entry(Index(i)) for i in carriers if not log.is_cold(Index(i))}
@@ -133,7 +133,7 @@ class EventReader:
             turns = Turns()
             for index, offsets in sorted(carriers.items()):
                 entry = hot.get(index) or log.cold_entries(Index(index), max_count=1)[0]
-                feed.foresee(entry, offsets)
+                feed.messages.foresee(entry, offsets)
                 turns.end()
 
         if carriers:

@@ -62,14 +62,14 @@ class EventMachine(TimelineMachine):
         )
         for offset, index in leader.queue.carried.items():
             if offset < leader.log_start_offset:
-                late.foresee(next(e for e in self.log if e.index == index), [offset])
+                late.messages.foresee(next(e for e in self.log if e.index == index), [offset])
         feeds = [take(late, self.log)]
         self.read()
         if self.feed is not None:
             feeds.append(self.told)
         for offset in range(self.model.end):
             expected = self.expected(offset)
-            assert self.is_gone(offset) or late.is_exact(offset) == (expected is not None)
+            assert self.is_gone(offset) or late.messages.is_exact(offset) == (expected is not None)
             if expected is None:
                 continue
             for told in feeds:

@@ -39,7 +39,9 @@ from node.kubernetes.pod import PodParts, pod_of
 from node.lookup.message_search import MessageSearch
 from node.lookup.search_counts import SearchCounts
 from node.metrics import Metrics
+from node.observe.cluster_metrics import ClusterFigures
 from node.observe.node_metrics import NodeFigures
+from node.observe.replica_metrics import ReplicaFigures
 from node.observe.status import NodeStatus
 from node.partition.append_queue import ByteBudget
 from node.partition.host import NodeParts, PartitionSettings
@@ -69,6 +71,7 @@ from node.runtime.service import ServiceStack
 from node.storage.copying.copies import Copies, is_copied
 from node.storage.disks import Disks
 from node.storage.flusher import Flusher
+from node.storage.parts import StorageParts
 from node.storage.repair.healer import Healer
 from node.storage.repair.whole_replicas import Repair
 from node.storage.space_watch import SpaceWatch
@@ -144,6 +147,7 @@ class _Base:
             raft_config(config),
             peers_clock_offset_ms=self.clocks.offset_ms,
         )
+        self.storage = StorageParts(store, self.flusher, self.link, self.raft, self.metrics)
         self.disks = Disks(
             self.me.node, store, self.flusher, self.space, self.link.connected, self.metrics
         )
@@ -246,12 +250,8 @@ class _Groups:
     def _copies(self, base: _Base) -> Copies:
         """What copies whole replicas to and from here."""
         return Copies(
-            base.store,
-            base.flusher,
-            base.link,
-            base.raft,
+            base.storage,
             self,
-            metrics=base.metrics,
             rng=base.rng,
             bytes_per_s=base.config.raft.copy_bytes_per_s,
             bound_bytes_s=lambda group: self.cluster.state.layout.throttle_bytes_s(group),
@@ -275,14 +275,10 @@ class _Groups:
         """What finds damage, and makes good more than entries."""
         return Repair(
             base.me,
-            base.store,
-            base.flusher,
-            base.link,
-            base.raft,
+            base.storage,
             self.cluster,
             self.replicas,
             self.copies.transfers,
-            base.metrics,
             base.config.storage,
             base.clock.wall_ms,
         )
@@ -446,18 +442,17 @@ def _broker(
 
 
 def _figures(base: _Base, groups: _Groups, front: HttpFront, parts: QueueParts) -> NodeFigures:
+    node, status, metrics, taking_part = base.me.node, base.status, base.metrics, parts.taking_part
+    is_short = status.is_under_replicated
     return NodeFigures(
-        base.me.node,
-        cluster=groups.cluster,
-        replicas=groups.replicas,
-        topology=groups.topology,
-        store=base.store,
+        ClusterFigures(node, groups.cluster, groups.replicas, groups.topology, base.store, metrics),
+        ReplicaFigures(node, groups.replicas, metrics, is_short, taking_part.groups_in),
         link=base.link,
         front=front,
-        status=base.status,
+        status=status,
         clock_offset_ms=base.clocks.offset_ms,
-        taking_part=parts.taking_part,
-        metrics=base.metrics,
+        taking_part=taking_part,
+        metrics=metrics,
     )
 
 

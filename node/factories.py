@@ -26,7 +26,7 @@ from node.http.auth.csrf_guard import Guard
 from node.http.auth.failures import Failures
 from node.http.budget.limits import HttpLimits
 from node.http.budget.memory import Budget, Budgets, Kind, Owner
-from node.http.server.app import HttpFront
+from node.http.server.app import Entrance, HttpFront, Observers
 from node.metrics import Metrics
 from node.observe.otel import OtelExport
 from node.open_files import allowed, within
@@ -236,16 +236,16 @@ def front_of(
         broker,
         host=http.host,
         port=http.port,
-        ssl_context=doors.certificates.contexts[0] if doors.certificates else None,
+        entrance=Entrance(
+            doors.certificates.contexts[0] if doors.certificates else None,
+            guard_of(config),
+            gate_of(config.auth, doors.door),
+            doors.door.desk,
+        ),
         limits=within(limits, allowed()),
-        metrics=metrics,
-        console=http.console,
-        spans=spans,
-        guard=guard_of(config),
-        gate=gate_of(config.auth, doors.door),
-        keys=doors.door.desk,
-        on_access=doors.audit,
         budgets=budgets,
+        observers=Observers(metrics, spans, doors.audit),
+        console=http.console,
     )
 
 

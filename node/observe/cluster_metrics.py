@@ -25,7 +25,6 @@ class ClusterFigures:
     def __init__(
         self,
         node: NodeId,
-        *,
         cluster: ClusterHost,
         replicas: Replicas,
         topology: Topology,

@@ -8,9 +8,6 @@ from typing import Protocol
 
 import structlog
 
-from goqueue.wire.types import NodeId
-from log.store.directory import Store
-from node.cluster.host import ClusterHost
 from node.metrics import Metrics
 from node.metrics.exposition import SLICE_S
 from node.observe.cluster_metrics import ClusterFigures
@@ -20,8 +17,6 @@ from node.observe.replica_metrics import ReplicaFigures
 from node.observe.status import NodeStatus
 from node.peers.link import PeerLink
 from node.queue.lag import REFRESH_S, TakingPart
-from node.replicas.local import Replicas
-from node.replicas.topology import Topology
 from node.runtime.periodic import Periodic
 
 DIRECTIONS = ("sent", "received")
@@ -52,12 +47,9 @@ class NodeFigures:
 
     def __init__(
         self,
-        node: NodeId,
+        cluster: ClusterFigures,
+        replicas: ReplicaFigures,
         *,
-        cluster: ClusterHost,
-        replicas: Replicas,
-        topology: Topology,
-        store: Store,
         link: PeerLink,
         front: Front,
         status: NodeStatus,
@@ -68,18 +60,8 @@ class NodeFigures:
         self._metrics = metrics
         self._link = link
         self._links = LinkFigures(link, metrics)
-        self._cluster = ClusterFigures(
-            node,
-            cluster=cluster,
-            replicas=replicas,
-            topology=topology,
-            store=store,
-            metrics=metrics,
-        )
-        self._taking_part = taking_part
-        self._replicas = ReplicaFigures(
-            node, replicas, metrics, status.is_under_replicated, taking_part.groups_in
-        )
+        self._cluster = cluster
+        self._replicas = replicas
         self._process = ProcessFigures(metrics)
         self._front = front
         self._status = status

@@ -74,6 +74,17 @@ class _Flight:
     ended: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class AppendLimits:
+    """What may wait, and how much of it goes into one entry."""
+
+    pending_bytes_max: int
+    """Of this partition."""
+    entry_bytes: int
+    node: ByteBudget
+    """Of all partitions of the node together."""
+
+
 class AppendQueue:
     """The leader's side of publishing to one partition. Loop thread only."""
 
@@ -85,9 +96,7 @@ class AppendQueue:
         appender: Callable[[], Appender],
         original_time_ms: Callable[[Offset], int],
         is_relaxed: Callable[[], bool],
-        pending_bytes_max: int,
-        entry_bytes: int,
-        budget: ByteBudget,
+        limits: AppendLimits,
         metrics: Metrics,
         workers: Executor,
     ) -> None:
@@ -98,9 +107,9 @@ class AppendQueue:
         """What was appended before the durability was altered, in this leadership."""
         self._original_time_ms = original_time_ms
         self._is_relaxed = is_relaxed
-        self._own = ByteBudget(pending_bytes_max)
-        self._entry_bytes = entry_bytes
-        self._budget = budget
+        self._own = ByteBudget(limits.pending_bytes_max)
+        self._entry_bytes = limits.entry_bytes
+        self._budget = limits.node
         self._workers = workers
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[_Request] = deque()

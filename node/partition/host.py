@@ -25,7 +25,7 @@ from log.levels import Levels
 from node.api.archive import PartitionArchive
 from node.api.records import AppendResult, Slice, Visibility
 from node.metrics import Metrics
-from node.partition.append_queue import AppendQueue, ByteBudget
+from node.partition.append_queue import AppendLimits, AppendQueue, ByteBudget
 from node.partition.metrics import PartitionMetrics
 from node.partition.queue import QueueHost
 from node.partition.queue_metrics import PartitionTally
@@ -183,9 +183,9 @@ class PartitionHost:
             appender=self._make_appender,
             original_time_ms=lambda offset: self.reader.time_at(offset) or 0,
             is_relaxed=lambda: self.log.relaxed,
-            pending_bytes_max=self._settings.pending_bytes_max,
-            entry_bytes=self._settings.entry_bytes,
-            budget=self._parts.budget,
+            limits=AppendLimits(
+                self._settings.pending_bytes_max, self._settings.entry_bytes, self._parts.budget
+            ),
             metrics=self._parts.metrics,
             workers=self._parts.workers,
         )

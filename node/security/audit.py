@@ -14,6 +14,7 @@ import contextlib
 import os
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
 
@@ -34,16 +35,23 @@ from node.metrics.doors import DoorMetrics
 from node.runtime.periodic import Periodic
 from node.security.audit_sums import SUM_S, Sum, Sums
 
-RECORDS_MAX = 4096
-"""In the buffer: some seconds of a busy node."""
 BATCH_RECORDS = 200
 GATHER_S = 0.05
 """How long a record waits for others to join it."""
-RETRY_S = 1.0
 APPEND_DEADLINE_S = 10.0
 STOP_S = 2.0
 
 _log = structlog.get_logger("audit")
+
+
+@dataclass(frozen=True, slots=True)
+class AuditLimits:
+    """Of what waits to be written."""
+
+    records_max: int = 4096
+    """In the buffer: some seconds of a busy node."""
+    retry_s: float = 1.0
+
 
 What = Access | Sum | int
 """What a record tells: a request, a sum of them, or how many records were lost."""
@@ -81,8 +89,7 @@ class AuditLog:
         wall_ms: Callable[[], int],
         *,
         has_keys: bool = True,
-        records_max: int = RECORDS_MAX,
-        retry_s: float = RETRY_S,
+        limits: AuditLimits = AuditLimits(),
     ) -> None:
         self._node = node
         self._config = config
@@ -90,8 +97,7 @@ class AuditLog:
         self._publisher = publisher
         self._metrics = metrics
         self._wall_ms = wall_ms
-        self._records_max = records_max
-        self._retry_s = retry_s
+        self._limits = limits
         self._run = os.urandom(6).hex()
         self._count = 0
         self._waiting: deque[tuple[int, int, What]] = deque()
@@ -101,7 +107,7 @@ class AuditLog:
         self._is_checked = False
         self._is_failing = False
         self._writes = Periodic(
-            "audit", self._write_all, None, _log, "audit_failed", retry_s=retry_s
+            "audit", self._write_all, None, _log, "audit_failed", retry_s=limits.retry_s
         )
         self._minutes = Periodic("audit-sums", self._minute, SUM_S, _log, "audit_failed")
         self._is_started = False
@@ -111,7 +117,7 @@ class AuditLog:
             return
         if self._sums.takes(access):
             self._sums.add(access, self._wall_ms())
-        elif len(self._waiting) >= self._records_max:
+        elif len(self._waiting) >= self._limits.records_max:
             self._lost += 1
             self._metrics.audit_lost.inc()
         else:
@@ -119,7 +125,7 @@ class AuditLog:
 
     def minute(self) -> None:
         """A minute is over: the sum of it is told, once there is room for it."""
-        if len(self._waiting) < self._records_max and (told := self._sums.minute()):
+        if len(self._waiting) < self._limits.records_max and (told := self._sums.minute()):
             self._put(told)
 
     async def start(self) -> None:
@@ -161,7 +167,7 @@ class AuditLog:
 
     async def _write(self) -> None:
         """One batch; a pause where it could not be written."""
-        if self._lost and len(self._waiting) < self._records_max:
+        if self._lost and len(self._waiting) < self._limits.records_max:
             lost, self._lost = self._lost, 0
             self._put(lost)
         rows = list(islice(self._waiting, BATCH_RECORDS))
@@ -176,11 +182,11 @@ class AuditLog:
             if not self._is_failing:
                 _log.warning("audit_not_written", problem=error.message, waiting=len(self._waiting))
             self._is_failing = True
-            await asyncio.sleep(self._retry_s)
+            await asyncio.sleep(self._limits.retry_s)
             return
         except Exception:  # noqa: BLE001 - the log goes on, whatever one batch has met
             _log.exception("audit_failed")
-            await asyncio.sleep(self._retry_s)
+            await asyncio.sleep(self._limits.retry_s)
             return
         self._is_failing = False
         for row in rows:

@@ -17,7 +17,7 @@ from goqueue.errors import Forbidden, Unauthenticated
 from node.http.auth.authenticator import Gate
 from node.http.fake.broker import FakeBroker
 from node.http.fake.keys import FakeKeys
-from node.http.server.app import HttpFront
+from node.http.server.app import Entrance, HttpFront
 from pipeline.options import Options
 from pipeline.sink.columns import Columns
 from pipeline.sink.errors import SinkError
@@ -52,7 +52,9 @@ class Scene:
 async def scene() -> AsyncIterator[Scene]:
     with ThreadPoolExecutor(1) as workers:
         keys = FakeKeys(lambda: 1_736_866_800_000, workers)
-        front = HttpFront(FakeBroker(), port=0, keys=keys, gate=Gate(keys.checks))
+        front = HttpFront(
+            FakeBroker(), port=0, entrance=Entrance(gate=Gate(keys.checks), keys=keys)
+        )
         await front.start()
         scene = Scene(f"http://127.0.0.1:{front.port}", keys)
         admin = await scene.options("admin")

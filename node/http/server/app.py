@@ -12,6 +12,7 @@ import os
 import re
 import ssl
 import time
+from dataclasses import dataclass, field
 from itertools import count
 
 from aiohttp import HttpVersion10, web
@@ -44,8 +45,28 @@ _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 _TRACE = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-([0-9a-f]{2})(?:-.*)?")
 
 
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """How clients come in, and who of them may."""
+
+    ssl_context: ssl.SSLContext | None = None
+    """HTTPS where one is given."""
+    guard: Guard = field(default_factory=Guard)
+    gate: Gate = field(default_factory=lambda: Gate(None))
+    keys: KeyBroker | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Observers:
+    """Who is told of requests."""
+
+    metrics: FrontMetrics = field(default_factory=NoMetrics)
+    spans: RequestSpans | None = None
+    on_access: OnAccess | None = None
+
+
 class HttpFront:
-    """Serves a broker over HTTP, or HTTPS where a context is given. A `Service`."""
+    """Serves a broker over HTTP or HTTPS. A `Service`."""
 
     def __init__(
         self,
@@ -53,31 +74,27 @@ class HttpFront:
         *,
         host: str = "127.0.0.1",
         port: int = 8080,
-        ssl_context: ssl.SSLContext | None = None,
+        entrance: Entrance | None = None,
         limits: HttpLimits | None = None,
-        metrics: FrontMetrics | None = None,
-        console: bool = True,
-        spans: RequestSpans | None = None,
-        guard: Guard | None = None,
-        gate: Gate | None = None,
-        keys: KeyBroker | None = None,
-        on_access: OnAccess | None = None,
         budgets: Budgets | None = None,
+        observers: Observers | None = None,
+        console: bool = True,
     ) -> None:
+        entrance, observers = entrance or Entrance(), observers or Observers()
         self._host = host
         self._port = port
-        self._ssl_context = ssl_context
+        self._ssl_context = entrance.ssl_context
         self._limits = limits or HttpLimits()
-        self._metrics: FrontMetrics = metrics or NoMetrics()
+        self._metrics = observers.metrics
         self.budgets = budgets or Budgets()
         self._shared = Shared(broker, self._limits, self._metrics, host)
-        self._shared.spans = spans
-        self._shared.keys = keys
+        self._shared.spans = observers.spans
+        self._shared.keys = entrance.keys
         self._shared.budgets = self.budgets
-        self._guard = guard or Guard()
-        self._gate = gate or Gate(None)
+        self._guard = entrance.guard
+        self._gate = entrance.gate
         self._shared.addresses = self._gate.addresses
-        self._on_access = on_access
+        self._on_access = observers.on_access
         self._router = Router(ROUTES)
         self._console = Console(self._shared, self._gate) if console else None
         self._server: FrontServer | None = None

@@ -9,16 +9,13 @@ from typing import Protocol
 
 from goqueue.wire.types import GroupId, NodeId
 from log.store.directory import Store
-from node.metrics import Metrics
-from node.peers.link import PeerLink
 from node.runtime.throttle import Throttle
 from node.storage.copying.limits import CopyLimits
 from node.storage.copying.pace import CopyPace
 from node.storage.copying.pull import PullParts
-from node.storage.copying.source import TransferSource, behind_here, committed_here
+from node.storage.copying.source import CopiedGroups, TransferSource, behind_here, committed_here
 from node.storage.copying.transfer import ReplicaControl, Transfers
-from node.storage.flusher import Flusher
-from raft.host import RaftHost
+from node.storage.parts import StorageParts
 
 COPIED_BYTES = 64 << 20
 """A new replica of a log this large begins with a copy, which goes faster than its entries, costs
@@ -43,13 +40,9 @@ class Copies:
 
     def __init__(
         self,
-        store: Store,
-        flusher: Flusher,
-        link: PeerLink,
-        raft: RaftHost,
+        parts: StorageParts,
         control: CopyControl,
         *,
-        metrics: Metrics,
         rng: RandomU64,
         bytes_per_s: int,
         bound_bytes_s: Callable[[GroupId], int] = lambda _group: 0,
@@ -62,29 +55,29 @@ class Copies:
         self._workers = ThreadPoolExecutor(1, thread_name_prefix="goqueue-copies")
         self.throttle = Throttle(bytes_per_s, time.monotonic)
         pace = CopyPace(bytes_per_s, time.monotonic)
-        flusher.on_synced = pace.synced
+        parts.flusher.on_synced = pace.synced
         self.source = TransferSource(
-            store,
-            link,
-            committed=lambda group: committed_here(raft, group),
-            behind=lambda: behind_here(raft),
-            metrics=metrics,
+            parts,
+            CopiedGroups(
+                committed=lambda group: committed_here(parts.raft, group),
+                behind=lambda: behind_here(parts.raft),
+                prepare=prepare,
+                renew=renew,
+            ),
             workers=self._workers,
             now_s=time.monotonic,
             random_u64=lambda: rng.getrandbits(64),
-            prepare=prepare,
-            renew=renew,
             pace=pace,
             limits=LIMITS,
         )
         self.transfers = Transfers(
-            store,
-            flusher,
+            parts.store,
+            parts.flusher,
             PullParts(
-                link,
+                parts.link,
                 self._workers,
                 self.throttle,
-                metrics,
+                parts.metrics,
                 time.monotonic,
                 bound_bytes_s=bound_bytes_s,
                 room_bytes=room_bytes,

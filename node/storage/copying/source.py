@@ -20,14 +20,12 @@ from goqueue.wire.types import GroupId, Index, NodeId
 from log.copy.export import Export
 from log.copy.manifest import FileKind, Manifest
 from log.errors import Damaged
-from log.store.directory import Store
-from node.metrics import Metrics
-from node.peers.link import PeerLink
 from node.rpc import partitions as rpc
 from node.rpc import transfer as transfer_rpc
 from node.runtime.periodic import Periodic
 from node.storage.copying.limits import CopyLimits
 from node.storage.copying.pace import CopyPace
+from node.storage.parts import StorageParts
 from raft.host import RaftHost
 from raft.link import RemoteError
 
@@ -50,39 +48,41 @@ class _Session:
     ended_s: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class CopiedGroups:
+    """What is asked of the groups of which copies are served."""
+
+    committed: Callable[[GroupId], Index | None]
+    """The newest entry that is known here to be committed; None where no replica runs."""
+    behind: Callable[[], Iterable[tuple[GroupId, NodeId]]]
+    """The peers that a leader here can't help."""
+    prepare: Callable[[GroupId], Awaitable[object]] | None = None
+    """May store a newer state, so that whoever copies it has little to apply."""
+    renew: Callable[[GroupId], Awaitable[bool]] | None = None
+    """Stores the state again where that on the disk can't be read; whether it could."""
+
+
 class TransferSource:
-    """A service. `committed` tells the newest entry of a group that is known here to be committed,
-    None where no replica of it runs; `behind` the peers that a leader here can't help. File work
-    is done by `workers`, which must be one thread. `prepare` may store a newer state of the group,
-    so that whoever copies it has little to apply; `renew` stores the state again where that on the
-    disk can't be read, and tells whether it could."""
+    """A service. File work is done by `workers`, which must be one thread."""
 
     def __init__(
         self,
-        store: Store,
-        link: PeerLink,
+        parts: StorageParts,
+        groups: CopiedGroups,
         *,
-        committed: Callable[[GroupId], Index | None],
-        behind: Callable[[], Iterable[tuple[GroupId, NodeId]]],
-        metrics: Metrics,
         workers: Executor,
         now_s: Callable[[], float],
         random_u64: Callable[[], int],
-        prepare: Callable[[GroupId], Awaitable[object]] | None = None,
-        renew: Callable[[GroupId], Awaitable[bool]] | None = None,
         pace: CopyPace | None = None,
         limits: CopyLimits = CopyLimits(),  # noqa: B008 - it is frozen
     ) -> None:
-        self._store = store
-        self._link = link
-        self._committed = committed
-        self._behind = behind
-        self._metrics = metrics
-        self._workers = workers
+        self._store = parts.store
+        self._link = parts.link
+        self._groups = groups
+        self._metrics = parts.metrics
         self._now_s = now_s
+        self._workers = workers
         self._random_u64 = random_u64
-        self._prepare = prepare
-        self._renew = renew
         self._pace = pace
         self._limits = limits
         self._sessions: dict[int, _Session] = {}
@@ -91,9 +91,9 @@ class TransferSource:
         self._rounds = Periodic(
             "transfer-source", self._round, limits.offer_s, _log, "copies_not_offered"
         )
-        link.handle(transfer_rpc.OPEN, self._open)
-        link.handle(transfer_rpc.READ, self._read)
-        link.handle(transfer_rpc.CLOSE, self._close)
+        parts.link.handle(transfer_rpc.OPEN, self._open)
+        parts.link.handle(transfer_rpc.READ, self._read)
+        parts.link.handle(transfer_rpc.CLOSE, self._close)
 
     async def start(self) -> None:
         await self._rounds.start()
@@ -122,7 +122,7 @@ class TransferSource:
 
     async def offer(self) -> None:
         """One round: tells replicas that this node's groups can't bring up to date any more."""
-        for group, node in self._behind():
+        for group, node in self._groups.behind():
             await self._tell(node, group)
 
     def sweep(self) -> None:
@@ -152,13 +152,13 @@ class TransferSource:
 
     async def _begin(self, peer: NodeId, group: GroupId) -> bytes:
         """Who comes while this waits counts it already."""
-        if self._prepare is not None:
-            await self._prepare(group)
+        if self._groups.prepare is not None:
+            await self._groups.prepare(group)
         try:
             export, manifest = await self._look(group)
         except Damaged as error:
             # Without a state that can be read nobody can copy the group, before a scrub finds that.
-            if self._renew is None or not await self._renew(group):
+            if self._groups.renew is None or not await self._groups.renew(group):
                 raise
             _log.warning("state_stored_again", group=str(group), problem=str(error))
             export, manifest = await self._look(group)
@@ -214,7 +214,7 @@ class TransferSource:
             raise
 
     def _export(self, group: GroupId) -> Export:
-        committed = self._committed(group)
+        committed = self._groups.committed(group)
         if committed is None:
             raise NotFound(f"no replica of {group} runs here")
         return self._store.group(group).export(committed)

@@ -22,12 +22,10 @@ from log.group.log import GroupLog
 from log.group.range_hashes import RangeHashes
 from log.segments.segment import Segment
 from log.segments.verify import Findings
-from log.store.directory import Store
 from node.api.scrub import ScrubView
-from node.metrics import Metrics
 from node.runtime.periodic import Periodic
 from node.runtime.throttle import Throttle
-from node.storage.flusher import Flusher
+from node.storage.parts import StorageParts
 from node.storage.repair.comparison import Comparison
 
 FIRST_S = 5.0
@@ -45,11 +43,9 @@ class Scrub:
 
     def __init__(
         self,
-        store: Store,
-        flusher: Flusher,
+        parts: StorageParts,
         comparison: Comparison,
         workers: Executor,
-        metrics: Metrics,
         *,
         interval_s: float,
         throttle: Throttle,
@@ -57,11 +53,11 @@ class Scrub:
         is_whole: Callable[[GroupId], bool],
         wall_ms: Callable[[], int],
     ) -> None:
-        self._store = store
-        self._flusher = flusher
+        self._store = parts.store
+        self._flusher = parts.flusher
         self._comparison = comparison
         self._workers = workers
-        self._metrics = metrics
+        self._metrics = parts.metrics
         self._renew_snapshot = renew_snapshot
         self._is_whole = is_whole
         self._wall_ms = wall_ms

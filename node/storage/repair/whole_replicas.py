@@ -9,18 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 import structlog
 
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, Voter
-from log.store.directory import Store
 from node.cluster.host import ClusterHost
 from node.config.engine import StorageOptions
-from node.metrics import Metrics
-from node.peers.link import PeerLink
 from node.replicas.local import Replicas
 from node.runtime.throttle import Throttle
 from node.storage.copying.transfer import Transfers
-from node.storage.flusher import Flusher
+from node.storage.parts import StorageParts
 from node.storage.repair.comparison import Comparison
 from node.storage.repair.scrub import Scrub
-from raft.host import RaftHost
 
 _log = structlog.get_logger("scrub")
 
@@ -31,20 +27,16 @@ class Repair:
     def __init__(
         self,
         me: Voter,
-        store: Store,
-        flusher: Flusher,
-        link: PeerLink,
-        raft: RaftHost,
+        parts: StorageParts,
         cluster: ClusterHost,
         replicas: Replicas,
         transfers: Transfers,
-        metrics: Metrics,
         options: StorageOptions,
         wall_ms: Callable[[], int],
     ) -> None:
         self._me = me
-        self._store = store
-        self._flusher = flusher
+        self._store = parts.store
+        self._flusher = parts.flusher
         self._cluster = cluster
         self._replicas = replicas
         self._transfers = transfers
@@ -52,20 +44,18 @@ class Repair:
         throttle = Throttle(options.scrub_bytes_per_s, time.monotonic)
         self.comparison = Comparison(
             me.node,
-            store,
-            link,
-            raft,
+            parts.store,
+            parts.link,
+            parts.raft,
             self._workers,
-            metrics,
+            parts.metrics,
             pay=throttle.take,
             on_diverged=self.diverged,
         )
         self.scrub = Scrub(
-            store,
-            flusher,
+            parts,
             self.comparison,
             self._workers,
-            metrics,
             interval_s=options.scrub_interval_ms / 1000,
             throttle=throttle,
             renew_snapshot=self.renew_snapshot,

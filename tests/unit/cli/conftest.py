@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 from cli.main import app
 from node.http.fake.broker import FakeBroker
 from node.http.fake.keys import FakeKeys
-from node.http.server.app import HttpFront
+from node.http.server.app import Entrance, HttpFront
 
 T0_MS = 1_736_937_000_000  # 2025-01-15T10:30:00Z
 
@@ -90,7 +90,7 @@ def shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shell]:
     broker = FakeBroker(clock_ms=clock)
     loop = asyncio.new_event_loop()
     workers = ThreadPoolExecutor(1)
-    front = HttpFront(broker, port=0, keys=FakeKeys(clock, workers))
+    front = HttpFront(broker, port=0, entrance=Entrance(keys=FakeKeys(clock, workers)))
     loop.run_until_complete(front.start())
     thread = threading.Thread(target=loop.run_forever)
     thread.start()

@@ -17,7 +17,7 @@ from goqueue import Client
 from goqueue.errors import BadRequest, ConnectionFailed, GoQueueError
 from node.http.auth.csrf_guard import Guard
 from node.http.fake.broker import FakeBroker
-from node.http.server.app import HttpFront
+from node.http.server.app import Entrance, HttpFront
 from node.security.certificates import server_context
 from tests.certificates import LOOPBACK, Authority
 
@@ -37,8 +37,9 @@ class Door:
         self.front = HttpFront(
             FakeBroker(),
             port=0,
-            ssl_context=server_context(*files),
-            guard=Guard(needs_certificate=mutual),
+            entrance=Entrance(
+                ssl_context=server_context(*files), guard=Guard(needs_certificate=mutual)
+            ),
         )
         self.loop.run_until_complete(self.front.start())
         self._thread = threading.Thread(target=self.loop.run_forever)

@@ -18,7 +18,7 @@ from goqueue.wire.batch import encode_columns
 from node.http.budget.limits import HttpLimits
 from node.http.fake.broker import FakeBroker
 from node.http.fake.keys import FakeKeys
-from node.http.server.app import HttpFront
+from node.http.server.app import Entrance, HttpFront
 
 NOW_MS = 1_736_866_800_000
 
@@ -110,7 +110,7 @@ def keys(clock: Clock) -> Iterator[FakeKeys]:
 
 @pytest.fixture
 async def front(broker: FakeBroker, limits: HttpLimits, keys: FakeKeys) -> AsyncIterator[HttpFront]:
-    front = HttpFront(broker, port=0, limits=limits, keys=keys)
+    front = HttpFront(broker, port=0, limits=limits, entrance=Entrance(keys=keys))
     await front.start()
     yield front
     await front.stop()

@@ -11,7 +11,7 @@ import pytest
 
 from goqueue.wire.errors import NoQuorum
 from node.http.fake.broker import FakeBroker
-from node.http.server.app import HttpFront
+from node.http.server.app import HttpFront, Observers
 
 
 async def test_health_says_ok_and_liveness_pass(client):
@@ -123,7 +123,7 @@ async def test_metrics_are_told_the_template_never_the_name(broker):
             return b"goqueue_up 1\n", "text/plain; version=0.0.4; charset=utf-8"
 
     metrics = Recorder()
-    front = HttpFront(broker, port=0, metrics=metrics)
+    front = HttpFront(broker, port=0, observers=Observers(metrics=metrics))
     await front.start()
     try:
         async with aiohttp.ClientSession(f"http://127.0.0.1:{front.port}") as session:

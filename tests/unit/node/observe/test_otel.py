@@ -11,7 +11,7 @@ import pytest
 
 from goqueue.wire.batch import BATCH_MEDIA_TYPE, encode_columns
 from node.http.fake.broker import FakeBroker
-from node.http.server.app import HttpFront
+from node.http.server.app import HttpFront, Observers
 from node.observe.otel import DELIVERED_MAX, OtelExport
 from tests.unit.node.observe.otlp_collector import Collector, attributes
 
@@ -61,7 +61,7 @@ async def scene() -> AsyncIterator[Scene]:
         await export.start()
         broker = FakeBroker()
         await broker.create_topic("orders", {"partitions": 1})
-        front = HttpFront(broker, port=0, spans=export)
+        front = HttpFront(broker, port=0, observers=Observers(spans=export))
         await front.start()
         try:
             yield Scene(f"http://127.0.0.1:{front.port}", export, collector)
@@ -164,7 +164,7 @@ async def test_what_is_remembered_of_deliveries_is_bounded() -> None:
 async def test_a_collector_that_is_not_there_costs_no_request(scene: Scene) -> None:
     export = OtelExport("http://127.0.0.1:9", node="node-1", version="1", flush_s=0.1)
     await export.start()
-    front = HttpFront(FakeBroker(), port=0, spans=export)
+    front = HttpFront(FakeBroker(), port=0, observers=Observers(spans=export))
     await front.start()
     try:
         other = Scene(f"http://127.0.0.1:{front.port}", export, Collector())

@@ -17,7 +17,7 @@ from goqueue.wire.types import Index, Offset
 from log.entry import Entry, make_entry
 from node.api.records import AppendResult
 from node.metrics import Metrics
-from node.partition.append_queue import OFF_LOOP_BYTES, AppendQueue, ByteBudget
+from node.partition.append_queue import OFF_LOOP_BYTES, AppendLimits, AppendQueue, ByteBudget
 from raft.errors import Outcome
 
 Callback = Callable[[Outcome, object, Index], None]
@@ -84,9 +84,7 @@ class Scene:
             appender=lambda: Appender(self.state, max_message_bytes=1 << 20),
             original_time_ms=lambda _offset: 7,
             is_relaxed=lambda: self.relaxed,
-            pending_bytes_max=pending,
-            entry_bytes=entry,
-            budget=self.budget,
+            limits=AppendLimits(pending, entry, self.budget),
             metrics=Metrics(),
             workers=workers,
         )

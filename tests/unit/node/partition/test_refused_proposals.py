@@ -17,7 +17,7 @@ from goqueue.wire.types import Index, Offset
 from log.entry import Entry, make_entry
 from log.errors import EntryDamaged
 from node.metrics import Metrics
-from node.partition.append_queue import AppendQueue, ByteBudget
+from node.partition.append_queue import AppendLimits, AppendQueue, ByteBudget
 from raft.errors import Outcome
 from raft.group import RaftGroup
 
@@ -68,9 +68,7 @@ class Partition:
             appender=lambda: Appender(self.state),
             original_time_ms=lambda offset: self.original_time_ms(offset),
             is_relaxed=lambda: False,
-            pending_bytes_max=1 << 20,
-            entry_bytes=entry_bytes,
-            budget=self.budget,
+            limits=AppendLimits(1 << 20, entry_bytes, self.budget),
             metrics=Metrics(),
             workers=cast(ThreadPoolExecutor, None),
         )

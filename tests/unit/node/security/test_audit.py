@@ -23,7 +23,7 @@ from node.config.audit import AuditConfig
 from node.http.auth.policies import POLICIES
 from node.http.server.routes import ROUTES
 from node.metrics import Metrics
-from node.security.audit import AuditLog
+from node.security.audit import AuditLimits, AuditLog
 from node.security.audit_sums import Sums
 from tests.unit.node.test_node import config, eventually, running
 
@@ -98,8 +98,7 @@ async def audit(topic: Topic, metrics: Metrics) -> AsyncIterator[AuditLog]:
         topic,  # type: ignore[arg-type]
         metrics.doors,
         lambda: 1_736_866_800_000,
-        records_max=10,
-        retry_s=0.01,
+        limits=AuditLimits(records_max=10, retry_s=0.01),
     )
     yield made
     await made.stop()

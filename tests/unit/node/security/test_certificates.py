@@ -19,7 +19,7 @@ from goqueue import AsyncClient
 from goqueue.errors import GoQueueError
 from node.http.auth.csrf_guard import Guard
 from node.http.fake.broker import FakeBroker
-from node.http.server.app import HttpFront
+from node.http.server.app import Entrance, HttpFront
 from node.metrics import Metrics
 from node.security.certificate_dates import expiry_s
 from node.security.certificates import Certificates, PeerCertificates, server_context
@@ -54,8 +54,9 @@ class Door:
         self.front = HttpFront(
             FakeBroker(),
             port=0,
-            ssl_context=self.certificates.contexts[0],
-            guard=Guard(needs_certificate=mutual),
+            entrance=Entrance(
+                ssl_context=self.certificates.contexts[0], guard=Guard(needs_certificate=mutual)
+            ),
         )
 
     @property

@@ -21,7 +21,7 @@ from node.http.auth.scoped_broker import broker_for
 from node.http.console.front import PAGES
 from node.http.fake.broker import FakeBroker
 from node.http.fake.keys import FakeKeys
-from node.http.server.app import HttpFront
+from node.http.server.app import Entrance, HttpFront
 from node.http.server.routes import ROUTES, Route
 from tests.steps import Steps
 from tests.unit.node.http.conftest import Answer, Clock
@@ -108,7 +108,9 @@ def locked_keys(clock: Clock, figures: Counts) -> Iterator[FakeKeys]:
 async def scene(
     broker: FakeBroker, locked_keys: FakeKeys, figures: Counts, orders: str
 ) -> AsyncIterator[Scene]:
-    front = HttpFront(broker, port=0, keys=locked_keys, gate=Gate(locked_keys.checks))
+    front = HttpFront(
+        broker, port=0, entrance=Entrance(gate=Gate(locked_keys.checks), keys=locked_keys)
+    )
     await front.start()
     async with aiohttp.ClientSession() as session:
         found = Scene(session, front, locked_keys)

@@ -17,7 +17,7 @@ from node.http.auth.authenticator import Gate
 from node.http.auth.failures import ADDRESSES_MAX, FAILURES_MAX, WINDOW_S, Failures, TooManyFailures
 from node.http.fake.broker import FakeBroker
 from node.http.fake.keys import FakeKeys
-from node.http.server.app import HttpFront
+from node.http.server.app import Entrance, HttpFront
 from tests.unit.node.http.conftest import Answer, Client, Clock
 
 WRONG = "nobody.0123456789abcdef"
@@ -49,7 +49,7 @@ async def locked(
     broker: FakeBroker, keys: FakeKeys, seconds: Seconds, orders: str
 ) -> AsyncIterator[Client]:
     gate = Gate(keys.checks, failures=Failures(seconds), addresses=Addresses(["127.0.0.1"]))
-    front = HttpFront(broker, port=0, keys=keys, gate=gate)
+    front = HttpFront(broker, port=0, entrance=Entrance(gate=gate, keys=keys))
     await front.start()
     async with aiohttp.ClientSession() as session:
         yield Client(session, front)

@@ -11,7 +11,7 @@ import pytest
 from node.http.budget.limits import HttpLimits
 from node.http.budget.memory import MIB, Bounds, Budgets, Kind
 from node.http.connections.arrivals import Piece, rest_after
-from node.http.server.app import HttpFront
+from node.http.server.app import Entrance, HttpFront
 
 REQUEST = b"GET /health HTTP/1.1\r\nHost: x\r\n"
 HEAD_BYTES_MAX = 32 * 1024
@@ -36,7 +36,7 @@ def limits() -> HttpLimits:
 
 @pytest.fixture
 async def front(broker, limits, keys, budgets):
-    front = HttpFront(broker, port=0, limits=limits, keys=keys, budgets=budgets)
+    front = HttpFront(broker, port=0, limits=limits, budgets=budgets, entrance=Entrance(keys=keys))
     await front.start()
     yield front
     await front.stop()

@@ -16,7 +16,7 @@ import pytest
 from node.http.budget.limits import HttpLimits
 from node.http.connections.listener import TOLD_AT_ONCE
 from node.http.fake.broker import FakeBroker
-from node.http.server.app import HttpFront
+from node.http.server.app import Entrance, HttpFront
 from node.security.certificates import server_context
 from tests.certificates import LOOPBACK, Authority
 from tests.ports import free_ports
@@ -41,7 +41,7 @@ def authority(tmp_path: Path) -> Authority:
 async def front(broker: FakeBroker, limits: HttpLimits, authority: Authority):
     certificate, key = authority.issue("localhost", *LOOPBACK)
     context = server_context(str(certificate), str(key))
-    front = HttpFront(broker, port=0, limits=limits, ssl_context=context)
+    front = HttpFront(broker, port=0, limits=limits, entrance=Entrance(ssl_context=context))
     await front.start()
     yield front
     await front.stop()
@@ -284,7 +284,9 @@ async def test_port_that_is_taken_is_told_and_nothing_stays_open(front, authorit
     before = len(os.listdir("/dev/fd"))
 
     with pytest.raises(OSError):
-        await HttpFront(FakeBroker(), port=front.port, ssl_context=context).start()
+        await HttpFront(
+            FakeBroker(), port=front.port, entrance=Entrance(ssl_context=context)
+        ).start()
 
     assert len(os.listdir("/dev/fd")) == before
 
@@ -292,7 +294,9 @@ async def test_port_that_is_taken_is_told_and_nothing_stays_open(front, authorit
 async def test_all_addresses_of_a_host_are_served(broker, authority) -> None:
     certificate, key = authority.issue("localhost", *LOOPBACK)
     context = server_context(str(certificate), str(key))
-    front = HttpFront(broker, host="", port=free_ports(1)[0], ssl_context=context)
+    front = HttpFront(
+        broker, host="", port=free_ports(1)[0], entrance=Entrance(ssl_context=context)
+    )
     await front.start()
     try:
         client = await Client.connect(front, authority, OTHER_HOST)

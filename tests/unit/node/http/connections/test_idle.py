@@ -13,7 +13,7 @@ from node.http.budget.memory import Budgets
 from node.http.connections.idle import Idle
 from node.http.connections.protocol import FrontServer
 from node.http.fake.keys import FakeKeys
-from node.http.server.app import HttpFront
+from node.http.server.app import Entrance, HttpFront
 
 MOST, MOST_OF_ONE = 12, 8
 PROBE = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -26,7 +26,9 @@ def limits() -> HttpLimits:
 
 @pytest.fixture
 async def front(broker, limits, keys):
-    front = HttpFront(broker, port=0, limits=limits, keys=keys, gate=Gate(keys.checks))
+    front = HttpFront(
+        broker, port=0, limits=limits, entrance=Entrance(gate=Gate(keys.checks), keys=keys)
+    )
     await front.start()
     yield front
     await front.stop()

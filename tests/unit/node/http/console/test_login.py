@@ -23,7 +23,7 @@ from node.http.auth.csrf_guard import Guard
 from node.http.auth.failures import FAILURES_MAX, Failures
 from node.http.fake.broker import FakeBroker
 from node.http.fake.keys import FakeKeys
-from node.http.server.app import HttpFront
+from node.http.server.app import Entrance, HttpFront, Observers
 from node.security.key_sessions import LIFE_S, KeySessions
 from tests.unit.node.http.conftest import Answer, Client, Clock
 
@@ -134,7 +134,10 @@ async def opens(
         )
         guard = Guard(None, hsts_s=HSTS_S)
         front = HttpFront(
-            broker, port=0, keys=keys, gate=gate, on_access=accesses.append, guard=guard
+            broker,
+            port=0,
+            entrance=Entrance(guard=guard, gate=gate, keys=keys),
+            observers=Observers(on_access=accesses.append),
         )
         await front.start()
         fronts.append(front)

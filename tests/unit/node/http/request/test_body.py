@@ -16,7 +16,7 @@ from node.http.budget.limits import HttpLimits
 from node.http.budget.memory import MIB, Bounds, Budgets, Kind
 from node.http.fake.keys import FakeKeys
 from node.http.request.body import SLICE_BYTES, Inflation
-from node.http.server.app import HttpFront
+from node.http.server.app import Entrance, HttpFront
 
 NODE, HOLDER = 4 * MIB, MIB
 
@@ -36,7 +36,11 @@ def limits() -> HttpLimits:
 @pytest.fixture
 async def front(broker, limits, keys, budgets):
     front = HttpFront(
-        broker, port=0, limits=limits, keys=keys, gate=Gate(keys.checks), budgets=budgets
+        broker,
+        port=0,
+        limits=limits,
+        budgets=budgets,
+        entrance=Entrance(gate=Gate(keys.checks), keys=keys),
     )
     await front.start()
     yield front
@@ -129,7 +133,12 @@ class TestForms:
         self, broker, limits, keys, sender: bytes, client
     ) -> None:
         sessions = _Sessions()
-        front = HttpFront(broker, port=0, limits=limits, gate=Gate(keys.checks, sessions=sessions))
+        front = HttpFront(
+            broker,
+            port=0,
+            limits=limits,
+            entrance=Entrance(gate=Gate(keys.checks, sessions=sessions)),
+        )
         await front.start()
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", front.port)
@@ -146,7 +155,9 @@ class TestForms:
         self, broker, limits, keys, budgets, orders, eventually
     ) -> None:
         gate = Gate(keys.checks, sessions=_Sessions())
-        front = HttpFront(broker, port=0, limits=limits, gate=gate, budgets=budgets)
+        front = HttpFront(
+            broker, port=0, limits=limits, budgets=budgets, entrance=Entrance(gate=gate)
+        )
         await front.start()
         sender = b"Origin: http://x\r\nCookie: goqueue_console=" + b"v" * 22 + b"\r\n"
         opened = []

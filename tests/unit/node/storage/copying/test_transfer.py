@@ -25,9 +25,11 @@ from node.rpc import transfer as transfer_rpc
 from node.runtime.throttle import Throttle
 from node.storage.copying.limits import CopyLimits
 from node.storage.copying.pull import PullParts
-from node.storage.copying.source import SESSIONS_MAX, TransferSource
+from node.storage.copying.source import SESSIONS_MAX, CopiedGroups, TransferSource
 from node.storage.copying.transfer import Transfers
 from node.storage.flusher import Flusher
+from node.storage.parts import StorageParts
+from raft.host import RaftHost
 from raft.link import LinkDown, RemoteError
 
 GROUP = GroupId(TopicId(1, 1), 0)
@@ -166,21 +168,22 @@ class Node:
         """The entry whose state can be stored again."""
         numbers = random.Random(name)
         link, workers = cast(PeerLink, self.link), Inline()
+        flusher = cast(Flusher, Spilling(self.store))
         self.source = TransferSource(
-            self.store,
-            link,
-            committed=lambda _group: self.committed,
-            behind=lambda: self.behind,
-            metrics=self.metrics,
+            StorageParts(self.store, flusher, link, cast(RaftHost, None), self.metrics),
+            CopiedGroups(
+                committed=lambda _group: self.committed,
+                behind=lambda: self.behind,
+                renew=self._renew,
+            ),
             workers=workers,
             now_s=clock.now_s,
             random_u64=lambda: numbers.getrandbits(64),
-            renew=self._renew,
         )
         throttle = Throttle(rate, clock.now_s, clock.sleep)
         self.transfers = Transfers(
             self.store,
-            cast(Flusher, Spilling(self.store)),
+            flusher,
             PullParts(link, workers, throttle, self.metrics, clock.now_s, clock.sleep),
             self,
             sources=self._sources,

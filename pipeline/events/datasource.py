@@ -6,14 +6,13 @@ entries are meant, which events come by: a message's own offset is a column.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
-    Filter,
     InputPartition,
 )
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -26,7 +25,7 @@ from pipeline.events import columns
 from pipeline.events.reading import look_at_events, read_events
 from pipeline.options import OptionError, Options
 from pipeline.source import data_loss
-from pipeline.source.batch import BatchReader
+from pipeline.source.batch import BatchReader, FilteredBatchReader, Subject
 from pipeline.source.options import SourceOptions, parse
 from pipeline.source.pushdown import is_pushing
 from pipeline.source.ranges import Range
@@ -61,8 +60,8 @@ class EventsSource(DataSource):
         return spark_ddl(Kind.EVENTS)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        kind = FilteredEventsReader if is_pushing() else EventsReader
-        return kind(self._parsed(schema, streaming=False), schema)
+        kind = FilteredBatchReader if is_pushing() else BatchReader
+        return kind(self._parsed(schema, streaming=False), schema, EVENTS)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return EventsStreamReader(self._parsed(schema, streaming=True), schema)
@@ -74,31 +73,6 @@ class EventsSource(DataSource):
             if name in options:
                 raise OptionError(f"{name}: events are read by entry, whole: leave it out")
         return parse(options, streaming=streaming)
-
-
-class EventsReader(BatchReader):
-    """Reads the events of the entries that are there when it is planned."""
-
-    def look(self, broker: Broker) -> dict[str, Known]:
-        return look_at_events(broker, self._options.chosen)
-
-    gone = staticmethod(data_loss.entries_gone)
-    first = FIRST_ENTRY
-
-    def push(self, filters: list[Filter]) -> Iterable[Filter]:
-        narrowing = [found for found in filters if set(found.attribute) <= NARROWING]
-        yield from (found for found in filters if found not in narrowing)
-        yield from super().push(narrowing)
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        return _read(self._options, self._schema, partition)
-
-
-class FilteredEventsReader(EventsReader):
-    """The same for a session that pushes filters down."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        return self.push(filters)
 
 
 class EventsStreamReader(StreamReader):
@@ -125,3 +99,16 @@ def _read(options: SourceOptions, schema: StructType, partition: InputPartition)
             to_arrow_schema(schema, timezone="UTC"),
             fail_on_data_loss=options.fail_on_data_loss,
         )
+
+
+def _look(broker: Broker, options: SourceOptions) -> dict[str, Known]:
+    return look_at_events(broker, options.chosen)
+
+
+EVENTS = Subject(
+    look=_look,
+    gone=data_loss.entries_gone,
+    read=_read,
+    first=FIRST_ENTRY,
+    narrows=NARROWING,
+)

@@ -220,9 +220,11 @@ class Gauge(Family[Value]):
         return Value(_named(self.name, head), is_shared=is_shared)
 
 
-class Sampled(Gauge):
+class Sampled(Family[Value]):
     """A gauge that is told anew at each look, by `add`, `most` or `put`. What was not told at the
     present look is not shown, and forgotten."""
+
+    kind = "gauge"
 
     def add(self, amount: float, *values: str) -> None:
         """Add to what was told at this look."""
@@ -258,6 +260,9 @@ class Sampled(Gauge):
                 elif child is not None:
                     del known[values]
             yield "".join(lines)
+
+    def _make(self, head: str, *, is_shared: bool) -> Value:
+        return Value(_named(self.name, head), is_shared=is_shared)
 
 
 class Histogram(Family[Distribution]):

@@ -102,21 +102,33 @@ async def test_a_token_that_stays_refused_is_told(
         ("403", "answered 403"),
         ("text", "answered 502"),
         ("cut", "not reached"),
-        ("hang", "in time"),
     ],
 )
 async def test_bad_answers_are_one_problem_and_are_counted(
-    fake: FakeApi, hasty: KubernetesApi, metrics: Metrics, trouble: str, said: str
+    fake: FakeApi, api: KubernetesApi, metrics: Metrics, trouble: str, said: str
 ) -> None:
     fake.trouble = lambda _request: trouble
 
     with pytest.raises(ApiProblem, match=said):
-        await hasty.statefulset()
+        await api.statefulset()
 
     assert not is_up(metrics)
     fake.trouble = lambda _request: ""
-    assert (await hasty.statefulset()).spec.replicas == 3
+    assert (await api.statefulset()).spec.replicas == 3
     assert is_up(metrics)
+
+
+async def test_an_answer_that_does_not_come_is_a_problem(
+    fake: FakeApi, api: KubernetesApi, hasty: KubernetesApi, metrics: Metrics
+) -> None:
+    assert (await api.statefulset()).spec.replicas == 3
+    assert is_up(metrics)
+    fake.trouble = lambda _request: "hang"
+
+    with pytest.raises(ApiProblem, match="in time"):
+        await hasty.statefulset()
+
+    assert not is_up(metrics)
 
 
 async def test_an_answer_of_another_form_is_a_problem(fake: FakeApi, api: KubernetesApi) -> None:

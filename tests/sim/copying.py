@@ -19,9 +19,10 @@ from node.runtime.throttle import Throttle
 from node.storage.copying.limits import CopyLimits
 from node.storage.copying.pace import CopyPace
 from node.storage.copying.pull import Progress, PullParts
-from node.storage.copying.source import behind_here, committed_here
+from node.storage.copying.source import CopiedGroups, behind_here, committed_here
 from node.storage.copying.transfer import Transfers
 from node.storage.flusher import Flusher
+from node.storage.parts import StorageParts
 from tests.sim.coroutines import Workers
 from tests.sim.front import Nothing
 
@@ -79,16 +80,22 @@ class Copying:
         )
         draw = lambda: rng.getrandbits(63)  # noqa: E731
         self._source = process.world.mutant.source(
-            store,
-            link,
-            committed=partial(committed_here, process.host),
-            behind=partial(behind_here, process.host),
-            metrics=cast(Metrics, metrics),
+            StorageParts(
+                store,
+                cast(Flusher, None),
+                cast(Any, link),
+                process.host,
+                cast(Metrics, metrics),
+            ),
+            CopiedGroups(
+                committed=partial(committed_here, process.host),
+                behind=partial(behind_here, process.host),
+                prepare=lambda group: self._store_state(group, again=False),
+                renew=lambda group: self._store_state(group, again=True),
+            ),
             workers=workers,
             now_s=time.now,
             random_u64=draw,
-            prepare=lambda group: self._store_state(group, again=False),
-            renew=lambda group: self._store_state(group, again=True),
             pace=CopyPace(rate, time.now),
             limits=LIMITS,
         )

@@ -18,7 +18,7 @@ from log.entry import Entry, EntryKind
 from log.errors import EntryDamaged, LogError
 from log.group.log import GroupLog
 from node.api.records import AppendResult
-from node.partition.append_queue import AppendQueue, ByteBudget
+from node.partition.append_queue import AppendLimits, AppendQueue, ByteBudget
 from node.partition.reading.message_reader import BatchCache, MessageReader
 from node.partition.reading.reader import Bounds, PartitionReader
 from node.partition.retention.reappended import KeptReader
@@ -110,9 +110,7 @@ class Replica:
             appender=self._make_appender,
             original_time_ms=lambda offset: self._reader.time_at(offset) or 0,
             is_relaxed=lambda: self.log.relaxed,
-            pending_bytes_max=PENDING_BYTES_MAX,
-            entry_bytes=ENTRY_BYTES,
-            budget=ByteBudget(PENDING_BYTES_MAX),
+            limits=AppendLimits(PENDING_BYTES_MAX, ENTRY_BYTES, ByteBudget(PENDING_BYTES_MAX)),
             metrics=nothing,
             workers=nothing,
         )

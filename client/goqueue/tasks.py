@@ -13,12 +13,15 @@ T = TypeVar("T")
 
 
 async def ended(tasks: Collection[asyncio.Task[Any]]) -> None:
-    """Cancel these, and wait until they are over, however they end."""
+    """Cancel these, and wait until they are over. How they end is seen, and told nobody."""
     waited = list(tasks)
     for task in waited:
         task.cancel()
     if waited:
         await asyncio.wait(waited)
+    for task in waited:
+        if not task.cancelled():
+            task.exception()
 
 
 class TaskSet:

@@ -17,6 +17,7 @@ from coordinator.commands.codec import (
 )
 from coordinator.topics.compression import split
 from coordinator.topics.settings import alter_config
+from goqueue.tasks import TaskSet
 from goqueue.wire.batch import RecordBatch
 from goqueue.wire.errors import (
     GoQueueError,
@@ -138,6 +139,7 @@ class NodeBroker(
         self._status = status
         self._random_id = rng.getrandbits
         self._in_flight = ProducersInFlight()
+        self._tasks = TaskSet(None)
         self._creating: dict[str, asyncio.Future[TopicView]] = {}
 
     @property
@@ -234,7 +236,7 @@ class NodeBroker(
             return
         running = self._creating.get(name)
         if running is None:
-            running = asyncio.ensure_future(self.create_topic(name, {}))
+            running = self._tasks.begin(self.create_topic(name, {}))
             self._creating[name] = running
             running.add_done_callback(lambda _done: self._creating.pop(name, None))
         try:

@@ -27,6 +27,7 @@ from goqueue.models.options import ConsumerOptions, ConsumerSettings, check_opti
 from goqueue.models.queued import Leased, Received
 from goqueue.models.settles import Settled
 from goqueue.models.times import Duration, duration_ms
+from goqueue.tasks import TaskSet
 from goqueue.transport.spans import SPANS
 
 FLUSH_S = 5.0
@@ -121,6 +122,7 @@ class AsyncConsumer:
         self._paused: set[TopicPartition] = set()
         self._starting = asyncio.Lock()
         self._over = asyncio.Event()
+        self._owned = TaskSet(None)
 
     async def __aenter__(self) -> AsyncConsumer:
         await self.start()
@@ -162,9 +164,7 @@ class AsyncConsumer:
             visibility_s=self._bench.visibility_s,
             max_messages=self._settings.max_messages,
         )
-        self._main = asyncio.create_task(
-            self._work(self._intake), name=f"goqueue {self._wanted.group}"
-        )
+        self._main = self._owned.begin(self._work(self._intake), f"goqueue {self._wanted.group}")
         self._main.add_done_callback(self._ended)
 
     async def close(self) -> None:
@@ -394,7 +394,7 @@ class AsyncConsumer:
 
     async def _close(self, unsettled: str) -> None:
         if self._closing is None:
-            self._closing = asyncio.create_task(self._shut(unsettled))
+            self._closing = self._owned.begin(self._shut(unsettled))
         await asyncio.shield(self._closing)
 
     async def _shut(self, unsettled: str) -> None:

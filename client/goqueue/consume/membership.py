@@ -21,6 +21,7 @@ from goqueue.consume.assignment import Holdings, State
 from goqueue.models.failures import is_final
 from goqueue.models.groups import MemberAnswer, TopicPartition
 from goqueue.models.times import Duration
+from goqueue.tasks import TaskSet
 from goqueue.wire.errors import GoQueueError, UnknownGroup, UnknownMember
 
 if TYPE_CHECKING:
@@ -104,7 +105,8 @@ class MemberSession:
         self._changed = changed
         self._instance_id = wanted.instance_id or f"{wanted.client_id}-{uuid.uuid4().hex[:12]}"
         self._holdings = Holdings()
-        self._joining: asyncio.Future[MemberAnswer] | None = None
+        self._owned = TaskSet(None)
+        self._joining: asyncio.Task[MemberAnswer] | None = None
         self._told: MemberAnswer | None = None
         self._opening: set[TopicPartition] = set()
         """Got, but `on_assign` has not returned."""
@@ -147,7 +149,7 @@ class MemberSession:
 
     async def join(self) -> None:
         """Raises what joining raises. The instance id makes it safe to repeat."""
-        self._joining = asyncio.ensure_future(self._ask_to_join())
+        self._joining = self._owned.begin(self._ask_to_join())
         told = await asyncio.shield(self._joining)
         self.member, self.mode = told.member_id, told.mode
         self._session_s = told.session_timeout_ms / 1000

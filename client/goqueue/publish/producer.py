@@ -36,6 +36,7 @@ from goqueue.publish.outgoing import (
 )
 from goqueue.publish.round_robin import Turns
 from goqueue.publish.sender import PartitionSender
+from goqueue.tasks import TaskSet
 from goqueue.transport.http import Transport
 from goqueue.transport.spans import SPANS
 from goqueue.wire.compression import Codec
@@ -93,6 +94,7 @@ class Producer:
         self._open: dict[tuple[str, int], tuple[Batch, asyncio.TimerHandle]] = {}
         self._senders: dict[tuple[str, int], PartitionSender] = {}
         self._turns = Turns()
+        self._owned = TaskSet(None)
         self._shared: asyncio.Task[Identity] | None = None
         self._outstanding = 0
         self._idle = asyncio.Event()
@@ -306,7 +308,7 @@ class Producer:
         if fresh:
             return await self._new_identity(timeout_s)
         if self._shared is None:
-            self._shared = asyncio.create_task(self._new_identity(timeout_s))
+            self._shared = self._owned.begin(self._new_identity(timeout_s))
         asked = self._shared
         try:
             shared = await asyncio.shield(asked)

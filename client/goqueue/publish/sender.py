@@ -17,6 +17,7 @@ from goqueue.models.failures import Closed
 from goqueue.models.options import ProducerSettings
 from goqueue.publish.batches import Batch, Identity
 from goqueue.publish.request import BATCH, BatchResult, decode_results
+from goqueue.tasks import TaskSet
 from goqueue.transport.http import Transport, join
 from goqueue.transport.spans import SPANS
 from goqueue.wire.errors import GoQueueError, OutOfOrder, PayloadTooLarge, ServerError, Timeout
@@ -53,20 +54,19 @@ class PartitionSender:
         self._used_identity = False
         self._cause: GoQueueError | None = None  # of the last failure since something went well
         self._queue: deque[Batch] = deque()
+        self._owned = TaskSet(None)
         self._task: asyncio.Task[None] | None = None
 
     def enqueue(self, batch: Batch) -> None:
         """Send this batch after all that were enqueued before."""
         self._queue.append(batch)
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run())
+            self._task = self._owned.begin(self._run())
 
     async def stop(self) -> None:
         """Give up; what is queued fails with an unknown outcome if it was ever sent."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        self._task = None
+        await self._owned.stop()
         while self._queue:
             batch = self._queue.popleft()
             sent = batch.encoded is not None

@@ -20,6 +20,7 @@ from operator import attrgetter
 
 from goqueue.models.messages import Message, Page
 from goqueue.models.times import Time, time_text
+from goqueue.tasks import TaskSet
 from goqueue.transport.http import Answer
 from goqueue.transport.patience import Patience
 from goqueue.wire.batch import BATCH_MEDIA_TYPE, RecordBatch, resolve_ms
@@ -243,10 +244,11 @@ async def interleaved(
         except GoQueueError as error:
             await arrived.put(error)
 
-    loop = asyncio.get_running_loop()
-    pumps = [loop.create_task(pump(reader), name=FOLLOWING) for reader in readers]
+    pumps = TaskSet(__name__, "following_failed")
+    for reader in readers:
+        pumps.begin(pump(reader), FOLLOWING)
     try:
-        running = len(pumps)
+        running = len(readers)
         while running:
             run = await arrived.get()
             if isinstance(run, GoQueueError):
@@ -256,6 +258,4 @@ async def interleaved(
             else:
                 yield run
     finally:
-        for task in pumps:
-            task.cancel()
-        await asyncio.gather(*pumps, return_exceptions=True)
+        await pumps.stop()

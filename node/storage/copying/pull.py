@@ -16,6 +16,7 @@ from typing import TypeVar
 
 import structlog
 
+from goqueue.tasks import ended
 from goqueue.wire.errors import GoQueueError, Timeout
 from goqueue.wire.types import GroupId, NodeId
 from log.copy.manifest import Manifest, Part, SegmentParts
@@ -251,7 +252,7 @@ class Pull:
                 under_way.popleft()
                 await self._write(part, offset, data)
         finally:
-            await _end([task for _offset, task in under_way])
+            await ended([task for _offset, task in under_way])
         return held
 
     async def _write(self, part: Part, offset: int, data: bytes) -> None:
@@ -290,13 +291,3 @@ class Pull:
 
     async def _off_loop(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self.parts.workers, work)
-
-
-async def _end(tasks: list[asyncio.Task[bytes]]) -> None:
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        await asyncio.wait(tasks)
-        for task in tasks:
-            if not task.cancelled():
-                task.exception()  # seen: the first failure is the one that is told

@@ -27,6 +27,7 @@ from log.store.flush import FlushJob
 from raft.errors import Outcome
 from raft.group import RaftGroup
 from raft.host import RaftHost
+from raft.interfaces import Environment
 
 NAMES = ("a", "b", "c")
 
@@ -153,13 +154,14 @@ class Nodes:
         voters = [Voter(NodeId(name), store.incarnation) for name, store in self.stores.items()]
         for name, store in self.stores.items():
             self.wire.hosts[name] = RaftHost(
-                NodeId(name),
-                store.incarnation,
+                Environment(
+                    Voter(NodeId(name), store.incarnation),
+                    self.wire.of(name),
+                    LoopTime(loop),
+                    random.Random(name),
+                    lambda: int(time.time() * 1000),
+                ),
                 store,
-                self.wire.of(name),
-                LoopTime(loop),
-                random.Random(name),
-                lambda: int(time.time() * 1000),
             )
         self.ids = [GroupId(TopicId(1, at + 1), 0) for at in range(groups)]
         for at, id in enumerate(self.ids):

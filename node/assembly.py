@@ -78,6 +78,7 @@ from node.storage.space_watch import SpaceWatch
 from node.storage.sync import TopicSync
 from raft.group import RaftGroup
 from raft.host import RaftHost
+from raft.interfaces import Environment
 
 STOP_PART_S = 12.0
 WORKERS = 2
@@ -136,10 +137,8 @@ class _Base:
         self.link = peer_link(config, self.me, self.peer_certificates, self, self.budgets)
         levels.on_known = partial(level_known, levels, self.link, on_outdated)
         self.space = SpaceWatch(store, self.metrics)
-        self.raft = RaftHost(
-            self.me.node,
-            self.me.incarnation,
-            store,
+        environment = Environment(
+            self.me,
             self.link,
             LoopScheduler(asyncio.get_running_loop()),
             self.rng,
@@ -147,6 +146,7 @@ class _Base:
             raft_config(config),
             peers_clock_offset_ms=self.clocks.offset_ms,
         )
+        self.raft = RaftHost(environment, store)
         self.storage = StorageParts(store, self.flusher, self.link, self.raft, self.metrics)
         self.disks = Disks(
             self.me.node, store, self.flusher, self.space, self.link.connected, self.metrics

@@ -38,8 +38,8 @@ from node.security.audit import AuditLog
 from node.security.auth_service import Door
 from node.security.certificates import Certificates, PeerCertificates, server_context
 from raft.config import RaftConfig
+from raft.configuration import stored_configuration
 from raft.link import LinkLimits, PeerMesh, PeerTls
-from raft.stored import stored_configuration
 
 
 def own_voter(config: NodeConfig, store: Store) -> Voter:

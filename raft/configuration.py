@@ -7,15 +7,16 @@ chapter 4). Each step changes at most one voter, so that majorities before and a
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
 
 from goqueue.wire.types import Incarnation, Index, NodeId, Voter
-from log.entry import Entry
+from log.entry import Entry, EntryKind, make_entry
+from log.errors import EntryDamaged
 from raft.errors import ChangeRefused
-from raft.voters import decode_voters
+from raft.interfaces import Log
 
 NO_INDEX = Index(0)
 REPLICAS_MAX = 32
@@ -23,6 +24,7 @@ REPLICAS_MAX = 32
 
 _MAGIC = b"GQ-RCS\r\n"
 _SNAPSHOT_HEAD = struct.Struct("<8sQI")
+SCAN_BYTES = 4 << 20
 
 
 class _Body(msgspec.Struct, omit_defaults=True):
@@ -129,6 +131,24 @@ class Configuration:
         return Configuration(voters, tuple(one for one in self.learners if one.node != node))
 
 
+def encode_voters(voters: Sequence[Voter]) -> bytes:
+    """The body of a creating entry, MessagePack: a list of (node, incarnation), sorted."""
+    return msgspec.msgpack.encode([(voter.node, voter.incarnation) for voter in sorted(voters)])
+
+
+def decode_voters(body: bytes | memoryview) -> tuple[Voter, ...]:
+    """The voters of a creating entry. Raises msgspec.DecodeError."""
+    pairs = msgspec.msgpack.decode(body, type=list[tuple[str, int]])
+    return tuple(Voter(NodeId(node), Incarnation(incarnation)) for node, incarnation in pairs)
+
+
+def creating_entry(voters: Sequence[Voter], created_ms: int) -> Entry:
+    """Entry 1 of a group, of term 0: every voter named in it writes the same bytes, once."""
+    return make_entry(
+        index=1, term=0, time_ms=created_ms, kind=EntryKind.VOTERS, body=encode_voters(voters)
+    )
+
+
 def encode_configuration(configuration: Configuration) -> bytes:
     """The body of a VOTERS entry: the same bytes on every node."""
     return msgspec.msgpack.encode(
@@ -183,6 +203,28 @@ def unpack_snapshot(content: bytes) -> tuple[Configuration | None, bytes]:
 def with_index(configuration: Configuration, index: int) -> Configuration:
     """The same, once its entry has an index."""
     return replace(configuration, index=Index(index))
+
+
+def stored_configuration(log: Log) -> Configuration:
+    """The newest configuration that the log or its snapshot holds, committed or not; an empty one
+    where there is none. Damage ends the search. Raises msgspec.DecodeError, struct.error."""
+    newest = Configuration()
+    at = int(log.first_index)
+    found = log.latest_snapshot()
+    if found is not None:
+        configuration, _state = unpack_snapshot(found[1])
+        if configuration is not None:
+            newest, at = configuration, max(at, found[0] + 1)
+    try:
+        while at <= log.last_index:
+            entries = log.entries(Index(at), max_bytes=SCAN_BYTES)
+            for entry in entries:
+                if entry.kind == EntryKind.VOTERS:
+                    newest = read_configuration(entry)
+            at = entries[-1].index + 1
+    except EntryDamaged:
+        pass
+    return newest
 
 
 def _replicas(pairs: list[tuple[str, int]]) -> tuple[Voter, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
 import struct
 from collections.abc import Callable, Sequence
 from typing import TypeVar, TypeVarTuple
@@ -11,12 +10,11 @@ from typing import TypeVar, TypeVarTuple
 from goqueue.wire.types import GroupId, Incarnation, Lsn, NodeId, Term, Voter
 from log.errors import EntryDamaged
 from raft import frames
-from raft.config import RaftConfig
+from raft.configuration import creating_entry
 from raft.frames import HEARTBEAT_GROUP, FrameKind
 from raft.group import RaftGroup
-from raft.interfaces import Handle, Log, LogStore, Network, Scheduler, StateMachine
-from raft.seat import Seat, Windows
-from raft.voters import creating_entry
+from raft.interfaces import Environment, Handle, Log, LogStore, StateMachine
+from raft.peer import Windows
 
 logger = logging.getLogger("raft")
 
@@ -33,36 +31,26 @@ class RaftHost:
     when another configuration is in force, or the one in force has committed.
     `copies_to_learners(group)` says whether learners that hold nothing begin with a copy that the
     node makes; they are `behind` until they have it, and are sent what follows.
-    `peers_clock_offset_ms` is what `raft.log_time.majority_offset_ms` says of the clocks heard.
     """
 
     def __init__(
         self,
-        node: NodeId,
-        incarnation: Incarnation,
+        environment: Environment,
         store: LogStore,
-        network: Network,
-        scheduler: Scheduler,
-        rng: random.Random,
-        clock_ms: Callable[[], int],
-        config: RaftConfig | None = None,
         *,
-        peers_clock_offset_ms: Callable[[], float | None] | None = None,
         group_type: type[RaftGroup] = RaftGroup,
     ) -> None:
-        self.node = node
-        self.incarnation = incarnation
-        self.config = config or RaftConfig()
+        self.node = environment.me.node
+        self.config = environment.config
         self.on_failed: Callable[[RaftGroup, Exception], None] | None = None
         self.on_snapshot_due: Callable[[RaftGroup], None] | None = None
         self.on_configured: Callable[[RaftGroup], None] | None = None
         self.copies_to_learners: Callable[[RaftGroup], bool] | None = None
+        self._environment = environment
+        self._me = environment.me
         self._store = store
-        self._network = network
-        self._scheduler = scheduler
-        self._rng = rng
-        self._clock_ms = clock_ms
-        self._peers_clock_offset_ms = peers_clock_offset_ms
+        self._network = environment.network
+        self._scheduler = environment.scheduler
         self._group_type = group_type
         self.undurable: dict[Seat, None] = {}
         self._seats: dict[GroupId, Seat] = {}
@@ -70,7 +58,7 @@ class RaftHost:
         self._leading: dict[Seat, None] = {}
         self._awake: dict[Seat, None] = {}
         self._connected: dict[NodeId, Incarnation | None] = {}
-        self._windows = Windows(network, self.config.peer_window_bytes)
+        self._windows = Windows(self._network, self.config.peer_window_bytes)
         self._timer: Handle | None = None
         self._timer_at = NEVER
         self._beat_at = NEVER
@@ -105,7 +93,7 @@ class RaftHost:
             raise ValueError(f"group {id} runs already, or is not a group")
         log = self._store.group(id) if id in self._store.groups() else self._store.create_group(id)
         empty = log.last_index == 0 and not log.quarantined
-        founds = bootstrap and not log.suspect and Voter(self.node, self.incarnation) in voters
+        founds = bootstrap and not log.suspect and self._me in voters
         if empty and founds:
             log.append([creating_entry(voters, created_ms)])
         elif empty:
@@ -113,20 +101,13 @@ class RaftHost:
         key = id.pack()
         seat = Seat(self, key, self._windows)
         seat.group = group = self._group_type(
-            id=id,
-            node=self.node,
-            incarnation=self.incarnation,
+            id,
+            self._environment,
+            log,
+            state,
+            seat,
             voters=voters,
             learners=learners,
-            log=log,
-            network=self._network,
-            scheduler=self._scheduler,
-            rng=self._rng,
-            clock_ms=self._clock_ms,
-            state=state,
-            config=self.config,
-            host=seat,
-            peers_clock_offset_ms=self._peers_clock_offset_ms,
             preferred=preferred,
         )
         self._seats[id] = self._by_key[key] = seat
@@ -136,7 +117,7 @@ class RaftHost:
             self._forget(id)
             raise
         for node in self._connected:
-            group.peer_connected(node)
+            group.election.peer_connected(node)
         return group
 
     def stop_group(self, id: GroupId) -> None:
@@ -212,13 +193,13 @@ class RaftHost:
         """
         self._connected[node] = incarnation
         for group in self.groups():
-            group.peer_connected(node)
+            group.election.peer_connected(node)
 
     def peer_disconnected(self, node: NodeId) -> None:
         """The link to this node is closed: evidence against whatever it leads."""
         self._connected.pop(node, None)
         for group in self.groups():
-            group.peer_disconnected(node)
+            group.election.peer_disconnected(node)
 
     def on_durable(self, _lsn: Lsn) -> None:
         """A sync has completed: whatever waited for it is told."""
@@ -298,10 +279,10 @@ class RaftHost:
             self._forgives_from = now + 2 * self.config.election_max_s
             logger.warning("the loop was stalled for %.3f s", late)
             for group in self.groups():
-                group.forgive(now)
+                group.election.forgive(now)
         for seat in list(self._seats.values()):
             if seat.group.deadline <= now:
-                self._guard(seat, seat.group.on_deadline, now)
+                self._guard(seat, seat.group.election.on_deadline, now)
         if self._beat_at <= now:
             self._beat(now)
         due = min((group.deadline for group in self.groups()), default=NEVER)
@@ -318,7 +299,7 @@ class RaftHost:
             group = seat.group
             for node, peer in group.peers.items():
                 if peer.connected and node in items:
-                    items[node].append(frames.beat_item(seat.key, *group.beat_for(peer)))
+                    items[node].append(frames.beat_item(seat.key, *group.heartbeats.beat_for(peer)))
         for node, beats in items.items():
             self._send_items(node, FrameKind.HEARTBEATS, beats)
             self._windows.wake(node)
@@ -350,6 +331,61 @@ class RaftHost:
                 if answer is not None:
                     answers.append(frames.beat_item(key, *answer))
             self._send_items(node, FrameKind.HEARTBEAT_ANSWERS, answers)
+
+
+class Seat:
+    """A group's place in its host, the `GroupHost` that it sees; compared by identity."""
+
+    __slots__ = ("_host", "_windows", "group", "key")
+
+    group: RaftGroup
+
+    def __init__(self, host: RaftHost, key: bytes, windows: Windows) -> None:
+        self._host = host
+        self._windows = windows
+        self.key = key
+
+    def wake(self) -> None:
+        self._host.wake(self)
+
+    def await_durable(self) -> None:
+        self._host.undurable[self] = None
+
+    def set_deadline(self, at: float) -> None:
+        self._host.arm(at)
+
+    def led(self, leads: bool) -> None:
+        self._host.led(self, leads)
+
+    def is_connected(self, node: NodeId, incarnation: Incarnation | None = None) -> bool:
+        return self._host.is_connected(node, incarnation)
+
+    def reserve(self, node: NodeId, size: int) -> bool:
+        return self._windows.take(node, self, size)
+
+    def release(self, node: NodeId, size: int) -> None:
+        self._windows.give_back(node, size)
+
+    def configured(self) -> None:
+        if self._host.on_configured is not None:
+            self._host.on_configured(self.group)
+
+    def copies_to_learners(self) -> bool:
+        copies = self._host.copies_to_learners
+        return copies is not None and copies(self.group)
+
+    def failed(self, error: Exception) -> None:
+        if self._host.on_failed is not None:
+            self._host.on_failed(self.group, error)
+
+    def snapshot_due(self) -> None:
+        if self._host.on_snapshot_due is not None:
+            self._host.on_snapshot_due(self.group)
+
+    def vacate(self) -> None:
+        """The group is gone: what it held and waited for is let go."""
+        for peer in self.group.peers.values():
+            self.release(peer.node, peer.reset())
 
 
 def _last_term(log: Log) -> Term:

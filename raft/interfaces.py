@@ -6,12 +6,15 @@ virtual time from a seed.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from goqueue.wire.types import GroupId, Incarnation, Index, Lsn, NodeId, Term
+from goqueue.wire.types import GroupId, Incarnation, Index, Lsn, NodeId, Term, Voter
 from log.entry import Entry
 from log.group.journal import HardState
+from raft.config import RaftConfig
 
 
 class Handle(Protocol):
@@ -42,6 +45,22 @@ class Network(Protocol):
     def backlog_bytes(self, node: NodeId) -> int:
         """Bytes queued to this node and not yet taken by the operating system."""
         ...
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What a node gives to all its Raft groups."""
+
+    me: Voter
+    """The node and its data directory, as configurations name it."""
+    network: Network
+    scheduler: Scheduler
+    rng: random.Random
+    clock_ms: Callable[[], int]
+    """The node's wall clock."""
+    config: RaftConfig = field(default_factory=RaftConfig)
+    peers_clock_offset_ms: Callable[[], float | None] | None = None
+    """What `raft.log_time.majority_offset_ms` says of the clocks heard."""
 
 
 class StateMachine(Protocol):

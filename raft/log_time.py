@@ -1,8 +1,11 @@
-"""A leader's log time: never back, monotonic within a leadership, close to the wall clock."""
+"""Log time: never back, monotonic within a leadership, close to the leader's wall clock."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+
+from log.entry import Entry, EntryKind, make_entry
+from raft.state import State
 
 STEP_MS = 1000.0
 """A difference to the wall clock beyond this is a step, and is not followed at once."""
@@ -83,6 +86,61 @@ class LogClock:
             value += ahead if agreed else min(ahead, passed * SLEW)
         self._value_ms = max(value, float(floor_ms))
         return int(self._value_ms)
+
+
+class LogTime:
+    """The times in the entries of one group: what leaders stamp, and what others read there."""
+
+    def __init__(self, state: State, clock: LogClock) -> None:
+        self._state = state
+        self._log = state.log
+        self._clock = clock
+        self._newest_ms = 0
+        self._commit_lag: tuple[int, int] = (0, 0)
+        """The newest entry when it was committed here, as leader, and how long that had taken."""
+
+    def now_ms(self) -> int:
+        """Log time in milliseconds: a leader's now, never back; elsewhere the newest entry's."""
+        if self._state.is_leader:
+            self._newest_ms = self._clock.read_ms(self._newest_ms)
+            return self._newest_ms
+        return self._stored_ms()
+
+    def start(self) -> None:
+        """A leadership begins: log time goes on from the newest entry's."""
+        self._newest_ms = self._stored_ms()
+        self._clock.start(self._newest_ms)
+
+    def stamp(self, wanted_ms: int | None) -> int:
+        """The time of the next entry: this one, unless it is unknown or past."""
+        if wanted_ms is None or wanted_ms < self._newest_ms:
+            return self.now_ms()
+        return wanted_ms
+
+    def stamped(self, time_ms: int) -> None:
+        """An entry with this time was appended."""
+        self._newest_ms = time_ms
+
+    def make_noop(self, index: int, term: int) -> Entry:
+        """The entry with which a leader begins."""
+        return make_entry(
+            index=index, term=term, time_ms=self.now_ms(), kind=EntryKind.NOOP, matches=()
+        )
+
+    def committed(self, index: int) -> None:
+        """The newest entry was committed by this leader, which remembers how long that took."""
+        since_ms = self._stored_ms()
+        self._commit_lag = index, self.now_ms() - since_ms
+
+    def lag_ms(self, index: int) -> int | None:
+        """How long it took to commit this entry, where it was the newest then."""
+        return self._commit_lag[1] if self._commit_lag[0] == index else None
+
+    def _stored_ms(self) -> int:
+        last = self._log.last_index
+        if last < self._log.first_index:
+            return self._newest_ms
+        return self._log.entries(last, max_count=1)[0].time_ms
 
 
 def _beyond_a_step(offset_ms: float) -> float:

@@ -1,10 +1,11 @@
-"""What a replica knows of another replica of its group."""
+"""What a replica knows of another replica of its group, and how much may be on its way there."""
 
 from __future__ import annotations
 
 from collections import deque
 
 from goqueue.wire.types import NodeId
+from raft.interfaces import GroupHost, Network
 from raft.syncobj import Node
 
 
@@ -63,3 +64,34 @@ class Peer(Node):
             freed += inflight.popleft()[1]
         self.inflight_bytes -= freed
         return freed
+
+
+class Windows:
+    """Unacknowledged bytes per peer, over all groups of the node."""
+
+    def __init__(self, network: Network, limit: int) -> None:
+        self._network = network
+        self._limit = limit
+        self._taken: dict[NodeId, int] = {}
+        self._short: dict[NodeId, dict[GroupHost, None]] = {}
+
+    def take(self, node: NodeId, group: GroupHost, size: int) -> bool:
+        """False where there is no room: the group is woken later. One frame always fits."""
+        taken = self._taken.get(node, 0)
+        full = taken and taken + size > self._limit
+        if full or self._network.backlog_bytes(node) > self._limit:
+            self._short.setdefault(node, {})[group] = None
+            return False
+        self._taken[node] = taken + size
+        return True
+
+    def give_back(self, node: NodeId, size: int) -> None:
+        """These bytes were acknowledged, or are lost."""
+        if size:
+            self._taken[node] -= size
+            self.wake(node)
+
+    def wake(self, node: NodeId) -> None:
+        """Lets all groups try again that found no room."""
+        for group in self._short.pop(node, ()):
+            group.wake()

@@ -7,52 +7,64 @@ import logging
 from goqueue.wire.types import Index, NodeId
 from log.entry import Entry
 from raft import frames
-from raft.following import Following
+from raft.following import agreement
+from raft.log_time import LogTime
+from raft.membership import Membership
 from raft.peer import Peer
-from raft.syncobj import LEADER
+from raft.roles import Roles
+from raft.state import State
 
 logger = logging.getLogger("raft")
 
 
-class Replication(Following):
+class Replication:
     """AppendEntries as sent, and the answers. Only answers to this very leadership count.
 
     The leader counts itself by its durable index, like everybody else.
     """
 
-    replicated_bytes = 0
-    """Bytes of entries sent to other replicas."""
+    def __init__(
+        self, state: State, roles: Roles, membership: Membership, log_time: LogTime
+    ) -> None:
+        self._state = state
+        self._log = state.log
+        self._host = state.host
+        self._roles = roles
+        self._membership = membership
+        self._log_time = log_time
+        self.replicated_bytes = 0
+        """Bytes of entries sent to other replicas."""
 
     # -- sending
 
-    def _SyncObj__sendAppendEntries(self) -> None:
+    def send(self) -> None:
         """Sends every follower what its window allows, or else a commit index it does not know."""
-        if self._SyncObj__raftState != LEADER:
+        if not self._state.is_leader:
             return
         if self._log.durable_index < self._log.last_index:
             self._host.await_durable()
-        commit = self._SyncObj__raftCommitIndex
-        for peer in self._peers.values():
+        commit = self._state.commit_index
+        for peer in self._state.peers.values():
             if not peer.connected:
                 continue
             self._send_entries(peer)
-            known = min(commit, self._SyncObj__raftMatchIndex[peer])
+            known = min(commit, self._state.match_index[peer])
             if known > peer.commit_told and not peer.probing:
-                frame = frames.beat(self._SyncObj__raftCurrentTerm, known, 0)
-                if self._network.send(peer.node, self.id, [frame]):
+                frame = frames.beat(self._state.term, known, 0)
+                if self._state.send(peer, frame):
                     peer.commit_told = known
 
     def _send_entries(self, peer: Peer) -> None:
         last = self._log.last_index
-        following = self._SyncObj__raftNextIndex
+        following = self._state.next_index
         while not peer.paused and (following[peer] <= last or peer.probing):
             if not self._send_append(peer, last):
                 return
 
     def _send_append(self, peer: Peer, last: int) -> bool:
         """One frame to this follower; False if there is no room, no link, or nothing to read."""
-        config = self._config
-        following = self._SyncObj__raftNextIndex[peer]
+        config = self._state.config
+        following = self._state.next_index[peer]
         prev_term = self._log.term_at(Index(following - 1))
         if following < self._log.first_index or prev_term is None or self._is_copied(peer):
             self._mark_behind(peer, following)
@@ -68,11 +80,9 @@ class Replication(Following):
         size = sum(map(len, parts))
         if size and not self._host.reserve(peer.node, size):
             return False
-        commit = self._SyncObj__raftCommitIndex
-        head = frames.append_head(
-            self._SyncObj__raftCurrentTerm, following - 1, prev_term, commit, len(parts)
-        )
-        if not self._network.send(peer.node, self.id, [head, *parts]):
+        commit = self._state.commit_index
+        head = frames.append_head(self._state.term, following - 1, prev_term, commit, len(parts))
+        if not self._state.send(peer, head, *parts):
             self._host.release(peer.node, size)
             return False
         sent = following + len(parts) - 1
@@ -80,17 +90,17 @@ class Replication(Following):
             self.replicated_bytes += size
             peer.inflight.append((sent, size))
             peer.inflight_bytes += size
-        peer.sent_at = self._scheduler.now()
+        peer.sent_at = self._state.now()
         peer.commit_told = max(peer.commit_told, min(commit, sent))
         if peer.probing:
             peer.paused = True
         else:
-            self._SyncObj__raftNextIndex[peer] = sent + 1
+            self._state.next_index[peer] = sent + 1
         return True
 
     def _is_copied(self, peer: Peer) -> bool:
         """Whether this learner holds nothing and is to begin with a copy of another replica."""
-        holds_nothing = self._SyncObj__raftNextIndex[peer] == 1 and not peer.voter
+        holds_nothing = self._state.next_index[peer] == 1 and not peer.voter
         return holds_nothing and self._host.copies_to_learners()
 
     def _mark_behind(self, peer: Peer, following: int) -> None:
@@ -98,7 +108,7 @@ class Replication(Following):
             peer.behind = True
             logger.warning(
                 "group %s: %s needs a copy: its next entry is %d, the log begins at %d",
-                self.id,
+                self._state.id,
                 peer.node,
                 following,
                 self._log.first_index,
@@ -106,46 +116,46 @@ class Replication(Following):
 
     # -- answers
 
-    def _on_ack(self, peer: Peer, frame: memoryview) -> None:
+    def on_ack(self, peer: Peer, frame: memoryview) -> None:
         flags, term, index, hint_index, hint_term = frames.parse_ack(frame)
-        if not self._answers_me(peer, term):
+        if not self.answers_me(peer, term):
             return
         if flags & frames.REJECTED:
             self._on_rejection(peer, index, hint_index, hint_term)
         elif index <= self._log.last_index:
             self._on_match(peer, index)
 
-    def _on_ask_end(self, peer: Peer, frame: memoryview) -> None:
+    def on_ask_end(self, peer: Peer, frame: memoryview) -> None:
         term, nonce, _zero = frames.parse_end(frame)
-        if term == self._SyncObj__raftCurrentTerm and self._SyncObj__raftState == LEADER:
-            self._network.send(peer.node, self.id, [frames.end(term, nonce, self._log.last_index)])
+        if term == self._state.term and self._state.is_leader:
+            self._state.send(peer, frames.end(term, nonce, self._log.last_index))
             if not peer.probing and not peer.inflight:
                 # It was started anew, and in an idle group no frame would tell it what it holds.
                 self._host.release(peer.node, peer.reset())
                 self._host.wake()
 
-    def _answers_me(self, peer: Peer, term: int) -> bool:
+    def answers_me(self, peer: Peer, term: int) -> bool:
         """Whether an answer belongs to this very leadership; a newer term ends it."""
-        if term > self._SyncObj__raftCurrentTerm:
-            self._newer_term(term)
+        if term > self._state.term:
+            self._roles.newer_term(term)
             return False
-        if not self._is_current(term) or self._SyncObj__raftState != LEADER:
+        if not self._is_current(term) or not self._state.is_leader:
             return False
-        peer.heard_at = self._SyncObj__lastResponseTime[peer] = self._scheduler.now()
+        peer.heard_at = self._state.now()
         return True
 
     def _is_current(self, term: int) -> bool:
-        return term == self._SyncObj__raftCurrentTerm
+        return term == self._state.term
 
     def _on_match(self, peer: Peer, match: int) -> None:
-        matched = self._SyncObj__raftMatchIndex
+        matched = self._state.match_index
         if match > matched[peer]:
             matched[peer] = match
         self._host.release(peer.node, peer.acknowledged(match))
         if peer.probing:
             self._host.release(peer.node, peer.reset())
             peer.probing = False
-            self._SyncObj__raftNextIndex[peer] = matched[peer] + 1
+            self._state.next_index[peer] = matched[peer] + 1
         if not peer.voter:
             self._measure(peer, match)
         self._host.wake()
@@ -156,39 +166,55 @@ class Replication(Following):
         Whoever needs less than an election's time for one has caught up; so has whoever holds all
         there is, however long that took: the next round would bring nothing, and none may come.
         """
-        now, last = self._scheduler.now(), self._log.last_index
+        now, last = self._state.now(), self._log.last_index
         if peer.goal is None:
             peer.goal, peer.goal_since = last, now
         if match >= peer.goal:
-            in_time = now - peer.goal_since <= self._config.election_min_s
+            in_time = now - peer.goal_since <= self._state.config.election_min_s
             peer.caught_up = in_time or match >= last
             peer.goal, peer.goal_since = (None if match >= last else last), now
 
     def caught_up(self, node: NodeId) -> bool:
         """Whether this leader knows that this replica keeps up, so that it may be promoted."""
-        if self._SyncObj__raftState != LEADER:
+        if not self._state.is_leader:
             return False
-        peer = self._peers.get(node)
+        peer = self._state.peers.get(node)
         if peer is None:
-            return node == self.node
-        now = self._scheduler.now()
-        if not peer.connected or peer.probing or peer.heard_at < now - self._config.quorum_s:
+            return node == self._state.node
+        now = self._state.now()
+        if not peer.connected or peer.probing or peer.heard_at < now - self._state.config.quorum_s:
             return False
         if peer.voter:
-            return self._SyncObj__raftMatchIndex[peer] >= self._SyncObj__raftCommitIndex
-        waits = peer.goal is not None and now - peer.goal_since > self._config.election_min_s
+            return self._state.match_index[peer] >= self._state.commit_index
+        waits = peer.goal is not None and now - peer.goal_since > self._state.config.election_min_s
         return peer.caught_up and not waits
+
+    def matches(self) -> dict[NodeId, Index]:
+        """On a leader, what each voter is known to hold durably; elsewhere only this node's."""
+        state = self._state
+        if not state.is_leader:
+            return {state.node: self._log.durable_index}
+        return {
+            name: Index(match) for name, match in zip(state.voters, state.matched(), strict=True)
+        }
+
+    def match_of(self, node: NodeId) -> Index:
+        """On a leader, what a replica is known to hold durably, voter or not."""
+        peer = self._state.peers.get(node)
+        if peer is None:
+            return self._log.durable_index if node == self._state.node else Index(0)
+        return Index(self._state.match_index[peer])
 
     def in_step(self, node: NodeId) -> bool:
         """Whether this leader has sent this replica all there is, and is answered: what it may
         lack is on its way. Of itself: whether it can read what it holds."""
-        if self._SyncObj__raftState != LEADER:
+        if not self._state.is_leader:
             return False
-        peer = self._peers.get(node)
+        peer = self._state.peers.get(node)
         if peer is None:
-            return node == self.node and not self._log.quarantined
-        heard = peer.heard_at >= self._scheduler.now() - self._config.quorum_s
-        sent = self._SyncObj__raftNextIndex[peer] > self._log.last_index
+            return node == self._state.node and not self._log.quarantined
+        heard = peer.heard_at >= self._state.now() - self._state.config.quorum_s
+        sent = self._state.next_index[peer] > self._log.last_index
         return peer.connected and heard and sent and not peer.probing
 
     def _on_rejection(self, peer: Peer, rejected: int, hint_index: int, hint_term: int) -> None:
@@ -196,34 +222,33 @@ class Replication(Following):
 
         An answer to a frame that was overtaken by a better one changes nothing.
         """
-        following = self._SyncObj__raftNextIndex
-        matched = self._SyncObj__raftMatchIndex
+        following = self._state.next_index
+        matched = self._state.match_index
         if peer.probing:
             if rejected != following[peer] - 1:
                 return
         elif rejected <= matched[peer]:
             return
         self._host.release(peer.node, peer.reset())
-        agreed = self._agreement(min(rejected - 1, hint_index), hint_term)
+        agreed = agreement(self._log, min(rejected - 1, hint_index), hint_term)
         following[peer] = max(1, agreed + 1)
         matched[peer] = min(matched[peer], following[peer] - 1)
         self._host.wake()
 
-    def _advance_commit(self) -> None:
+    def advance_commit(self) -> None:
         """Commits what a majority holds durably, if it is of this term (Raft 5.4.2)."""
-        match = self._SyncObj__raftMatchIndex
-        held = [match[peer] for peer in self._peers.values() if peer.voter]
-        if self._self_peer.voter:
+        match = self._state.match_index
+        held = [match[peer] for peer in self._state.peers.values() if peer.voter]
+        if self._state.self_peer.voter:
             held.append(self._own_match())
         held.sort(reverse=True)
-        index = held[self._quorum - 1]
+        index = held[self._state.quorum - 1]
         if not self._keeps_configuration():
             return
-        if index > self._SyncObj__raftCommitIndex and self._may_commit(index):
-            self._commit_to(index)
+        if index > self._state.commit_index and self._may_commit(index):
+            self._state.commit_to(index)
             if index == self._log.last_index:
-                since_ms = self._newest_time_ms()
-                self._commit_lag = index, self.log_time_ms() - since_ms
+                self._log_time.committed(index)
 
     def _own_match(self) -> int:
         return self._log.durable_index
@@ -232,9 +257,11 @@ class Replication(Following):
         """Whether a power cut leaves the configuration that is counted by. A relaxed log may lose
         what it counts itself for: it then counts everyone who may hold that, and so must know them.
         """
-        return not self._log.relaxed or self.configuration.index <= self._log.durable_index
+        return (
+            not self._log.relaxed or self._membership.configuration.index <= self._log.durable_index
+        )
 
     def _may_commit(self, index: int) -> bool:
         """Whether counting may commit this entry: only if it is of this leader's own term."""
-        noop = self._SyncObj__noopIDx
+        noop = self._state.noop_index
         return noop is not None and index >= noop

@@ -42,9 +42,8 @@ from node.config.secret_checks import founding_refusal
 from node.peers.link import PeerLink
 from node.runtime.periodic import Periodic
 from node.runtime.version import VERSION
+from raft.configuration import decode_voters, stored_configuration
 from raft.host import RaftHost
-from raft.stored import stored_configuration
-from raft.voters import decode_voters
 
 REGISTER_DEADLINE_S = 5.0
 REGISTER_PAUSE_S = 0.05

@@ -11,6 +11,7 @@ from log.errors import EntryDamaged
 from log.group.log import GroupLog
 from node.cluster.newest_state import NewestState
 from raft.group import RaftGroup
+from raft.interfaces import Environment
 from tests.sim.coordinating import Coordinating
 from tests.sim.copying import Copying
 from tests.sim.coroutines import Coroutines
@@ -71,18 +72,16 @@ class Process:
         self.store = self.storage.store
         if self.storage.set_aside:
             machine.set_aside(world)
-        self.host = world.mutant.host(
-            self.node,
-            self.store.incarnation,
-            self.store,
+        environment = Environment(
+            self.voter,
             self.network,
             self.time,
             world.rng("raft"),
             self.wall_ms,
             world.shape.raft,
             peers_clock_offset_ms=lambda: world.machines.clock_offset_ms(machine.node),
-            group_type=world.group_type,
         )
+        self.host = world.mutant.host(environment, self.store, group_type=world.group_type)
         self.front = Front(self)
         self.host.on_failed = self._failed
         self.host.on_snapshot_due = self._snapshot_due

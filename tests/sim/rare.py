@@ -7,6 +7,7 @@ what walks it in `counted`. Counting changes nothing of what the program does.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Protocol
 
 from raft import frames
@@ -51,26 +52,36 @@ class Rare:
 def counted(base: type[RaftGroup], counts: Counts) -> type[RaftGroup]:
     """`base`, which counts what is rare."""
 
-    class Counted(base):  # type: ignore[valid-type,misc]
+    parts = base.parts
+
+    class Voting(parts.voting):  # type: ignore[name-defined,misc]
         def _campaign(self, flags: int = 0) -> None:
-            if not self._self_peer.voter:
+            if not self._state.self_peer.voter:
                 counts.count("campaigns of learners")
-            if self._log.suspect:
+            if self._state.log.suspect:
                 counts.count("campaigns of suspects")
             if flags & frames.EVERYONE:
                 counts.count("elections that count everyone")
             super()._campaign(flags)
 
-        def _begin_to_lead(self) -> None:
-            if self._campaign_flags & frames.EVERYONE:
+    class Leadership(parts.leadership):  # type: ignore[name-defined,misc]
+        def _begin(self) -> None:
+            if self._state.campaign_flags & frames.EVERYONE:
                 counts.count("leaders that everyone elected")
-            super()._begin_to_lead()
+            super()._begin()
 
-        def _SyncObj__applyLogEntries(self) -> None:
-            super()._SyncObj__applyLogEntries()
-            left = self._SyncObj__raftLastApplied < self._SyncObj__raftCommitIndex
-            if left and not self._applying and not self._halted:
+    class Apply(parts.apply):  # type: ignore[name-defined,misc]
+        def apply_committed(self) -> bool:
+            applied = super().apply_committed()
+            left = self._state.applied_index < self._state.commit_index
+            if left and not self._applying and not self._state.halted:
                 counts.count("sliced applies")
+            return applied
+
+    class Counted(base):  # type: ignore[valid-type,misc]
+        pass
+
+    Counted.parts = replace(parts, voting=Voting, leadership=Leadership, apply=Apply)
 
     return Counted
 

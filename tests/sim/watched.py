@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import replace
+from typing import Any, Protocol
 
 from goqueue.wire.types import GroupId, Index, NodeId, Term
 from raft.group import RaftGroup
 from raft.peer import Peer
+from raft.state import LEADER
 
 
 class Watcher(Protocol):
@@ -25,17 +27,31 @@ def watched(base: type[RaftGroup], watcher: Watcher) -> type[RaftGroup]:
     """`base`, telling of leaderships as they begin, of votes as they are granted, with the last
     entry of the log of who grants them, and of entries before they are dropped."""
 
-    class Watched(base):  # type: ignore[valid-type,misc]
-        def _begin_to_lead(self) -> None:
-            super()._begin_to_lead()
-            watcher.began_to_lead(self.node, self.id, self.term, len(self.voters))
+    parts = base.parts
 
+    class Voting(parts.voting):  # type: ignore[name-defined,misc]
         def grant(self, candidate: Peer) -> None:
             super().grant(candidate)
-            watcher.granted(self.node, self.id, self.term, candidate.node, self._log.last_index)
+            state = self._state
+            last = state.log.last_index
+            watcher.granted(state.node, state.id, Term(state.term), candidate.node, last)
 
+    class Following(parts.following):  # type: ignore[name-defined,misc]
         def _truncate(self, index: Index) -> None:
-            watcher.truncates(self.node, self.id, index, self._log.term_at(index))
+            state = self._state
+            watcher.truncates(state.node, state.id, index, state.log.term_at(index))
             super()._truncate(index)
+
+    class Watched(base):  # type: ignore[valid-type,misc]
+        def __init__(self, *given: Any, **named: Any) -> None:
+            super().__init__(*given, **named)
+            self.server.on_role = self._on_role
+
+        def _on_role(self, old: int, new: int) -> None:
+            self.leadership.on_role(old, new)
+            if new == LEADER:
+                watcher.began_to_lead(self.node, self.id, self.term, len(self.voters))
+
+    Watched.parts = replace(parts, voting=Voting, following=Following)
 
     return Watched

@@ -22,7 +22,7 @@ from raft.errors import Outcome
 from raft.frames import FrameKind
 from raft.group import RaftGroup
 from raft.host import RaftHost
-from raft.interfaces import Log
+from raft.interfaces import Environment, Log
 
 Claim = Callable[[type[RaftGroup]], None]
 
@@ -243,17 +243,15 @@ class ClusterNode:
             set_aside=True,
         )
         self.store.on_dirty = self._dirty
-        self.host = RaftHost(
-            NodeId(self.name),
-            self.store.incarnation,
-            self.store,
+        environment = Environment(
+            Voter(NodeId(self.name), self.store.incarnation),
             self.network,
             self.time,
             cluster.rng,
             lambda: EPOCH_MS + int(cluster.time.time * 1000),
             cluster.config,
-            group_type=cluster.group_type,
         )
+        self.host = RaftHost(environment, self.store, group_type=cluster.group_type)
         self.host.on_failed = lambda _group, error: self.failures.append(error)
 
     def _dirty(self) -> None:

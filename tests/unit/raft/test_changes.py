@@ -309,7 +309,7 @@ def test_change_that_nobody_else_has_is_rolled_back(group_type: type[RaftGroup])
 
     assert {cluster.voting(name) for name in "abc"} == {"abc"}
     assert all(cluster.bodies(name) == [b"meanwhile"] for name in "abc")
-    peers = cluster.group(leader)._SyncObj__otherNodes
+    peers = cluster.group(leader).state.other_voters
     assert {peer.node for peer in peers} == set("abc") - {leader}
 
 
@@ -391,7 +391,7 @@ def test_learner_with_the_newest_log_campaigns_where_it_is_asked_for_its_vote(
     second = next(name for name in "abc" if name != first and cluster.group(name).is_leader)
     (third,) = set("abc") - {first, second}
     cluster.settle(0.1)
-    assert cluster.group("d").status()["last_index"] > cluster.group(third).status()["last_index"]
+    assert cluster.group("d").state.log.last_index > cluster.group(third).state.log.last_index
     assert cluster.group("d").is_learner
 
     cluster.wipe(second)
@@ -703,7 +703,7 @@ def test_follower_whose_log_was_replaced_by_a_copy_goes_on_where_that_ends() -> 
     cluster.settle()
     group = cluster.group(leader)
     peer = group.peers[NodeId(cluster.followers()[0])]
-    group._SyncObj__raftNextIndex[peer] = 0
+    group.state.next_index[peer] = 0
     peer.behind = peer.probing = True
     cluster.propose(b"y")
     cluster.settle()
@@ -731,6 +731,6 @@ def test_snapshot_carries_the_configuration_that_was_applied() -> None:
     assert unpack_snapshot(found[1])[0] == expected
     cluster.kill("d")
     cluster.restart("d")
-    assert cluster.group("d")._configurations == [expected]
+    assert cluster.group("d").membership._configurations == [expected]
     cluster.settle()
     assert cluster.bodies("d")[-1:] == [b"restored"]

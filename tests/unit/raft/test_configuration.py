@@ -15,11 +15,11 @@ from raft.configuration import (
     Remove,
     decode_configuration,
     encode_configuration,
+    encode_voters,
     pack_snapshot,
     unpack_snapshot,
 )
 from raft.errors import ChangeRefused
-from raft.voters import encode_voters
 
 
 def replica(name: str, incarnation: int = 1) -> Voter:

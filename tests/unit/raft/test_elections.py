@@ -293,7 +293,7 @@ def test_who_has_much_to_apply_lets_others_lead(seed: int) -> None:
     replaying, other = cluster.followers()
     for number in range(cluster.config.apply_entries + 50):
         cluster.propose(b"%d" % number, leader)
-    cluster.group(replaying)._SyncObj__applyLogEntries = lambda: False  # type: ignore[method-assign]
+    cluster.group(replaying).apply.apply_committed = lambda: False  # type: ignore[method-assign]
     cluster.settle(1)
     assert cluster.group(replaying).commit_index > cluster.group(replaying).applied_index + 256
 

@@ -13,7 +13,8 @@ from raft import frames
 from raft.config import RaftConfig
 from raft.errors import ConfigurationMismatch
 from raft.frames import HEARTBEAT_GROUP, FrameKind
-from raft.seat import Seat, Windows
+from raft.host import Seat
+from raft.peer import Windows
 from tests.unit.raft.cluster import GROUP, Cluster, Lone, Machine, NodeNet
 
 TELLING_A_TERM = (
@@ -276,7 +277,7 @@ def test_learner_that_is_added_later_receives_everything() -> None:
     cluster.settle()
     assert cluster.bodies("d") == []
 
-    cluster.group(cluster.elect()).add_learner(NodeId("d"))
+    cluster.group(cluster.elect()).membership.add_reader(NodeId("d"))
     cluster.propose(b"late")
     cluster.settle()
 

@@ -324,9 +324,9 @@ def test_follower_that_needs_trimmed_entries_is_named_and_not_fed_garbage() -> N
     peer = cluster.group(leader).peers[NodeId(late)]
     log.first_index = Index(5)
 
-    cluster.group(leader)._SyncObj__raftNextIndex[peer] = 2
+    cluster.group(leader).state.next_index[peer] = 2
     peer.connected = True
-    cluster.group(leader)._send_append(peer, log.last_index)
+    cluster.group(leader).replication._send_append(peer, log.last_index)
 
-    assert cluster.group(leader).status()["behind"] == [late]
+    assert [one.node for one in cluster.group(leader).peers.values() if one.behind] == [late]
     assert cluster.group(leader).is_ready_leader

@@ -101,7 +101,9 @@ def test_times_of_entries_never_go_back_across_leaders_with_wrong_clocks() -> No
     cluster = Cluster(3)
     for number in range(4):
         leader = cluster.elect()
-        cluster.group(leader)._clock._wall_ms = lambda n=number: EPOCH_MS + (n % 2) * 5_000_000  # type: ignore[misc]
+        cluster.group(leader).log_time._clock._wall_ms = lambda n=number: (
+            EPOCH_MS + (n % 2) * 5_000_000
+        )  # type: ignore[misc]
         cluster.propose(b"%d" % number)
         cluster.settle()
         cluster.kill(leader)

@@ -227,7 +227,7 @@ def test_unexpected_error_stops_one_replica_and_no_other(monkeypatch: pytest.Mon
     def broken() -> None:
         raise error
 
-    monkeypatch.setattr(cluster.group(leader), "_advance_commit", broken)
+    monkeypatch.setattr(cluster.group(leader).replication, "advance_commit", broken)
     cluster.propose(b"x", on=leader)
     cluster.settle(3)
 

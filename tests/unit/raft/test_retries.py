@@ -13,8 +13,8 @@ def test_two_candidates_do_not_stay_in_step() -> None:
     waits = set()
     for attempts in (0, 1, 2, 5, 20):
         for _ in range(10):
-            group._attempts = attempts
-            group._retry_later(now)
+            group.timer.attempts = attempts
+            group.timer.retry_later(now)
             waits.add(group.deadline - now)
 
     assert len(waits) == 50

@@ -89,7 +89,7 @@ def test_a_follower_that_can_write_nothing_holds_up_nobody_and_a_bounded_lot() -
         index = cluster.propose(b"z" * size, leader)
         cluster.settle(0.05)
         assert group.commit_index >= index
-    log = cluster.group(stuck)._log
+    log = cluster.group(stuck).state.log
     waiting = log.last_index - log.durable_index
     assert waiting * size <= cluster.config.window_bytes + cluster.config.append_bytes
     assert cluster.leader() == leader

@@ -29,7 +29,7 @@ def older(cluster: Cluster, name: str) -> None:
     machine = OlderMachine()
     machine.__dict__ = cluster.nodes[name].machine.__dict__
     cluster.nodes[name].machine = machine
-    cluster.group(name)._state = machine
+    cluster.group(name).state.machine = machine
 
 
 def test_follower_stores_and_acknowledges_what_it_can_not_read() -> None:
@@ -55,7 +55,7 @@ def test_follower_stores_and_acknowledges_what_it_can_not_read() -> None:
     assert cluster.nodes[old].failures == []
     assert cluster.bodies(old) == [b"before"]
     assert cluster.bodies(leader) == [b"before", UNKNOWN, b"after"]
-    assert cluster.group(old)._log.last_index == cluster.group(leader)._log.last_index
+    assert cluster.group(old).state.log.last_index == cluster.group(leader).state.log.last_index
 
 
 def test_leader_that_can_not_read_its_own_log_gives_way_to_one_that_can() -> None:
@@ -103,8 +103,8 @@ def test_candidate_that_can_not_read_on_gives_up_and_another_one_leads() -> None
     old, third = cluster.followers()
     cluster.kill(leader)
 
-    cluster.group(old)._campaign()
-    cluster.group(old)._cannot_read(9, Unspoken("an unknown operation"))
+    cluster.group(old).voting._campaign()
+    cluster.group(old).apply._cannot_read(9, Unspoken("an unknown operation"))
     cluster.settle(3)
 
     assert not cluster.group(old).is_leader

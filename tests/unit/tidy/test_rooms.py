@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-PACKAGES = ("client/goqueue", "log", "delivery", "coordinator", "node", "cli", "monitoring")
+PACKAGES = ("client/goqueue", "log", "raft", "delivery", "coordinator", "node", "cli", "monitoring")
 FILES_MAX = 25
 GUIDE_CHARACTERS_MIN = 80
 

@@ -263,7 +263,7 @@ def damage_log(disk: MemoryDisk) -> None:
 async def test_a_damaged_replica_of_the_cluster_group_is_copied_whole(nodes: ThreeNodes) -> None:
     before = cluster(nodes, "n3").group
     assert before is not None
-    log = before._log
+    log = before.state.log
     assert isinstance(log, GroupLog)
     await eventually(lambda: (log.latest_snapshot() or (0,))[0] > 2)
     log.quarantine(3, UNKNOWN_END, "as damage would")
@@ -285,7 +285,7 @@ async def test_a_node_whose_stopped_replica_of_the_cluster_group_was_copied_is_r
     """It told of the replica that had stopped, for good, and was never ready again."""
     before = cluster(nodes, "n3").group
     assert before is not None
-    log = before._log
+    log = before.state.log
     assert isinstance(log, GroupLog)
     await eventually(lambda: (log.latest_snapshot() or (0,))[0] > 2)
     before.fail(RuntimeError("an entry that is to be applied is damaged"))
@@ -397,7 +397,7 @@ async def test_a_member_goes_on_where_the_group_s_first_entry_is_gone(nodes: Thr
     known = cluster(nodes, "n3")
     id = known.state.cluster_id
     assert known.group is not None
-    before, log = known.group.applied_index, known.group._log
+    before, log = known.group.applied_index, known.group.state.log
     await eventually(lambda: (log.latest_snapshot() or (0,))[0] >= before)
     await nodes.stop("n3")
     forget_beginning(nodes.disks["n3"], before)

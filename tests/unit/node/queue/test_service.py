@@ -242,7 +242,7 @@ async def test_a_damaged_message_is_set_aside_and_its_neighbours_are_delivered(
 
 async def test_partitions_that_are_not_led_here_are_named(scene: Scene) -> None:
     scene.hosts[1]._step_down(None)
-    scene.hosts[1].group._SyncObj__transferInProgress = True  # type: ignore[attr-defined]
+    scene.hosts[1].group.state.handing_over = True  # type: ignore[attr-defined]
 
     answer = await scene.service.take(scene.request(100))
 

@@ -39,7 +39,7 @@ from node.security.auth_service import Door
 from node.security.certificates import Certificates, PeerCertificates, server_context
 from raft.config import RaftConfig
 from raft.configuration import stored_configuration
-from raft.link import LinkLimits, PeerMesh, PeerTls
+from raft.link import Endpoint, LinkEvents, LinkLimits, PeerMesh, PeerTls
 
 
 def own_voter(config: NodeConfig, store: Store) -> Voter:
@@ -86,19 +86,17 @@ def peer_link(
     if not config.takes_peers:
         return NoPeers()
     return PeerMesh(
-        node=me.node,
-        incarnation=me.incarnation,
-        listen=config.cluster.listen,
-        peers={NodeId(name): address for name, address in config.others.items()},
-        secret=config.cluster.secret.encode(),
-        tls=certificates,
+        Endpoint(
+            me.node,
+            me.incarnation,
+            config.cluster.listen,
+            config.cluster.secret.encode(),
+            certificates,
+            told.levels,
+        ),
+        {NodeId(name): address for name, address in config.others.items()},
+        LinkEvents(told.hello, told.frame, told.told, told.down, told.told),
         limits=LinkLimits(admit_unlisted=True),
-        hello=told.hello,
-        on_frame=told.frame,
-        on_up=told.told,
-        on_down=told.down,
-        on_status=told.told,
-        levels=told.levels,
         charge=partial(charge_link, budgets[Kind.LINKS]),
     )
 

@@ -1,9 +1,9 @@
 """The peer link: one authenticated connection per pair of nodes, for all groups and requests."""
 
 from raft.link.admission import InsecureListen
-from raft.link.config import DEFAULT_LIMITS, LinkLimits
+from raft.link.config import DEFAULT_LIMITS, Address, Endpoint, LinkEvents, LinkLimits, Status
 from raft.link.failed import FailedHandshakes
-from raft.link.mesh import LEVELS, Address, PeerMesh, Status
+from raft.link.mesh import LEVELS, PeerMesh
 from raft.link.rpc import Handler, LinkDown, RemoteError
 from raft.link.tls import PeerContexts, PeerTls, no_password
 from raft.link.traffic import Traffic
@@ -12,10 +12,12 @@ __all__ = [
     "DEFAULT_LIMITS",
     "LEVELS",
     "Address",
+    "Endpoint",
     "FailedHandshakes",
     "Handler",
     "InsecureListen",
     "LinkDown",
+    "LinkEvents",
     "LinkLimits",
     "PeerContexts",
     "PeerMesh",

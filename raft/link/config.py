@@ -1,11 +1,50 @@
-"""Every bound of the peer link, with its unit and its reason."""
+"""What a peer link is given: who this node is on it, whom it tells, and every bound of it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from goqueue.wire.types import GroupId, Incarnation, NodeId
+from log.levels import Levels
+from raft.link.tls import PeerContexts
 
 KIB = 1024
 MIB = 1024 * KIB
+
+Address = tuple[str, int]
+Status = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Who this node is, where it listens, and how it and its peers prove who they are."""
+
+    node: NodeId
+    incarnation: Incarnation
+    listen: Address
+    secret: bytes
+    """What all nodes share; not used where there is `tls`."""
+    tls: PeerContexts | None = None
+    levels: Levels = field(default_factory=Levels)
+    """With whom this node can belong to one cluster."""
+
+
+@dataclass(frozen=True)
+class LinkEvents:
+    """Whom the link asks and tells. None of them is called from inside `PeerMesh.send`, and none
+    after `PeerMesh.stop` began."""
+
+    hello: Callable[[], Status]
+    """The own status: told in the first message of a link, and twice a second after it."""
+    on_frame: Callable[[NodeId, GroupId, memoryview], None]
+    """A frame handed to it may be kept."""
+    on_up: Callable[[NodeId, Status], None]
+    """Comes before anything else of a peer."""
+    on_down: Callable[[NodeId], None]
+    on_status: Callable[[NodeId, Status], None]
+    """Every status after the first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,22 +20,19 @@ import msgspec
 import structlog
 
 from goqueue.tasks import TaskSet
-from goqueue.wire.types import GROUP_ID_BYTES, GroupId, Incarnation, NodeId
-from log.levels import Levels
+from goqueue.wire.types import GROUP_ID_BYTES, GroupId, NodeId
 from raft.link.admission import Standing, Verdict, check_listen, judge_inbound
 from raft.link.charge import Charge, free
-from raft.link.config import DEFAULT_LIMITS, LinkLimits
+from raft.link.config import DEFAULT_LIMITS, Address, Endpoint, LinkEvents, LinkLimits, Status
 from raft.link.connection import STUCK, Connection
 from raft.link.failed import FailedHandshakes
 from raft.link.frames import FrameError, Kind
 from raft.link.handshake import NONCE_BYTES, Acceptor, Dialer, Identity
 from raft.link.listener import Listener
 from raft.link.rpc import Caller, Handler, LinkDown, Responder
-from raft.link.tls import PeerContexts, certificate_nodes
+from raft.link.tls import certificate_nodes
 from raft.link.traffic import Traffic
 
-Address = tuple[str, int]
-Status = dict[str, Any]
 LEVELS = "levels"
 """Where a status that was received tells the feature levels that its sender speaks: a Spoken."""
 
@@ -68,47 +65,29 @@ class Peer:
 class PeerMesh:
     """The peer link of one node, used on one loop's thread.
 
-    `hello` tells the own status: in the first message of a link and twice a second after it.
-    `on_up(node, hello)` comes first, then `on_frame` and `on_status`, then `on_down(node)`; none of
-    them is called from inside `send`, and none after `stop()` began. `hello` dicts received carry
-    the `incarnation` of the peer, and under `LEVELS` what it speaks, as the handshake has proven
-    them. A frame handed to `on_frame` may be kept. `levels` says with whom this node can belong to
-    one cluster.
+    A status that was received carries the `incarnation` of the peer, and under `LEVELS` what it
+    speaks, as the handshake has proven them.
     """
 
     def __init__(
         self,
-        *,
-        node: NodeId,
-        incarnation: int,
-        listen: Address,
+        endpoint: Endpoint,
         peers: dict[NodeId, Address],
-        secret: bytes,
-        tls: PeerContexts | None = None,
+        events: LinkEvents,
+        *,
         limits: LinkLimits = DEFAULT_LIMITS,
-        hello: Callable[[], Status],
-        on_frame: Callable[[NodeId, GroupId, memoryview], None],
-        on_up: Callable[[NodeId, Status], None],
-        on_down: Callable[[NodeId], None],
-        on_status: Callable[[NodeId, Status], None] | None = None,
-        rng: random.Random | None = None,
-        levels: Levels | None = None,
         charge: Charge = free,
     ) -> None:
-        self.node = node
-        self._incarnation = Incarnation(incarnation)
-        self._levels = levels or Levels()
-        self._listen = listen
-        self._secret = b"" if tls else secret
-        self._tls = tls
+        self.node = endpoint.node
+        self._endpoint = endpoint
+        self._levels = endpoint.levels
+        self._listen = endpoint.listen
+        self._secret = b"" if endpoint.tls else endpoint.secret
+        self._tls = endpoint.tls
+        self._events = events
         self._limits = limits
         self._charge = charge
-        self._hello = hello
-        self._on_frame = on_frame
-        self._on_up = on_up
-        self._on_down = on_down
-        self._on_status = on_status
-        self._rng = rng or random.Random(os.urandom(16))
+        self._rng = random.Random(os.urandom(16))
         self._peers: dict[NodeId, Peer] = {}
         self._addresses = dict(peers)
         self._handlers: dict[str, Handler] = {}
@@ -295,7 +274,7 @@ class PeerMesh:
 
     @property
     def _me(self) -> Identity:
-        return Identity(self.node, self._incarnation, self._levels.spoken)
+        return Identity(self.node, self._endpoint.incarnation, self._levels.spoken)
 
     def _accepted(self) -> Connection:
         handshake = Acceptor(self._me, self._secret, os.urandom(NONCE_BYTES))
@@ -388,7 +367,7 @@ class PeerMesh:
                 peer.link.cut(STUCK)
 
     def _status(self) -> bytes:
-        status = _encode_status(self._hello())
+        status = _encode_status(self._events.hello())
         if len(status) > self._limits.status_bytes_max:
             raise ValueError(f"a status of {len(status)} bytes")
         return status
@@ -409,9 +388,9 @@ class PeerMesh:
             connection.traffic.connects += 1
             self._shaking.pop(connection, None)
             _log.info("peer_up", peer=peer.node, inbound=connection.is_inbound)
-            self._call(self._on_up, peer.node, status)
-        elif self._on_status is not None:
-            self._call(self._on_status, peer.node, status)
+            self._call(self._events.on_up, peer.node, status)
+        else:
+            self._call(self._events.on_status, peer.node, status)
 
     def _receive_frame(self, node: NodeId, payload: memoryview) -> None:
         if len(payload) < GROUP_ID_BYTES:
@@ -422,7 +401,7 @@ class PeerMesh:
             if len(self._groups) >= _GROUPS_CACHED_MAX:
                 self._groups.clear()
             group = self._groups[packed] = GroupId.unpack(packed)
-        self._call(self._on_frame, node, group, payload[GROUP_ID_BYTES:])
+        self._call(self._events.on_frame, node, group, payload[GROUP_ID_BYTES:])
 
     def _call(self, callback: Callable[..., None], *args: Any) -> None:
         if not self._running:
@@ -454,7 +433,7 @@ class PeerMesh:
         if was_up:
             self.traffic.setdefault(peer.node, Traffic()).losses += self._running
             _log.info("peer_down", peer=peer.node, reason=reason)
-            self._call(self._on_down, peer.node)
+            self._call(self._events.on_down, peer.node)
 
     def _hang_up(self, peer: Peer) -> list[asyncio.Task[None]]:
         caller, responder = peer.caller, peer.responder

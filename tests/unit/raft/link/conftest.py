@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import uvloop
 
-from goqueue.wire.types import GroupId, NodeId, TopicId
+from goqueue.wire.types import GroupId, Incarnation, NodeId, TopicId
 from log.levels import Levels
-from raft.link import Address, LinkLimits, PeerMesh, PeerTls
+from raft.link import Address, Endpoint, LinkEvents, LinkLimits, PeerMesh, PeerTls
 from raft.link.charge import Charge, free
 from tests.ports import free_ports
 
@@ -74,20 +74,18 @@ class Cluster:
         if id not in self.addresses:
             self.addresses[id] = (host, free_ports(1)[0])
         node = Node(id)
+        address = self.addresses[id]
         node.mesh = PeerMesh(
-            node=id,
-            incarnation=incarnation,
-            listen=self.addresses[id],
-            peers=self.addresses if peers is None else peers,
-            secret=secret,
-            tls=tls,
+            Endpoint(id, Incarnation(incarnation), address, secret, tls, levels or Levels()),
+            self.addresses if peers is None else peers,
+            LinkEvents(
+                hello=lambda: {"name": name, **node.hello},
+                on_frame=lambda peer, group, frame: node.frames.append((peer, group, bytes(frame))),
+                on_up=lambda peer, _hello: node.events.append(("up", peer)),
+                on_down=lambda peer: node.events.append(("down", peer)),
+                on_status=lambda peer, status: node.statuses.append((peer, status)),
+            ),
             limits=limits,
-            hello=lambda: {"name": name, **node.hello},
-            on_frame=lambda peer, group, frame: node.frames.append((peer, group, bytes(frame))),
-            on_up=lambda peer, _hello: node.events.append(("up", peer)),
-            on_down=lambda peer: node.events.append(("down", peer)),
-            on_status=lambda peer, status: node.statuses.append((peer, status)),
-            levels=levels,
             charge=charge,
         )
         self.nodes.append(node)

@@ -128,17 +128,17 @@ async def test_status_goes_on_being_told(cluster: Cluster) -> None:
 async def test_hello_that_fails_for_a_while_is_told_again_later(cluster: Cluster) -> None:
     patient = dataclasses.replace(QUICK, silence_s=10)
     a, b = await cluster.started("a", "b", limits=patient)
-    told, asked = b.mesh._hello, []
+    told, asked = b.mesh._events, []
 
     def fail() -> dict[str, Any]:
         asked.append(len(a.statuses))
         raise RuntimeError("nothing to tell yet")
 
-    b.mesh._hello = fail
+    b.mesh._events = dataclasses.replace(told, hello=fail)
     await eventually(lambda: len(asked) == 4)
     assert asked[1] == asked[3]
 
-    b.mesh._hello = told
+    b.mesh._events = told
 
     await eventually(lambda: len(a.statuses) > asked[3])
     assert a.ups == 1

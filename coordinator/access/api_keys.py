@@ -136,7 +136,7 @@ class ApiKeys:
                 return KeyResult(known.id, created=True)
             raise KeyRevoked(known.id) if known.revoked_ms else KeyExists(known.id)
         if 0 < command.expires_ms <= time_ms:
-            raise BadConfig(["expires: this time has passed"])
+            raise BadConfig(["expires: this time has already passed"])
         self._make_room(time_ms)
         self.by_id[command.id] = ApiKey(
             command.id,
@@ -236,7 +236,7 @@ def check_key(command: CreateKey) -> None:
     if command.role not in ROLES:
         problems.append(f"role: {command.role[:40]!r} is none of {', '.join(ROLES)}")
     if not command.prefixes:
-        problems.append("prefixes: none, so the key would reach nothing; * is every topic")
+        problems.append("prefixes: at least one is required; * is every topic")
     problems += _prefix_problems("prefixes", "topic", command.prefixes)
     problems += _prefix_problems("group_prefixes", "group", command.group_prefixes)
     if (
@@ -244,11 +244,13 @@ def check_key(command: CreateKey) -> None:
         and "" in command.prefixes
         and command.group_prefixes not in ([], [""])
     ):
-        problems.append("group_prefixes: an admin of every topic reaches every group")
+        problems.append(
+            "group_prefixes: not valid for an admin of every topic, which reaches every group"
+        )
     if len(command.name) > NAME_MAX or not (command.name or "-").isprintable():
-        problems.append(f"name: not at most {NAME_MAX} printable characters")
+        problems.append(f"name: must have at most {NAME_MAX} characters, all printable")
     if command.expires_ms < 0:
-        problems.append("expires: before time began")
+        problems.append("expires: must not be negative")
     if problems:
         raise BadConfig(problems)
 

@@ -47,7 +47,7 @@ class ReceiptKeys:
     def add(self, time_ms: int, command: AddReceiptKey) -> KeyResult:
         """One a day, whoever proposes it and however often. Raises BadConfig."""
         if len(command.secret) != SECRET_BYTES:
-            raise BadConfig([f"secret: not {SECRET_BYTES} bytes"])
+            raise BadConfig([f"secret: must have {SECRET_BYTES} bytes"])
         is_made = command.id == self.following and self.is_due(time_ms)
         if is_made:
             added = ReceiptKey(command.id, command.secret, time_ms)

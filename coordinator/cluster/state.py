@@ -247,7 +247,7 @@ class ClusterState:
     def _check_not_gone(self, name: str, after: int) -> None:
         """Raises Conflict where a topic of this name was made after that index, and is deleted."""
         if any(id.index > after and gone == name for id, gone in self.deleted.items()):
-            raise Conflict(f"topic {name} was created and deleted since it was asked for first")
+            raise Conflict(f"topic {name} was created and deleted after the first request for it")
 
     def _add_partitions(self, index: Index, time_ms: int, command: AddPartitions) -> Result:
         topic = self._meant(command.name, command.id)

@@ -168,7 +168,7 @@ def decode_command(body: bytes | memoryview) -> Command:
     try:
         return _commands.decode(body)
     except UNREADABLE as error:
-        raise CommandUnreadable(f"not a command of this version: {error}") from error
+        raise CommandUnreadable(f"this version cannot read the command: {error}") from error
 
 
 def encode_result(result: Result) -> bytes:
@@ -181,4 +181,4 @@ def decode_result(body: bytes | memoryview) -> Result:
     try:
         return _results.decode(body)
     except UNREADABLE as error:
-        raise CommandUnreadable(f"not a result of this version: {error}") from error
+        raise CommandUnreadable(f"this version cannot read the result: {error}") from error

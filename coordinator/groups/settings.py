@@ -177,7 +177,7 @@ def group_settings(
         raise BadConfig(problems)
     changed = dataclasses.replace(base or GroupSettings(), **changes)  # type: ignore[arg-type]
     if base is not None and changed.ordering != base.ordering:
-        raise BadConfig([f"ordering: stays {base.ordering} for as long as the group exists"])
+        raise BadConfig([f"ordering: cannot be changed; this group has {base.ordering}"])
     if changed.ordering != "key" and changed.on_poison == "park":
         raise BadConfig(["on_poison: park needs ordering: key, because it parks keys"])
     return changed
@@ -185,7 +185,7 @@ def group_settings(
 
 def _check_owner(owner: str) -> None:
     if owner and not is_name(owner):
-        raise BadConfig([f"owner: {owner[:64]!r} is not how the name of a group can begin"])
+        raise BadConfig([f"owner: {owner[:64]!r} is not a valid prefix of a group's name"])
 
 
 def _check_number(name: str, value: object) -> str | None:

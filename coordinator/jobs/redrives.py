@@ -157,7 +157,9 @@ def _check(command: StartRedrive) -> None:
     problems = []
     which = command.which
     if command.rate != 0 and not RATE_MIN <= command.rate <= RATE_MAX:
-        problems.append(f"rate: {command.rate} is neither 0 nor {RATE_MIN} to {RATE_MAX:.0f}")
+        problems.append(
+            f"rate: {command.rate} is out of range, which is 0, or {RATE_MIN} to {RATE_MAX:.0f}"
+        )
     texts = [which.reason or "", *which.headers, *which.headers.values(), *which.ids]
     if len(which.ids) > IDS_MAX:
         problems.append(f"filter: more than {IDS_MAX} ids")

@@ -200,4 +200,4 @@ def _zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (ValueError, KeyError, OSError):
-        raise BadConfig([f"timezone: {name[:80]!r} is no IANA time zone"]) from None
+        raise BadConfig([f"timezone: {name[:80]!r} is not an IANA time zone"]) from None

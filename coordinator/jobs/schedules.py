@@ -235,7 +235,7 @@ def check_schedule(command: PutSchedule) -> None:
         raise BadName(f"bad schedule name {command.name[:64]!r}", name=command.name[:64])
     problems = []
     if bool(command.cron) == bool(command.every_ms):
-        problems.append("cron, every: exactly one of them says when")
+        problems.append("give cron or every, not both and not neither")
     if command.every_ms and not EVERY_MS_MIN <= command.every_ms <= EVERY_MS_MAX:
         problems.append(f"every: {command.every_ms} ms is out of range, which is 1 s to 366 days")
     if len(command.cron) > CRON_CHARACTERS_MAX:

@@ -361,9 +361,9 @@ class Layout:
     def _check_plan(self, command: Reassign) -> None:
         problems: list[str] = []
         if not command.rows or len(command.rows) > ROWS_MAX:
-            problems.append(f"{len(command.rows)} partitions, not 1 to {ROWS_MAX}")
+            problems.append(f"a plan moves 1 to {ROWS_MAX} partitions, not {len(command.rows)}")
         if len({(row.topic, row.partition) for row in command.rows}) < len(command.rows):
-            problems.append("a partition is named twice")
+            problems.append("the plan names a partition twice")
         if len(command.cause) > CAUSE_CHARACTERS_MAX or len(command.brokers) > len(
             self.brokers.by_name
         ):

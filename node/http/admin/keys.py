@@ -150,12 +150,12 @@ def _stored(given: list[str], field: str) -> list[str]:
 
 def _expires_ms(wanted: CreateKeyBody) -> int:
     if wanted.expires_in is not None and wanted.expires_at is not None:
-        raise BadRequest("expires_in and expires_at are both given")
+        raise BadRequest("give expires_in or expires_at, not both")
     if wanted.expires_at is not None:
         return parse_time_ms(str(wanted.expires_at), "expires_at")
     lives_ms = duration_ms(wanted.expires_in, "expires_in")
     if lives_ms == 0:
-        raise BadRequest("expires_in: not longer than no time")
+        raise BadRequest("expires_in: must be longer than 0")
     return 0 if lives_ms is None else int(time.time() * 1000) + lives_ms
 
 

@@ -29,7 +29,7 @@ def claim_of(member: str | None, generation: int | None, *, force: bool | None =
     if force:
         return Claim(member or "", FORCED.generation)
     if generation and not member:
-        raise BadRequest("generation: whose? give the member, too")
+        raise BadRequest("generation needs a member: give member_id, too")
     return Claim(member or "", generation or 0)
 
 

@@ -204,7 +204,7 @@ def below_of(text: str, topic: str | None) -> dict[Place, int] | None:
         place = _PLACE.fullmatch(part)
         name = None if place is None else place[1] or topic
         if place is None or name is None or int(place[3]) > OFFSET_MAX:
-            raise BadRequest(f"next: {part[:40]!r} is not of an earlier answer")
+            raise BadRequest(f"next: {part[:40]!r} is not a cursor of an earlier answer")
         found[name, int(place[2])] = int(place[3])
     return found
 

@@ -85,7 +85,9 @@ async def _publish(call: Call, partition: int) -> web.Response:
     topic = call.topic()
     told = telling(call)
     if "Idempotency-Key" in call.request.headers:
-        raise BadRequest("Idempotency-Key is of one message in JSON: batches hold message ids")
+        raise BadRequest(
+            "Idempotency-Key is for a single message in JSON: batches hold message ids"
+        )
     async with call.body() as body:
         batches = await _checked(call, body)
         if partition >= await call.partition_count(topic, partition + 1):

@@ -218,7 +218,7 @@ def identify_rows(rows: Rows, rest: bytes) -> None:
 def identify_single(rows: Rows, message_id: str) -> None:
     """Take the request's `Idempotency-Key` as the id of its only message. Raises BadRequest."""
     if len(rows) > 1:
-        raise BadRequest("Idempotency-Key is of one message: give each a message_id")
+        raise BadRequest("Idempotency-Key is for a single message: give each message a message_id")
     own = rows.message_ids[0] if rows.message_ids else None
     if own is not None and own != message_id:
         raise BadRequest("Idempotency-Key and message_id differ")

@@ -93,7 +93,7 @@ async def _published(
         check_delays(rows, call.broker.delay_ms_max(topic), _now_ms())
     groups = await off_loop(size, _group, rows, topic, count, bound, turn)
     if rows.producer_id and rows.errors:
-        error = BadRequest("a producer's messages must all be valid: nothing appended")
+        error = BadRequest("a producer's messages must all be valid: nothing was stored")
         return error_answer(error, {"results": refused_results(rows)})
     codec = Codec.named(call.broker.compression(topic))
     work = size if codec is Codec.NONE else size * COMPRESSING
@@ -221,9 +221,13 @@ def _base_sequence(rows: Rows, group: Group, groups: int) -> int:
         return 0
     if rows.sequences is None or rows.single:
         if rows.sequence is None:
-            raise BadRequest("producer_id needs a sequence, of the request or of each message")
+            raise BadRequest(
+                "producer_id needs a sequence: one for the request, or one for each message"
+            )
         if groups > 1:
-            raise BadRequest("a request's sequence is of one partition: these go to several")
+            raise BadRequest(
+                "a request's sequence covers one partition, and these messages go to several"
+            )
         first = rows.sequence
     else:
         picked = _pick(rows.sequences, group.rows)

@@ -124,7 +124,7 @@ async def read(call: Call) -> web.Response:
     bytes_max = call.query_int("max_bytes", limits.read_bytes_max, 1, limits.read_bytes_max)
     shown = _shown(call)
     if binary and shown.visible:
-        raise BadRequest("stored batches are whole: visible reads are in JSON")
+        raise BadRequest("visible=true needs JSON: stored batches are sent whole")
     offset = await _start(call, topic, partition, window)
     end_s = asyncio.get_running_loop().time() + call.query_wait_s()
     while True:
@@ -291,7 +291,7 @@ def _answer(topic: str, partition: int, found: Slice, seen: Seen, shown: _Shown)
 def _shown(call: Call) -> _Shown:
     visible, skip_pending = call.query_flag("visible"), call.query_flag("skip_pending")
     if skip_pending and not visible:
-        raise BadRequest("skip_pending goes with visible=true: all messages are shown without it")
+        raise BadRequest("skip_pending is only valid with visible=true")
     return _Shown(visible, skip_pending)
 
 

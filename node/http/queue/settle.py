@@ -215,7 +215,7 @@ def request_of(
     if action not in ACTIONS:
         problems.append(f"action {action[:40]!r}: want one of {', '.join(ACTIONS)}")
     if action != "nack" and (wanted.delay is not None or wanted.position is not None):
-        problems.append("delay and position are of a nack")
+        problems.append("'delay' and 'position' are only valid with action 'nack'")
     if wanted.position not in (None, *POSITIONS):
         problems.append(f"position {wanted.position[:40]!r}: want front or back")
     visibility: int | None = None
@@ -225,7 +225,7 @@ def request_of(
             wanted.visibility, wanted.visibility_timeout, "visibility", "visibility_timeout"
         )
         if given is not None and action != "extend":
-            problems.append("visibility is of an extend")
+            problems.append("'visibility' is only valid with action 'extend'")
         visibility = visibility_ms(given)
         delay_ms = duration_ms(wanted.delay, "delay")
     except BadRequest as error:

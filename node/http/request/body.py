@@ -161,13 +161,13 @@ class Inflation:
         stream = self._stream
         while True:
             if stream.eof and chunk:
-                raise BadRequest("bad compressed body: it goes on too long")
+                raise BadRequest("bad compressed body: it expands beyond the limit")
             try:
                 piece = stream.decompress(chunk, SLICE_BYTES)
             except zlib.error as error:
                 raise BadRequest(f"bad compressed body: {error}") from None
             if stream.unused_data:
-                raise BadRequest("bad compressed body: it goes on too long")
+                raise BadRequest("bad compressed body: it expands beyond the limit")
             chunk = stream.unconsumed_tail
             if piece:
                 yield piece

@@ -139,7 +139,7 @@ def test_a_group_keeps_the_ordering_that_it_was_made_with() -> None:
     error = cluster.refuses(PutGroup("pay", {"ordering": "none"}), BadConfig)
     cluster.do(PutGroup("pay", {"ordering": "key", "max_attempts": 7}))
 
-    assert error.data["problems"] == ["ordering: stays key for as long as the group exists"]
+    assert error.data["problems"] == ["ordering: cannot be changed; this group has key"]
     assert cluster.state.groups["pay"].settings.max_attempts == 7
 
 

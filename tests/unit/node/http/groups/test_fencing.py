@@ -48,7 +48,7 @@ async def test_what_members_have_is_not_for_others(client, first, receive, put):
     assert stranger.status == 409
     assert (nameless.status, nameless.json["error"]) == (
         400,
-        "generation: whose? give the member, too",
+        "generation needs a member: give member_id, too",
     )
 
 

@@ -124,7 +124,7 @@ async def test_offsets_are_committed_as_a_map_or_as_a_list(client, orders, put, 
         ({"offsets": {"orders": {"0": -1}}}, "-1 is not an offset"),
         ({"offsets": {"-bad": {"0": 1}}}, "-bad"),
         ({"offsets": [{"topic": "orders", "partition": 0}]}, "offset is required"),
-        ({"offsets": {"orders": {"0": 1}}, "generation": 3}, "generation: whose?"),
+        ({"offsets": {"orders": {"0": 1}}, "generation": 3}, "generation needs a member"),
         ({"offsets": {"orders": {"0": 1}}, "generation": -1}, "generation: expected"),
         (
             {

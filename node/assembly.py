@@ -63,7 +63,7 @@ from node.replicas.orphans import Strays
 from node.replicas.partition_service import PartitionService
 from node.replicas.reconciler import Reconciler
 from node.replicas.topology import Topology
-from node.runtime.clock import SystemClock, system_random
+from node.runtime.clock import Clock, SystemClock, system_random
 from node.runtime.closing import RaftService, StoreService
 from node.runtime.loop_lag import LoopLag
 from node.runtime.scheduler import LoopScheduler
@@ -118,9 +118,9 @@ class _Base:
         on_failure: Callable[[Exception], None],
         levels: Levels,
         on_outdated: Callable[[], None],
+        clock: Clock,
     ) -> None:
-        self.levels, self.config, self.store = levels, config, store
-        self.clock = SystemClock()
+        self.levels, self.config, self.store, self.clock = levels, config, store, clock
         self.rng = system_random()
         self.metrics = Metrics(config.limits.metric_series)
         self.me = own_voter(config, store)
@@ -140,7 +140,7 @@ class _Base:
         environment = Environment(
             self.me,
             self.link,
-            LoopScheduler(asyncio.get_running_loop()),
+            LoopScheduler(asyncio.get_running_loop(), clock.now_s),
             self.rng,
             self.clock.wall_ms,
             raft_config(config),
@@ -346,9 +346,11 @@ def assemble(
     begin_anew: Callable[[], None] = lambda: None,
     levels: Levels | None = None,
     on_outdated: Callable[[], None] = lambda: None,
+    clock: Clock | None = None,
 ) -> NodeAssembly:
-    """Wire a node over its open store, on the running loop; nothing is started yet."""
-    base = _Base(config, store, on_failure, levels or Levels(), on_outdated)
+    """Wire a node over its open store, on the running loop; nothing is started yet. Its clock is
+    the machine's unless another is given."""
+    base = _Base(config, store, on_failure, levels or Levels(), on_outdated, clock or SystemClock())
     groups = _Groups(base)
     cluster, replicas, node = groups.cluster, groups.replicas, base.me.node
     lag = LoopLag(base.metrics, base.flusher.pace.ticked)

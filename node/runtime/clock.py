@@ -69,24 +69,6 @@ def _boot_ns() -> int:
     return time.clock_gettime_ns(clock)
 
 
-class ManualClock:
-    """A clock that moves when told; for tests."""
-
-    def __init__(self, wall_ms: int = 1_700_000_000_000) -> None:
-        self._wall_ms = wall_ms
-        self._now_s = 0.0
-
-    def now_s(self) -> float:
-        return self._now_s
-
-    def wall_ms(self) -> int:
-        return self._wall_ms
-
-    def advance(self, seconds: float) -> None:
-        self._now_s += seconds
-        self._wall_ms += round(seconds * 1000)
-
-
 def system_random() -> random.Random:
     """A generator seeded by the system, for election timeouts, jitter and request ids."""
     return random.Random(os.urandom(32))

@@ -10,12 +10,13 @@ from typing import Any
 class LoopScheduler:
     """Timers and turns of one event loop; used on that loop's thread only."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, now_s: Callable[[], float]) -> None:
         self._loop = loop
+        self._now_s = now_s
 
     def now(self) -> float:
-        """Monotonic seconds, the clock of `call_later`."""
-        return self._loop.time()
+        """Monotonic seconds, of the node's clock."""
+        return self._now_s()
 
     def call_soon(self, callback: Callable[..., Any], *args: Any) -> None:
         self._loop.call_soon(callback, *args)

@@ -1,9 +1,8 @@
-"""A front over a broker in memory, a client that reads JSON, and one that writes raw bytes."""
+"""A front over a real broker, a client that reads JSON, and one that writes raw bytes."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,22 +14,11 @@ import uvloop
 from yarl import URL
 
 from goqueue.wire.batch import encode_columns
+from node.broker.node import NodeBroker
 from node.http.budget.limits import HttpLimits
-from node.http.fake.broker import FakeBroker
-from node.http.fake.keys import FakeKeys
 from node.http.server.app import Entrance, HttpFront
-
-NOW_MS = 1_736_866_800_000
-
-
-class Clock:
-    """Log time under the test's control."""
-
-    def __init__(self) -> None:
-        self.now_ms = NOW_MS
-
-    def __call__(self) -> int:
-        return self.now_ms
+from tests.one_node import Clock, Keys, TimedLoop, cluster_of, one_node
+from tests.one_node import eventually as holds
 
 
 @dataclass
@@ -82,19 +70,26 @@ def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Where sockets are accepted one by one, also the loop that nodes run on."""
-    usual = {"asyncio": asyncio.new_event_loop}
+    usual: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": TimedLoop}
     uv = {"uvloop": uvloop.new_event_loop}
     return usual | uv if item.path.stem == "test_handshakes" else usual
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+async def clock() -> Clock:
+    return Clock(loop=asyncio.get_running_loop())
 
 
 @pytest.fixture
-def broker(clock: Clock) -> FakeBroker:
-    return FakeBroker(clock_ms=clock)
+def settings() -> dict[str, object]:
+    """Of the node, beside those that all have."""
+    return {}
+
+
+@pytest.fixture
+async def broker(clock: Clock, settings: dict[str, object]) -> AsyncIterator[NodeBroker]:
+    async with one_node(clock, **settings) as node:
+        yield node.broker
 
 
 @pytest.fixture
@@ -103,13 +98,13 @@ def limits() -> HttpLimits:
 
 
 @pytest.fixture
-def keys(clock: Clock) -> Iterator[FakeKeys]:
+def keys(broker: NodeBroker, clock: Clock) -> Iterator[Keys]:
     with ThreadPoolExecutor(1) as workers:
-        yield FakeKeys(clock, workers)
+        yield Keys(cluster_of(broker), clock, workers)
 
 
 @pytest.fixture
-async def front(broker: FakeBroker, limits: HttpLimits, keys: FakeKeys) -> AsyncIterator[HttpFront]:
+async def front(broker: NodeBroker, limits: HttpLimits, keys: Keys) -> AsyncIterator[HttpFront]:
     front = HttpFront(broker, port=0, limits=limits, entrance=Entrance(keys=keys))
     await front.start()
     yield front
@@ -123,14 +118,14 @@ async def client(front: HttpFront) -> AsyncIterator[Client]:
 
 
 @pytest.fixture
-async def orders(broker: FakeBroker) -> str:
+async def orders(broker: NodeBroker) -> str:
     """A topic of three partitions."""
     await broker.create_topic("orders", {"partitions": 3})
     return "orders"
 
 
 @pytest.fixture
-def put(broker: FakeBroker, orders: str) -> Callable[..., Awaitable[None]]:
+def put(broker: NodeBroker, orders: str) -> Callable[..., Awaitable[None]]:
     """Stores values in partition 0 of `orders`; columns as `encode_columns` takes them."""
 
     async def store(*values: bytes, partition: int = 0, **columns: Any) -> None:
@@ -154,12 +149,5 @@ def take(client: Client, orders: str) -> Callable[..., Awaitable[list[dict[str, 
 
 @pytest.fixture
 def eventually() -> Callable[[Callable[[], object]], Awaitable[None]]:
-    """Waits until a condition holds; fails after five seconds."""
-
-    async def wait(condition: Callable[[], object], deadline_s: float = 30.0) -> None:
-        ends_s = time.monotonic() + deadline_s
-        while not condition():
-            assert time.monotonic() < ends_s, "it never came to hold"
-            await asyncio.sleep(0.002)
-
-    return wait
+    """Waits until a condition holds; fails after half a minute."""
+    return holds

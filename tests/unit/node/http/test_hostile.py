@@ -266,15 +266,17 @@ async def test_chunked_bodies_over_the_limit_are_413(client, orders):
     assert answer.status == 413
 
 
-async def test_sixteen_mebibytes_are_taken(client, orders, broker):
-    await client("PATCH", "/topics/orders", {"max_message_bytes": 16 * MIB})
-    frame = b'{"messages":[{"value":"","partition":0}]}'
+@pytest.mark.parametrize("settings", [{"defaults.topic.maxMessageBytes": 15 * MIB}])
+async def test_sixteen_mebibytes_are_taken(client, orders):
+    frame = b'{"messages":[{"value":"","partition":0},{"value":"y","partition":1}]}'
+    rest = b"x" * (2 * MIB)
+    frame = frame.replace(b'"y"', b'"' + rest + b'"')
     body = frame.replace(b'""', b'"' + b"x" * (16 * MIB - len(frame)) + b'"')
 
     answer = await client.post(MESSAGES, data=body, headers=JSON)
 
     assert len(body) == 16 * MIB
-    assert answer.json["results"] == [{"partition": 0, "offset": 0}]
+    assert answer.json["results"] == [{"partition": n, "offset": 0} for n in range(2)]
 
 
 async def test_small_documents_have_a_smaller_limit(client):

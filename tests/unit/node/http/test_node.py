@@ -10,8 +10,10 @@ import aiohttp
 import pytest
 
 from goqueue.wire.errors import NoQuorum
-from node.http.fake.broker import FakeBroker
+from node.api.broker import Check, Readiness
+from node.broker.node import NodeBroker
 from node.http.server.app import HttpFront, Observers
+from node.runtime.version import VERSION
 
 
 async def test_health_says_ok_and_liveness_pass(client):
@@ -23,8 +25,8 @@ async def test_health_says_ok_and_liveness_pass(client):
         assert "message" not in answer.json
 
 
-async def test_a_failed_log_fails_liveness_with_the_reason(client, broker):
-    broker.not_alive = "fsync failed"
+async def test_a_failed_log_fails_liveness_with_the_reason(client, broker, monkeypatch):
+    monkeypatch.setattr(broker, "alive", lambda: "fsync failed")
 
     answer = await client.get("/livez")
 
@@ -32,13 +34,16 @@ async def test_a_failed_log_fails_liveness_with_the_reason(client, broker):
     assert answer.json["message"] == "fsync failed"
 
 
-async def test_readiness_names_every_check_when_asked(client, broker, orders):
+async def test_readiness_names_every_check_when_asked(client, broker, orders, monkeypatch):
     plain = await client.get("/readyz")
     for query in ("verbose=true", "verbose", "verbose=1"):
         verbose = await client.get(f"/readyz?{query}")
         assert verbose.json["checks"]["storage"]["status"] == "pass"
-        assert verbose.json["broker"] == {"node_id": "node-1", "topic_count": 1, "total_size": 0}
-    broker.not_ready = "catching up"
+        told = verbose.json["broker"]
+        assert (told["node_id"], told["topic_count"]) == ("node-1", 1)
+        assert told["total_size"] > 0
+    checks = {"replay": Check("fail", "catching up"), "storage": Check("pass")}
+    monkeypatch.setattr(broker, "ready", lambda: Readiness(False, checks))
     unready = await client.get("/readyz")
 
     assert plain.status == 200
@@ -61,7 +66,7 @@ async def test_version_and_stats(client, orders):
     version = (await client.get("/version")).json
     stats = (await client.get("/stats")).json
 
-    assert version["version"] == "fake"
+    assert version["version"] == VERSION.version
     assert version["go_version"].startswith("python3.")
     assert stats["node_id"] == "node-1"
     assert stats["topics"] == 1
@@ -194,7 +199,7 @@ async def test_cluster_health_tells_degraded_from_unavailable(client, broker, mo
         ({"has_quorum": False}, "unavailable"),
     ):
         view = dataclasses.replace(whole, **change)
-        monkeypatch.setattr(FakeBroker, "cluster_view", lambda self, view=view: view)
+        monkeypatch.setattr(NodeBroker, "cluster_view", lambda self, view=view: view)
         assert (await client.get("/cluster/health")).json["status"] == status
 
 
@@ -202,7 +207,7 @@ async def test_errors_of_the_broker_keep_their_data(client, broker, orders, monk
     async def refuse(self, name):
         raise NoQuorum("1 of 3 nodes", alive=["node-1"])
 
-    monkeypatch.setattr(FakeBroker, "delete_topic", refuse)
+    monkeypatch.setattr(NodeBroker, "delete_topic", refuse)
 
     answer = await client("DELETE", "/topics/orders")
 

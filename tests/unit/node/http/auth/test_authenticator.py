@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
@@ -15,14 +15,14 @@ from goqueue.wire.batch import encode_columns
 from node.api.auth.principal import Principal, Role
 from node.api.broker import Broker
 from node.api.rules.rule import rules_of
+from node.broker.node import NodeBroker
 from node.http.auth.authenticator import Gate
 from node.http.auth.policies import ANYBODY, POLICIES, Policy, Reach
 from node.http.auth.scoped_broker import broker_for
 from node.http.console.front import PAGES
-from node.http.fake.broker import FakeBroker
-from node.http.fake.keys import FakeKeys
 from node.http.server.app import Entrance, HttpFront
 from node.http.server.routes import ROUTES, Route
+from tests.one_node import NOW_MS, Keys, cluster_of
 from tests.steps import Steps
 from tests.unit.node.http.conftest import Answer, Clock
 from tests.unit.node.http.server.test_openapi import BODIES, PARAMETERS, QUERIES
@@ -51,7 +51,7 @@ class Counts:
 class Scene:
     """A locked front, keys for it, and something to protect."""
 
-    def __init__(self, session: aiohttp.ClientSession, front: HttpFront, keys: FakeKeys) -> None:
+    def __init__(self, session: aiohttp.ClientSession, front: HttpFront, keys: Keys) -> None:
         self._session = session
         self._front = front
         self.keys = keys
@@ -99,14 +99,15 @@ def figures() -> Counts:
 
 
 @pytest.fixture
-def locked_keys(clock: Clock, figures: Counts) -> Iterator[FakeKeys]:
+async def locked_keys(broker: NodeBroker, clock: Clock, figures: Counts) -> AsyncIterator[Keys]:
+    await broker.finish_level()
     with ThreadPoolExecutor(1) as workers:
-        yield FakeKeys(clock, workers, figures)
+        yield Keys(cluster_of(broker), clock, workers, figures)
 
 
 @pytest.fixture
 async def scene(
-    broker: FakeBroker, locked_keys: FakeKeys, figures: Counts, orders: str
+    broker: NodeBroker, locked_keys: Keys, figures: Counts, orders: str
 ) -> AsyncIterator[Scene]:
     front = HttpFront(
         broker, port=0, entrance=Entrance(gate=Gate(locked_keys.checks), keys=locked_keys)
@@ -174,7 +175,7 @@ async def test_every_route_refuses_whoever_has_no_key_that_holds(
     good = await scene.key("admin")
     expired = await scene.key("admin", expires_ms=clock.now_ms + 1000)
     revoked = await scene.key("admin", "a")
-    await scene.keys.command(RevokeKey(revoked.partition(".")[0]), 1)
+    await scene.keys.cluster.command(RevokeKey(revoked.partition(".")[0]), 1)
     clock.now_ms += 2000
     bad = {
         "missing": None,
@@ -208,7 +209,7 @@ async def test_every_route_refuses_every_role_it_is_not_for(scene: Scene) -> Non
 
 
 async def test_every_route_that_names_a_topic_refuses_keys_of_others_and_shows_nothing(
-    scene: Scene, broker: FakeBroker
+    scene: Scene, broker: NodeBroker
 ) -> None:
     await protect(broker)
     before = await state_of(broker)
@@ -229,7 +230,7 @@ async def test_every_route_that_names_a_topic_refuses_keys_of_others_and_shows_n
 
 
 async def test_a_key_of_the_topic_passes_wherever_its_role_does(
-    scene: Scene, broker: FakeBroker
+    scene: Scene, broker: NodeBroker
 ) -> None:
     await protect(broker)
     for route in LOCKED:
@@ -244,12 +245,12 @@ async def test_a_key_of_the_topic_passes_wherever_its_role_does(
                 assert answer.status not in (401, 403, 500), (route.operation, role, answer.body)
 
 
-async def protect(broker: FakeBroker) -> None:
+async def protect(broker: NodeBroker) -> None:
     """Messages, a group that is in the midst of them, a dead one, a delayed one, a schedule."""
     await broker.create_topic("other", {"partitions": 1})
     batch = encode_columns([SECRET_VALUE] * 3, [b"k"] * 3)
     await broker.append("orders", 0, batch, deadline_s=1)
-    delayed = encode_columns([SECRET_VALUE], [b"k"], deliver_at_ms=[4_000_000_000_000])
+    delayed = encode_columns([SECRET_VALUE], [b"k"], deliver_at_ms=[NOW_MS + 3_600_000])
     await broker.append("orders", 0, delayed, deadline_s=1)
     fields = {"cron": None, "timezone": "UTC", "missed": "once", "key": None, "headers": ()}
     schedule = {"name": "nightly", "topic": "orders", "every_ms": 60_000, "value": SECRET_VALUE}
@@ -257,7 +258,7 @@ async def protect(broker: FakeBroker) -> None:
     await broker.commit("workers", "orders", {0: 1})
 
 
-async def state_of(broker: FakeBroker) -> object:
+async def state_of(broker: NodeBroker) -> object:
     """What nobody may have changed."""
     ends = await broker.end_offsets("orders")
     rows = [(row.topic, row.partition, row.committed) for row in await broker.lag("workers")]
@@ -335,7 +336,7 @@ async def test_no_way_of_writing_a_path_reaches_another_topic(scene: Scene, path
     ],
 )
 async def test_no_body_query_pattern_or_id_reaches_another_topic(
-    scene: Scene, broker: FakeBroker, method: str, path: str, body: Any
+    scene: Scene, broker: NodeBroker, method: str, path: str, body: Any
 ) -> None:
     await protect(broker)
     await broker.create_topic("mine.a", {"partitions": 1})
@@ -348,7 +349,7 @@ async def test_no_body_query_pattern_or_id_reaches_another_topic(
 
 
 async def test_schedules_of_others_are_neither_seen_nor_replaced(
-    scene: Scene, broker: FakeBroker
+    scene: Scene, broker: NodeBroker
 ) -> None:
     await protect(broker)
     await broker.create_topic("mine.a", {"partitions": 1})
@@ -364,7 +365,7 @@ async def test_schedules_of_others_are_neither_seen_nor_replaced(
     assert [one["name"] for one in listed.json["schedules"]] == ["my"]
 
 
-async def test_receipts_of_other_topics_settle_nothing(scene: Scene, broker: FakeBroker) -> None:
+async def test_receipts_of_other_topics_settle_nothing(scene: Scene, broker: NodeBroker) -> None:
     await protect(broker)
     await broker.create_topic("mine.a", {"partitions": 1})
     await broker.append("mine.a", 0, encode_columns([b"v"], [None]), deadline_s=1)
@@ -388,7 +389,7 @@ async def test_receipts_of_other_topics_settle_nothing(scene: Scene, broker: Fak
 
 
 async def test_a_member_of_a_group_that_is_also_elsewhere_can_not_be_acted_for(
-    scene: Scene, broker: FakeBroker
+    scene: Scene, broker: NodeBroker
 ) -> None:
     await broker.create_topic("mine.a", {"partitions": 1})
     team = {"client_id": "c", "topics": ["orders"]}
@@ -412,7 +413,7 @@ async def test_a_member_of_a_group_that_is_also_elsewhere_can_not_be_acted_for(
     assert "team" not in str(seen.json)
 
 
-async def test_lists_show_what_is_within_the_prefixes(scene: Scene, broker: FakeBroker) -> None:
+async def test_lists_show_what_is_within_the_prefixes(scene: Scene, broker: NodeBroker) -> None:
     await protect(broker)
     await broker.create_topic("mine.a", {"partitions": 1})
     await broker.append("mine.a", 0, encode_columns([b"found"], [b"k"]), deadline_s=1)

@@ -11,13 +11,13 @@ import pytest
 
 from node.api.auth.hosts import bucket
 from node.api.auth.key_verifier import Origin
+from node.broker.node import NodeBroker
 from node.config.file import ConfigError, load_config
 from node.http.auth.addresses import Addresses
 from node.http.auth.authenticator import Gate
 from node.http.auth.failures import ADDRESSES_MAX, FAILURES_MAX, WINDOW_S, Failures, TooManyFailures
-from node.http.fake.broker import FakeBroker
-from node.http.fake.keys import FakeKeys
 from node.http.server.app import Entrance, HttpFront
+from tests.one_node import Keys, cluster_of
 from tests.unit.node.http.conftest import Answer, Client, Clock
 
 WRONG = "nobody.0123456789abcdef"
@@ -39,14 +39,14 @@ def seconds() -> Seconds:
 
 
 @pytest.fixture
-def keys(clock: Clock) -> Iterator[FakeKeys]:
+def keys(broker: NodeBroker, clock: Clock) -> Iterator[Keys]:
     with ThreadPoolExecutor(1) as workers:
-        yield FakeKeys(clock, workers)
+        yield Keys(cluster_of(broker), clock, workers)
 
 
 @pytest.fixture
 async def locked(
-    broker: FakeBroker, keys: FakeKeys, seconds: Seconds, orders: str
+    broker: NodeBroker, keys: Keys, seconds: Seconds, orders: str
 ) -> AsyncIterator[Client]:
     gate = Gate(keys.checks, failures=Failures(seconds), addresses=Addresses(["127.0.0.1"]))
     front = HttpFront(broker, port=0, entrance=Entrance(gate=gate, keys=keys))
@@ -61,7 +61,7 @@ async def ask(client: Client, token: str, address: str = "") -> Answer:
     return await client.get("/topics", headers=headers)
 
 
-async def made(keys: FakeKeys, id: str) -> str:
+async def made(keys: Keys, id: str) -> str:
     more: dict[str, Any] = {"name": "", "role": "readonly", "prefixes": [""], "expires_ms": 0}
     return (await keys.create_key(id, **more)).secret
 
@@ -82,7 +82,7 @@ async def test_guesses_are_limited_and_the_answer_says_for_how_long(
 
 
 async def test_keys_that_were_proved_and_other_addresses_are_served_meanwhile(
-    locked: Client, keys: FakeKeys
+    locked: Client, keys: Keys
 ) -> None:
     proved, late = await made(keys, "proved"), await made(keys, "late")
     assert (await ask(locked, proved)).status == 200

@@ -37,6 +37,7 @@ async def test_under_api_v1_our_own_bodies_mean_what_they_mean_elsewhere(client,
 
 
 async def test_an_ack_that_is_too_late_says_so(client, orders):
+    await client("PUT", "/groups/k6")
     answer = await client.post(
         "/topics/orders/ack", {"messageId": "orders:0:42:1:a1b2c3d4", "group": "k6"}
     )

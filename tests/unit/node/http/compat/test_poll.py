@@ -140,15 +140,13 @@ async def test_a_poll_waits_for_partitions_too(client, poll, member, put):
     assert len(found["messages"]) == 3
 
 
-async def test_polls_are_signs_of_life_also_while_they_wait(
-    poll, client, clock, broker, eventually
-):
+async def test_polls_are_signs_of_life_also_while_they_wait(poll, client, clock, front, eventually):
     for _ in range(3):
-        clock.now_ms += 20_000
+        await clock.pass_ms(20_000)
         await poll()
-    waiting = asyncio.ensure_future(poll("timeout=200ms"))
-    await eventually(lambda: broker._listening)
-    clock.now_ms += 50_000
+    waiting = asyncio.ensure_future(poll("timeout=50s"))
+    await eventually(lambda: front.requests_in_flight)
+    await clock.pass_ms(50_000)
 
     assert (await waiting)["messages"] == []
     assert (await client.get(GROUP)).json["state"] == "stable"
@@ -169,15 +167,15 @@ async def test_a_generation_before_all_that_the_member_has_is_refused(client, me
 
 @pytest.mark.parametrize("abruptly", [False, True])
 async def test_a_client_that_hangs_up_leaves_nothing_leased(
-    front, broker, put, poll, member, eventually, abruptly
+    front, put, poll, member, eventually, abruptly
 ):
     _, writer = await asyncio.open_connection("127.0.0.1", front.port)
     path = f"{GROUP}/poll?member_id={member}&timeout=60s"
     writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-    await eventually(lambda: broker._listening)
+    await eventually(lambda: front.requests_in_flight)
 
     writer.transport.abort() if abruptly else writer.close()
-    await eventually(lambda: not broker._listening)
+    await eventually(lambda: not front.requests_in_flight)
     await put(b"v")
 
     assert [m["attempt"] for m in (await poll())["messages"]] == [1]
@@ -202,15 +200,15 @@ async def test_what_was_granted_to_a_client_that_is_gone_is_given_back(
     await eventually(lambda: granted)
 
     writer.close()
-    await eventually(lambda: not broker._groups["team"].places["orders", 0].leases)
+    await eventually(lambda: not front.requests_in_flight)
     broker.poll = take
 
-    assert [m["attempt"] for m in (await poll())["messages"]] == [1]
+    assert [m["attempt"] for m in (await poll("timeout=20s"))["messages"]] == [1]
 
 
-async def test_a_stop_ends_a_poll_with_an_empty_answer(front, broker, poll, eventually):
+async def test_a_stop_ends_a_poll_with_an_empty_answer(front, poll, eventually):
     waiting = asyncio.ensure_future(poll("timeout=60s"))
-    await eventually(lambda: broker._listening)
+    await eventually(lambda: front.requests_in_flight)
 
     front.begin_stop()
     found = await asyncio.wait_for(waiting, 30)

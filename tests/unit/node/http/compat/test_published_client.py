@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.one_node import until
 from tests.unit.node.http.compat.published_client import connect, load, work_through
 
 VALUES = [f"order-{n}" for n in range(25)]
@@ -85,7 +86,9 @@ async def test_two_of_it_share_the_partitions_and_one_that_leaves_gives_its_own_
     told = await beat(published, first)
     after = await published.groups.get("team")
     await published.groups.leave("team", {"member_id": second["member_id"]})
-    at_last = await beat(published, first)
+    at_last = await until(
+        lambda: beat(published, first), lambda told: len(told["assigned_partitions"]) == 3
+    )
 
     assert first["leader"]
     assert not second["leader"]

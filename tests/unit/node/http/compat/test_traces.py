@@ -7,6 +7,7 @@ import pytest
 
 from node.http.compat.trace_ids import own_trace_id, place_of
 from node.http.messages.trace_context import is_trace_id
+from tests.one_node import until
 from tests.unit.node.http.compat.published_client import connect, load
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -92,7 +93,8 @@ async def test_stats_are_figures_of_what_is_stored(client, put, take):
     (first, *_rest) = await take()
     await client.post("/groups/workers/ack", {"receipts": [first["receipt"]]})
 
-    stats = (await client.get("/traces/stats")).json
+    answer = await until(lambda: client.get("/traces/stats"), lambda a: a.json["traces_indexed"])
+    stats = answer.json
 
     assert stats["traces_total"] == 2
     assert stats["traces_indexed"] == 2

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from node.broker.node import NodeBroker
 from node.http.budget.limits import HttpLimits
 from node.http.connections.listener import TOLD_AT_ONCE
-from node.http.fake.broker import FakeBroker
 from node.http.server.app import Entrance, HttpFront
 from node.security.certificates import server_context
 from tests.certificates import LOOPBACK, Authority
@@ -38,7 +38,7 @@ def authority(tmp_path: Path) -> Authority:
 
 
 @pytest.fixture
-async def front(broker: FakeBroker, limits: HttpLimits, authority: Authority):
+async def front(broker: NodeBroker, limits: HttpLimits, authority: Authority):
     certificate, key = authority.issue("localhost", *LOOPBACK)
     context = server_context(str(certificate), str(key))
     front = HttpFront(broker, port=0, limits=limits, entrance=Entrance(ssl_context=context))
@@ -279,14 +279,12 @@ async def test_stop_closes_what_is_in_its_handshake_and_the_port(front, silent, 
         socket.create_connection((HOST, port), 5)
 
 
-async def test_port_that_is_taken_is_told_and_nothing_stays_open(front, authority) -> None:
+async def test_port_that_is_taken_is_told_and_nothing_stays_open(broker, front, authority) -> None:
     context = server_context(*map(str, authority.issue("other", *LOOPBACK)))
     before = len(os.listdir("/dev/fd"))
 
     with pytest.raises(OSError):
-        await HttpFront(
-            FakeBroker(), port=front.port, entrance=Entrance(ssl_context=context)
-        ).start()
+        await HttpFront(broker, port=front.port, entrance=Entrance(ssl_context=context)).start()
 
     assert len(os.listdir("/dev/fd")) == before
 

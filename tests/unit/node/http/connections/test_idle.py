@@ -12,8 +12,8 @@ from node.http.budget.limits import HttpLimits
 from node.http.budget.memory import Budgets
 from node.http.connections.idle import Idle
 from node.http.connections.protocol import FrontServer
-from node.http.fake.keys import FakeKeys
 from node.http.server.app import Entrance, HttpFront
+from tests.one_node import Keys
 
 MOST, MOST_OF_ONE = 12, 8
 PROBE = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -35,7 +35,7 @@ async def front(broker, limits, keys):
 
 
 @pytest.fixture
-async def token(keys: FakeKeys) -> str:
+async def token(keys: Keys) -> str:
     made = await keys.create_key("reader", name="", role="readonly", prefixes=("",), expires_ms=0)
     return made.secret
 

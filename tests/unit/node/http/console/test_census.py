@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,10 +14,10 @@ import pytest
 from goqueue.wire.batch import encode_columns
 from goqueue.wire.errors import Unavailable, UnknownTopic
 from node.api.figures import PartitionQueueStats
-from node.api.placement import BrokerView
+from node.api.queue import PartitionQueueStats
+from node.broker.node import NodeBroker
 from node.http.console import templates
 from node.http.console.census import FRESH_S, POINTS_MAX, Census
-from node.http.fake.broker import FakeBroker
 from node.http.server.app import HttpFront
 from tests.steps import Steps, longest_stretch
 from tests.unit.node.http.conftest import Client
@@ -25,7 +26,7 @@ from tests.unit.node.http.conftest import Client
 class Watch:
     """A census whose clock is the test's, over a broker that counts questions."""
 
-    def __init__(self, broker: FakeBroker) -> None:
+    def __init__(self, broker: NodeBroker) -> None:
         self.now_s = 1000.0
         self.asked: list[str] = []
         self.silent: set[int] = set()
@@ -46,16 +47,16 @@ class Watch:
 
 
 @pytest.fixture
-def watch(broker: FakeBroker) -> Watch:
+def watch(broker: NodeBroker) -> Watch:
     return Watch(broker)
 
 
-async def put(broker: FakeBroker, count: int, partition: int = 0, topic: str = "orders") -> None:
+async def put(broker: NodeBroker, count: int, partition: int = 0, topic: str = "orders") -> None:
     await broker.append(topic, partition, encode_columns([b"x"] * count), deadline_s=1)
 
 
 async def test_rates_are_of_all_partitions_between_two_looks(
-    broker: FakeBroker, watch: Watch, orders: str
+    broker: NodeBroker, watch: Watch, orders: str
 ) -> None:
     await put(broker, 7)
     first = await watch.census.topic(orders)
@@ -82,7 +83,7 @@ async def test_however_many_look_a_topic_is_asked_for_once_a_second(
 
 
 async def test_a_partition_that_comes_back_is_no_burst_and_none_is_lost(
-    broker: FakeBroker, watch: Watch, orders: str
+    broker: NodeBroker, watch: Watch, orders: str
 ) -> None:
     await put(broker, 1000)
     watch.silent = {0}
@@ -96,7 +97,7 @@ async def test_a_partition_that_comes_back_is_no_burst_and_none_is_lost(
 
 
 async def test_the_last_figures_stay_where_nobody_answers(
-    broker: FakeBroker, watch: Watch, orders: str
+    broker: NodeBroker, watch: Watch, orders: str
 ) -> None:
     await put(broker, 5)
     before = await watch.census.topic(orders)
@@ -109,7 +110,7 @@ async def test_the_last_figures_stay_where_nobody_answers(
 
 
 async def test_only_topics_that_are_there_are_remembered(
-    broker: FakeBroker, watch: Watch, orders: str
+    broker: NodeBroker, watch: Watch, orders: str
 ) -> None:
     with pytest.raises(UnknownTopic):
         await watch.census.topic("missing")
@@ -129,7 +130,7 @@ async def test_points_are_bounded(watch: Watch, orders: str) -> None:
 
 
 async def test_a_sweep_ends_in_time_and_the_next_goes_on(
-    broker: FakeBroker, watch: Watch, monkeypatch: pytest.MonkeyPatch
+    broker: NodeBroker, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for n in range(100):
         await broker.create_topic(f"t-{n}", {"partitions": 1})
@@ -155,18 +156,18 @@ HELD_STEPS_MAX = 60_000
 
 
 async def test_a_thousand_topics_with_five_thousand_partitions_do_not_hold_the_loop(
-    monkeypatch: pytest.MonkeyPatch,
+    broker: NodeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broker = FakeBroker()
-    for n in range(1000):
-        await broker.create_topic(f"topic-{n:04}", {"partitions": 5})
-    view, brokers = broker.cluster_view(), await broker.brokers()
-    broker.cluster_view = lambda: view  # type: ignore[method-assign]
+    """All of them answer as the one topic does that is there."""
+    await broker.create_topic("one", {"partitions": 5})
+    names, stats = [f"topic-{n:04}" for n in range(1000)], await broker.queue_stats("one")
 
-    async def listed() -> list[BrokerView]:
-        return brokers  # the fake's own count of what each holds takes long
+    async def queue_stats(topic: str) -> list[PartitionQueueStats]:
+        return [replace(one, topic=topic) for one in stats]
 
-    broker.brokers = listed  # type: ignore[method-assign]
+    monkeypatch.setattr(broker, "list_topics", lambda: names)
+    monkeypatch.setattr(broker, "partition_count", lambda _: 5)
+    monkeypatch.setattr(broker, "queue_stats", queue_stats)
     front = HttpFront(broker, port=0)
     await front.start()
     try:

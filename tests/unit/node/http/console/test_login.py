@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from html import unescape
 from typing import Any
@@ -17,14 +17,15 @@ from goqueue.wire.errors import GoQueueError, NoQuorum
 from log.levels import NotFinished
 from node.api.auth.access import Access
 from node.api.claims import NOBODY
+from node.api.queue import NOBODY
+from node.broker.node import NodeBroker
 from node.http.auth.addresses import Addresses
 from node.http.auth.authenticator import Gate
 from node.http.auth.csrf_guard import Guard
 from node.http.auth.failures import FAILURES_MAX, Failures
-from node.http.fake.broker import FakeBroker
-from node.http.fake.keys import FakeKeys
 from node.http.server.app import Entrance, HttpFront, Observers
 from node.security.key_sessions import LIFE_S, KeySessions
+from tests.one_node import Keys, cluster_of
 from tests.unit.node.http.conftest import Answer, Client, Clock
 
 HSTS_S = 3600
@@ -32,15 +33,16 @@ SAME_SITE = {"Sec-Fetch-Site": "same-origin"}
 
 
 @pytest.fixture
-def keys(clock: Clock) -> Iterator[FakeKeys]:
+async def keys(broker: NodeBroker, clock: Clock) -> AsyncIterator[Keys]:
+    await broker.finish_level()
     with ThreadPoolExecutor(1) as workers:
-        yield FakeKeys(clock, workers)
+        yield Keys(cluster_of(broker), clock, workers)
 
 
 class Browser:
     """Keeps cookies, follows nothing, and sends forms as a page of the node would."""
 
-    def __init__(self, client: Client, keys: FakeKeys, accesses: list[Access]) -> None:
+    def __init__(self, client: Client, keys: Keys, accesses: list[Access]) -> None:
         self._client = client
         self._keys = keys
         self.accesses = accesses
@@ -88,18 +90,18 @@ Opens = Callable[[], Browser]
 class Agreed:
     """The cluster group, which may not agree to anything for a while."""
 
-    def __init__(self, keys: FakeKeys) -> None:
+    def __init__(self, keys: Keys) -> None:
         self._keys = keys
         self.problem: GoQueueError | None = None
 
     async def tell(self, command: EndSession) -> None:
         if self.problem is not None:
             raise self.problem
-        await self._keys.command(command, 1)
+        await self._keys.cluster.command(command, 1)
 
 
 @pytest.fixture
-def agreed(keys: FakeKeys) -> Agreed:
+def agreed(keys: Keys) -> Agreed:
     return Agreed(keys)
 
 
@@ -111,8 +113,8 @@ def proxies() -> list[str]:
 
 @pytest.fixture
 async def opens(
-    broker: FakeBroker,
-    keys: FakeKeys,
+    broker: NodeBroker,
+    keys: Keys,
     clock: Clock,
     orders: str,
     agreed: Agreed,
@@ -124,7 +126,11 @@ async def opens(
     fronts: list[HttpFront] = []
     for _ in range(2):
         sessions = KeySessions(
-            lambda: keys.state.keys, clock, keys.checks.digest, b"a secret", tell=agreed.tell
+            lambda: keys.cluster.state.keys,
+            clock,
+            keys.checks.digest,
+            b"a secret",
+            tell=agreed.tell,
         )
         gate = Gate(
             keys.checks,
@@ -284,7 +290,7 @@ async def test_whoever_is_no_trusted_proxy_is_not_believed(browser: Browser) -> 
 
 
 async def test_session_ends_with_its_key_and_after_a_working_day(
-    browser: Browser, keys: FakeKeys, clock: Clock
+    browser: Browser, keys: Keys, clock: Clock
 ) -> None:
     await browser.key("spare", "admin")
     await browser.log_in(await browser.key("ops", "admin"))
@@ -299,7 +305,7 @@ async def test_session_ends_with_its_key_and_after_a_working_day(
     clock.now_ms -= LIFE_S * 500
     browser.cookies = kept
     assert (await browser.get("/ui")).status == 200
-    await keys.command(RevokeKey("ops"), 1)
+    await keys.cluster.command(RevokeKey("ops"), 1)
     assert (await browser.get("/ui")).status == 303
     assert (await browser.get("/ui/data/topics/orders")).status == 401
 
@@ -363,7 +369,7 @@ async def test_producer_sees_nothing(browser: Browser) -> None:
     assert "goqueue_session" not in browser.cookies
 
 
-async def leased(broker: FakeBroker) -> None:
+async def leased(broker: NodeBroker) -> None:
     """The group `team` has been in `orders`."""
     await broker.receive("team", ["orders"], claim=NOBODY, limit=1, wait_s=0, visibility_ms=None)
 
@@ -379,7 +385,7 @@ PAGES = (
 
 
 async def test_key_sees_only_what_its_prefixes_cover(
-    browser: Browser, broker: FakeBroker, put: Any
+    browser: Browser, broker: NodeBroker, put: Any
 ) -> None:
     await put(b"secret-of-orders", keys=[b"k"])
     await leased(broker)
@@ -404,7 +410,7 @@ async def test_key_sees_only_what_its_prefixes_cover(
     assert (await browser.get("/ui/topics/mine.a")).status == 200
 
 
-async def test_acting_is_for_roles_that_may(browser: Browser, broker: FakeBroker) -> None:
+async def test_acting_is_for_roles_that_may(browser: Browser, broker: NodeBroker) -> None:
     await leased(broker)
 
     for role, status in (("consumer", 200), ("admin", 200), ("readonly", 403)):

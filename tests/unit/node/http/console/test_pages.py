@@ -1,4 +1,4 @@
-"""Every page against the broker in memory: what it shows and escapes, errors, and the switch."""
+"""Every page against a real broker: what it shows and escapes, errors, and the switch."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import aiohttp
 import pytest
 
 from goqueue.wire.errors import NoQuorum
+from node.broker.node import NodeBroker
 from node.http.console.front import PAGES
 from node.http.console.templates import FOLDER
-from node.http.fake.broker import FakeBroker
 from node.http.server.app import HttpFront
-from tests.unit.node.http.conftest import Client
+from tests.unit.node.http.conftest import Client, Clock
 
 Put = Callable[..., Awaitable[None]]
 HOSTILE = "</pre></script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{7*7}}\u202e"
@@ -41,7 +41,7 @@ class Outline(HTMLParser):
 
 
 @pytest.fixture
-async def filled(broker: FakeBroker, client: Client, put: Put) -> str:
+async def filled(client: Client, clock: Clock, put: Put) -> str:
     """A topic with hostile messages, dead letters with hostile reasons, and members with hostile
     names; the id of a dead letter."""
     await put(
@@ -52,7 +52,7 @@ async def filled(broker: FakeBroker, client: Client, put: Put) -> str:
         headers=[((HOSTILE[:60], HOSTILE.encode()),), (), ()],
         message_ids=[HOSTILE, None, None],
     )
-    await put(b"later", deliver_at_ms=[10**12 * 2], keys=[HOSTILE.encode()])
+    await put(b"later", deliver_at_ms=[clock.now_ms + 3_600_000], keys=[HOSTILE.encode()])
     await client.post("/v1/groups/crew/join", {"topics": ["orders"], "client_id": HOSTILE[:60]})
     told = await client.post("/v1/groups/work/receive", {"topic": "orders", "limit": 2})
     for message in told.json["messages"]:
@@ -161,7 +161,7 @@ async def test_head_answers_as_get_without_a_body(client: Client) -> None:
 
 
 async def test_a_page_shows_what_it_has_where_a_part_does_not_answer(
-    broker: FakeBroker, client: Client, filled: str, monkeypatch: pytest.MonkeyPatch
+    broker: NodeBroker, client: Client, filled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def nobody(*_: Any, **__: Any) -> Any:
         raise NoQuorum("nobody leads <here>")
@@ -214,8 +214,8 @@ async def test_an_id_leads_to_its_message_and_so_does_what_only_one_message_has(
     assert "a trace id is 32 hex digits" in refused.text
 
 
-async def test_the_switch_takes_the_console_away_and_leaves_the_api() -> None:
-    front = HttpFront(FakeBroker(), port=0, console=False)
+async def test_the_switch_takes_the_console_away_and_leaves_the_api(broker: NodeBroker) -> None:
+    front = HttpFront(broker, port=0, console=False)
     await front.start()
     try:
         async with aiohttp.ClientSession() as session:
@@ -272,7 +272,7 @@ async def test_messages_are_browsed_by_offset_and_by_time(
 
 
 async def test_a_long_list_of_partitions_is_shown_a_page_at_a_time(
-    broker: FakeBroker, client: Client
+    broker: NodeBroker, client: Client
 ) -> None:
     for n in range(30):
         await broker.create_topic(f"t-{n:02}", {"partitions": 3})

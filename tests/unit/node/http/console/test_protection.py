@@ -12,9 +12,10 @@ import pytest
 
 from goqueue.wire.errors import GoQueueError
 from node.api.auth.hosts import is_loopback
+from node.broker.node import NodeBroker
 from node.http.console.forgery import PLAN_S, PlanExpired, Tokens
-from node.http.fake.broker import FakeBroker
 from node.http.server.app import HttpFront
+from tests.one_node import until
 from tests.unit.node.http.conftest import Answer, Client
 
 Put = Callable[..., Awaitable[None]]
@@ -64,7 +65,7 @@ async def visitor(client: Client, dead: None) -> Visitor:
     return Visitor(client, await client.get(PATH))
 
 
-async def count(broker: FakeBroker) -> int:
+async def count(broker: NodeBroker) -> int:
     return sum(sum(reasons.values()) for reasons in (await broker.dead_groups("orders")).values())
 
 
@@ -105,7 +106,7 @@ async def test_a_preflight_for_the_console_is_not_granted(client: Client) -> Non
     ids=str,
 )
 async def test_a_form_from_elsewhere_is_refused(
-    broker: FakeBroker, visitor: Visitor, headers: dict[str, str | None]
+    broker: NodeBroker, visitor: Visitor, headers: dict[str, str | None]
 ) -> None:
     answer = await visitor.send(headers, action="purge")
 
@@ -135,7 +136,7 @@ async def test_an_older_browser_that_sends_only_its_origin_is_served(visitor: Vi
     ids=str,
 )
 async def test_what_may_come_from_another_machine_only_looks(
-    broker: FakeBroker, visitor: Visitor, headers: dict[str, str | None]
+    broker: NodeBroker, visitor: Visitor, headers: dict[str, str | None]
 ) -> None:
     answer = await visitor.send(headers, action="purge")
 
@@ -148,7 +149,7 @@ async def test_what_may_come_from_another_machine_only_looks(
 
 
 async def test_a_node_that_listens_beyond_loopback_only_shows(
-    broker: FakeBroker, dead: None
+    broker: NodeBroker, dead: None
 ) -> None:
     front = HttpFront(broker, host="0.0.0.0", port=0)
     await front.start()
@@ -165,7 +166,7 @@ async def test_a_node_that_listens_beyond_loopback_only_shows(
 
 @pytest.mark.parametrize("action", ["redrive", "purge"])
 async def test_nothing_changes_before_a_dry_run_was_shown(
-    broker: FakeBroker, visitor: Visitor, action: str
+    broker: NodeBroker, visitor: Visitor, action: str
 ) -> None:
     unseen = await visitor.send(action=action, step="do", matched="4")
     assert (unseen.status, unseen.headers["X-GoQueue-Error"]) == (409, "dry_run_required")
@@ -180,10 +181,10 @@ async def test_nothing_changes_before_a_dry_run_was_shown(
         assert refused.status == 409, other
     done = await visitor.send(action=action, **plan)
     assert done.status == 200, done.body
-    assert await count(broker) == 0
+    await until(lambda: count(broker), lambda left: left == 0)
 
 
-async def test_only_what_the_filter_names_is_purged(broker: FakeBroker, visitor: Visitor) -> None:
+async def test_only_what_the_filter_names_is_purged(broker: NodeBroker, visitor: Visitor) -> None:
     shown = await visitor.send(action="purge", reason="late")
     assert field(shown, "matched") == "2"
 
@@ -194,7 +195,7 @@ async def test_only_what_the_filter_names_is_purged(broker: FakeBroker, visitor:
 
 
 async def test_another_number_than_was_shown_is_asked_about_again(
-    broker: FakeBroker, visitor: Visitor
+    broker: NodeBroker, visitor: Visitor
 ) -> None:
     shown = await visitor.send(action="purge")
     plan = {"step": "do", "matched": "4", "plan": field(shown, "plan")}
@@ -221,7 +222,7 @@ async def test_another_number_than_was_shown_is_asked_about_again(
     ids=str,
 )
 async def test_forms_that_make_no_sense_are_refused(
-    broker: FakeBroker, visitor: Visitor, fields: dict[str, str]
+    broker: NodeBroker, visitor: Visitor, fields: dict[str, str]
 ) -> None:
     answer = await visitor.send(**fields)
 

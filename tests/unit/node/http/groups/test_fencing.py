@@ -43,7 +43,7 @@ async def test_what_members_have_is_not_for_others(client, first, receive, put):
     nameless = await client.post(f"{GROUP}/receive", {"topic": "orders", "generation": 1})
 
     assert (nobody.status, nobody.json["code"]) == (409, "stale_generation")
-    assert nobody.json["partitions"] == ["orders:0", "orders:1", "orders:2"]
+    assert sorted(nobody.json["partitions"]) == ["orders:0", "orders:1", "orders:2"]
     assert nobody.json["generation"] == 1
     assert stranger.status == 409
     assert (nameless.status, nameless.json["error"]) == (
@@ -70,7 +70,7 @@ async def test_partitions_that_stay_go_on_in_the_old_generation(client, first, r
 async def test_receipts_of_a_lost_partition_are_stale(client, first, receive, put, clock, action):
     await put(b"v")
     taken = (await receive(first, visibility="1h")).json["messages"]
-    clock.now_ms += 30_000
+    await clock.pass_ms(32_000)
     second = await joined(client)
 
     late = await client.post(f"{GROUP}/{action}", {"receipts": [taken[0]["receipt"]]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 
 import pytest
 
@@ -96,8 +97,14 @@ async def test_next_of_all_topics_names_them(client, put):
     assert [message["id"] for message in rest["messages"]] == ["orders:0:0"]
 
 
-async def test_what_was_not_searched_is_named(client, broker, orders):
-    broker.unsearched = [NotSearched("orders", 2, "no leader answers")]
+async def test_what_was_not_searched_is_named(client, broker, orders, monkeypatch):
+    search = broker.search
+
+    async def in_part(*asked, **options):
+        found = await search(*asked, **options)
+        return replace(found, not_searched=[NotSearched("orders", 2, "no leader answers")])
+
+    monkeypatch.setattr(broker, "search", in_part)
 
     page = (await client.get("/messages?topic=orders&key=k")).json
     lost = await client.get("/messages/some-id/timeline?topic=orders")

@@ -120,8 +120,11 @@ async def test_what_is_not_known_of_one_batch_is_not_known_of_the_request(
     assert (answer.status, answer.json["outcome"]) == (429, "unknown")
 
 
-async def test_no_quorum_is_503_with_results(client, orders, broker):
-    broker.append_error = NoQuorum()
+async def test_no_quorum_is_503_with_results(client, orders, broker, monkeypatch):
+    async def refused(*_, **__):
+        raise NoQuorum
+
+    monkeypatch.setattr(broker, "append", refused)
 
     answer = await client.post(PATH, data=encode_columns([b"a", b"b"]), headers=BATCH)
 

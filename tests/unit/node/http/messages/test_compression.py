@@ -11,8 +11,9 @@ LARGE = "a" * (4 * COMPRESSION_BYTES_MIN)
 
 
 @pytest.fixture
-def codecs(broker) -> list[Codec]:
+async def codecs(broker) -> list[Codec]:
     """Of what the broker was given, in order."""
+    await broker.finish_level()
     found, append = [], broker.append
 
     async def watched(topic, partition, batch, **options):

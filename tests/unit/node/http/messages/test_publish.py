@@ -10,10 +10,9 @@ import json
 import pytest
 
 from goqueue.wire.batch import BATCH_MEDIA_TYPE, RecordBatch, encode_columns
-from goqueue.wire.errors import NoQuorum, OutcomeUnknown, UnknownTopic
+from goqueue.wire.errors import NoQuorum, OutcomeUnknown
 from goqueue.wire.partitioner import partition_for
 from node.http.budget.memory import Bounds, Kind
-from node.http.fake.broker import FakeBroker
 
 MESSAGES = "/topics/orders/messages"
 
@@ -21,6 +20,15 @@ MESSAGES = "/topics/orders/messages"
 async def records(broker, partition, topic="orders"):
     found = await broker.read(topic, partition, 0, max_records=10**6, max_bytes=10**9, wait_s=0)
     return [r for stored in found.batches for r in RecordBatch.parse(stored.batch).records()]
+
+
+def failing(error):
+    """An append that is refused."""
+
+    async def append(*_, **__):
+        raise error
+
+    return append
 
 
 async def all_records(broker, topic="orders"):
@@ -245,6 +253,7 @@ async def test_bodies_without_messages_are_400(client, orders, body):
     assert answer.json["error"]
 
 
+@pytest.mark.parametrize("settings", [{"broker.autoCreateTopics": True}])
 async def test_topics_are_created_on_first_publish_where_that_is_on(client, broker):
     answer = await client.post("/topics/new/messages", {"messages": [{"value": "v"}]})
 
@@ -252,21 +261,16 @@ async def test_topics_are_created_on_first_publish_where_that_is_on(client, brok
     assert broker.partition_count("new") == 6
 
 
-async def test_unknown_topics_are_404_where_it_is_off(broker, client, monkeypatch):
-    async def refuse(self, name):
-        raise UnknownTopic(name)
-
-    monkeypatch.setattr(FakeBroker, "ensure_topic", refuse)
-
+async def test_unknown_topics_are_404_where_it_is_off(client):
     answer = await client.post("/topics/new/messages", {"messages": [{"value": "v"}]})
 
     assert (answer.status, answer.json["code"]) == (404, "unknown_topic")
 
 
 async def test_no_quorum_is_503_with_retry_after_and_a_result_for_each_message(
-    client, orders, broker
+    client, orders, broker, monkeypatch
 ):
-    broker.append_error = NoQuorum()
+    monkeypatch.setattr(broker, "append", failing(NoQuorum()))
 
     answer = await client.post(MESSAGES, {"messages": [{"value": "a"}, {"value": "b"}]})
 
@@ -295,8 +299,8 @@ async def test_what_is_not_known_of_one_partition_is_not_known_of_the_request(
     assert answer.json["outcome"] == "unknown"
 
 
-async def test_an_unknown_outcome_says_so(client, orders, broker):
-    broker.append_error = OutcomeUnknown()
+async def test_an_unknown_outcome_says_so(client, orders, broker, monkeypatch):
+    monkeypatch.setattr(broker, "append", failing(OutcomeUnknown()))
 
     answer = await client.post(MESSAGES, {"value": "a"})
 
@@ -433,8 +437,8 @@ async def test_every_answer_tells_how_durable_what_it_stored_is(client, broker, 
     assert told == [durability] * 5
 
 
-async def test_where_nothing_was_stored_no_durability_is_told(client, orders, broker):
-    broker.append_error = NoQuorum()
+async def test_where_nothing_was_stored_no_durability_is_told(client, orders, broker, monkeypatch):
+    monkeypatch.setattr(broker, "append", failing(NoQuorum()))
 
     answer = await client.post(MESSAGES, {"messages": [{"value": "a"}, {"value": "b"}]})
 

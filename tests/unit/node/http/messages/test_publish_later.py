@@ -7,7 +7,7 @@ import pytest
 from goqueue.wire.batch import BATCH_MEDIA_TYPE, RecordBatch, encode_columns
 from goqueue.wire.layout import RELATIVE_BELOW
 from node.api.times import format_time
-from tests.unit.node.http.conftest import NOW_MS
+from tests.one_node import NOW_MS
 
 MESSAGES = "/topics/orders/messages"
 DAY_MS = 24 * 3600 * 1000

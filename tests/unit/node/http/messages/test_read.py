@@ -10,8 +10,10 @@ from goqueue.wire.batch import BATCH_MEDIA_TYPE, RecordBatch, encode_columns
 from goqueue.wire.errors import UnknownTopic
 from goqueue.wire.stream import decode_frames
 from node.api.times import format_time
+from tests.one_node import until
 
 READ = "/topics/orders/partitions/0/messages"
+HOUR_MS = 3_600_000
 
 
 async def append(broker, *values, partition=0, **columns):
@@ -157,13 +159,14 @@ async def test_earliest_and_latest(client, orders, broker):
     assert latest.json["next_offset"] == 2
 
 
-async def test_reads_below_the_log_start_begin_there(client, orders, broker):
-    for n in range(4):
-        await append(broker, str(n))
-    log = broker._topics["orders"].partitions[0]
-    log.forget(2)
+async def test_reads_below_the_log_start_begin_there(client, orders, broker, clock):
+    await client("PATCH", "/topics/orders", {"retention_ms": 36 * HOUR_MS})
+    for _ in range(2):  # a segment is a day long
+        await append(broker, "a")
+        await append(broker, "b")
+        clock.now_ms += 25 * HOUR_MS
 
-    answer = await client.get(f"{READ}?offset=0")
+    answer = await until(lambda: client.get(f"{READ}?offset=0"), lambda a: a.json["log_start"])
 
     assert [m["offset"] for m in answer.json["messages"]] == [2, 3]
     assert answer.json["log_start"] == 2
@@ -219,9 +222,9 @@ async def test_limits_above_the_bound_are_cut_to_it(client, orders, broker):
     assert len(values(await client.get(READ))) == 100
 
 
-async def test_a_long_poll_ends_when_a_message_comes(client, orders, broker, eventually):
+async def test_a_long_poll_ends_when_a_message_comes(client, orders, broker, front, eventually):
     waiting = asyncio.ensure_future(client.get(f"{READ}?wait=20s"))
-    await eventually(lambda: broker._topics["orders"].partitions[0].waiters)
+    await eventually(lambda: front.requests_in_flight)
 
     await append(broker, "late")
 
@@ -229,15 +232,15 @@ async def test_a_long_poll_ends_when_a_message_comes(client, orders, broker, eve
 
 
 async def test_an_empty_long_poll_answers_after_its_wait(client, orders, broker, monkeypatch):
-    waited_s = []
-    log = type(broker._topics["orders"].partitions[0])
-    wait = log.wait
+    read, waited_s = broker.read, []
 
-    async def noted(self, wait_s):
-        await wait(self, wait_s)
-        waited_s.append(wait_s)
+    async def noted(*arguments, wait_s, **options):
+        found = await read(*arguments, wait_s=wait_s, **options)
+        if wait_s:
+            waited_s.append(wait_s)
+        return found
 
-    monkeypatch.setattr(log, "wait", noted)
+    monkeypatch.setattr(broker, "read", noted)
     for query in ("wait=50ms", "timeout=50", "wait=0.05s"):
         answer = await client.get(f"{READ}?{query}")
         assert answer.json["messages"] == []
@@ -245,11 +248,9 @@ async def test_an_empty_long_poll_answers_after_its_wait(client, orders, broker,
     assert waited_s == [0.05] * 3
 
 
-async def test_stopping_ends_long_polls_with_an_empty_answer(
-    client, orders, broker, front, eventually
-):
+async def test_stopping_ends_long_polls_with_an_empty_answer(client, orders, front, eventually):
     waiting = asyncio.ensure_future(client.get(f"{READ}?wait=30s"))
-    await eventually(lambda: broker._topics["orders"].partitions[0].waiters)
+    await eventually(lambda: front.requests_in_flight)
 
     front.begin_stop()
 

@@ -8,7 +8,7 @@ import pytest
 
 from goqueue.wire.batch import BATCH_MEDIA_TYPE, encode_columns
 from node.api.times import format_time
-from tests.unit.node.http.conftest import NOW_MS
+from tests.one_node import NOW_MS
 
 READ = "/topics/orders/partitions/0/messages"
 VISIBLE = f"{READ}?visible=true"

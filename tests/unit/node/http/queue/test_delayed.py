@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.one_node import until
+
 DELAYED = "/topics/orders/delayed"
 SCHEDULE = {"name": "nightly", "topic": "orders", "cron": "0 0 3 * * *", "value": "tidy"}
 
@@ -44,8 +46,8 @@ async def test_a_delayed_message_is_found_by_offset_and_by_place_also_when_due(c
     anywhere = await client.get(DELAYED + "/0")
     narrowed = await client.get(DELAYED + "/0?partition=1")
     elsewhere = await client.get(DELAYED + "/0?partition=2")
-    clock.now_ms += 1000
-    due = await client.get(DELAYED + "/1/0")
+    clock.now_ms += 2000
+    due = await until(lambda: client.get(DELAYED + "/1/0"), lambda a: a.json["state"] != "pending")
 
     assert anywhere.json["partition"] == narrowed.json["partition"] == 1
     assert elsewhere.status == 404
@@ -63,7 +65,7 @@ async def test_a_message_is_either_cancelled_or_delivered(client, clock, put, ta
     assert cancelled.status == 200
     assert twice.json == cancelled.json
     assert (late.status, late.json["code"]) == (409, "already_due")
-    assert [message["value"] for message in await take()] == ["b"]
+    assert [message["value"] for message in await take(wait="30s")] == ["b"]
     assert (await client.get(DELAYED + "/0/0")).json["state"] == "cancelled"
 
 
@@ -73,7 +75,7 @@ async def test_a_delayed_message_is_not_received_before_it_is_due(clock, put, ta
     early = await take()
     clock.now_ms += 1
 
-    (message,) = await take()
+    (message,) = await take(wait="30s")
 
     assert early == []
     assert message["deliver_at"] == "2025-01-14T15:00:01.000Z"

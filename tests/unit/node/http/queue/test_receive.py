@@ -74,7 +74,7 @@ async def test_an_expired_lease_comes_back_with_its_attempt_and_reason(clock, pu
     await take(visibility="2s")
     clock.now_ms += 2000
 
-    (message,) = await take()
+    (message,) = await take(wait="30s")
 
     assert message["attempt"] == 2
     assert message["last_reason"] == "visibility timeout"
@@ -86,7 +86,7 @@ async def test_a_redriven_message_says_so_in_a_header_of_its_own(client, put, ta
     await client.post("/groups/workers/reject", {"receipt": dead["receipt"]})
     await client.post("/groups/workers/dlq/redrive", {"topic": "orders"})
 
-    (message,) = await take()
+    (message,) = await take(wait="30s")
 
     assert message["headers"] == {"mine": "1", "goqueue-redrives": "1"}
     assert message["redrives"] == 1
@@ -157,14 +157,17 @@ async def test_nulls_read_as_missing(put, take):
     assert len(await take(**nothing)) == 1
 
 
-async def test_too_many_in_flight_is_429_and_a_halted_group_409(client, broker, put, take):
+async def test_too_many_in_flight_is_429_and_a_halted_group_409(client, put, take):
     await put(b"a", b"b")
-    await client("PUT", "/groups/workers", {"in_flight_max": 1})
-    await take(limit=1)
+    halts = {"halt_percent": 1, "halt_window": 1}
+    await client("PUT", "/groups/workers", {"in_flight_max": 1, **halts})
+    (taken,) = await take(limit=1)
 
-    full = await client.post(RECEIVE, {"topic": "orders", "limit": 1})
-    broker._groups["workers"].places["orders", 0].halted = "60 of 100 died"
-    halted = await client.post(RECEIVE, {"topic": "orders"})
+    full = await client.post(RECEIVE, {"topic": "orders", "partitions": [0]})
+    await client.post("/groups/workers/reject", {"receipt": taken["receipt"]})
+    (taken,) = await take(limit=1)
+    await client.post("/groups/workers/reject", {"receipt": taken["receipt"]})
+    halted = await client.post(RECEIVE, {"topic": "orders", "partitions": [0]})
     resumed = await client.post("/groups/workers/resume", {"topic": "orders"})
 
     assert (full.status, full.json["code"]) == (429, "too_many_in_flight")
@@ -190,10 +193,10 @@ async def test_a_peek_takes_nothing_and_has_no_receipt(client, put, take):
 
 
 async def test_a_receive_waits_for_a_message_and_answers_at_once_when_it_comes(
-    broker, put, take, eventually
+    front, put, take, eventually
 ):
     waiting = asyncio.ensure_future(take(wait="30s"))
-    await eventually(lambda: "workers" in broker._groups)
+    await eventually(lambda: front.requests_in_flight)
     assert not waiting.done()
 
     await put(b"v")
@@ -245,9 +248,9 @@ async def test_a_receive_tells_which_partitions_did_not_answer(client, broker, p
     assert part.json["unanswered"] == [{"topic": "orders", "partition": 3}]
 
 
-async def test_stopping_ends_a_wait_with_an_empty_answer(front, broker, take, eventually):
+async def test_stopping_ends_a_wait_with_an_empty_answer(front, take, eventually):
     waiting = asyncio.ensure_future(take(wait="60s"))
-    await eventually(lambda: "workers" in broker._groups)
+    await eventually(lambda: front.requests_in_flight)
 
     front.begin_stop()
     found = await asyncio.wait_for(waiting, 30)
@@ -295,10 +298,12 @@ async def test_what_was_granted_to_a_client_that_is_gone_is_given_back(
     front, broker, put, take, eventually
 ):
     await put(b"v")
-    released, gone, receive, settle = [], asyncio.Event(), broker.receive, broker.settle
+    granted, gone, released = asyncio.Event(), asyncio.Event(), []
+    receive, settle = broker.receive, broker.settle
 
     async def slow(*arguments, **options):
         found = await receive(*arguments, **options)
+        granted.set()
         await gone.wait()
         return found
 
@@ -309,7 +314,7 @@ async def test_what_was_granted_to_a_client_that_is_gone_is_given_back(
     broker.receive, broker.settle = slow, watched
     _, writer = await asyncio.open_connection("127.0.0.1", front.port)
     writer.write(request_bytes({"topic": "orders"}))
-    await eventually(lambda: "workers" in broker._groups)
+    await granted.wait()
 
     writer.close()
     await eventually(lambda: all(c.transport is None for c in front._server.connections))
@@ -317,7 +322,7 @@ async def test_what_was_granted_to_a_client_that_is_gone_is_given_back(
     await eventually(lambda: released == ["release"])
 
     broker.receive = receive
-    assert [message["attempt"] for message in await take()] == [1]
+    assert [message["attempt"] for message in await take(wait="30s")] == [1]
 
 
 async def test_many_waits_at_once_are_all_served(front, put, take, eventually):

@@ -57,7 +57,7 @@ async def test_a_bad_item_costs_its_neighbours_nothing(client, clock, put, take)
     good, late, done = receipts(await take())
     await client.post("/groups/workers/ack", {"receipt": done})
     clock.now_ms += 30_000
-    (fresh,) = receipts(await take(limit=1))
+    (fresh,) = receipts(await take(limit=1, wait="30s"))
 
     answer = await client.post(
         SETTLE,
@@ -238,7 +238,7 @@ async def test_an_extend_of_zero_ends_the_lease_now(client, put, take):
 
     await client.post("/groups/workers/extend", {"receipt": message["receipt"], "visibility": "0s"})
 
-    assert [again["attempt"] for again in await take()] == [2]
+    assert [again["attempt"] for again in await take(wait="30s")] == [2]
 
 
 async def test_ten_thousand_receipts_fit_in_one_request(client, put, take):

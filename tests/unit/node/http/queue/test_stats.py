@@ -8,6 +8,7 @@ import pytest
 @pytest.fixture
 async def worked(client, clock, put, take):
     """One message of each kind of end, lanes and delays among them."""
+    await take()  # since when the group waits
     await put(*[b"v"] * 6, lanes=[0, 1, 2, 2, 3, 4])
     await put(b"later", b"never", deliver_at_ms=[60_000, 90_000], partition=1)
     await client("DELETE", "/topics/orders/delayed/1/1")

@@ -14,9 +14,9 @@ from goqueue.wire.errors import BadRequest
 from node.http.auth.authenticator import Gate
 from node.http.budget.limits import HttpLimits
 from node.http.budget.memory import MIB, Bounds, Budgets, Kind
-from node.http.fake.keys import FakeKeys
 from node.http.request.body import SLICE_BYTES, Inflation
 from node.http.server.app import Entrance, HttpFront
+from tests.one_node import Keys
 
 NODE, HOLDER = 4 * MIB, MIB
 
@@ -47,7 +47,7 @@ async def front(broker, limits, keys, budgets):
     await front.stop()
 
 
-async def key(keys: FakeKeys, name: str) -> str:
+async def key(keys: Keys, name: str) -> str:
     made = await keys.create_key(name, name="", role="producer", prefixes=("",), expires_ms=0)
     return made.secret
 

@@ -87,7 +87,7 @@ async def test_bad_settings_and_names_are_400_and_create_nothing(client, broker,
     answer = await client.post("/topics", body)
 
     assert answer.status == 400
-    assert answer.json["code"] in ("bad_request", "invalid_name", "unknown_field")
+    assert answer.json["code"] in ("bad_request", "invalid_config", "invalid_name", "unknown_field")
     assert broker.list_topics() == []
 
 

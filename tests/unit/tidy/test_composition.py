@@ -24,22 +24,9 @@ ERRORS = {"Exception", "BaseException"}
 # To be emptied: these are being taken apart.
 TOO_MUCH = {
     "node.broker.node.NodeBroker",
-    "raft.apply.Applying",
-    "raft.changes.Changes",
-    "raft.election.Elections",
-    "raft.following.Following",
-    "raft.group.RaftGroup",
-    "raft.reads.Reads",
-    "raft.replication.Replication",
-    "raft.transfer.Transfers",
-    "raft.voting.Voting",
 }
 TOO_MANY_PARAMETERS = {
     "node.broker.node.NodeBroker",
-    "raft.engine.Engine",
-    "raft.group.RaftGroup",
-    "raft.host.RaftHost",
-    "raft.link.mesh.PeerMesh",
 }
 IN_MEMORY = "node.http.fake."
 """The broker in memory, which goes to the tests."""

@@ -14,7 +14,6 @@ import pytest
 from goqueue.wire.batch import encode_columns
 from goqueue.wire.errors import Unavailable, UnknownTopic
 from node.api.figures import PartitionQueueStats
-from node.api.queue import PartitionQueueStats
 from node.broker.node import NodeBroker
 from node.http.console import templates
 from node.http.console.census import FRESH_S, POINTS_MAX, Census

@@ -17,7 +17,6 @@ from goqueue.wire.errors import GoQueueError, NoQuorum
 from log.levels import NotFinished
 from node.api.auth.access import Access
 from node.api.claims import NOBODY
-from node.api.queue import NOBODY
 from node.broker.node import NodeBroker
 from node.http.auth.addresses import Addresses
 from node.http.auth.authenticator import Gate

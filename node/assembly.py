@@ -348,8 +348,7 @@ def assemble(
     on_outdated: Callable[[], None] = lambda: None,
     clock: Clock | None = None,
 ) -> NodeAssembly:
-    """Wire a node over its open store, on the running loop; nothing is started yet. Its clock is
-    the machine's unless another is given."""
+    """Wire a node over its open store, on the running loop; nothing is started yet."""
     base = _Base(config, store, on_failure, levels or Levels(), on_outdated, clock or SystemClock())
     groups = _Groups(base)
     cluster, replicas, node = groups.cluster, groups.replicas, base.me.node
@@ -359,9 +358,8 @@ def assemble(
         base.me, config=config, store=store, raft=base.raft, cluster=cluster, link=base.link
     )
     base.raft.on_failed = status.replica_failed
-    service = groups.partitions
     finder, errands = TopicFinder(cluster), errands_of_node()
-    queue_base = _queue_base(base, groups, service, finder, errands)
+    queue_base = _queue_base(base, groups, groups.partitions, finder, errands)
     parts = queue_parts(queue_base)
     sessions, members = member_parts(queue_base, parts)
     broker = _broker(base, groups, queue_base, parts, members)

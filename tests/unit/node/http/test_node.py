@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from goqueue.wire.errors import NoQuorum
-from node.api.broker import Check, Readiness
+from node.api.node import Check, Readiness
 from node.broker.node import NodeBroker
 from node.http.server.app import HttpFront, Observers
 from node.runtime.version import VERSION

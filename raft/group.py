@@ -41,7 +41,7 @@ _FROM_STRANGERS = _FROM_LEADER | {FrameKind.VOTE}
 
 @dataclass(frozen=True)
 class Parts:
-    """What a group is made of, each built on those above it."""
+    """What a group is made of, each on those above it. Tests put faulty ones in their places."""
 
     state: type[State] = State
     server: type[Server] = Server

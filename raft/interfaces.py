@@ -172,7 +172,7 @@ class GroupHost(Protocol):
         ...
 
     def set_deadline(self, at: float) -> None:
-        """Calls the group's `on_deadline` not before this time, and soon after it."""
+        """Calls `on_deadline` of the group's `election` not before this time, and soon after it."""
         ...
 
     def led(self, leads: bool) -> None:

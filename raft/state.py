@@ -114,6 +114,7 @@ class State:
 
     @property
     def halted(self) -> bool:
+        """Whether it was stopped, or has stopped itself: it does nothing more."""
         return self.stopped or self.failed is not None
 
     @property
@@ -133,6 +134,7 @@ class State:
 
     @property
     def may_campaign(self) -> bool:
+        """Whether this replica may ask for votes: it has one, and can read what it holds."""
         able = self.may_vote and self.log.last_index > 0 and not self.log.quarantined
         return able and not self.unspoken
 

@@ -169,13 +169,13 @@ NODE_PLANTS = (
     ),
     Plant(
         "founds-by-an-old-state",
-        "node.replicas.local:Replicas._is_empty",
+        "node.replicas.local:ReplicasOf._is_empty",
         always(False),
         "tests/unit/node/replicas/test_local.py::test_none_is_founded_while_the_state_may_be_older_than_it_was",
     ),
     Plant(
         "removed-by-what-is-older",
-        "node.replicas.local:Replicas._is_removed",
+        "node.replicas.local:ReplicasOf._is_removed",
         _removed_by_what_is_older,
         "tests/unit/node/replicas/test_local.py"
         "::test_a_replica_that_nobody_names_and_that_holds_newer_entries_is_a_stray",

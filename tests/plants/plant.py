@@ -18,17 +18,21 @@ class Plant:
     faulty: Callable[[Any], Any]
     test: str
 
-    def apply(self) -> None:
-        """Plant it, in this process, for good. Raises AttributeError where nothing has the name."""
+    def place(self) -> tuple[Any, str]:
+        """What has the attribute, and its name. Raises AttributeError where nothing has it."""
         module, _, path = self.where.partition(":")
         owner: Any = importlib.import_module(module)
         *outer, name = path.split(".")
         for part in outer:
             owner = getattr(owner, part)
-        found = vars(owner).get(name)
-        if found is None:
+        if vars(owner).get(name) is None:
             raise AttributeError(f"{self.where} is nowhere")
-        setattr(owner, name, self.faulty(found))
+        return owner, name
+
+    def apply(self) -> None:
+        """Plant it, in this process, for good. Raises AttributeError as `place` does."""
+        owner, name = self.place()
+        setattr(owner, name, self.faulty(vars(owner)[name]))
 
 
 def nothing(_original: object) -> Callable[..., None]:

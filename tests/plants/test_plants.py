@@ -18,6 +18,11 @@ def test_no_plant_names_a_test_that_is_not_there() -> None:
         assert f"def {name}(" in (ROOT / path).read_text(), plant.name
 
 
+def test_every_plant_replaces_what_is_there() -> None:
+    for plant in PLANTS.values():
+        plant.place()
+
+
 def test_a_bug_counts_as_found_only_where_its_test_ran_and_failed() -> None:
     blind = "tests/unit/log/store/test_boot.py::test_machine_tells_one_boot_id_while_it_runs"
     plant = PLANTS["voters-unsynced"]

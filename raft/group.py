@@ -122,7 +122,10 @@ class RaftGroup:
         server.on_role = self.leadership.on_role
         server.on_granted = self.voting.grant
         server.on_leading = self.replication.send
-        self._receivers: dict[int, Callable[[Peer, memoryview], None]] = {
+        self._receivers = self._who_receives()
+
+    def _who_receives(self) -> dict[int, Callable[[Peer, memoryview], None]]:
+        return {
             FrameKind.APPEND: self.following.on_append,
             FrameKind.ACK: self.replication.on_ack,
             FrameKind.VOTE: self.voting.on_vote,
@@ -131,7 +134,7 @@ class RaftGroup:
             FrameKind.BEAT: self.heartbeats.on_beat,
             FrameKind.BEAT_ANSWER: self.heartbeats.on_beat_answer,
             FrameKind.ASK_END: self.replication.on_ask_end,
-            FrameKind.END: suspect.on_end,
+            FrameKind.END: self.suspect.on_end,
         }
 
     # -- life

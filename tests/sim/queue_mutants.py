@@ -234,7 +234,7 @@ class LeasesNotInSnapshot(Altered):
         super().restore(state)
         for group in self.queue.groups.values():
             for offset in list(group.leases):
-                group._make_ready(offset, self.time_ms)
+                group.make_ready(offset, self.time_ms)
             group.leases = Leases()
 
 
@@ -280,7 +280,7 @@ class AckInMemory(Dispatcher[Any]):
     def submit(self, op: Any, ticket: Any) -> None:
         group = self._state.queue.groups.get(getattr(op, "group", 0))
         if isinstance(op, Settled) and op.action == ACK and group is not None:
-            group.settle(op, self._state.time_ms)
+            GroupOperations(group).settle(op, self._state.time_ms)
             self._early = [*getattr(self, "_early", []), (ticket, _acked(op))]
         else:
             super().submit(op, ticket)

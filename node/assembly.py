@@ -13,10 +13,8 @@ from goqueue.tasks import TaskSet
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId
 from log.levels import Levels
 from log.store.directory import Store
-from node.broker.members import MemberParts
 from node.broker.node import NodeBroker
-from node.broker.queue_parts import QueueParts
-from node.broker.search import SearchParts
+from node.broker_assembly import BrokerBase, broker_of
 from node.cluster.host import FINISHED_LEVEL, ClusterHost
 from node.cluster.membership import Membership
 from node.cluster.topic_finder import TopicFinder
@@ -35,9 +33,7 @@ from node.factories import (
 )
 from node.http.budget.memory import Budgets
 from node.http.server.app import HttpFront
-from node.kubernetes.pod import PodParts, pod_of
-from node.lookup.message_search import MessageSearch
-from node.lookup.search_counts import SearchCounts
+from node.kubernetes.pod import Pod, PodParts, pod_of
 from node.metrics import Metrics
 from node.observe.cluster_metrics import ClusterFigures
 from node.observe.node_metrics import NodeFigures
@@ -56,9 +52,14 @@ from node.placement.moves import ReplicaMoves
 from node.placement.steps import MovingPartitions
 from node.queue.redrive_worker import RedriveRunner
 from node.queue.schedule_worker import ScheduleRunner
-from node.queue_assembly import QueueBase, errands_of_node, member_parts, queue_parts, whys_of
+from node.queue_assembly import (
+    QueueBase,
+    QueueParts,
+    errands_of_node,
+    group_services,
+    queue_parts,
+)
 from node.replicas.local import Replicas, partition_hosts
-from node.replicas.offsets import EndsCollector
 from node.replicas.orphans import Strays
 from node.replicas.partition_service import PartitionService
 from node.replicas.reconciler import Reconciler
@@ -75,7 +76,6 @@ from node.storage.parts import StorageParts
 from node.storage.repair.healer import Healer
 from node.storage.repair.whole_replicas import Repair
 from node.storage.space_watch import SpaceWatch
-from node.storage.sync import TopicSync
 from raft.group import RaftGroup
 from raft.host import RaftHost
 from raft.interfaces import Environment
@@ -361,16 +361,14 @@ def assemble(
     finder, errands = TopicFinder(cluster), errands_of_node()
     queue_base = _queue_base(base, groups, groups.partitions, finder, errands)
     parts = queue_parts(queue_base)
-    sessions, members = member_parts(queue_base, parts)
-    broker = _broker(base, groups, queue_base, parts, members)
+    for_groups = group_services(queue_base, parts)
+    own = BrokerBase(config, status, base.flusher, groups.repair.scrub, groups.moves.ask_progress)
+    broker = broker_of(own, queue_base, parts, for_groups.signs)
     spans = spans_of(config)
     doors = doors_of(config, cluster, broker, base.metrics, base.rng, base.clock.wall_ms)
     front = front_of(config, broker, base.metrics, spans, doors, base.budgets)
     figures = _figures(base, groups, front, parts)
-    in_pod = PodParts(
-        cluster, replicas, status, groups.upkeep, broker, base.membership, base.metrics, begin_anew
-    )
-    pod = pod_of(config, in_pod)
+    pod = _pod(base, groups, broker, begin_anew)
     services = ServiceStack(
         [
             ("store", StoreService(store, base.workers)),
@@ -392,10 +390,10 @@ def assemble(
             ("errands", errands),
             ("replica_moves", groups.moves),
             ("strays", groups.strays),
-            ("group_sessions", sessions),
-            ("group_signs", members.signs),
+            ("group_sessions", for_groups.sessions),
+            ("group_signs", for_groups.signs),
             ("redrives", RedriveRunner(cluster, parts.source)),
-            ("schedules", ScheduleRunner(cluster, broker)),
+            ("schedules", ScheduleRunner(cluster, broker.records)),
             *cluster_upkeep(config, cluster, broker),
             ("figures", figures),
             *([("spans", spans)] if spans else []),
@@ -410,35 +408,20 @@ def assemble(
     )
 
 
-def _broker(
-    base: _Base, groups: _Groups, queue_base: QueueBase, parts: QueueParts, members: MemberParts
-) -> NodeBroker:
-    cluster, replicas, service = groups.cluster, groups.replicas, groups.partitions
-    node, config = base.me.node, base.config
-    return NodeBroker(
-        config=config,
-        cluster=cluster,
-        replicas=replicas,
-        service=service,
-        forwarder=groups.forwarder,
-        ends=EndsCollector(node, groups.topology, service, base.link),
-        sync=TopicSync(node, service, base.flusher, base.link, voters=groups.topology.replicas),
-        status=base.status,
-        rng=base.rng,
-        finder=queue_base.finder,
-        queue=parts,
-        members=members,
-        progress=groups.moves.ask_progress,
-        scrub=groups.repair.scrub,
-        whys=whys_of(queue_base, parts),
-        link=base.link,
-        search=SearchParts(
-            MessageSearch(service, base.link),
-            SearchCounts(replicas, base.link),
-            config.timelines.enabled,
-            config.tracing.otlp.enabled,
-        ),
+def _pod(
+    base: _Base, groups: _Groups, broker: NodeBroker, begin_anew: Callable[[], None]
+) -> Pod | None:
+    parts = PodParts(
+        groups.cluster,
+        groups.replicas,
+        base.status,
+        groups.upkeep,
+        broker.placement,
+        base.membership,
+        base.metrics,
+        begin_anew,
     )
+    return pod_of(base.config, parts)
 
 
 def _figures(base: _Base, groups: _Groups, front: HttpFront, parts: QueueParts) -> NodeFigures:

@@ -128,7 +128,7 @@ def cluster_upkeep(
     def is_due() -> bool:
         return levels.finished < levels.highest and cluster.led_time_ms() is not None
 
-    return [*upkeep, ("level_finisher", LevelFinisher(is_due, broker))]
+    return [*upkeep, ("level_finisher", LevelFinisher(is_due, broker.upgrade))]
 
 
 def raft_config(config: NodeConfig) -> RaftConfig:
@@ -206,7 +206,7 @@ def doors_of(
             config.node_id,
             config.audit,
             cluster,
-            broker,
+            broker.records,
             metrics.doors,
             wall_ms,
             has_keys=config.auth.enabled,

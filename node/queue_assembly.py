@@ -8,14 +8,16 @@ from dataclasses import dataclass
 
 from goqueue.tasks import TaskSet
 from goqueue.wire.types import NodeId
-from node.broker.members import MemberParts
-from node.broker.queue_parts import QueueParts
-from node.broker.why import WhyParts, Whys
+from node.broker.node import GroupsFront, QueueFront
+from node.broker.queue import NodeQueue
+from node.broker.records import NodeRecords
 from node.cluster.host import ClusterHost
+from node.cluster.tenant_quotas import Shares
 from node.cluster.topic_finder import TopicFinder
 from node.groups.heartbeats import SignsOfLife
 from node.groups.members import GroupMembers
 from node.groups.partitions import GroupPartitions
+from node.groups.polls import GroupPolls
 from node.groups.position_views import PositionViews
 from node.groups.positions import GroupPositions
 from node.groups.request_metrics import RequestMetrics
@@ -25,11 +27,13 @@ from node.peers.forwarding import Forwarder
 from node.peers.link import PeerLink
 from node.queue.calls import QueueCalls
 from node.queue.dead_letters import DeadLetters, DelayedMessages
+from node.queue.figures import QueueFigures
 from node.queue.group_admin import GroupsBroker
 from node.queue.lag import TakingPart
 from node.queue.receipts import Receipts
 from node.queue.receiver import QueueReceiver
 from node.queue.redrive_admin import PartitionDeadLetters, RedrivesBroker
+from node.queue.redrive_worker import DeadLetterSource
 from node.queue.schedule_admin import SchedulesBroker
 from node.queue.service import QueueService
 from node.queue.settle import Settles
@@ -69,13 +73,32 @@ def errands_of_node() -> TaskSet:
     return TaskSet("node", "errand_failed", tasks_max=ERRANDS_MAX, grace_s=ERRANDS_STOP_S)
 
 
+@dataclass(frozen=True, slots=True)
+class QueueParts:
+    """What the queue's front stands on, and other parts of the node ask."""
+
+    calls: QueueCalls
+    figures: QueueFigures
+    groups: GroupsBroker
+    source: DeadLetterSource
+    requests: RequestMetrics
+    taking_part: TakingPart
+
+
 def queue_parts(base: QueueBase) -> QueueParts:
-    """Everything that the queue's front asks; this node serves its peers, too."""
+    """This node serves its peers, too."""
     taking_part = TakingPart(base.cluster, base.replicas, base.link)
     views = QueueViews(base.partitions, taking_part, base.link)
     calls = QueueCalls(base.node, views, base.forwarder, base.topology, base.link, base.rng)
-    groups = GroupsBroker(base.cluster, base.group_defaults)
+    figures = QueueFigures(base.finder, calls)
+    groups = GroupsBroker(base.cluster, figures, base.group_defaults)
     source = PartitionDeadLetters(groups, calls, base.finder)
+    return QueueParts(calls, figures, groups, source, RequestMetrics(base.metrics), taking_part)
+
+
+def queue_front(base: QueueBase, parts: QueueParts) -> QueueFront:
+    """The parts of the broker that take messages, settle them and keep them for later."""
+    cluster, finder, calls, groups = base.cluster, base.finder, parts.calls, parts.groups
     receiver = QueueReceiver(
         base.node,
         service=QueueService(
@@ -89,68 +112,63 @@ def queue_parts(base: QueueBase) -> QueueParts:
         metrics=base.metrics,
     )
     receipts = Receipts(
-        lambda: base.cluster.state.receipt_keys,
-        lambda: max(base.wall_ms(), base.cluster.state.time_ms),
+        lambda: cluster.state.receipt_keys, lambda: max(base.wall_ms(), cluster.state.time_ms)
     )
-    return QueueParts(
-        groups=groups,
-        calls=calls,
-        receiver=receiver,
-        settles=Settles(base.cluster, calls, receipts, base.rng),
-        receipts=receipts,
-        letters=DeadLetters(
-            groups=groups, calls=calls, finder=base.finder, answer_bytes=ANSWER_BYTES
+    return QueueFront(
+        NodeQueue(
+            finder, groups, calls, receiver, receipts, parts.requests, base.rng, ANSWER_BYTES
         ),
-        delays=DelayedMessages(calls, base.finder),
-        redriving=RedrivesBroker(base.cluster, groups, source, base.rng),
-        scheduling=SchedulesBroker(base.cluster, base.wall_ms),
-        source=source,
-        answer_bytes=ANSWER_BYTES,
-        rng=base.rng,
-        requests=RequestMetrics(base.metrics),
-        taking_part=taking_part,
+        Settles(cluster, groups, calls, receipts, base.rng),
+        DeadLetters(groups=groups, calls=calls, finder=finder, answer_bytes=ANSWER_BYTES),
+        RedrivesBroker(cluster, groups, parts.source, base.rng),
+        DelayedMessages(calls, finder),
+        SchedulesBroker(cluster, base.wall_ms),
     )
 
 
-def whys_of(base: QueueBase, queue: QueueParts) -> Whys:
-    """What tells why a message is not delivered."""
-    return Whys(
-        WhyParts(
-            node=base.node,
-            cluster=base.cluster,
-            replicas=base.replicas,
-            service=base.partitions,
-            groups=queue.groups,
-            finder=base.finder,
-            forwarder=base.forwarder,
-            topology=base.topology,
-            link=base.link,
-            taking_part=queue.taking_part,
-        )
-    )
+@dataclass(frozen=True, slots=True)
+class GroupServices:
+    """What a node does for groups of its own accord: coordinates them where it leads the cluster
+    group, and passes on signs of life of members."""
+
+    sessions: GroupSessions
+    signs: SignsOfLife
 
 
-def member_parts(base: QueueBase, queue: QueueParts) -> tuple[GroupSessions, MemberParts]:
-    """The service that coordinates groups, and what the members' front asks."""
+def group_services(base: QueueBase, parts: QueueParts) -> GroupServices:
     cluster, link, forwarder = base.cluster, base.link, base.forwarder
-    partitions = GroupPartitions(cluster, base.partitions, queue.calls, forwarder, link)
+    partitions = GroupPartitions(cluster, base.partitions, parts.calls, forwarder, link)
     sessions = GroupSessions(cluster, partitions, link, base.metrics)
-    signs = SignsOfLife(cluster, sessions, forwarder, base.errands)
+    return GroupServices(sessions, SignsOfLife(cluster, sessions, forwarder, base.errands))
+
+
+def groups_front(
+    base: QueueBase,
+    parts: QueueParts,
+    signs: SignsOfLife,
+    queue: NodeQueue,
+    records: NodeRecords,
+    shares: Shares,
+) -> GroupsFront:
+    """The parts of the broker about groups, and about who is in them."""
     members = GroupMembers(
-        cluster=cluster,
-        groups=queue.groups,
+        cluster=base.cluster,
+        groups=parts.groups,
         finder=base.finder,
         signs=signs,
         errands=base.errands,
         rng=base.rng,
-        requests=queue.requests,
+        requests=parts.requests,
     )
     positions = GroupPositions(
-        cluster=cluster,
-        groups=queue.groups,
+        cluster=base.cluster,
+        groups=parts.groups,
         finder=base.finder,
-        calls=queue.calls,
-        views=PositionViews(base.partitions, link),
+        calls=parts.calls,
+        views=PositionViews(base.partitions, base.link),
         rng=base.rng,
+        requests=parts.requests,
+        offset_at=records.offset_at,
     )
-    return sessions, MemberParts(cluster, members, signs, positions)
+    polls = GroupPolls(base.cluster, members, signs, queue.receive, parts.requests)
+    return GroupsFront(parts.groups, members, polls, positions, parts.figures, shares)

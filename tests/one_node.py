@@ -110,7 +110,7 @@ async def one_node(
     node = assemble(config, store, on_failure=failures.append, clock=clock)
     await node.services.start()
     try:
-        await eventually(lambda: node.broker.ready().ready)
+        await eventually(lambda: node.broker.node.ready().ready)
         yield node
     finally:
         await node.services.stop()
@@ -134,14 +134,14 @@ async def until(ask: Callable[[], Awaitable[Found]], holds: Callable[[Found], ob
 
 def cluster_of(broker: NodeBroker) -> ClusterHost:
     """The node's cluster group."""
-    return broker._cluster
+    return broker.topics._cluster
 
 
 def partition_of(broker: NodeBroker, topic: str, partition: int) -> PartitionHost:
     """The node's replica of a partition."""
     (found,) = (
         host
-        for host in broker._replicas.all()
+        for host in broker.topics._replicas.all()
         if (host.topic, host.id.partition) == (topic, partition)
     )
     return found

@@ -90,7 +90,7 @@ def _redrives(scope: Scope, method: Any) -> Any:
 def _stopped(scope: Scope, method: Any) -> Any:
     async def checked(group: str, job: int) -> RedriveView:
         await scope.judge(group)
-        for one in await scope.broker.redrives(group):
+        for one in await scope.broker.redriving.redrives(group):
             if one.id == job:
                 scope.principal.require(one.topic)
                 return cast(RedriveView, await method(group, job))

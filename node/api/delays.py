@@ -55,7 +55,7 @@ def _put(scope: Scope, method: Any) -> Any:
 
     async def checked(schedule: Mapping[str, object]) -> ScheduleView:
         scope.principal.require(str(schedule.get("topic")))
-        for one in await scope.broker.schedules():
+        for one in await scope.broker.scheduling.schedules():
             if one.name == schedule.get("name"):
                 _require(scope, one)
         scope.broker.shares.schedule(scope.principal.prefixes, schedule)
@@ -73,7 +73,7 @@ def _listed(scope: Scope, method: Any) -> Any:
 
 def _named(scope: Scope, method: Any) -> Any:
     async def checked(name: str, **named: Any) -> Any:
-        _require(scope, await scope.broker.schedule(name))
+        _require(scope, await scope.broker.scheduling.schedule(name))
         return await method(name, **named)
 
     return checked

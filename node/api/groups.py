@@ -76,11 +76,11 @@ def _listed(scope: Scope, method: Callable[[], Awaitable[list[GroupView]]]) -> A
 async def _topics_of_groups(scope: Scope) -> dict[str, set[str]]:
     """Where each group has been, and what its members subscribe to."""
     broker, found = scope.broker, dict[str, set[str]]()
-    for one in await broker.queue_stats():
+    for one in await broker.figures.queue_stats():
         for group in one.groups:
             found.setdefault(group, set()).add(one.topic)
-    for view in await broker.memberships():
-        found.setdefault(view.group, set()).update(broker.subscribed(view.group)[0])
+    for view in await broker.members.memberships():
+        found.setdefault(view.group, set()).update(broker.members.subscribed(view.group)[0])
     return found
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
 from node.api.auth.principal import OutOfScope
-from node.api.claims import NOBODYS, Claim, Maker
+from node.api.claims import NOBODY, NOBODYS, Claim, Maker
+from node.api.queue import QueuedMessage
 from node.api.rules.groups import EVERY_GROUPS, in_topic, members
 from node.api.rules.rule import admins, scoped
 from node.api.rules.scope import Scope
@@ -243,6 +244,39 @@ def _lag(scope: Scope, method: Any) -> Any:
     return checked
 
 
+def _polled(scope: Scope, method: Any) -> Any:
+    """Receives from whatever the member has: all that members subscribe to, whoever owns the
+    group."""
+
+    async def checked(group: str, *rest: Any, **named: Any) -> list[QueuedMessage]:
+        await scope.judge(group)
+        scope.require_subscribed(group)
+        return cast(list[QueuedMessage], await method(group, *rest, **named))
+
+    return checked
+
+
+def _committed(scope: Scope, method: Any) -> Any:
+    async def checked(
+        group: str, topic: str, offsets: Mapping[int, int], claim: Claim = NOBODY
+    ) -> dict[int, int]:
+        scope.principal.require(topic)
+        claim = replace(claim, maker=await scope.maker(group))
+        return cast(dict[int, int], await method(group, topic, offsets, claim))
+
+    return checked
+
+
+def _committed_for_all(_scope: Scope, method: Any) -> Any:
+    async def made(
+        group: str, topic: str, offsets: Mapping[int, int], claim: Claim = NOBODY
+    ) -> dict[int, int]:
+        claim = replace(claim, maker=EVERY_GROUPS)
+        return cast(dict[int, int], await method(group, topic, offsets, claim))
+
+    return made
+
+
 class Members(Protocol):
     """Members of groups, from any node."""
 
@@ -295,8 +329,49 @@ class Members(Protocol):
         ...
 
 
+class Polls(Protocol):
+    """Receiving as a member."""
+
+    @scoped(_polled)
+    async def poll(
+        self, group: str, member: str, *, generation: int | None, limit: int, wait_s: float
+    ) -> list[QueuedMessage]:
+        """Receive from whatever the member has; a sign of life. What it has may change while it
+        waits.
+
+        Raises `UnknownGroup`, `UnknownMember`, `StaleGeneration` where all it has is newer than
+        `generation`.
+        """
+        ...
+
+
 class Positions(Protocol):
     """How far groups have come, and where they go on."""
+
+    @scoped(_committed, admins=_committed_for_all)
+    async def commit(
+        self, group: str, topic: str, offsets: Mapping[int, int], claim: Claim = NOBODY
+    ) -> dict[int, int]:
+        """Settle all below each offset; the floors after it. Raises `StaleGeneration`."""
+        ...
+
+    @scoped(in_topic)
+    async def seek(
+        self,
+        group: str,
+        topic: str,
+        partition: int | None,
+        *,
+        offset: int | None,
+        time_ms: int | None,
+        claim: Claim = NOBODY,
+    ) -> dict[int, int]:
+        """Replay (or skip): the group goes on at the offset or time; -1 is earliest, -2 the end.
+
+        Raises `UnknownGroup`; `GroupActive` while the group has members, unless one of them or
+        force claims it.
+        """
+        ...
 
     @scoped(_lag)
     async def lag(self, group: str, topics: Sequence[str] | None = None) -> list[LagView]:

@@ -123,6 +123,10 @@ def _cluster_view(scope: Scope, method: Callable[[], ClusterView]) -> Any:
 class Node(Protocol):
     """The node that is asked, and the cluster as it sees it."""
 
+    @property
+    @scoped(free)
+    def node_id(self) -> str: ...
+
     @scoped(_cluster_view)
     def cluster_view(self) -> ClusterView: ...
 

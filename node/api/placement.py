@@ -172,7 +172,7 @@ def _grown(scope: Scope, method: Any) -> Any:
     async def checked(topic: str, count: int, *rest: Any) -> GrownView:
         scope.principal.require(topic)
         with suppress(UnknownTopic):  # the broker looks further, and says so
-            more = count - scope.broker.partition_count(topic)
+            more = count - scope.broker.topics.partition_count(topic)
             scope.broker.shares.partitions(scope.principal.prefixes, more)
         return cast(GrownView, await method(topic, count, *rest))
 

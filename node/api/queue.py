@@ -1,10 +1,10 @@
-"""What the HTTP front asks of the node about taking and settling messages: `Queue`.
+"""What the HTTP front asks of the node about taking and settling messages: `Queue` and `Receipts`.
 
 Times are log time in Unix milliseconds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
 
@@ -116,39 +116,6 @@ def _received_for_all(_scope: Scope, method: Any) -> Any:
     return made
 
 
-def _committed(scope: Scope, method: Any) -> Any:
-    async def checked(
-        group: str, topic: str, offsets: Mapping[int, int], claim: Claim = NOBODY
-    ) -> dict[int, int]:
-        scope.principal.require(topic)
-        claim = replace(claim, maker=await scope.maker(group))
-        return cast(dict[int, int], await method(group, topic, offsets, claim))
-
-    return checked
-
-
-def _committed_for_all(_scope: Scope, method: Any) -> Any:
-    async def made(
-        group: str, topic: str, offsets: Mapping[int, int], claim: Claim = NOBODY
-    ) -> dict[int, int]:
-        claim = replace(claim, maker=EVERY_GROUPS)
-        return cast(dict[int, int], await method(group, topic, offsets, claim))
-
-    return made
-
-
-def _polled(scope: Scope, method: Any) -> Any:
-    """Receives from whatever the member has: all that members subscribe to, whoever owns the
-    group."""
-
-    async def checked(group: str, *rest: Any, **named: Any) -> list[QueuedMessage]:
-        await scope.judge(group)
-        scope.require_subscribed(group)
-        return cast(list[QueuedMessage], await method(group, *rest, **named))
-
-    return checked
-
-
 def _settled(scope: Scope, method: Any) -> Any:
     """Each receipt by the topic and the group that it names."""
 
@@ -159,7 +126,7 @@ def _settled(scope: Scope, method: Any) -> Any:
             await scope.judge(group)
         if scope.is_everywhere:
             return cast(list[SettleView | GoQueueError], await method(requests, group, claim))
-        places = await scope.broker.receipt_places([one.receipt for one in requests])
+        places = await scope.broker.receipts.receipt_places([one.receipt for one in requests])
         results: list[SettleView | GoQueueError] = [BadReceipt()] * len(requests)
         mine: list[int] = []
         for row, place in enumerate(places):
@@ -179,7 +146,7 @@ def _settled(scope: Scope, method: Any) -> Any:
 
 
 class Queue(Protocol):
-    """Taking messages and settling them, from any node."""
+    """Taking messages, from any node."""
 
     @scoped(_received, admins=_received_for_all)
     async def receive(
@@ -206,24 +173,27 @@ class Queue(Protocol):
         """
         ...
 
-    @scoped(_polled)
-    async def poll(
-        self, group: str, member: str, *, generation: int | None, limit: int, wait_s: float
-    ) -> list[QueuedMessage]:
-        """Receive from whatever the member has; a sign of life. What it has may change while it
-        waits.
-
-        Raises `UnknownGroup`, `UnknownMember`, `StaleGeneration` where all it has is newer than
-        `generation`.
-        """
-        ...
-
     @scoped(in_topics)
     async def peek(
         self, group: str, topics: Sequence[str], *, limit: int, partitions: Sequence[int] | None
     ) -> list[QueuedMessage]:
         """What would be received next, without taking it. Raises `UnknownGroup`."""
         ...
+
+    @scoped(in_topic_or_whole)
+    async def resume(self, group: str, topic: str | None) -> int:
+        """Let a halted group go on; how many partitions were halted."""
+        ...
+
+    @scoped(in_topic)
+    async def park(self, group: str, topic: str, key: bytes, *, release: bool) -> int:
+        """Withhold a key of an `ordering: key` group, or release it; how many messages wait. Raises
+        `BadRequest` for a group that does not keep keys in order."""
+        ...
+
+
+class Receipts(Protocol):
+    """Settling what was received."""
 
     @scoped(_settled)
     async def settle(
@@ -241,40 +211,4 @@ class Queue(Protocol):
     async def receipt_places(self, receipts: Sequence[str]) -> list[tuple[str, str] | None]:
         """The topic and the group, "" for one that is gone, of each receipt; None for what is none,
         or of a topic that is gone."""
-        ...
-
-    @scoped(_committed, admins=_committed_for_all)
-    async def commit(
-        self, group: str, topic: str, offsets: Mapping[int, int], claim: Claim = NOBODY
-    ) -> dict[int, int]:
-        """Settle all below each offset; the floors after it. Raises `StaleGeneration`."""
-        ...
-
-    @scoped(in_topic)
-    async def seek(
-        self,
-        group: str,
-        topic: str,
-        partition: int | None,
-        *,
-        offset: int | None,
-        time_ms: int | None,
-        claim: Claim = NOBODY,
-    ) -> dict[int, int]:
-        """Replay (or skip): the group goes on at the offset or time; -1 is earliest, -2 the end.
-
-        Raises `UnknownGroup`; `GroupActive` while the group has members, unless one of them or
-        force claims it.
-        """
-        ...
-
-    @scoped(in_topic_or_whole)
-    async def resume(self, group: str, topic: str | None) -> int:
-        """Let a halted group go on; how many partitions were halted."""
-        ...
-
-    @scoped(in_topic)
-    async def park(self, group: str, topic: str, key: bytes, *, release: bool) -> int:
-        """Withhold a key of an `ordering: key` group, or release it; how many messages wait. Raises
-        `BadRequest` for a group that does not keep keys in order."""
         ...

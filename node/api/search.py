@@ -102,7 +102,7 @@ def _found(scope: Scope, method: Any) -> Any:
         for topic in topics or ():
             scope.principal.require(topic)
         if topics is None and not scope.principal.is_everywhere:
-            topics = scope.covered(scope.broker.list_topics())
+            topics = scope.covered(scope.broker.topics.list_topics())
             if not topics:
                 return SearchPage(())
         return cast(SearchPage, await method(topics, which, **named))

@@ -1,8 +1,8 @@
-"""The broker as HTTP sees it: implements the interfaces of `node.api`, from any node.
+"""The broker as HTTP sees it: implements the Protocols of `node.api`, from any node.
 
-A request is answered here, or sent on to whoever leads its partition. Begin with `node`
-(NodeBroker), which puts the other modules together: `reads` of partitions, `queue` and `members`
-for consumers with `queue_parts` as what they stand on, then `placement`, `search`, `why`,
-`events`, `archive`, `compaction`, `scrub` and `upgrade`, each a part of the broker with one
-subject. `all_of` and `producer_flights` are what they share.
+A request is answered here, or sent on to whoever leads its partition. Begin with `node`: NodeBroker
+has parts, one for each Protocol, and does nothing itself. `records` (with `reads`) and `topics` are
+the log, `queue` takes messages; the other parts of the queue and of groups are in `node.queue` and
+`node.groups`. `search` and `traces` look messages up; `placement`, `compaction`, `archive`, `scrub`
+and `upgrade` are for operators. `partitions` and `producer_flights` are what they share.
 """

@@ -17,10 +17,7 @@ from goqueue.wire.errors import (
 )
 from goqueue.wire.types import GroupId, NodeId, Offset
 from node.api.archive import PartitionArchive
-from node.cluster.topic_finder import TopicFinder
-from node.peers.forwarding import Forwarder
-from node.peers.link import PeerLink
-from node.replicas.partition_service import PartitionService
+from node.broker.partitions import Partitions
 from node.rpc import partitions as rpc
 from node.rpc import queue as queue_rpc
 
@@ -41,16 +38,12 @@ class ArchivedRequest(rpc.GroupRequest, array_like=True, frozen=True):
         return (self.group,)
 
 
-class ArchiveBrokerNode:
+class NodeArchives:
     """Implements `node.api.archive.Archives`. Loop thread only."""
 
-    def __init__(
-        self, finder: TopicFinder, service: PartitionService, forwarder: Forwarder, link: PeerLink
-    ) -> None:
-        self._found_topics = finder
-        self._archived_service = service
-        self._archived_forward = forwarder
-        link.handle(ARCHIVED, self._serve_archived)
+    def __init__(self, partitions: Partitions) -> None:
+        self._partitions = partitions
+        partitions.link.handle(ARCHIVED, self._serve)
 
     async def archived(
         self,
@@ -61,7 +54,7 @@ class ArchiveBrokerNode:
         topic_id: str | None,
         anew: bool,
     ) -> dict[int, PartitionArchive]:
-        found = await self._found_topics.find(topic, max(positions, default=-1) + 1)
+        found = await self._partitions.finder.find(topic, max(positions, default=-1) + 1)
         if topic_id is not None and topic_id != str(found.id):
             raise UnknownTopic(f"{topic} of the id {topic_id[:80]}")
         for partition in positions:
@@ -73,7 +66,7 @@ class ArchiveBrokerNode:
             ArchivedRequest(GroupId(found.id, number).pack(), topic, location, position, anew)
             for number, position in sorted(positions.items())
         ]
-        views = await asyncio.gather(*map(self._tell_archived, requests), return_exceptions=True)
+        views = await asyncio.gather(*map(self._tell, requests), return_exceptions=True)
         told: dict[int, PartitionArchive] = {}
         for request, view in zip(requests, views, strict=True):
             if isinstance(view, BaseException):
@@ -81,11 +74,11 @@ class ArchiveBrokerNode:
             told[GroupId.unpack(request.group).partition] = view
         return told
 
-    async def _tell_archived(self, request: ArchivedRequest) -> PartitionArchive:
+    async def _tell(self, request: ArchivedRequest) -> PartitionArchive:
         async def here(_left_s: float) -> PartitionArchive:
-            return await self._archived_here(request)
+            return await self._note(request)
 
-        return await self._archived_forward.call(
+        return await self._partitions.forwarder.call(
             GroupId.unpack(request.group),
             local=here,
             method=ARCHIVED,
@@ -95,13 +88,13 @@ class ArchiveBrokerNode:
             has_identity=not request.anew,  # which takes over from any archive told of since
         )
 
-    async def _serve_archived(self, _peer: NodeId, payload: bytes) -> bytes:
-        return rpc.encode(await self._archived_here(rpc.decode_request(payload, ArchivedRequest)))
+    async def _serve(self, _peer: NodeId, payload: bytes) -> bytes:
+        return rpc.encode(await self._note(rpc.decode_request(payload, ArchivedRequest)))
 
-    async def _archived_here(self, request: ArchivedRequest) -> PartitionArchive:
+    async def _note(self, request: ArchivedRequest) -> PartitionArchive:
         """As leader: what is reported is in the log, applied, when this answers."""
         group = GroupId.unpack(request.group)
-        host = await self._archived_service.confirmed(group)
+        host = await self._partitions.service.confirmed(group)
         end = host.end_offset
         if not 0 <= request.position <= end:
             raise OffsetOutOfRange(request.position, host.state.first_offset, end)

@@ -12,12 +12,9 @@ from goqueue.tasks import TaskSet
 from goqueue.wire.errors import Conflict, GoQueueError
 from goqueue.wire.types import GroupId, NodeId
 from node.api.compaction import CompactionRun, PartitionCompaction
-from node.cluster.topic_finder import TopicFinder
+from node.broker.partitions import Partitions
 from node.partition.host import PartitionHost
 from node.partition.retention.compaction import Findings
-from node.peers.forwarding import Forwarder
-from node.peers.link import PeerLink
-from node.replicas.partition_service import PartitionService
 from node.rpc import partitions as rpc
 
 COMPACTION = "compaction"
@@ -41,23 +38,19 @@ class CompactionRequest(rpc.GroupRequest, array_like=True, frozen=True):
 _decode = msgspec.msgpack.Decoder(PartitionCompaction).decode
 
 
-class CompactionBrokerNode:
+class NodeCompactions:
     """Implements `node.api.compaction.Compactions`. Loop thread only."""
 
-    def __init__(
-        self, finder: TopicFinder, service: PartitionService, forwarder: Forwarder, link: PeerLink
-    ) -> None:
-        self._topics = finder
-        self._leaders = service
-        self._forward = forwarder
+    def __init__(self, partitions: Partitions) -> None:
+        self._partitions = partitions
         self._running = TaskSet("node", "compaction_failed")
-        link.handle(COMPACTION, self._serve_compaction)
+        partitions.link.handle(COMPACTION, self._serve)
 
     async def compaction(self, topic: str) -> dict[int, PartitionCompaction | None]:
-        return await self._ask_all(await self._topics.find(topic), TELL, TELL_S)
+        return await self._ask_all(await self._partitions.finder.find(topic), TELL, TELL_S)
 
     async def compact(self, topic: str, *, dry_run: bool) -> dict[int, PartitionCompaction | None]:
-        found = await self._topics.find(topic)
+        found = await self._partitions.finder.find(topic)
         if not found.config.is_compacted:
             raise Conflict(f"topic {topic} is not compacted: its cleanup is {found.config.cleanup}")
         if dry_run:
@@ -78,7 +71,7 @@ class CompactionBrokerNode:
             return await self._act(group, action)
 
         try:
-            return await self._forward.call(
+            return await self._partitions.forwarder.call(
                 group,
                 local=here,
                 method=COMPACTION,
@@ -89,12 +82,12 @@ class CompactionBrokerNode:
         except (GoQueueError, msgspec.DecodeError):
             return None
 
-    async def _serve_compaction(self, _peer: NodeId, payload: bytes) -> bytes:
+    async def _serve(self, _peer: NodeId, payload: bytes) -> bytes:
         request = rpc.decode_request(payload, CompactionRequest)
         return rpc.encode(await self._act(GroupId.unpack(request.group), request.action))
 
     async def _act(self, group: GroupId, action: int) -> PartitionCompaction:
-        host = self._leaders.leading(group)
+        host = self._partitions.service.leading(group)
         if action == TELL:
             return _view(host, None)
         dry_run = action == DRY_RUN

@@ -85,7 +85,7 @@ class PlacementParts:
     request_id: Callable[[], int]
 
 
-class PlacementBrokerNode:
+class NodePlacement:
     """Implements `node.api.placement.Placement`. Loop thread only."""
 
     def __init__(self, parts: PlacementParts) -> None:

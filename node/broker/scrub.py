@@ -20,7 +20,7 @@ ASK_TIMEOUT_S = 5.0
 _views = msgspec.msgpack.Decoder(ScrubView)
 
 
-class ScrubBrokerNode:
+class NodeScrubs:
     """Implements `node.api.scrub.Scrubs`, for the nodes that `scrubbed` names. Loop
     thread only."""
 

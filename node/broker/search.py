@@ -21,10 +21,11 @@ from node.api.search import (
     SearchPage,
     SearchStats,
 )
-from node.broker.queue_parts import QueueParts
 from node.cluster.topic_finder import TopicFinder
 from node.lookup.message_search import MessageSearch
 from node.lookup.search_counts import SearchCounts
+from node.queue.calls import QueueCalls
+from node.queue.group_admin import GroupsBroker
 from node.rpc import search as search_rpc
 from node.rpc.queue import queued
 from node.rpc.search import NO_BOUND, FoundRow, SearchAnswer, SearchRequest
@@ -54,16 +55,18 @@ class SearchParts:
     """Whether it exports spans."""
 
 
-class SearchBrokerNode:
+class NodeSearch:
     """Implements `node.api.search.Search`. Loop thread only."""
 
-    def __init__(self, search: SearchParts, queue: QueueParts, finder: TopicFinder) -> None:
+    def __init__(
+        self, search: SearchParts, finder: TopicFinder, groups: GroupsBroker, calls: QueueCalls
+    ) -> None:
         self._search = search.messages
         self._counts = search.counts
         self._tells = search.timelines, search.exports
-        self._search_calls = queue.calls
-        self._search_groups = queue.groups
-        self._search_finder = finder
+        self._finder = finder
+        self._groups = groups
+        self._calls = calls
 
     async def search(
         self,
@@ -77,20 +80,20 @@ class SearchBrokerNode:
         places = await self._searched(topics, which, below)
         group = 0
         if which.group is not None:
-            group = (await self._search_groups.find(which.group)).id
+            group = (await self._groups.find(which.group)).id
         answers: dict[GroupId, search_rpc.PartitionFound] = {}
 
         async def ask(node: NodeId, asked: list[GroupId]) -> Iterable[GroupId]:
             request = _request(which, group, limit)
             request.partitions.extend((one.pack(), places[one][1]) for one in asked)
-            answer = await self._search_calls.ask_node(
+            answer = await self._calls.ask_node(
                 node, request, self._search.search, search_rpc.SEARCH, SearchAnswer
             )
             found = [] if answer is None else answer.found
             answers.update((GroupId.unpack(one.partition), one) for one in found)
             return [GroupId.unpack(one.partition) for one in found]
 
-        left = await self._search_calls.each_leader(places, ask, ROUNDS)
+        left = await self._calls.each_leader(places, ask, ROUNDS)
         missing = [NotSearched(*places[one][0], "no leader answers") for one in sorted(left)]
         page = _merged(places, answers, missing, limit)
         return await self._with_events(page, places, group) if with_events else page
@@ -113,7 +116,7 @@ class SearchBrokerNode:
             for partition in asked:
                 request.partitions.append((partition.pack(), NO_BOUND))
                 request.only.append(offsets[places[partition][0]])
-            answer = await self._search_calls.ask_node(
+            answer = await self._calls.ask_node(
                 node, request, self._search.search, search_rpc.SEARCH, SearchAnswer, EVENTS_S
             )
             found = [] if answer is None else answer.found
@@ -127,7 +130,7 @@ class SearchBrokerNode:
                     told[place, row.message.offset] = _found(place, row)
             return [GroupId.unpack(one.partition) for one in found]
 
-        left = await self._search_calls.each_leader(groups.values(), ask, ROUNDS)
+        left = await self._calls.each_leader(groups.values(), ask, ROUNDS)
         missing += [NotSearched(*places[one][0], "no leader answers") for one in sorted(left)]
         whole = [
             told.get(((one.message.topic, one.message.partition), one.message.offset), one)
@@ -136,9 +139,9 @@ class SearchBrokerNode:
         return SearchPage(whole, page.following, missing)
 
     async def search_stats(self) -> SearchStats:
-        topics = self._search_finder.all()
+        topics = self._finder.all()
         told, figures = await asyncio.gather(
-            self._counts.of_all_nodes(), self._search_calls.figures(topics)
+            self._counts.of_all_nodes(), self._calls.figures(topics)
         )
         groups = [view for one in figures.partitions for view in one.groups.values()]
         return SearchStats(
@@ -166,10 +169,10 @@ class SearchBrokerNode:
         below: Mapping[Place, int] | None,
     ) -> dict[GroupId, tuple[Place, int]]:
         """Partitions to ask, each with the offset below which to look."""
-        topics: list[Topic] = self._search_finder.all()
+        topics: list[Topic] = self._finder.all()
         if names is not None:
             count = 0 if which.partition is None else which.partition + 1
-            topics = [await self._search_finder.find(name, count) for name in names]
+            topics = [await self._finder.find(name, count) for name in names]
         places: dict[GroupId, tuple[Place, int]] = {}
         for topic in topics:
             count = len(topic.partitions)

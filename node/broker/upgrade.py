@@ -45,11 +45,11 @@ class Cluster(Protocol):
     def spoken(self, node: NodeId) -> Spoken | None: ...
 
 
-class UpgradeBrokerNode:
+class NodeUpgrade:
     """Implements `node.api.upgrade.Upgrade`. Loop thread only."""
 
     def __init__(self, cluster: Cluster, views: Callable[[], Sequence[NodeView]]) -> None:
-        self._upgraded = cluster
+        self._cluster = cluster
         self._node_views = views
 
     def version(self) -> VersionView:
@@ -57,12 +57,12 @@ class UpgradeBrokerNode:
             VERSION.version,
             VERSION.git_commit,
             VERSION.build_time,
-            self._upgraded.state.layout.brokers.level,
+            self._cluster.state.layout.brokers.level,
         )
 
     async def levels(self) -> LevelsView:
-        await self._upgraded.refresh()
-        known = self._upgraded.state.layout.brokers
+        await self._cluster.refresh()
+        known = self._cluster.state.layout.brokers
         level = max((one.highest_level for one in known.by_name.values()), default=known.level)
         status = {view.node: view.status for view in self._node_views()}
         brokers = [
@@ -79,7 +79,7 @@ class UpgradeBrokerNode:
         if level > known.level:
             for one in brokers:
                 node = NodeId(one.id)
-                waiting += _problem(one, known.by_name[node], self._upgraded.spoken(node), level)
+                waiting += _problem(one, known.by_name[node], self._cluster.spoken(node), level)
         return LevelsView(known.level, max(level, known.level), brokers, waiting)
 
     async def finish_level(self) -> LevelsView:
@@ -88,7 +88,7 @@ class UpgradeBrokerNode:
             return found
         if found.waiting:
             raise UpgradeWaits(found.next, list(found.waiting))
-        await self._upgraded.command(FinishLevel(found.next), COMMAND_DEADLINE_S)
+        await self._cluster.command(FinishLevel(found.next), COMMAND_DEADLINE_S)
         _log.info("level_finished", level=found.next, before=found.finished)
         return await self.levels()
 
@@ -108,9 +108,9 @@ class LevelFinisher:
     """A service that finishes what can be finished, while it `is_due`: where this node leads the
     cluster group, and speaks more than is finished."""
 
-    def __init__(self, is_due: Callable[[], bool], broker: UpgradeBrokerNode) -> None:
+    def __init__(self, is_due: Callable[[], bool], upgrade: NodeUpgrade) -> None:
         self._is_due = is_due
-        self._broker = broker
+        self._upgrade = upgrade
         self._looks = Periodic(
             "level-finisher", self._round, LOOK_S, _log, "level_finisher_failed", first_s=0.0
         )
@@ -124,6 +124,6 @@ class LevelFinisher:
     async def _round(self) -> None:
         try:
             if self._is_due():
-                await self._broker.finish_level()
+                await self._upgrade.finish_level()
         except GoQueueError as error:
             _log.debug("level_not_finished", problem=error.message)

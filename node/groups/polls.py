@@ -22,6 +22,7 @@ from node.api.queue import QueuedMessage
 from node.cluster.host import ClusterHost
 from node.groups.heartbeats import SignsOfLife
 from node.groups.members import HEARTBEATS_A_SESSION, GroupMembers
+from node.groups.request_metrics import RequestMetrics
 
 REFUSED_PAUSE_S = 0.05
 REFUSALS_MAX = 20
@@ -47,7 +48,7 @@ class Receive(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """One member's request; see `Queue.poll`."""
+    """One member's request; see `Polls.poll`."""
 
     group: Group
     member: str
@@ -64,22 +65,34 @@ class _Share:
 
 
 class GroupPolls:
-    """Implements `Queue.poll`. Loop thread only."""
+    """Implements `node.api.members.Polls`. Loop thread only."""
 
     def __init__(
-        self, cluster: ClusterHost, members: GroupMembers, signs: SignsOfLife, receive: Receive
+        self,
+        cluster: ClusterHost,
+        members: GroupMembers,
+        signs: SignsOfLife,
+        receive: Receive,
+        requests: RequestMetrics,
     ) -> None:
         self._cluster = cluster
         self._members = members
         self._signs = signs
         self._receive = receive
+        self._requests = requests
 
     async def poll(
         self, group: str, member: str, *, generation: int | None, limit: int, wait_s: float
     ) -> list[QueuedMessage]:
-        poll = Poll(await self._members.find(group, member), member, generation, limit)
         loop = asyncio.get_running_loop()
-        end_s = loop.time() + wait_s
+        began_s = loop.time()
+        poll = Poll(await self._members.find(group, member), member, generation, limit)
+        found = await self._poll(poll, loop.time() + wait_s)
+        self._requests.polled(group, len(found), loop.time() - began_s)
+        return found
+
+    async def _poll(self, poll: Poll, end_s: float) -> list[QueuedMessage]:
+        loop = asyncio.get_running_loop()
         refusals = 0
         with self._cluster.changes.watch(poll.group.id) as changed:
             while True:

@@ -5,11 +5,20 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from coordinator.cluster.state import Topic
 from coordinator.groups.settings import Group
-from delivery.entries.ops import FORCED, UNCLAIMED, Sought, SoughtResult, StaleResult
+from delivery.entries.ops import (
+    FORCED,
+    UNCLAIMED,
+    Committed,
+    Op,
+    Sought,
+    SoughtResult,
+    StaleResult,
+)
+from delivery.entries.ops import UnknownGroup as NotOpen
 from goqueue.wire.errors import (
     GoQueueError,
     GroupActive,
@@ -18,22 +27,29 @@ from goqueue.wire.errors import (
     UnknownGroup,
     UnknownPartition,
 )
-from goqueue.wire.types import GroupId, NodeId
-from node.api.claims import Claim
+from goqueue.wire.types import GroupId, NodeId, Offset
+from node.api.claims import NOBODY, Claim
 from node.api.members import LagView, ResetTo, ResetView
 from node.cluster.host import ClusterHost
 from node.cluster.topic_finder import TopicFinder
 from node.groups.position_views import PositionViews
+from node.groups.request_metrics import RequestMetrics
 from node.partition.queue import stale_generation
+from node.peers.all_of import all_of
 from node.queue.calls import QueueCalls
-from node.queue.group_admin import GroupsBroker, group_ref
+from node.queue.group_admin import GroupsBroker, claim_in, group_ref
 from node.rpc import positions as position_rpc
 from node.rpc.positions import LagAnswer, LagRequest, LagRow, ResetAnswer, ResetRequest
+from node.rpc.queue import GroupRef
 
 LAG_ROUNDS = 30
 """How often leaders that do not answer are asked, 0.1 s apart: as long as elections take."""
 NAMED_MAX = 20
 """Partitions named in an error."""
+EARLIEST, END = -1, -2
+"""Offsets to seek to by name."""
+FAR_END = (1 << 62) - 1
+"""Beyond every offset: the partition's end where it applies."""
 
 Rows = dict[GroupId, LagRow | None]
 
@@ -50,13 +66,76 @@ class GroupPositions:
         calls: QueueCalls,
         views: PositionViews,
         rng: random.Random,
+        requests: RequestMetrics,
+        offset_at: Callable[[str, int, int], Awaitable[Offset]],
     ) -> None:
+        """`offset_at` is as `node.api.records.Records` names it."""
         self._cluster = cluster
         self._groups = groups
         self._finder = finder
         self._calls = calls
         self._views = views
         self._rng = rng
+        self._requests = requests
+        self._offset_at = offset_at
+
+    async def commit(
+        self, group: str, topic: str, offsets: Mapping[int, int], claim: Claim = NOBODY
+    ) -> dict[int, int]:
+        found = await self._finder.find(topic, max(offsets, default=-1) + 1)
+        for number in offsets:
+            if not 0 <= number < len(found.partitions):
+                raise UnknownPartition(topic, number)
+        known = await self._groups.ensure_group(group, maker=claim.maker)
+        ref, claim = group_ref(known), claim_in(known, claim)
+        ops = {
+            number: Committed(ref.id, offset, claim.member, claim.generation)
+            for number, offset in offsets.items()
+        }
+        requests, began_s = self._requests, asyncio.get_running_loop().time()
+        try:
+            floors = await self._change(found, ref, ops)
+        except GoQueueError as error:
+            requests.commit_failed(found.name, known.name, error.code, len(ops))
+            raise
+        took_s = asyncio.get_running_loop().time() - began_s
+        requests.committed(found.name, known.name, len(ops), took_s)
+        return floors
+
+    async def seek(
+        self,
+        group: str,
+        topic: str,
+        partition: int | None,
+        *,
+        offset: int | None,
+        time_ms: int | None,
+        claim: Claim = NOBODY,
+    ) -> dict[int, int]:
+        found = await self._finder.find(topic, 0 if partition is None else partition + 1)
+        if partition is not None and not 0 <= partition < len(found.partitions):
+            raise UnknownPartition(topic, partition)
+        numbers = range(len(found.partitions)) if partition is None else (partition,)
+        ref = group_ref(await self._groups.find(group))
+        ops: dict[int, Op] = {}
+        for number in numbers:
+            at = offset
+            if time_ms is not None:
+                at = await self._offset_at(topic, number, time_ms)
+            ops[number] = Sought(
+                ref.id,
+                _absolute(at),
+                self._rng.getrandbits(63) or 1,
+                claim.member,
+                claim.generation,
+            )
+        try:
+            return await self._change(found, ref, ops)
+        except StaleGeneration as error:
+            if claim != NOBODY:
+                raise
+            generation = error.data.get("generation")
+            raise GroupActive(group=group, outcome=error.outcome, generation=generation) from None
 
     async def lag(self, group: str, topics: Sequence[str] | None = None) -> list[LagView]:
         """See `Positions.lag`. Raises `Unavailable` where leaders don't answer: what is left out
@@ -200,6 +279,25 @@ class GroupPositions:
             ResetAnswer,
         )
 
+    async def _change(self, topic: Topic, ref: GroupRef, ops: Mapping[int, Op]) -> dict[int, int]:
+        """Put one operation into each partition's log; where the group stands after it."""
+        answers = await all_of(
+            self._calls.ops(GroupId(topic.id, number), [op], ref) for number, op in ops.items()
+        )
+        stale: dict[int, StaleResult] = {}
+        for number, answer in zip(ops, answers, strict=True):
+            if isinstance(answer.results[0], NotOpen):
+                raise UnknownGroup(ref.name)  # deleted, or made anew under its name
+            if isinstance(answer.results[0], StaleResult):
+                stale[number] = answer.results[0]
+        if stale:
+            error = stale_generation(next(iter(stale.values())))
+            error.data["partitions"] = [f"{topic.name}:{number}" for number in stale]
+            if len(stale) < len(ops):
+                error.outcome = "unknown"  # the others' was done
+            raise error
+        return {number: answer.floor for number, answer in zip(ops, answers, strict=True)}
+
     async def _seek(
         self, group: Group, partition: GroupId, offset: int, claim: Claim
     ) -> SoughtResult:
@@ -291,3 +389,9 @@ def _failure(
     error.data["failed"] = told
     error.data["partitions"] = [f"{topic}:{number}" for number in failed]
     return error
+
+
+def _absolute(offset: int | None) -> int:
+    if offset is None or offset == EARLIEST:
+        return 0
+    return FAR_END if offset == END else min(max(0, offset), FAR_END)

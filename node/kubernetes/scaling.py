@@ -45,7 +45,7 @@ class Cluster(Protocol):
 
 
 class Placement(Protocol):
-    """What is asked of the cluster, as `node.broker.placement.PlacementBrokerNode` does it."""
+    """What is asked of the cluster, as `node.broker.placement.NodePlacement` does it."""
 
     async def drain(self, id: str, *, throttle_bytes_s: int = 0) -> Any: ...
 

@@ -49,11 +49,6 @@ Progress = Mapping[GroupId, MoveProgress]
 Sizes = Mapping[GroupId, int]
 
 
-async def no_progress() -> Progress:
-    """Nothing is known of any move."""
-    return {}
-
-
 def plan_view(state: ClusterState, rows: Sequence[Row], sizes: Sizes, limit: int) -> PlanView:
     """A planner's rows with the sizes that are known; whole unless they fill the `limit`."""
     moves = [

@@ -14,6 +14,7 @@ from goqueue.wire.errors import BadName, Unavailable, UnknownGroup
 from goqueue.wire.ids import NAME_CHARACTERS_MAX, is_name
 from log.levels import Feature
 from node.api.claims import NOBODYS, Claim, Maker, Ownership
+from node.api.figures import Figures
 from node.api.groups import GroupView
 from node.cluster.host import ClusterHost
 from node.rpc.queue import GroupRef
@@ -22,13 +23,16 @@ COMMAND_DEADLINE_S = 15.0
 
 
 class GroupsBroker:
-    """Implements `node.api.groups`, as far as partitions are not looked at.
+    """Implements `node.api.groups`. Loop thread only.
 
     `defaults` are this node's settings of groups whose creator doesn't say.
     """
 
-    def __init__(self, cluster: ClusterHost, defaults: Mapping[str, object]) -> None:
+    def __init__(
+        self, cluster: ClusterHost, figures: Figures, defaults: Mapping[str, object]
+    ) -> None:
         self._cluster = cluster
+        self._figures = figures
         self._defaults = dict(defaults)
 
     async def put_group(
@@ -69,6 +73,13 @@ class GroupsBroker:
         await self._cluster.refresh()
         groups = self._cluster.state.groups
         return [self.view(groups[name]) for name in sorted(groups)]
+
+    async def group(self, name: str, topic: str | None = None) -> GroupView:
+        """With its partitions, of this topic or of all."""
+        found = self.view(await self.find(name))
+        stats = await self._figures.queue_stats(topic)
+        views = [one.groups[name] for one in stats if name in one.groups]
+        return replace(found, partitions=views, stale=any(one.stale for one in stats))
 
     def view(self, group: Group) -> GroupView:
         """The group as the front shows it, without partitions."""

@@ -60,7 +60,7 @@ class ScheduleCluster(Protocol):
 
 
 class Publisher(Protocol):
-    """What is asked of the node; `node.broker.node.NodeBroker` is one."""
+    """What is asked of the node; `node.broker.records.NodeRecords` is one."""
 
     async def append(
         self, topic: str, partition: int, batch: bytes, *, deadline_s: float

@@ -38,7 +38,7 @@ from node.api.claims import NOBODY, Claim
 from node.api.queue import SettleRequest, SettleView
 from node.cluster.host import ClusterHost
 from node.queue.calls import QueueCalls
-from node.queue.group_admin import claim_in
+from node.queue.group_admin import GroupsBroker, claim_in
 from node.queue.receipt import Receipt, decode_receipt
 from node.queue.receipts import KeyNotKnown, Receipts
 
@@ -83,21 +83,30 @@ _Place = tuple[str, str, dict[_Kind, _Alike]]
 
 
 class Settles:
-    """Settles receipts at the leaders of their partitions."""
+    """Implements `node.api.queue.Receipts`, at the leaders of partitions. Loop thread only."""
 
     def __init__(
-        self, cluster: ClusterHost, calls: QueueCalls, receipts: Receipts, rng: random.Random
+        self,
+        cluster: ClusterHost,
+        groups: GroupsBroker,
+        calls: QueueCalls,
+        receipts: Receipts,
+        rng: random.Random,
     ) -> None:
         self._cluster = cluster
+        self._groups = groups
         self._calls = calls
         self._receipts = receipts
         self._rng = rng
         self._group_names: dict[int, str] = {}
 
     async def settle(
-        self, requests: Sequence[SettleRequest], group: Group | None, claim: Claim = NOBODY
+        self,
+        requests: Sequence[SettleRequest],
+        group: str | None = None,
+        claim: Claim = NOBODY,
     ) -> list[SettleView | GoQueueError]:
-        """Each receipt's own end, in order."""
+        named = None if group is None else await self._groups.find(group)
         results: list[SettleView | GoQueueError] = [OutcomeUnknown()] * len(requests)
         places: dict[tuple[GroupId, int], _Place] = {}
         found: dict[GroupId, dict[_Kind, _Alike]] = {}
@@ -110,7 +119,7 @@ class Settles:
             try:
                 place = places.get((receipt.partition, receipt.group))
                 if place is None:
-                    names = await self._names(receipt, group)
+                    names = await self._names(receipt, named)
                     place = (*names, found.setdefault(receipt.partition, {}))
                     places[(receipt.partition, receipt.group)] = place
             except GoQueueError as error:
@@ -145,8 +154,8 @@ class Settles:
             read = self._receipts.read(texts)
         return read
 
-    async def places(self, receipts: Sequence[str]) -> list[tuple[str, str] | None]:
-        """See `Queue.receipt_places`. A node that does not know one first catches up."""
+    async def receipt_places(self, receipts: Sequence[str]) -> list[tuple[str, str] | None]:
+        """As `Receipts` names it. A node that does not know one first catches up."""
         found = self._places(receipts)
         if any(place is None or not place[1] for place in found):
             await self._cluster.refresh()

@@ -17,8 +17,8 @@ async def test_a_pod_does_not_stop_while_another_is_down_and_does_once_it_is_bac
     await pods.start()
     await eventually(pods.are_ready, LONG_S)
     broker = pods.running["goqueue-2"].broker
-    await broker.create_topic("t", {"partitions": 4, "replication_factor": 3})
-    cluster = broker._cluster
+    await broker.topics.create_topic("t", {"partitions": 4, "replication_factor": 3})
+    cluster = broker.topics._cluster
     await eventually(lambda: cluster.state.layout.held[NodeId("goqueue-2")] == 4, LONG_S)
     await pods.stop("goqueue-0")
     await eventually(lambda: list(cluster.absent()) == ["goqueue-0"], LONG_S)

@@ -42,15 +42,16 @@ class Pods:
 
     def cluster_ids(self) -> set[str]:
         """As nodes tell it; empty for one that belongs to none."""
-        return {node.broker.cluster_view().cluster_id for node in self.running.values()}
+        return {node.broker.node.cluster_view().cluster_id for node in self.running.values()}
 
     def are_ready(self) -> bool:
-        return all(node.broker.ready().ready for node in self.running.values())
+        return all(node.broker.node.ready().ready for node in self.running.values())
 
     def reasons(self) -> set[str]:
         """Why nodes are not ready."""
         return {
-            node.broker.ready().checks["cluster"].message or "" for node in self.running.values()
+            node.broker.node.ready().checks["cluster"].message or ""
+            for node in self.running.values()
         }
 
     async def _started(self, pod: str) -> NodeAssembly:

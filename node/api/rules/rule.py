@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, get_type_hints
 
 from goqueue.wire.errors import Forbidden
 from node.api.rules.scope import Scope
@@ -60,6 +60,23 @@ def rules_of(declared: type) -> dict[str, Ruled]:
             if not isinstance(ruled, Ruled):
                 raise TypeError(f"{base.__name__}.{name} is declared without a rule")
             found.setdefault(name, Ruled(ruled.rule, ruled.admins, is_property))
+    return found
+
+
+def parts_of(declared: type) -> dict[str, type]:
+    """The parts that a Protocol is made of, by name: each a property that returns a Protocol.
+    Raises TypeError for anything else that is public: it would be beside all rules."""
+    found: dict[str, type] = {}
+    for base in declared.__mro__:
+        if base in (object, Generic, Protocol):
+            continue
+        for name, member in vars(base).items():
+            if name.startswith("_"):
+                continue
+            part = get_type_hints(member.fget)["return"] if isinstance(member, property) else None
+            if not (isinstance(part, type) and getattr(part, "_is_protocol", False)):
+                raise TypeError(f"{base.__name__}.{name} is no part: a property of a Protocol")
+            found.setdefault(name, part)
     return found
 
 

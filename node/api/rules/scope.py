@@ -76,7 +76,7 @@ class Scope:
         if self.principal.is_everywhere:
             return
         try:
-            rows = await self.broker.lag(group)
+            rows = await self.broker.positions.lag(group)
         except UnknownGroup:
             return
         if not all(self.principal.covers(row.topic) for row in rows):
@@ -84,7 +84,7 @@ class Scope:
 
     def require_subscribed(self, group: str) -> None:
         """All that the group's members subscribe to."""
-        topics, patterns = self.broker.subscribed(group)
+        topics, patterns = self.broker.members.subscribed(group)
         principal = self.principal
         if not (
             all(map(principal.covers, topics)) and all(map(principal.covers_pattern, patterns))

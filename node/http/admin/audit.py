@@ -92,13 +92,13 @@ async def _given_start(call: Call) -> int | None:
     if "offset" in call.query:
         return call.query_int("offset", 0, 0, OFFSET_MAX)
     if text := call.query.get("from_time"):
-        return await call.broker.offset_at(AUDIT_TOPIC, 0, parse_time_ms(text, "from_time"))
+        return await call.broker.records.offset_at(AUDIT_TOPIC, 0, parse_time_ms(text, "from_time"))
     return None
 
 
 async def _before_end(call: Call, count: int) -> int:
     """So many records before the end. Raises Unavailable."""
-    ends = await call.broker.end_offsets(AUDIT_TOPIC)
+    ends = await call.broker.records.end_offsets(AUDIT_TOPIC)
     if 0 not in ends:
         raise Unavailable("the leader of the audit log does not answer")
     earliest, end = ends[0]
@@ -109,7 +109,7 @@ async def _page(call: Call, at: int, wait_s: float) -> tuple[list[MessageView], 
     """Stored records from there, all those of a slice."""
     bytes_max = PAGE_BYTES_MIN if wait_s else call.limits.read_bytes_max
     with await page_room(call, bytes_max) as held:
-        found = await call.broker.read(
+        found = await call.broker.records.read(
             AUDIT_TOPIC,
             0,
             Offset(at),

@@ -90,7 +90,7 @@ class StateAnswer(Struct):
 
 
 async def info(call: Call) -> web.Response:
-    view = call.broker.cluster_view()
+    view = call.broker.node.cluster_view()
     return answer(
         ClusterAnswer(
             cluster_id=view.cluster_id,
@@ -111,13 +111,13 @@ async def info(call: Call) -> web.Response:
 
 
 async def nodes(call: Call) -> web.Response:
-    view = call.broker.cluster_view()
+    view = call.broker.node.cluster_view()
     return answer(NodesAnswer([_node(node, view) for node in view.nodes]))
 
 
 async def health(call: Call) -> web.Response:
     """Always 200: this tells of the cluster, `/readyz` of the node that answers."""
-    view = call.broker.cluster_view()
+    view = call.broker.node.cluster_view()
     return answer(
         ClusterHealth(
             health_status(view),
@@ -141,7 +141,7 @@ def health_status(view: ClusterView) -> str:
 
 async def state(call: Call) -> web.Response:
     """In the shape that GoQueue's own cluster port has."""
-    view = call.broker.cluster_view()
+    view = call.broker.node.cluster_view()
     nodes = {node.node: _goqueue_node(node, view) for node in view.nodes}
     state = ClusterState(view.version, view.controller or "", view.epoch, nodes)
     return answer(StateAnswer(state))

@@ -87,8 +87,8 @@ async def health(call: Call) -> web.Response:
 
 
 async def live(call: Call) -> web.Response:
-    fault = call.broker.alive()
-    uptime = format_uptime(call.broker.stats().uptime_s)
+    fault = call.broker.node.alive()
+    uptime = format_uptime(call.broker.node.stats().uptime_s)
     if fault is None:
         return answer(LiveAnswer("pass", _now(), uptime))
     return answer(LiveAnswer("fail", _now(), uptime, fault), 503)
@@ -96,8 +96,8 @@ async def live(call: Call) -> web.Response:
 
 async def ready(call: Call) -> web.Response:
     broker = call.broker
-    readiness = broker.ready()
-    stats = broker.stats()
+    readiness = broker.node.ready()
+    stats = broker.node.stats()
     is_ready = readiness.ready and not call.shared.stopping.is_set()
     body = ReadyAnswer("pass" if is_ready else "fail", _now(), format_uptime(stats.uptime_s))
     if not is_ready:
@@ -111,12 +111,12 @@ async def ready(call: Call) -> web.Response:
             for name, check in readiness.checks.items()
         }
         size = sum(topic.size_bytes for topic in stats.topics.values())
-        body.broker = BrokerSummary(broker.node_id, len(stats.topics), size)
+        body.broker = BrokerSummary(broker.node.node_id, len(stats.topics), size)
     return answer(body, 200 if is_ready else 503)
 
 
 async def version(call: Call) -> web.Response:
-    view = call.broker.version()
+    view = call.broker.upgrade.version()
     python = platform.python_version()
     return answer(
         VersionAnswer(
@@ -131,11 +131,11 @@ async def version(call: Call) -> web.Response:
 
 
 async def stats(call: Call) -> web.Response:
-    view = await call.broker.confirmed_stats()
+    view = await call.broker.node.confirmed_stats()
     topics = view.topics.values()
     return answer(
         StatsAnswer(
-            node_id=call.broker.node_id,
+            node_id=call.broker.node.node_id,
             uptime=format_uptime(view.uptime_s),
             uptime_seconds=view.uptime_s,
             topics=len(view.topics),

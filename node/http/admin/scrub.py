@@ -37,12 +37,12 @@ class ScrubAnswer(Struct):
 
 
 async def status(call: Call) -> web.Response:
-    return answer(_answer(await call.broker.scrub(begin=False)))
+    return answer(_answer(await call.broker.scrubs.scrub(begin=False)))
 
 
 async def begin(call: Call) -> web.Response:
     """202: every node that answers reads everything it stores, once more after a running round."""
-    return answer(_answer(await call.broker.scrub(begin=True)), 202)
+    return answer(_answer(await call.broker.scrubs.scrub(begin=True)), 202)
 
 
 def _answer(views: dict[str, ScrubView | None]) -> ScrubAnswer:

@@ -40,7 +40,7 @@ _UPGRADE = msgspec.json.Decoder(UpgradeBody)
 
 
 async def show(call: Call) -> web.Response:
-    return answer(_answer(call, await call.broker.levels()))
+    return answer(_answer(call, await call.broker.upgrade.levels()))
 
 
 async def finish(call: Call) -> web.Response:
@@ -48,8 +48,8 @@ async def finish(call: Call) -> web.Response:
     nothing."""
     wanted = await call.document(_UPGRADE, empty=b"{}")
     if wanted.dry_run:
-        return answer(_answer(call, await call.broker.levels()))
-    return answer(_answer(call, await call.broker.finish_level()))
+        return answer(_answer(call, await call.broker.upgrade.levels()))
+    return answer(_answer(call, await call.broker.upgrade.finish_level()))
 
 
 def _answer(call: Call, view: LevelsView) -> ClusterVersion:
@@ -57,5 +57,5 @@ def _answer(call: Call, view: LevelsView) -> ClusterVersion:
         BrokerVersionAnswer(one.id, one.version, one.status, one.lowest_level, one.highest_level)
         for one in view.brokers
     ]
-    version = call.broker.version().version
+    version = call.broker.upgrade.version().version
     return ClusterVersion(version, view.finished, view.next, brokers, list(view.waiting))

@@ -8,12 +8,12 @@ module is imported, and one that is not declared is not there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from node.api.auth.principal import Principal, Role
 from node.api.broker import Broker
-from node.api.rules.rule import Rule, Ruled, free, rules_of
+from node.api.rules.rule import Rule, Ruled, free, parts_of, rules_of
 from node.api.rules.scope import Scope
 
 
@@ -23,22 +23,44 @@ def broker_for(broker: Broker, principal: Principal | None) -> Broker:
     if principal is None:
         return broker
     is_admin = principal.role is Role.ADMIN and principal.is_everywhere
-    made = _OfAdmins if is_admin else _Scoped
+    made = _AdminsBroker if is_admin else _ScopedBroker
     return cast(Broker, made(broker, Scope(broker, principal)))
 
 
-def _derived(name: str, rule_of: Callable[[Ruled], Rule]) -> Any:
-    """A class that has what is declared of `Broker`, each behind its rule."""
-    members: dict[str, Any] = {"__slots__": ("inner", "scope"), "__init__": _store}
-    for one, ruled in rules_of(Broker).items():
-        rule = rule_of(ruled)
-        is_called = not ruled.is_property and rule is not free
-        members[one] = _called(one, rule) if is_called else property(_judged(one, rule))
-    return type(name, (), members)
+def _broker(name: str, rule_of: Callable[[Ruled], Rule]) -> Any:
+    """A class with the parts of `Broker`, each made when it is first asked for."""
+    parts = {
+        one: _derived(f"{name}.{one}", (), _members(rules_of(declared), rule_of))
+        for one, declared in parts_of(Broker).items()
+    }
+
+    def part(self: Any, asked: str) -> Any:
+        made = parts.get(asked)
+        if made is None:
+            raise AttributeError(f"the broker has no part {asked}")
+        found = made(getattr(self.inner, asked), self.scope)
+        setattr(self, asked, found)
+        return found
+
+    return _derived(name, parts, {"__getattr__": part})
+
+
+def _derived(name: str, slots: Iterable[str], members: Mapping[str, Any]) -> Any:
+    made = {"__slots__": ("inner", "scope", *slots), "__init__": _store, **members}
+    return type(name, (), made)
 
 
 def _store(self: Any, inner: object, scope: Scope) -> None:
     self.inner, self.scope = inner, scope
+
+
+def _members(ruled: Mapping[str, Ruled], rule_of: Callable[[Ruled], Rule]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, one in ruled.items():
+        rule = rule_of(one)
+        is_called = not one.is_property and rule is not free
+        found[name] = _called(name, rule) if is_called else property(_judged(name, rule))
+    return found
 
 
 def _judged(name: str, rule: Rule) -> Callable[[Any], Any]:
@@ -52,5 +74,5 @@ def _called(name: str, rule: Rule) -> Callable[..., Any]:
     return call
 
 
-_Scoped = _derived("ScopedBroker", lambda ruled: ruled.rule)
-_OfAdmins = _derived("AdminsBroker", lambda ruled: ruled.admins or free)
+_ScopedBroker = _broker("ScopedBroker", lambda ruled: ruled.rule)
+_AdminsBroker = _broker("AdminsBroker", lambda ruled: ruled.admins or free)

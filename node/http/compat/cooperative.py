@@ -96,7 +96,7 @@ async def revoke(call: Call) -> web.Response:
 
 
 async def describe(call: Call) -> web.Response:
-    view = await call.broker.membership(call.group())
+    view = await call.broker.members.membership(call.group())
     revoking = any(member.revoking for member in view.members)
     moving = PENDING_ASSIGN if view.state == "rebalancing" else NONE
     return answer(

@@ -59,12 +59,14 @@ async def consume(call: Call) -> web.Response:
     topic, group = call.topic(), validate_group_name(call.query.get("group", ""))
     limit = call.query_int("maxMessages", LIMIT_DEFAULT, 1, LIMIT_MAX)
     wait_s = call.query_wait_s()
-    receiving = call.broker.receive(
+    receiving = call.broker.queue.receive(
         group, [topic], claim=NOBODY, limit=limit, wait_s=wait_s, visibility_ms=None
     )
     found: Sequence[QueuedMessage] = await long_poll(call, receiving) or []
     if found and has_hung_up(call):
-        await call.broker.settle([SettleRequest(m.receipt, "release") for m in found], group)
+        await call.broker.receipts.settle(
+            [SettleRequest(m.receipt, "release") for m in found], group
+        )
     if not found:
         return web.Response(status=204)
     return answer(
@@ -95,7 +97,9 @@ async def ack(call: Call) -> web.Response:
     if len(ids) > SETTLES_MAX:
         raise BadRequest(f"more than {SETTLES_MAX} messageIds")
     requests = [SettleRequest(id, "ack") for id in ids]
-    outcomes = await call.broker.settle(requests, validate_group_name(wanted.group), NOBODY)
+    outcomes = await call.broker.receipts.settle(
+        requests, validate_group_name(wanted.group), NOBODY
+    )
     for outcome in outcomes:
         if isinstance(outcome, GoQueueError):
             raise outcome

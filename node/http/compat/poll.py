@@ -44,7 +44,7 @@ async def poll(call: Call) -> web.Response:
     group = call.group()
     member = required_member(call.query.get("member_id"))
     limit = _limit(call)
-    polling = call.broker.poll(
+    polling = call.broker.polls.poll(
         group, member, generation=_generation(call), limit=limit, wait_s=_wait_s(call)
     )
     with room_for(call):

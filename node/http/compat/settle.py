@@ -211,7 +211,7 @@ async def visibility(call: Call) -> web.Response:
 
 async def _settle(call: Call, wanted: _Receipt, request: SettleRequest) -> SettleView:
     claim = claim_of(wanted.member, wanted.generation)
-    (outcome,) = await call.broker.settle([request], claim=claim)
+    (outcome,) = await call.broker.receipts.settle([request], claim=claim)
     if isinstance(outcome, GoQueueError):
         raise outcome
     return outcome

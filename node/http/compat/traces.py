@@ -171,7 +171,7 @@ async def get(call: Call) -> web.Response:
 
 async def stats(call: Call) -> web.Response:
     """GET /traces/stats."""
-    found = await call.broker.search_stats()
+    found = await call.broker.lookup.search_stats()
     average_ms = round(found.wait_ms_sum / found.waits) if found.waits else 0
     return answer(
         TraceStats(
@@ -197,7 +197,9 @@ async def stats(call: Call) -> web.Response:
 async def _traces(call: Call, topics: list[str] | None, which: SearchFilter) -> TracesAnswer:
     limit = call.query_int("limit", LIMIT_DEFAULT, 1, LIMIT_MAX)
     with await page_room(call, SEARCH_BYTES):
-        page = await call.broker.search(topics, which, below=None, limit=limit, with_events=True)
+        page = await call.broker.lookup.search(
+            topics, which, below=None, limit=limit, with_events=True
+        )
     told = TracesAnswer([_summary(found) for found in page.found], len(page.found))
     missing = list(page.not_searched)
     if len(page.found) < limit:  # whoever was asked stopped early
@@ -215,16 +217,20 @@ async def _messages_of(
 ) -> tuple[Sequence[FoundMessage], Sequence[NotSearched]]:
     """Messages that carry the id; or the one whose own id it is."""
     broker = call.broker
-    place = place_of(trace_id, broker.list_topics())
-    if place is not None and place.partition < broker.partition_count(place.topic):
+    place = place_of(trace_id, broker.topics.list_topics())
+    if place is not None and place.partition < broker.topics.partition_count(place.topic):
         which = SearchFilter(partition=place.partition)
         below = {(place.topic, place.partition): place.offset + 1}
-        page = await broker.search([place.topic], which, below=below, limit=1, with_events=True)
+        page = await broker.lookup.search(
+            [place.topic], which, below=below, limit=1, with_events=True
+        )
         mine = [found for found in page.found if found.message.offset == place.offset]
         return mine, page.not_searched
     which = SearchFilter(trace_id=trace_id)
     with await page_room(call, SEARCH_BYTES):
-        page = await broker.search(None, which, below=None, limit=MESSAGES_MAX, with_events=True)
+        page = await broker.lookup.search(
+            None, which, below=None, limit=MESSAGES_MAX, with_events=True
+        )
     return page.found, page.not_searched
 
 

@@ -43,7 +43,7 @@ class Row:
 async def show(visit: Visit) -> web.Response:
     """Stored messages of a partition: at an offset, from a time on, or the newest."""
     name = visit.topic()
-    topic = await answered(lambda: visit.broker.topic(name))
+    topic = await answered(lambda: visit.broker.topics.topic(name))
     asked = visit.query.get("partition", "")
     holding = [view.partition for view in topic.partitions if view.messages]
     partition = visit.query_int("partition", 0, 0, PARTITIONS_MAX) if asked else (holding or [0])[0]
@@ -76,10 +76,12 @@ async def show(visit: Visit) -> web.Response:
 async def show_delayed(visit: Visit) -> web.Response:
     """What is not due yet, soonest first."""
     name = visit.topic()
-    topic = await answered(lambda: visit.broker.topic(name))
+    topic = await answered(lambda: visit.broker.topics.topic(name))
     skip = (visit.page_number() - 1) * DELAYED_A_PAGE
     views, total = await answered(
-        lambda: visit.broker.delayed(name, limit=DELAYED_A_PAGE, skip=min(skip, DELAYED_SKIP_MAX))
+        lambda: visit.broker.delays.delayed(
+            name, limit=DELAYED_A_PAGE, skip=min(skip, DELAYED_SKIP_MAX)
+        )
     )
     where = paged(total, visit.page_number(), DELAYED_A_PAGE)
     return await visit.page("delayed.html", topic=topic, views=views, where=where, part="delayed")
@@ -90,12 +92,12 @@ async def _start(visit: Visit, topic: str, partition: int) -> int:
     at, since = visit.query.get("offset", ""), visit.query.get("from", "")
     if since:
         time_ms = parse_moment_ms(since, "from")
-        return int(await visit.broker.offset_at(topic, partition, time_ms))
+        return int(await visit.broker.records.offset_at(topic, partition, time_ms))
     if at:
         if not _OFFSET.fullmatch(at) or int(at) > OFFSET_MAX:
             raise BadRequest(f"{at[:40]!r} is not an offset")
         return int(at)
-    ends = await visit.broker.end_offsets(topic)
+    ends = await visit.broker.records.end_offsets(topic)
     earliest, following = ends.get(partition, (Offset(0), Offset(0)))
     return max(earliest, following - MESSAGES_A_PAGE)
 
@@ -104,7 +106,7 @@ async def _read(
     visit: Visit, topic: str, partition: int, offset: Offset
 ) -> tuple[list[Row], Slice]:
     async def read(offset: Offset) -> Slice:
-        return await visit.broker.read(
+        return await visit.broker.records.read(
             topic, partition, offset, max_records=MESSAGES_A_PAGE, max_bytes=READ_BYTES, wait_s=0
         )
 

@@ -131,14 +131,14 @@ class Census:
     async def topic(self, name: str) -> TopicFigures:
         """As of a second ago at most. Raises `UnknownTopic`, and whatever keeps leaders from
         answering, where nothing is known of before."""
-        self._broker.partition_count(name)  # only topics that are there are remembered
+        self._broker.topics.partition_count(name)  # only topics that are there are remembered
         watched = self._watched.setdefault(name, _Watched())
         async with watched.asking:
             if self._clock_s() - watched.tried_s >= FRESH_S:
                 watched.tried_s = self._clock_s()
                 try:
                     async with asyncio.timeout(ASK_S):
-                        asked = await self._broker.queue_stats(name)
+                        asked = await self._broker.figures.queue_stats(name)
                     found = [one for one in asked if not one.stale]
                 except (GoQueueError, TimeoutError):
                     found = []
@@ -155,7 +155,7 @@ class Census:
     async def all(self, within_s: float = 1.5, fresh_s: float = 5.0) -> Sweep:
         """Every topic. The oldest are asked for again, for as long as there is time; the rest is
         for the next who looks."""
-        names = self._broker.list_topics()
+        names = self._broker.topics.list_topics()
         async with self._sweeping:
             await self._refresh(names, within_s, fresh_s)
         now_s = self._clock_s()
@@ -214,7 +214,9 @@ class Census:
                 (now_s, Point(self._wall_ms(), *(round(one / passed_s, 2) for one in grown)))
             )
         watched.counters.update(counters)
-        watched.figures = figures = _figures(name, now_s, self._broker.partition_count(name), found)
+        watched.figures = figures = _figures(
+            name, now_s, self._broker.topics.partition_count(name), found
+        )
         recent = [point for at_s, point in watched.points if now_s - at_s < WINDOW_S]
         if recent:
             figures.published_rate = sum(point.published for point in recent) / len(recent)

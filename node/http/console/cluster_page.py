@@ -43,11 +43,11 @@ class BrokerRow:
 async def show(visit: Visit) -> web.Response:
     broker = visit.broker
     (brokers, no_brokers), (running, no_moves), (rows, where, unknown) = await asyncio.gather(
-        tried(lambda: broker.brokers()),
-        tried(lambda: broker.reassignments(running_only=True)),
+        tried(lambda: broker.placement.brokers()),
+        tried(lambda: broker.placement.reassignments(running_only=True)),
         _partitions(visit),
     )
-    view = broker.cluster_view()
+    view = broker.node.cluster_view()
     known = {one.id: one for one in brokers or ()}
     return await visit.page(
         "cluster.html",
@@ -72,7 +72,9 @@ async def _partitions(visit: Visit) -> tuple[list[PartitionRow], object, list[st
     answer."""
     broker, wanted = visit.broker, visit.query_text()
     counts = [
-        (name, broker.partition_count(name)) for name in broker.list_topics() if wanted in name
+        (name, broker.topics.partition_count(name))
+        for name in broker.topics.list_topics()
+        if wanted in name
     ]
     where = paged(sum(count for _, count in counts), visit.page_number(), PARTITIONS_A_PAGE)
     cuts: list[tuple[str, int, int]] = []
@@ -95,7 +97,7 @@ async def _partitions(visit: Visit) -> tuple[list[PartitionRow], object, list[st
 
 
 async def _topic(visit: Visit, name: str) -> tuple[TopicView | None, str]:
-    return await tried(lambda: visit.broker.topic(name))
+    return await tried(lambda: visit.broker.topics.topic(name))
 
 
 def partition_rows(topic: TopicView, views: Sequence[PartitionView]) -> list[PartitionRow]:

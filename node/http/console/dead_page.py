@@ -86,16 +86,16 @@ async def act(visit: Visit) -> web.Response:
 async def _do(visit: Visit, action: str, which: DeadFilter, rate: float) -> dict[str, Any]:
     group, topic, broker = visit.group(), visit.topic(), visit.broker
     if action == "purge":
-        return {"purged": await broker.purge(group, topic, which, dry_run=False)}
-    job = await broker.redrive(group, topic, which, rate=rate, dry_run=False, force=False)
+        return {"purged": await broker.letters.purge(group, topic, which, dry_run=False)}
+    job = await broker.redriving.redrive(group, topic, which, rate=rate, dry_run=False, force=False)
     return {"job": job}
 
 
 async def _matched(visit: Visit, action: str, which: DeadFilter) -> int:
     group, topic, broker = visit.group(), visit.topic(), visit.broker
     if action == "purge":
-        return await broker.purge(group, topic, which, dry_run=True)
-    view = await broker.redrive(group, topic, which, rate=0.0, dry_run=True, force=False)
+        return await broker.letters.purge(group, topic, which, dry_run=True)
+    view = await broker.redriving.redrive(group, topic, which, rate=0.0, dry_run=True, force=False)
     return view.matched
 
 
@@ -110,11 +110,11 @@ async def _letters(
         problem = error.message
     page, (jobs, _) = await asyncio.gather(
         answered(
-            lambda: visit.broker.dead_letters(
+            lambda: visit.broker.letters.dead_letters(
                 group, topic, which, after=after_of(after), limit=LETTERS_A_PAGE
             )
         ),
-        tried(lambda: visit.broker.redrives(group)),
+        tried(lambda: visit.broker.redriving.redrives(group)),
     )
     return await visit.page(
         "dead_letters.html",

@@ -41,7 +41,7 @@ class GroupRow:
 async def show_all(visit: Visit) -> web.Response:
     wanted = visit.query_text()
     memberships, sweep = await asyncio.gather(
-        answered(visit.broker.memberships), visit.census.all()
+        answered(visit.broker.members.memberships), visit.census.all()
     )
     found: defaultdict[str, list[GroupFigures]] = defaultdict(list)
     for topic in sweep.topics:
@@ -56,8 +56,8 @@ async def show_all(visit: Visit) -> web.Response:
 async def show(visit: Visit) -> web.Response:
     name = visit.group()
     membership, (groups, _), sweep = await asyncio.gather(
-        answered(lambda: visit.broker.membership(name)),
-        tried(visit.broker.list_groups),
+        answered(lambda: visit.broker.members.membership(name)),
+        tried(visit.broker.groups.list_groups),
         visit.census.all(),
     )
     topics = sorted(
@@ -92,10 +92,10 @@ async def _places(
     names = list(topics)
 
     async def ask(name: str) -> tuple[list[GroupPartitionView], bool]:
-        found, _ = await tried(lambda: visit.broker.queue_stats(name), ASK_S)
+        found, _ = await tried(lambda: visit.broker.figures.queue_stats(name), ASK_S)
         told = [one for one in found or [] if not one.stale]
         places = [one.groups[group] for one in told if group in one.groups]
-        return places, len(told) >= visit.broker.partition_count(name)
+        return places, len(told) >= visit.broker.topics.partition_count(name)
 
     answers = await asyncio.gather(*map(ask, names))
     silent = [name for name, (_, whole) in zip(names, answers, strict=True) if not whole]
@@ -106,7 +106,7 @@ async def _seen(visit: Visit, memberships: Sequence[MembershipView]) -> Sequence
     """Without groups that were in topics beyond the visitor's key, also where nobody is in them."""
     if visit.principal is None or visit.principal.is_everywhere:
         return memberships
-    names = {view.name for view in await answered(lambda: visit.broker.list_groups())}
+    names = {view.name for view in await answered(lambda: visit.broker.groups.list_groups())}
     return [one for one in memberships if one.group in names]
 
 

@@ -38,9 +38,9 @@ async def show(visit: Visit) -> web.Response:
     wanted = MessageId.parse(visit.params["id"])
     place = (wanted.topic, wanted.partition, wanted.offset)
     trace, (row, no_row), (why, no_why) = await asyncio.gather(
-        answered(lambda: visit.broker.message_trace(*place)),
+        answered(lambda: visit.broker.traces.message_trace(*place)),
         tried(lambda: _row(visit, wanted)),
-        tried(lambda: visit.broker.message_why(*place, None)),
+        tried(lambda: visit.broker.traces.message_why(*place, None)),
     )
     return await visit.page(
         "message.html",
@@ -71,7 +71,7 @@ def standings(why: WhyView) -> list[Standing]:
 
 
 async def _row(visit: Visit, wanted: MessageId) -> Row:
-    found = await visit.broker.read(
+    found = await visit.broker.records.read(
         wanted.topic, wanted.partition, wanted.offset, max_records=1, max_bytes=1, wait_s=0
     )
     rows = await rows_of(found, wanted.offset, 1)

@@ -122,7 +122,7 @@ class Visit(Call):
 
     def _frame(self) -> dict[str, Any]:
         """What the page around every page says."""
-        view = self.broker.cluster_view()
+        view = self.broker.node.cluster_view()
         theme = self.request.cookies.get("goqueue_theme", "")
         section = (
             self.request.raw_path.partition("?")[0].removeprefix("/ui").strip("/").split("/")[0]
@@ -130,7 +130,7 @@ class Visit(Call):
         return {
             "node": view.node,
             "cluster_id": view.cluster_id,
-            "version": self.broker.version().version,
+            "version": self.broker.upgrade.version().version,
             "theme": theme if theme in THEMES else "",
             "section": section if section in SECTIONS else ("" if section else "cluster"),
             "out_of_touch": not view.has_quorum or view.controller is None,

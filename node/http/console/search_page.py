@@ -80,7 +80,9 @@ def _place(visit: Visit, text: str) -> MessageId | None:
     try:
         return MessageId.parse(text)
     except GoQueueError:
-        return place_of(text.lower(), visit.broker.list_topics()) if is_trace_id(text) else None
+        return (
+            place_of(text.lower(), visit.broker.topics.list_topics()) if is_trace_id(text) else None
+        )
 
 
 async def _search(
@@ -96,7 +98,8 @@ async def _search(
 
     async def ask(which: SearchFilter) -> tuple[SearchPage | None, str]:
         return await tried(
-            lambda: visit.broker.search(topics, which, below=below, limit=MATCHES_A_PAGE), SEARCH_S
+            lambda: visit.broker.lookup.search(topics, which, below=below, limit=MATCHES_A_PAGE),
+            SEARCH_S,
         )
 
     answers = await asyncio.gather(*map(ask, meanings))

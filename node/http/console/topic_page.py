@@ -17,7 +17,7 @@ PARTITIONS_A_PAGE = 50
 
 async def show_all(visit: Visit) -> web.Response:
     wanted = visit.query_text()
-    names = [name for name in visit.broker.list_topics() if wanted in name]
+    names = [name for name in visit.broker.topics.list_topics() if wanted in name]
     shown, where = page_of(names, visit.page_number(), TOPICS_A_PAGE)
     figures = await visit.census.some(shown)
     return await visit.page("topics.html", names=shown, where=where, figures=figures)
@@ -26,7 +26,7 @@ async def show_all(visit: Visit) -> web.Response:
 async def show(visit: Visit) -> web.Response:
     name = visit.topic()
     topic, (figures, problem) = await asyncio.gather(
-        answered(lambda: visit.broker.topic(name)),
+        answered(lambda: visit.broker.topics.topic(name)),
         tried(lambda: visit.census.topic(name)),
     )
     views, where = page_of(topic.partitions, visit.page_number(), PARTITIONS_A_PAGE)

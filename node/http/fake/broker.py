@@ -35,7 +35,7 @@ from node.api.shares import TenantShares
 from node.api.topics import PartitionView, TopicView
 from node.api.traces import MessageTrace, TraceEvent
 from node.api.upgrade import VersionView
-from node.broker.upgrade import UpgradeBrokerNode
+from node.broker.upgrade import NodeUpgrade
 from node.cluster.tenant_quotas import Shares
 from node.http.fake.archive import FakeArchive
 from node.http.fake.compaction import FakeCompaction
@@ -90,9 +90,16 @@ class FakeBroker(
     FakeCompaction,
     FakeWhy,
     FakeSearch,
-    UpgradeBrokerNode,
+    NodeUpgrade,
 ):
     """Implements `Broker` in memory. Tests set `append_error` and `not_alive` to inject faults."""
+
+    topics = records = queue = receipts = polls = groups = members = positions = figures = property(
+        lambda self: self
+    )
+    letters = redriving = delays = scheduling = lookup = traces = placement = compactions = topics
+    archives = scrubs = upgrade = node = topics
+    """Every part is the fake itself."""
 
     def __init__(
         self,
@@ -103,7 +110,7 @@ class FakeBroker(
         clock_ms: Callable[[], int] = lambda: int(time.time() * 1000),
     ) -> None:
         super().__init__(node_id, clock_ms)
-        UpgradeBrokerNode.__init__(self, self.cluster, self._nodes)
+        NodeUpgrade.__init__(self, self.cluster, self._nodes)
         self.shares: TenantShares = Shares(ClusterState, 1)  # nothing is there, nobody has a share
         self.append_error: GoQueueError | None = None
         self.not_alive: str | None = None

@@ -24,7 +24,7 @@ from node.api.archive import PartitionArchive
 from node.api.node import NodeView
 from node.api.placement import GrownView
 from node.api.topics import PartitionView
-from node.broker.placement import PlacementBrokerNode, PlacementParts
+from node.broker.placement import NodePlacement, PlacementParts
 from node.http.fake.members import FakeMembers
 from node.http.fake.partition import FakePartition
 from node.placement.views import nodes_of
@@ -122,7 +122,7 @@ class FakeCluster:
             return  # it is told by whoever looks
 
 
-class FakePlacement(PlacementBrokerNode, FakeMembers):
+class FakePlacement(NodePlacement, FakeMembers):
     """The placement's part of `FakeBroker`: `cluster` is there for tests to move."""
 
     def __init__(self, node_id: str, clock_ms: Callable[[], int]) -> None:
@@ -139,7 +139,7 @@ class FakePlacement(PlacementBrokerNode, FakeMembers):
             until_led=self._led,
             request_id=lambda: next(requests),
         )
-        PlacementBrokerNode.__init__(self, parts)
+        NodePlacement.__init__(self, parts)
 
     @abstractmethod
     def archive_of(self, log: FakePartition) -> PartitionArchive:

@@ -139,7 +139,9 @@ _BODY = msgspec.json.Decoder(dict[str, Any])
 
 async def list_groups(call: Call) -> web.Response:
     only_unowned = call.query_flag("unowned")
-    views, memberships = await asyncio.gather(call.broker.list_groups(), call.broker.memberships())
+    views, memberships = await asyncio.gather(
+        call.broker.groups.list_groups(), call.broker.members.memberships()
+    )
     by_id = {membership.group_id: membership for membership in memberships}
     known = [
         (view, by_id[view.id])
@@ -171,7 +173,7 @@ async def describe(call: Call) -> web.Response:
     if topic is not None:
         validate_topic_name(topic)
     view, membership = await asyncio.gather(
-        call.broker.group(group, topic), call.broker.membership(group)
+        call.broker.groups.group(group, topic), call.broker.members.membership(group)
     )
     return answer(_group_answer(view, membership))
 
@@ -181,8 +183,8 @@ async def put(call: Call) -> web.Response:
     group = call.group()
     given = await call.document(_BODY, b"{}", SETTINGS_BYTES_MAX)
     settings = parse_settings(given)
-    view = await call.broker.put_group(group, settings)
-    return answer(_group_answer(view, await call.broker.membership(group)))
+    view = await call.broker.groups.put_group(group, settings)
+    return answer(_group_answer(view, await call.broker.members.membership(group)))
 
 
 async def change(call: Call) -> web.Response:
@@ -192,9 +194,9 @@ async def change(call: Call) -> web.Response:
     settings = parse_settings(given)
     if not settings:
         raise BadRequest("nothing to change")
-    await call.broker.membership(group)  # raises UnknownGroup
-    view = await call.broker.put_group(group, settings)
-    return answer(_group_answer(view, await call.broker.membership(group)))
+    await call.broker.members.membership(group)  # raises UnknownGroup
+    view = await call.broker.groups.put_group(group, settings)
+    return answer(_group_answer(view, await call.broker.members.membership(group)))
 
 
 async def assign(call: Call) -> web.Response:
@@ -210,7 +212,7 @@ async def assign(call: Call) -> web.Response:
 async def delete(call: Call) -> web.Response:
     """While it has members, only with `force=true`."""
     group = call.group()
-    await call.broker.delete_group(group, force=call.query_flag("force"))
+    await call.broker.groups.delete_group(group, force=call.query_flag("force"))
     return answer(GroupDeleted(True, group, group))
 
 

@@ -203,9 +203,9 @@ async def join(call: Call) -> web.Response:
     wait_ms = duration_ms(wanted.wait, "wait")
     wait_s = min(JOIN_WAIT_MS if wait_ms is None else wait_ms, JOIN_WAIT_MS_MAX) / 1000
     wait_s = 0.0 if call.shared.stopping.is_set() else wait_s
-    told = await call.broker.join(group, request, wait_s=wait_s)
+    told = await call.broker.members.join(group, request, wait_s=wait_s)
     if has_hung_up(call) and not request.member and not request.instance_id:
-        await call.broker.leave(group, told.member)
+        await call.broker.members.leave(group, told.member)
     return answer(_joined(told))
 
 
@@ -219,12 +219,12 @@ async def heartbeat(call: Call) -> web.Response:
 async def leave(call: Call) -> web.Response:
     group = call.group()
     member = required_member((await call.document(_LEAVE)).member_id)
-    await call.broker.leave(group, member)
+    await call.broker.members.leave(group, member)
     return answer(LeaveAnswer("left", True, True, group, member))
 
 
 async def list_members(call: Call) -> web.Response:
-    view = await call.broker.membership(call.group())
+    view = await call.broker.members.membership(call.group())
     return answer(
         MembersAnswer(
             view.group,
@@ -241,7 +241,7 @@ async def assignment(call: Call) -> web.Response:
     """Of one member; asking is no sign of life."""
     group = call.group()
     id = required_member(call.query.get("member_id"))
-    view = await call.broker.membership(group)
+    view = await call.broker.members.membership(group)
     member = find_member(view, id)
     return answer(
         MemberAssignment(
@@ -317,17 +317,17 @@ async def beat(call: Call, group: str, wanted: HeartbeatBody) -> Assignment:
         with suppress(OverBudget):  # a member is not lost for want of room to wait
             told = await long_poll(
                 call,
-                call.broker.heartbeat(
+                call.broker.members.heartbeat(
                     group, member, revision=revision, wait_s=wait_s, let_go=let_go
                 ),
             )
     if told is None:
         if has_hung_up(call):
             raise RequestTimeout("the client hung up")
-        told = await call.broker.heartbeat(group, member, let_go=let_go)
+        told = await call.broker.members.heartbeat(group, member, let_go=let_go)
     if wanted.generation is not None and wanted.generation > told.generation:
-        await call.broker.membership(group)  # this node may be behind the one that told it
-        told = await call.broker.heartbeat(group, member)
+        await call.broker.members.membership(group)  # this node may be behind the one that told it
+        told = await call.broker.members.heartbeat(group, member)
     check_not_newer(group, wanted.generation, told.generation)
     return told
 

@@ -169,7 +169,7 @@ _RESET = msgspec.json.Decoder(ResetBody)
 async def get(call: Call) -> web.Response:
     group = call.group()
     rows, view = await asyncio.gather(
-        call.broker.lag(group, _topics(call)), call.broker.membership(group)
+        call.broker.positions.lag(group, _topics(call)), call.broker.members.membership(group)
     )
     by_topic: dict[str, dict[str, int]] = {}
     for row in rows:
@@ -181,7 +181,7 @@ async def get(call: Call) -> web.Response:
 
 async def lag(call: Call) -> web.Response:
     group = call.group()
-    rows = await call.broker.lag(group, _topics(call))
+    rows = await call.broker.positions.lag(group, _topics(call))
     return answer(
         LagAnswer(
             group,
@@ -202,7 +202,7 @@ async def commit(call: Call) -> web.Response:
     done: dict[str, dict[str, int]] = {}
     for topic, below in offsets.items():
         try:
-            floors = await call.broker.commit(group, topic, below, claim)
+            floors = await call.broker.positions.commit(group, topic, below, claim)
         except GoQueueError as error:
             error.data["committed"] = done
             raise
@@ -219,14 +219,14 @@ async def reset(call: Call) -> web.Response:
     claim = await _claim(call, group, wanted.member_id, wanted.generation, force=wanted.force)
     refusal = None
     try:
-        views = await call.broker.reset(
+        views = await call.broker.positions.reset(
             group, topic, to, partitions=partitions, dry_run=dry_run, claim=claim
         )
     except (GroupActive, StaleGeneration) as error:
         if not dry_run:
             raise
         refusal = Refusal(error.code, error.message)
-        views = await call.broker.reset(
+        views = await call.broker.positions.reset(
             group, topic, to, partitions=partitions, dry_run=True, claim=FORCED
         )
     return answer(ResetAnswer(group, topic, dry_run, list(map(_reset_view, views)), refusal))
@@ -240,7 +240,7 @@ async def _claim(
     Partitions of a shared group are nobody's. Raises UnknownMember, StaleGeneration."""
     if force or not member:
         return claim_of(member, generation, force=force)
-    view = await call.broker.membership(group)
+    view = await call.broker.members.membership(group)
     if generation is None:
         find_member(view, member)
     check_not_newer(group, generation, view.generation)

@@ -117,7 +117,7 @@ async def commit(call: Call) -> web.Response:
     topic = validate_topic_name(wanted.topic)
     offsets = committed_below(wanted.offsets)
     claim = claim_of(wanted.member, wanted.generation, force=wanted.force)
-    return _answer(group, topic, await call.broker.commit(group, topic, offsets, claim))
+    return _answer(group, topic, await call.broker.positions.commit(group, topic, offsets, claim))
 
 
 async def seek(call: Call) -> web.Response:
@@ -126,7 +126,7 @@ async def seek(call: Call) -> web.Response:
     topic = validate_topic_name(wanted.topic)
     offset, time_ms = _target(wanted)
     claim = claim_of(wanted.member, wanted.generation, force=wanted.force)
-    offsets = await call.broker.seek(
+    offsets = await call.broker.positions.seek(
         group, topic, wanted.partition, offset=offset, time_ms=time_ms, claim=claim
     )
     return _answer(group, topic, offsets)
@@ -137,7 +137,7 @@ async def resume(call: Call) -> web.Response:
     topic = (await call.document(_RESUME, empty=b"{}")).topic
     if topic is not None:
         validate_topic_name(topic)
-    return answer(ResumedAnswer(group, await call.broker.resume(group, topic)))
+    return answer(ResumedAnswer(group, await call.broker.queue.resume(group, topic)))
 
 
 async def park(call: Call) -> web.Response:
@@ -153,7 +153,7 @@ async def parked(call: Call) -> web.Response:
     topic = call.query.get("topic") or None
     if topic is not None:
         validate_topic_name(topic)
-    view = await call.broker.group(group, topic)
+    view = await call.broker.groups.group(group, topic)
     keys = [
         ParkedKey(place.topic, place.partition, text, waiting, encoding)
         for place in view.partitions
@@ -170,7 +170,7 @@ async def _park(call: Call, *, release: bool) -> web.Response:
     key = key_of(Message(key=wanted.key, key_encoding=wanted.key_encoding))
     if key is None:
         raise BadRequest("key is required")
-    waiting = await call.broker.park(group, topic, key, release=release)
+    waiting = await call.broker.queue.park(group, topic, key, release=release)
     return answer(KeyAnswer(group, topic, wanted.key, not release, waiting))
 
 

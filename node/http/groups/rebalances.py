@@ -86,7 +86,7 @@ class RebalanceStats(Struct):
 async def list_rebalances(call: Call) -> web.Response:
     group = call.group()
     limit = call.query_int("limit", LIMIT, 1, LIMIT)
-    view = await call.broker.membership(group)
+    view = await call.broker.members.membership(group)
     totals = view.totals
     return answer(
         RebalancesAnswer(
@@ -105,11 +105,11 @@ async def list_rebalances(call: Call) -> web.Response:
 
 
 async def group_stats(call: Call) -> web.Response:
-    return answer(rebalance_stats([await call.broker.membership(call.group())]))
+    return answer(rebalance_stats([await call.broker.members.membership(call.group())]))
 
 
 async def all_stats(call: Call) -> web.Response:
-    return answer(rebalance_stats(await call.broker.memberships()))
+    return answer(rebalance_stats(await call.broker.members.memberships()))
 
 
 def rebalance_stats(views: Sequence[MembershipView]) -> RebalanceStats:

@@ -54,11 +54,11 @@ async def read(call: Call) -> web.Response:
         raise BadRequest(f"until: {wanted.until} is before after={wanted.after}")
     found = None
     if wanted.wait_s > 0:
-        found = await long_poll(call, call.broker.events(topic, partition, wanted))
+        found = await long_poll(call, call.broker.traces.events(topic, partition, wanted))
     if found is None:  # nobody waits, or the node stops: nothing has come
         at_once = msgspec.structs.replace(wanted, wait_s=0)
         with await page_room(call, limits.read_bytes_max):
-            found = await call.broker.events(topic, partition, at_once)
+            found = await call.broker.traces.events(topic, partition, at_once)
     topic_id, view = found
     if EVENTS_MEDIA_TYPE in call.request.headers.get("Accept", ""):
         head = _packed(topic, topic_id, partition, view)

@@ -32,7 +32,7 @@ async def meant(call: Call) -> tuple[MessageId, list[str]]:
     if not 0 < len(text) <= DEFAULT_LIMITS.message_id_bytes_max:
         raise BadRequest(f"a message id has 1 to {DEFAULT_LIMITS.message_id_bytes_max} bytes")
     which = SearchFilter(message_id=text)
-    page = await call.broker.search([topic], which, below=None, limit=ALIKE_MAX)
+    page = await call.broker.lookup.search([topic], which, below=None, limit=ALIKE_MAX)
     places = [_place(page, number) for number in range(len(page.found))]
     if not places:
         if page.not_searched:

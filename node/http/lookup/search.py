@@ -101,7 +101,7 @@ async def search(call: Call) -> web.Response:
     which, below = search_filter(call), below_of(call.query.get("next", ""), topic)
     with_events = call.query_flag("events")
     with await page_room(call, SEARCH_BYTES) as room:
-        page = await call.broker.search(
+        page = await call.broker.lookup.search(
             topics, which, below=below, limit=limit, with_events=with_events
         )
         messages = [found.message for found in page.found]

@@ -64,7 +64,7 @@ class TimelineAnswer(Struct):
 async def timeline(call: Call) -> web.Response:
     """GET /messages/{id}/timeline: what happened to one message, oldest event first."""
     wanted, alike = await meant(call)
-    trace = await call.broker.message_trace(wanted.topic, wanted.partition, wanted.offset)
+    trace = await call.broker.traces.message_trace(wanted.topic, wanted.partition, wanted.offset)
     events = [
         TimelineEvent(format_time(event.time_ms), event.type, dict(event.attributes))
         for event in trace.events

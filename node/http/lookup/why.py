@@ -67,7 +67,9 @@ async def why(call: Call) -> web.Response:
     group = call.query.get("group") or None
     if group is not None:
         validate_group_name(group)
-    view = await call.broker.message_why(wanted.topic, wanted.partition, wanted.offset, group)
+    view = await call.broker.traces.message_why(
+        wanted.topic, wanted.partition, wanted.offset, group
+    )
     return answer(_answer(wanted, view, alike))
 
 

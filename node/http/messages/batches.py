@@ -92,7 +92,7 @@ async def _publish(call: Call, partition: int) -> web.Response:
         batches = await _checked(call, body)
         if partition >= await call.partition_count(topic, partition + 1):
             raise UnknownPartition(topic, partition)
-        _check_sizes(batches, call.broker.max_message_bytes(topic))
+        _check_sizes(batches, call.broker.topics.max_message_bytes(topic))
         with await call.room(Kind.APPENDS, sum(len(batch.buffer) for batch in batches)):
             outcomes = await _append_all(call, topic, partition, batches)
     if told is not None:
@@ -105,7 +105,7 @@ async def _append_all(
 ) -> list[AppendResult | BaseException]:
     return await asyncio.gather(
         *(
-            call.broker.append(
+            call.broker.records.append(
                 topic,
                 partition,
                 batch.buffer,

@@ -43,7 +43,7 @@ _BEAT = msgspec.json.Decoder(ProducerBeat)
 
 async def init(call: Call) -> web.Response:
     wanted = await call.document(_INIT, empty=b"{}")
-    producer_id, epoch = await call.broker.init_producer(wanted.transactional_id or None)
+    producer_id, epoch = await call.broker.records.init_producer(wanted.transactional_id or None)
     return answer(ProducerIdentity(producer_id, epoch))
 
 
@@ -53,5 +53,5 @@ async def heartbeat(call: Call) -> web.Response:
     if not (text.isascii() and text.isdigit() and len(text) <= 19):
         raise BadRequest(f"bad producer id {text[:40]!r}: want a number")
     beat = await call.document(_BEAT)
-    await call.broker.check_producer(int(text), beat.epoch)
+    await call.broker.records.check_producer(int(text), beat.epoch)
     return answer(ProducerAlive("ok", True))

@@ -86,16 +86,16 @@ async def _published(
     stamp(rows, of_request(call.request.headers))
     named = [number for number in rows.partitions or () if number is not None]
     count = await call.partition_count(topic, max(named, default=-1) + 1)
-    bound = call.broker.max_message_bytes(topic)
+    bound = call.broker.topics.max_message_bytes(topic)
     turn = call.shared.next_turn() % count
-    check_keys(rows, compacted=call.broker.is_compacted(topic))
+    check_keys(rows, compacted=call.broker.topics.is_compacted(topic))
     if rows.deliver_at is not None:
-        check_delays(rows, call.broker.delay_ms_max(topic), _now_ms())
+        check_delays(rows, call.broker.topics.delay_ms_max(topic), _now_ms())
     groups = await off_loop(size, _group, rows, topic, count, bound, turn)
     if rows.producer_id and rows.errors:
         error = BadRequest("a producer's messages must all be valid: nothing was stored")
         return error_answer(error, {"results": refused_results(rows)})
-    codec = Codec.named(call.broker.compression(topic))
+    codec = Codec.named(call.broker.topics.compression(topic))
     work = size if codec is Codec.NONE else size * COMPRESSING
     encoded = await off_loop(work, _encode_all, rows, groups, codec)
     await reserve(call, RESULT_BYTES * len(rows))
@@ -175,7 +175,7 @@ async def _append(
     broker: Broker, topic: str, group: Group, batch: bytes, deadline_s: float
 ) -> None:
     try:
-        group.outcome = await broker.append(
+        group.outcome = await broker.records.append(
             topic, group.partition, batch, deadline_s=deadline_s, validated=True
         )
     except GoQueueError as error:

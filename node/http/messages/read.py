@@ -160,7 +160,7 @@ async def read_topic(call: Call) -> web.Response:
         start = starts.get(partition)
         if start is None:
             start = await _start(call, topic, partition, window)
-        return start, await call.broker.read(
+        return start, await call.broker.records.read(
             topic,
             partition,
             start,
@@ -230,7 +230,7 @@ async def message(call: Call) -> web.Response:
     """GET /messages/{id}: one message by its `topic:partition:offset`."""
     wanted = MessageId.parse(call.params["id"])
     try:
-        found = await call.broker.read(
+        found = await call.broker.records.read(
             wanted.topic, wanted.partition, wanted.offset, max_records=1, max_bytes=1, wait_s=0
         )
     except OffsetOutOfRange:
@@ -316,14 +316,14 @@ async def _start(call: Call, topic: str, partition: int, window: _Window) -> Off
     else:
         raise BadRequest(f"offset: {text[:40]!r} is not a number from 0, earliest or latest")
     if window.from_ms is not None:
-        offset = max(offset, await call.broker.offset_at(topic, partition, window.from_ms))
+        offset = max(offset, await call.broker.records.offset_at(topic, partition, window.from_ms))
     return offset
 
 
 async def _end(call: Call, topic: str, partition: int) -> Offset:
     if partition >= await call.readable_partition_count(topic, partition + 1):
         raise UnknownPartition(topic, partition)
-    ends = await call.broker.end_offsets(topic)
+    ends = await call.broker.records.end_offsets(topic)
     if partition not in ends:
         raise Unavailable(f"the end of {topic}:{partition} is not known now")
     return ends[partition][1]
@@ -338,7 +338,7 @@ async def _read(
     wait_s, is_current = call.query_wait_s(), call.query_flag("current")
 
     async def read(wait_s: float, bytes_max: int) -> Slice:
-        return await broker.read(
+        return await broker.records.read(
             reading.topic,
             reading.partition,
             reading.offset,

@@ -89,9 +89,9 @@ _DRAIN = msgspec.json.Decoder(DrainBody)
 
 async def overview(call: Call) -> web.Response:
     brokers, running = await asyncio.gather(
-        call.broker.brokers(), call.broker.reassignments(running_only=True)
+        call.broker.placement.brokers(), call.broker.placement.reassignments(running_only=True)
     )
-    view = call.broker.cluster_view()
+    view = call.broker.node.cluster_view()
     return answer(
         ClusterOverview(
             view.cluster_id,
@@ -106,11 +106,11 @@ async def overview(call: Call) -> web.Response:
 
 
 async def list_all(call: Call) -> web.Response:
-    return answer(BrokersAnswer(list(map(_broker, await call.broker.brokers()))))
+    return answer(BrokersAnswer(list(map(_broker, await call.broker.placement.brokers()))))
 
 
 async def describe(call: Call) -> web.Response:
-    return answer(_broker(await call.broker.broker(_name(call))))
+    return answer(_broker(await call.broker.placement.broker(_name(call))))
 
 
 async def drain(call: Call) -> web.Response:
@@ -118,21 +118,21 @@ async def drain(call: Call) -> web.Response:
     name = _name(call)
     wanted = await call.document(_DRAIN, empty=b"{}")
     if wanted.dry_run:
-        return answer(plan_answer(await call.broker.plan_drain(name)))
+        return answer(plan_answer(await call.broker.placement.plan_drain(name)))
     throttle = wanted.throttle_bytes_per_sec or 0
-    view = await call.broker.drain(name, throttle_bytes_s=throttle)
+    view = await call.broker.placement.drain(name, throttle_bytes_s=throttle)
     fields = msgspec.structs.asdict(_broker(view))
     return answer(DrainStarted(**fields, replicas_left=view.held), 202)
 
 
 async def undrain(call: Call) -> web.Response:
-    return answer(_broker(await call.broker.undrain(_name(call))))
+    return answer(_broker(await call.broker.placement.undrain(_name(call))))
 
 
 async def remove(call: Call) -> web.Response:
     """Only one that is drained."""
     name = _name(call)
-    await call.broker.remove_broker(name)
+    await call.broker.placement.remove_broker(name)
     return answer(BrokerRemoved(name, "gone"))
 
 

@@ -85,24 +85,24 @@ async def create(call: Call) -> web.Response:
     ]
     throttle = wanted.throttle_bytes_per_sec or 0
     if wanted.dry_run:
-        plan = await call.broker.plan_moves(moves, throttle_bytes_s=throttle)
+        plan = await call.broker.placement.plan_moves(moves, throttle_bytes_s=throttle)
         return answer(plan_answer(plan))
-    view = await call.broker.reassign(moves, throttle_bytes_s=throttle)
+    view = await call.broker.placement.reassign(moves, throttle_bytes_s=throttle)
     return _started(reassignment_detail(view))
 
 
 async def list_all(call: Call) -> web.Response:
-    views = await call.broker.reassignments(running_only=call.query_flag("running"))
+    views = await call.broker.placement.reassignments(running_only=call.query_flag("running"))
     return answer(ReassignmentsAnswer(len(views), list(map(reassignment_answer, views))))
 
 
 async def describe(call: Call) -> web.Response:
-    view = await call.broker.reassignment(call.number("reassignment"))
+    view = await call.broker.placement.reassignment(call.number("reassignment"))
     return answer(reassignment_detail(view))
 
 
 async def cancel(call: Call) -> web.Response:
-    view = await call.broker.cancel_reassignment(call.number("reassignment"))
+    view = await call.broker.placement.cancel_reassignment(call.number("reassignment"))
     return answer(reassignment_detail(view))
 
 
@@ -111,7 +111,7 @@ async def rebalance(call: Call) -> web.Response:
     wanted = await call.document(_REBALANCE, empty=b"{}")
     leaders_only, limit = bool(wanted.leaders_only), wanted.limit or ROWS_MAX
     if not wanted.dry_run:
-        view = await call.broker.rebalance(
+        view = await call.broker.placement.rebalance(
             leaders_only=leaders_only,
             limit=limit,
             throttle_bytes_s=wanted.throttle_bytes_per_sec or 0,
@@ -119,7 +119,7 @@ async def rebalance(call: Call) -> web.Response:
         if view is not None:
             return _started(reassignment_detail(view))
         return answer(PlanAnswer(False, [], 0, 0, 0, complete=True))
-    plan = await call.broker.plan_rebalance(leaders_only=leaders_only, limit=limit)
+    plan = await call.broker.placement.plan_rebalance(leaders_only=leaders_only, limit=limit)
     return answer(plan_answer(plan))
 
 

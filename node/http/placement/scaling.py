@@ -70,7 +70,7 @@ async def add(call: Call) -> web.Response:
         wanted = await call.document(_ADD)
         before = await call.readable_partition_count(topic)
         placed = _assignments(wanted, before)
-        grown = await call.broker.add_partitions(topic, wanted.count, placed)
+        grown = await call.broker.placement.add_partitions(topic, wanted.count, placed)
     except GoQueueError as error:
         error.data.update(success=False, topic_name=call.params["topic"])
         raise
@@ -79,7 +79,7 @@ async def add(call: Call) -> web.Response:
 
 
 async def status(call: Call) -> web.Response:
-    view = await call.broker.scaling(call.topic())
+    view = await call.broker.placement.scaling(call.topic())
     return answer(
         ScalingAnswer(
             view.topic,

@@ -152,7 +152,7 @@ async def list_dead(call: Call) -> web.Response:
     limit = call.query_int("limit", LIMIT_DEFAULT, 1, LIMIT_MAX)
     which, after = filter_of(wanted, topic), after_of(query.get("after", ""))
     with await page_room(call, call.limits.read_bytes_max) as room:
-        page = await call.broker.dead_letters(group, topic, which, after=after, limit=limit)
+        page = await call.broker.letters.dead_letters(group, topic, which, after=after, limit=limit)
         messages = [letter.message for letter in page.messages]
         room.grow(held_bytes(messages))
         fits = await fitting(messages, call.limits.queue_bytes_max)
@@ -165,7 +165,7 @@ async def list_dead(call: Call) -> web.Response:
 
 async def counts(call: Call) -> web.Response:
     group, topic = call.group(), _topic(call)
-    found = await call.broker.dead_letters(group, topic, DeadFilter(), after=None, limit=1)
+    found = await call.broker.letters.dead_letters(group, topic, DeadFilter(), after=None, limit=1)
     return answer(DeadCountsAnswer(group, topic, found.total, dict(found.by_reason)))
 
 
@@ -174,7 +174,7 @@ async def redrive(call: Call) -> web.Response:
     wanted = await call.document(_REDRIVE)
     topic = validate_topic_name(wanted.topic)
     dry_run = bool(wanted.dry_run)
-    view = await call.broker.redrive(
+    view = await call.broker.redriving.redrive(
         group,
         topic,
         filter_of(wanted.filter, topic),
@@ -189,20 +189,22 @@ async def redrive(call: Call) -> web.Response:
 
 async def redrives(call: Call) -> web.Response:
     group = call.group()
-    views = await call.broker.redrives(group)
+    views = await call.broker.redriving.redrives(group)
     return answer(RedrivesAnswer(group, list(map(_redrive, views))))
 
 
 async def redrive_job(call: Call) -> web.Response:
     group, job = call.group(), call.number("job")
-    for view in await call.broker.redrives(group):
+    for view in await call.broker.redriving.redrives(group):
         if view.id == job:
             return answer(_redrive(view))
     raise NotFound(f"group {group} has no redrive {job}", group=group, job=job)
 
 
 async def stop_redrive(call: Call) -> web.Response:
-    return answer(_redrive(await call.broker.stop_redrive(call.group(), call.number("job"))))
+    return answer(
+        _redrive(await call.broker.redriving.stop_redrive(call.group(), call.number("job")))
+    )
 
 
 async def purge(call: Call) -> web.Response:
@@ -210,7 +212,9 @@ async def purge(call: Call) -> web.Response:
     wanted = await call.document(_PURGE)
     topic = validate_topic_name(wanted.topic)
     dry_run = bool(wanted.dry_run)
-    purged = await call.broker.purge(group, topic, filter_of(wanted.filter, topic), dry_run=dry_run)
+    purged = await call.broker.letters.purge(
+        group, topic, filter_of(wanted.filter, topic), dry_run=dry_run
+    )
     return answer(PurgedAnswer(group, topic, purged, dry_run))
 
 

@@ -83,9 +83,9 @@ def dead_or(ordinary: Handler, dead: Handler) -> Handler:
 
 async def describe(call: Call) -> web.Response:
     topic = _source(call)
-    view = await call.broker.topic(topic)
+    view = await call.broker.topics.topic(topic)
     asked = call.query.get("group") or None
-    counts = await call.broker.dead_groups(topic)
+    counts = await call.broker.letters.dead_groups(topic)
     if asked is not None:
         counts = {asked: counts.get(validate_group_name(asked), {})}
     groups = {
@@ -112,7 +112,7 @@ async def describe(call: Call) -> web.Response:
 async def read(call: Call) -> web.Response:
     """GET /topics/{topic}.dlq/partitions/{partition}/messages, as JSON or as record batches."""
     topic, partition = _source(call), call.partition()
-    view = await call.broker.topic(topic)
+    view = await call.broker.topics.topic(topic)
     if partition >= len(view.partitions):
         raise UnknownPartition(topic, partition)
     offset, limit = _start(call), _limit(call)
@@ -135,7 +135,7 @@ async def read(call: Call) -> web.Response:
 async def read_topic(call: Call) -> web.Response:
     """GET /topics/{topic}.dlq/messages: from the beginning, by partition and offset."""
     topic, limit = _source(call), _limit(call)
-    count = len((await call.broker.topic(topic)).partitions)
+    count = len((await call.broker.topics.topic(topic)).partitions)
     found: list[MessageView] = []
     reached: dict[str, int] = {}
     starts = _starts(call, count)
@@ -172,7 +172,7 @@ async def _read(
     if group is None:
         return []
     which = DeadFilter(partition=partition)
-    page = await call.broker.dead_letters(
+    page = await call.broker.letters.dead_letters(
         group, topic, which, after=(partition, offset), limit=limit
     )
     return page.messages
@@ -183,7 +183,7 @@ async def _group(call: Call, topic: str) -> str | None:
     asked = call.query.get("group")
     if asked:
         return validate_group_name(asked)
-    groups = sorted(await call.broker.dead_groups(topic))
+    groups = sorted(await call.broker.letters.dead_groups(topic))
     if len(groups) > 1:
         raise GroupRequired(groups=groups)
     return groups[0] if groups else None

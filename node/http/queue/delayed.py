@@ -57,7 +57,7 @@ async def list_delayed(call: Call) -> web.Response:
     topic = call.topic()
     limit = call.query_int("limit", LIMIT_DEFAULT, 1, LIMIT_MAX)
     skip = call.query_int("skip", 0, 0, OFFSET_MAX)
-    views, total = await call.broker.delayed(topic, limit=limit, skip=skip)
+    views, total = await call.broker.delays.delayed(topic, limit=limit, skip=skip)
     shown = list(map(_message, views))
     return answer(DelayedAnswer(topic, shown, len(shown), limit, skip, total))
 
@@ -70,17 +70,17 @@ async def find_by_offset(call: Call) -> web.Response:
         partition = call.query_int("partition", 0, 0, PARTITIONS_MAX + 1)
         if partition > PARTITIONS_MAX:
             raise UnknownPartition(topic, partition)
-    return answer(_message(await call.broker.find_delayed(topic, partition, offset)))
+    return answer(_message(await call.broker.delays.find_delayed(topic, partition, offset)))
 
 
 async def find(call: Call) -> web.Response:
     topic, partition, offset = call.topic(), call.partition(), call.number("offset")
-    return answer(_message(await call.broker.find_delayed(topic, partition, offset)))
+    return answer(_message(await call.broker.delays.find_delayed(topic, partition, offset)))
 
 
 async def cancel(call: Call) -> web.Response:
     topic, partition, offset = call.topic(), call.partition(), call.number("offset")
-    await call.broker.cancel_delayed(topic, partition, offset)
+    await call.broker.delays.cancel_delayed(topic, partition, offset)
     return answer(CancelledAnswer(True, True, topic, partition, offset))
 
 

@@ -93,7 +93,7 @@ async def receive(call: Call) -> web.Response:
     stopping = call.shared.stopping.is_set()
     wait_s = 0.0 if stopping else min(wait_ms / 1000, call.limits.long_poll_s_max)
     places = _places_of(wanted)
-    receiving = call.broker.receive(
+    receiving = call.broker.queue.receive(
         group,
         topics_of(wanted) if places is None else [],
         claim=claim_of(wanted.member, wanted.generation),
@@ -123,7 +123,7 @@ async def peek(call: Call) -> web.Response:
     group = call.group()
     wanted = await call.document(_PEEK)
     with await page_room(call, call.limits.read_bytes_max) as room:
-        found = await call.broker.peek(
+        found = await call.broker.queue.peek(
             group, topics_of(wanted), limit=limit_of(wanted), partitions=wanted.partitions
         )
         room.grow(held_bytes(found))
@@ -187,7 +187,9 @@ async def granted(
         raise
     finally:
         if rest := found[kept:]:
-            await call.broker.settle([SettleRequest(m.receipt, "release") for m in rest], group)
+            await call.broker.receipts.settle(
+                [SettleRequest(m.receipt, "release") for m in rest], group
+            )
 
 
 @contextmanager

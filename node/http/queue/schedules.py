@@ -80,31 +80,31 @@ _BODY = msgspec.json.Decoder(ScheduleBody)
 async def create(call: Call) -> web.Response:
     """Create a schedule, or replace the one of that name."""
     wanted = await call.document(_BODY)
-    return answer(_schedule(await call.broker.put_schedule(parse_schedule(wanted))), 201)
+    return answer(_schedule(await call.broker.scheduling.put_schedule(parse_schedule(wanted))), 201)
 
 
 async def list_schedules(call: Call) -> web.Response:
-    views = await call.broker.schedules()
+    views = await call.broker.scheduling.schedules()
     return answer(SchedulesAnswer(list(map(_schedule, views))))
 
 
 async def describe(call: Call) -> web.Response:
-    return answer(_schedule(await call.broker.schedule(_name(call.params["schedule"]))))
+    return answer(_schedule(await call.broker.scheduling.schedule(_name(call.params["schedule"]))))
 
 
 async def pause(call: Call) -> web.Response:
     name = _name(call.params["schedule"])
-    return answer(_schedule(await call.broker.pause_schedule(name, paused=True)))
+    return answer(_schedule(await call.broker.scheduling.pause_schedule(name, paused=True)))
 
 
 async def resume(call: Call) -> web.Response:
     name = _name(call.params["schedule"])
-    return answer(_schedule(await call.broker.pause_schedule(name, paused=False)))
+    return answer(_schedule(await call.broker.scheduling.pause_schedule(name, paused=False)))
 
 
 async def delete(call: Call) -> web.Response:
     name = _name(call.params["schedule"])
-    await call.broker.delete_schedule(name)
+    await call.broker.scheduling.delete_schedule(name)
     return answer(ScheduleDeleted(True, name))
 
 

@@ -190,7 +190,7 @@ async def settle_all(
     told = telling(call)
     await reserve(call, RESULT_BYTES * len(entries) + sum(map(len, receipts)))
     requests = [entry for entry in entries if isinstance(entry, SettleRequest)]
-    views = iter(await call.broker.settle(requests, group, claim) if requests else ())
+    views = iter(await call.broker.receipts.settle(requests, group, claim) if requests else ())
     outcomes = [next(views) if isinstance(entry, SettleRequest) else entry for entry in entries]
     if told is not None:
         told.settled(group, next(filter(None, actions), "settle"), outcomes)
@@ -246,7 +246,7 @@ def request_of(
 
 async def group_visibility_ms(call: Call, group: str) -> int:
     """The group's own timeout. Raises NotFound."""
-    found = (await call.broker.group(group)).settings.get("visibility_ms")
+    found = (await call.broker.groups.group(group)).settings.get("visibility_ms")
     assert isinstance(found, int)
     return found
 

@@ -173,7 +173,7 @@ class ReliabilityStats(Struct):
 
 
 async def delays(call: Call) -> web.Response:
-    found = await call.broker.queue_stats()
+    found = await call.broker.figures.queue_stats()
     topics = {
         topic: _topic_delays([stats for stats in found if stats.topic == topic])
         for topic in sorted({stats.topic for stats in found})
@@ -203,7 +203,9 @@ async def delays(call: Call) -> web.Response:
 
 
 async def priorities(call: Call) -> web.Response:
-    found, views = await asyncio.gather(call.broker.queue_stats(), call.broker.list_groups())
+    found, views = await asyncio.gather(
+        call.broker.figures.queue_stats(), call.broker.groups.list_groups()
+    )
     settings = {view.name: view.settings for view in views}
     totals = _by_lane(stats.stored_by_lane for stats in found)
     places = [(name, place) for stats in found for name, place in stats.groups.items()]
@@ -238,7 +240,7 @@ async def priorities(call: Call) -> web.Response:
 
 
 async def reliability(call: Call) -> web.Response:
-    found = await call.broker.queue_stats()
+    found = await call.broker.figures.queue_stats()
     places = [place for stats in found for place in stats.groups.values()]
     sums = Counter[str]()
     for place in places:
@@ -307,7 +309,7 @@ async def _dead(
             topics[stats.topic] += place.dead
             groups[name] += place.dead
     having = [topic for topic, count in topics.items() if count]
-    for counts in await asyncio.gather(*map(call.broker.dead_groups, having)):
+    for counts in await asyncio.gather(*map(call.broker.letters.dead_groups, having)):
         for by_reason in counts.values():
             reasons.update(by_reason)
     return DeadLetterStats(died, dead, dict(reasons), dict(+topics), dict(+groups), 0, 0)

@@ -187,24 +187,24 @@ class Call:
         """The topic's partitions; the topic is created first where that is allowed. Fewer than
         `at_least` only where it has no more for certain."""
         try:
-            count = self.broker.partition_count(topic)
+            count = self.broker.topics.partition_count(topic)
         except UnknownTopic:
-            await self.broker.ensure_topic(topic)
-            count = self.broker.partition_count(topic)
+            await self.broker.topics.ensure_topic(topic)
+            count = self.broker.topics.partition_count(topic)
         return count if count >= at_least else await self._counted_anew(topic, at_least)
 
     async def readable_partition_count(self, topic: str, at_least: int = 0) -> int:
         """The topic's partitions, of one that another node has just created too; creates none. As
         for `at_least`, see `partition_count`."""
         try:
-            count = self.broker.partition_count(topic)
+            count = self.broker.topics.partition_count(topic)
         except UnknownTopic:
-            return len((await self.broker.topic(topic)).partitions)
+            return len((await self.broker.topics.topic(topic)).partitions)
         return count if count >= at_least else await self._counted_anew(topic, at_least)
 
     async def _counted_anew(self, topic: str, at_least: int) -> int:
         """Another node may just have added some. Raises `Unavailable` where nobody can say."""
-        view = await self.broker.topic(topic)
+        view = await self.broker.topics.topic(topic)
         if len(view.partitions) < at_least and not view.is_current:
             raise Unavailable(f"partition {at_least - 1} of {topic} is not known here", topic=topic)
         return len(view.partitions)

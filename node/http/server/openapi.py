@@ -58,7 +58,7 @@ class ErrorAnswer(Struct):
 async def serve(call: Call) -> web.Response:
     from node.http.server.routes import ROUTES
 
-    return answer_bytes(_encoded(ROUTES, call.broker.version().version))
+    return answer_bytes(_encoded(ROUTES, call.broker.upgrade.version().version))
 
 
 @lru_cache(maxsize=1)

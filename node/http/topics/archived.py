@@ -61,7 +61,7 @@ async def report(call: Call) -> web.Response:
     positions = {_partition(name): Offset(at) for name, at in wanted.positions.items()}
     if not positions:
         raise BadRequest("positions: none are given")
-    found = await call.broker.archived(
+    found = await call.broker.archives.archived(
         topic,
         wanted.archive.rstrip("/") or "/",
         positions,

@@ -79,7 +79,7 @@ class TopicQueue(Struct):
 async def describe(call: Call) -> web.Response:
     """GET /topics/{topic}/queue"""
     topic = call.topic()
-    found = await call.broker.queue_stats(topic)
+    found = await call.broker.figures.queue_stats(topic)
     groups: dict[str, QueueGroup] = {}
     for one in found:
         for name, place in one.groups.items():

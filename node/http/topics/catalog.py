@@ -201,7 +201,9 @@ _SETTINGS = msgspec.json.Decoder(TopicSettings)
 
 async def create(call: Call) -> web.Response:
     wanted = await call.document(_CREATE)
-    view = await call.broker.create_topic(validate_topic_name(wanted.name), _overrides(wanted))
+    view = await call.broker.topics.create_topic(
+        validate_topic_name(wanted.name), _overrides(wanted)
+    )
     created = TopicCreated(
         view.name, view.id, len(view.partitions), True, dict(view.config), list(view.warnings)
     )
@@ -209,11 +211,11 @@ async def create(call: Call) -> web.Response:
 
 
 async def list_names(call: Call) -> web.Response:
-    return answer(TopicNames(call.broker.list_topics()))
+    return answer(TopicNames(call.broker.topics.list_topics()))
 
 
 async def describe(call: Call) -> web.Response:
-    return answer(_topic_answer(await call.broker.topic(call.topic())))
+    return answer(_topic_answer(await call.broker.topics.topic(call.topic())))
 
 
 async def alter(call: Call) -> web.Response:
@@ -221,23 +223,23 @@ async def alter(call: Call) -> web.Response:
     changes = _overrides(await call.document(_SETTINGS))
     if not changes:
         raise BadRequest("nothing to change")
-    return answer(_topic_answer(await call.broker.alter_topic(name, changes)))
+    return answer(_topic_answer(await call.broker.topics.alter_topic(name, changes)))
 
 
 async def delete(call: Call) -> web.Response:
     name = call.topic()
-    await call.broker.delete_topic(name)
+    await call.broker.topics.delete_topic(name)
     return answer(TopicDeleted(True, name))
 
 
 async def flush(call: Call) -> web.Response:
     name = call.topic()
-    await call.broker.flush(name)
+    await call.broker.records.flush(name)
     return answer(TopicFlushed(True, name))
 
 
 async def partitions(call: Call) -> web.Response:
-    view = await call.broker.topic(call.topic())
+    view = await call.broker.topics.topic(call.topic())
     if call.query_flag("current"):
         view = await _current(call, view)
     rows = list(map(_partition_answer, view.partitions))
@@ -246,7 +248,7 @@ async def partitions(call: Call) -> web.Response:
 
 async def _current(call: Call, view: TopicView) -> TopicView:
     """With the ends that the leaders tell now. Raises Unavailable where one can't."""
-    ends = await call.broker.end_offsets(view.name)
+    ends = await call.broker.records.end_offsets(view.name)
     unknown = [one.partition for one in view.partitions if one.partition not in ends]
     if unknown:
         raise Unavailable(f"the end of {view.name}:{unknown[0]} is not known now")

@@ -81,14 +81,14 @@ _GOQUEUE_BODY = json.Decoder(GoQueueCompactBody)
 
 async def status(call: Call) -> web.Response:
     topic = call.topic()
-    return answer(_answer(topic, await call.broker.compaction(topic)))
+    return answer(_answer(topic, await call.broker.compactions.compaction(topic)))
 
 
 async def run(call: Call) -> web.Response:
     topic = call.topic()
     wanted = await call.document(_BODY, empty=b"{}")
     dry_run = bool(wanted.dry_run)
-    found = await call.broker.compact(topic, dry_run=dry_run)
+    found = await call.broker.compactions.compact(topic, dry_run=dry_run)
     return answer(_answer(topic, found, dry_run=dry_run))
 
 
@@ -96,7 +96,7 @@ async def run_for_goqueue(call: Call) -> web.Response:
     """POST /admin/topics/{topic}/compact"""
     topic = call.topic()
     wanted = await call.document(_GOQUEUE_BODY, empty=b"{}")
-    found = await call.broker.compact(topic, dry_run=bool(wanted.dry_run))
+    found = await call.broker.compactions.compact(topic, dry_run=bool(wanted.dry_run))
     rows = [
         _goqueue_row(number, found[number])
         for number in sorted(found)

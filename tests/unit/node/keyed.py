@@ -45,8 +45,8 @@ class Keyed:
 
     async def finish_level(self) -> None:
         """All that this version knows may be written."""
-        finished = (await self.node.broker.finish_level()).finished
-        levels = self.node.broker._cluster.levels
+        finished = (await self.node.broker.upgrade.finish_level()).finished
+        levels = self.node.broker.topics._cluster.levels
         await eventually(lambda: levels.finished == finished)
 
 
@@ -58,5 +58,5 @@ async def keyed_node(disk: MemoryDisk, folder: Path, **more: object) -> AsyncIte
     settings = config(**{"auth.enabled": True, "auth.adminKeyFile": str(file), **more})
     async with running(disk, settings) as node, aiohttp.ClientSession() as session:
         keyed = Keyed(session, node)
-        await eventually(lambda: "root" in node.broker._cluster.state.keys.by_id)
+        await eventually(lambda: "root" in node.broker.topics._cluster.state.keys.by_id)
         yield keyed

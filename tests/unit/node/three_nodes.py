@@ -41,7 +41,7 @@ class ThreeNodes:
         leading = [
             name
             for name, node in self.running.items()
-            if node.broker.cluster_view().controller == name
+            if node.broker.node.cluster_view().controller == name
         ]
         return leading[0] if len(leading) == 1 else None
 
@@ -94,7 +94,7 @@ async def all_ready(nodes: N) -> AsyncIterator[N]:
     try:
         for name in NAMES:
             await nodes.start(name)
-        await eventually(lambda: all(broker.ready().ready for broker in nodes.brokers), 30)
+        await eventually(lambda: all(broker.node.ready().ready for broker in nodes.brokers), 30)
         yield nodes
     finally:
         for name in list(nodes.running):

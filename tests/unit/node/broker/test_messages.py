@@ -31,11 +31,11 @@ async def publish(
         producer_id=producer[0],
         base_sequence=producer[1],
     )
-    return await node.broker.append("t", 0, batch, deadline_s=30)
+    return await node.broker.records.append("t", 0, batch, deadline_s=30)
 
 
 async def look(node: NodeAssembly, offset: int = 0, wait_s: float = 0.0) -> Slice:
-    return await node.broker.read(
+    return await node.broker.records.read(
         "t", 0, Offset(offset), max_records=1000, max_bytes=1 << 20, wait_s=wait_s, visible=True
     )
 
@@ -49,12 +49,12 @@ async def visible(found: Slice, offset: int = 0) -> tuple[list[int], int]:
 async def test_ids_are_known_after_a_power_cut() -> None:
     disk = MemoryDisk()
     async with running(disk) as node:
-        await node.broker.create_topic("t", {})
+        await node.broker.topics.create_topic("t", {})
         assert (await publish(node, "a", None, "b")).base_offset == 0
         after_cut = disk.crash(random.Random(1), keep=0.0)
 
     async with running(after_cut) as node:
-        await eventually(lambda: node.broker.list_topics() == ["t"])
+        await eventually(lambda: node.broker.topics.list_topics() == ["t"])
         again = await publish(node, "b", "c", "a")
 
     assert again.rows == ((2, True), (3, False), (0, True))
@@ -64,13 +64,13 @@ async def test_ids_are_known_after_a_power_cut() -> None:
 async def test_ids_are_known_after_a_restart_from_snapshots() -> None:
     disk = MemoryDisk()
     async with running(disk) as node:
-        await node.broker.create_topic("t", {})
+        await node.broker.topics.create_topic("t", {})
         await publish(node, "a", "b")
         await publish(node, "b", "a", producer=(7, 0))  # nothing of it is stored
         await eventually(lambda: sum(p.endswith(".snapshot") for p in disk.paths()) > 1)
 
     async with running(disk) as node:
-        await eventually(lambda: node.broker.list_topics() == ["t"])
+        await eventually(lambda: node.broker.topics.list_topics() == ["t"])
         assert (await publish(node, "b")).rows == ((1, True),)
         assert (await publish(node, "c", producer=(7, 2))).base_offset == 2
         assert (await look(node)).next_offset == 3
@@ -79,8 +79,8 @@ async def test_ids_are_known_after_a_restart_from_snapshots() -> None:
 async def test_a_topics_window_and_bounds_are_obeyed() -> None:
     settings = {"dedup_window_ms": 0, "delay_ms_max": 60_000, "delayed_max": 2}
     async with running(MemoryDisk()) as node:
-        await node.broker.create_topic("t", settings)
-        assert node.broker.delay_ms_max("t") == 60_000
+        await node.broker.topics.create_topic("t", settings)
+        assert node.broker.topics.delay_ms_max("t") == 60_000
         async with asyncio.timeout(30):
             while (await publish(node, "a", "a")).rows is not None:
                 pass  # the leader is still telling the log of these settings
@@ -93,13 +93,13 @@ async def test_a_topics_window_and_bounds_are_obeyed() -> None:
             await publish(node, None, delay_ms=1)
         assert (await publish(node, None)).base_offset == end + 3
 
-        await node.broker.cancel_delayed("t", 0, end + 1)
+        await node.broker.delays.cancel_delayed("t", 0, end + 1)
         assert (await publish(node, None, delay_ms=1)).base_offset == end + 4
 
 
 async def test_a_visible_read_stops_at_what_is_not_due_and_passes_what_was_cancelled() -> None:
     async with running(MemoryDisk()) as node:
-        await node.broker.create_topic("t", {})
+        await node.broker.topics.create_topic("t", {})
         await publish(node, None)
         await publish(node, None, delay_ms=60_000)
         await publish(node, None)
@@ -109,13 +109,13 @@ async def test_a_visible_read_stops_at_what_is_not_due_and_passes_what_was_cance
         assert found.visibility is not None
         assert found.visibility.withdrawn == []
 
-        await node.broker.cancel_delayed("t", 0, 1)
+        await node.broker.delays.cancel_delayed("t", 0, 1)
         assert await visible(await look(node)) == ([0, 2], 3)
 
 
 async def test_a_delayed_message_is_visible_once_it_is_due() -> None:
     async with running(MemoryDisk()) as node:
-        await node.broker.create_topic("t", {})
+        await node.broker.topics.create_topic("t", {})
         stored = await publish(node, None, delay_ms=40)
         shown_ms = 0
 

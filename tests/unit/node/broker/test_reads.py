@@ -29,11 +29,11 @@ class Scene:
 
     @property
     def group(self) -> GroupId:
-        topic: Topic = self.nodes.broker(self.leader)._cluster.state.topics["t"]
+        topic: Topic = self.nodes.broker(self.leader).topics._cluster.state.topics["t"]
         return GroupId(topic.id, 0)
 
     def host(self, name: str) -> PartitionHost:
-        found = self.nodes.broker(name)._replicas.find(self.group)
+        found = self.nodes.broker(name).topics._replicas.find(self.group)
         assert found is not None
         return found
 
@@ -47,13 +47,13 @@ class Scene:
         await eventually(lambda: all(self.host(name).end_offset == count for name in names), 20)
 
     async def read(self, name: str, offset: int = 0, **asked: bool) -> Slice:
-        return await self.nodes.broker(name).read(
+        return await self.nodes.broker(name).records.read(
             "t", 0, Offset(offset), max_records=1000, max_bytes=1 << 20, wait_s=0, **asked
         )
 
     async def told(self, name: str) -> tuple[int, bool]:
         """The end that a node tells of the partition, and whether it says that it is stale."""
-        (view,) = (await self.nodes.broker(name).topic("t")).partitions
+        (view,) = (await self.nodes.broker(name).topics.topic("t")).partitions
         return view.next, view.stale
 
     def url(self, name: str) -> str:
@@ -61,7 +61,7 @@ class Scene:
 
 
 def leader_of(nodes: ThreeNodes, group: GroupId) -> str | None:
-    hosts = {name: node.broker._replicas.find(group) for name, node in nodes.running.items()}
+    hosts = {name: node.broker.topics._replicas.find(group) for name, node in nodes.running.items()}
     leading = [name for name, host in hosts.items() if host is not None and host.is_leader]
     return leading[0] if len(leading) == 1 else None
 
@@ -73,8 +73,8 @@ async def scene(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
     links = CutLinks(monkeypatch)
     async with all_ready(ThreeNodes(**{"raft.leaderBalance": "168h"})) as nodes:
         settings = {"partitions": 1, "replication_factor": 3}
-        await nodes.broker("n1").create_topic("t", settings)
-        group = GroupId(nodes.broker("n1")._cluster.state.topics["t"].id, 0)
+        await nodes.broker("n1").topics.create_topic("t", settings)
+        group = GroupId(nodes.broker("n1").topics._cluster.state.topics["t"].id, 0)
         await eventually(lambda: leader_of(nodes, group) is not None)
         leader = leader_of(nodes, group)
         assert leader is not None
@@ -132,7 +132,7 @@ async def test_a_page_that_more_follows_is_not_stale_but_its_end_is_only_what_is
     broker = scene.nodes.broker(scene.behind)
 
     async def first(**asked: bool) -> Slice:
-        return await broker.read(
+        return await broker.records.read(
             "t", 0, Offset(0), max_records=1, max_bytes=1 << 20, wait_s=0, **asked
         )
 
@@ -198,7 +198,7 @@ async def test_a_restarted_replica_never_tells_an_end_below_what_was_acked_unles
     scene.links.starve(scene.group, scene.behind)
     await scene.nodes.start(scene.behind)
     broker = scene.nodes.broker(scene.behind)
-    await eventually(lambda: "t" in broker.list_topics())
+    await eventually(lambda: "t" in broker.topics.list_topics())
     looks = [await scene.told(scene.behind) for _ in range(5)]
     await eventually(lambda: scene.host(scene.behind).group.leader is not None)
     looks += [await scene.told(scene.behind) for _ in range(5)]
@@ -219,21 +219,21 @@ async def test_figures_of_queues_and_of_a_node_say_which_leaders_did_not_tell(
     await scene.publish(2)
     await scene.all_have(2)
     broker = scene.nodes.broker(scene.behind)
-    await broker.put_group("g", {})
-    await broker.commit("g", "t", {0: 1})
+    await broker.groups.put_group("g", {})
+    await broker.positions.commit("g", "t", {0: 1})
     await eventually(lambda: bool(scene.host(scene.behind).state.queue.groups))
-    assert [one.stale for one in await broker.queue_stats("t")] == [False]
-    assert not (await broker.group("g", "t")).stale
-    assert not (await broker.confirmed_stats()).topics["t"].stale
+    assert [one.stale for one in await broker.figures.queue_stats("t")] == [False]
+    assert not (await broker.groups.group("g", "t")).stale
+    assert not (await broker.node.confirmed_stats()).topics["t"].stale
 
     scene.links.cut(scene.behind, [scene.leader, scene.other])
     await scene.publish(2)
 
-    (figures,) = await broker.queue_stats("t")
+    (figures,) = await broker.figures.queue_stats("t")
     assert (figures.stale, sum(figures.stored_by_lane), list(figures.groups)) == (True, 2, ["g"])
-    view = await broker.group("g", "t")
+    view = await broker.groups.group("g", "t")
     assert (view.stale, [(one.end, one.stale) for one in view.partitions]) == (True, [(2, True)])
-    stats = (await broker.confirmed_stats()).topics["t"]
+    stats = (await broker.node.confirmed_stats()).topics["t"]
     assert (stats.messages, stats.stale) == (2, True)
 
 
@@ -245,6 +245,6 @@ async def test_a_first_offset_at_a_time_is_not_guessed_where_no_leader_tells(
     broker = scene.nodes.broker(scene.behind)
     scene.links.cut(scene.behind, [scene.leader, scene.other])
 
-    assert await broker.offset_at("t", 0, 0) == 0
+    assert await broker.records.offset_at("t", 0, 0) == 0
     with pytest.raises((NoQuorum, Timeout)):
-        await broker.offset_at("t", 0, 1 << 50)
+        await broker.records.offset_at("t", 0, 1 << 50)

@@ -11,7 +11,7 @@ from coordinator.cluster.state import ClusterState
 from coordinator.commands.codec import CreateTopic, RegisterBroker
 from goqueue.wire.errors import TopicExists
 from goqueue.wire.types import Index
-from node.broker.node import NodeBroker
+from node.broker.topics import NodeTopics
 
 ASKED = {"replication_factor": 1, "retention_ms": 5}
 
@@ -37,11 +37,12 @@ class InDoubt:
         raise error
 
 
-def broker(cluster: InDoubt) -> NodeBroker:
-    made = cast(Any, NodeBroker.__new__(NodeBroker))
+def broker(cluster: InDoubt) -> NodeTopics:
+    made = cast(Any, NodeTopics.__new__(NodeTopics))
     made._cluster = cluster
     made._config = SimpleNamespace()
-    return cast(NodeBroker, made)
+    made._replicas = None
+    return cast(NodeTopics, made)
 
 
 @pytest.mark.parametrize(("there", "is_ours"), [({}, True), ({"retention_ms": 7}, False)])
@@ -54,7 +55,7 @@ async def test_a_topic_that_exists_is_taken_for_this_calls_only_if_it_is_as_aske
         return "created"
 
     monkeypatch.setattr("node.cluster.topic_defaults.topic_defaults", lambda *_: {})
-    monkeypatch.setattr(made, "_until_led", view)
+    monkeypatch.setattr("node.broker.topics.until_led", view)
     monkeypatch.setattr(made, "_view", view)
 
     if is_ours:

@@ -29,11 +29,11 @@ def speaking(highest: int) -> Levels:
 async def started(nodes: ThreeNodes, highest: dict[str, int]) -> None:
     for name, level in highest.items():
         await nodes.start(name, levels=speaking(level))
-    await eventually(lambda: all(nodes.broker(name).ready().ready for name in highest), 20)
+    await eventually(lambda: all(nodes.broker(name).node.ready().ready for name in highest), 20)
 
 
 async def told(nodes: ThreeNodes, name: str = "n1") -> LevelsView:
-    return await nodes.broker(name).levels()
+    return await nodes.broker(name).upgrade.levels()
 
 
 async def test_level_is_finished_only_once_all_brokers_speak_it_and_are_there() -> None:
@@ -41,19 +41,19 @@ async def test_level_is_finished_only_once_all_brokers_speak_it_and_are_there() 
     try:
         await started(nodes, {"n1": 2, "n2": 2, "n3": 1})
         with pytest.raises(UpgradeWaits, match=r"n3 runs .*, which speaks level 1"):
-            await nodes.broker("n1").finish_level()
+            await nodes.broker("n1").upgrade.finish_level()
 
         await nodes.stop("n3")
         await eventually(lambda: "n3" in nodes.running["n1"].status.cluster_view().problems[0])
         with pytest.raises(UpgradeWaits, match="n3"):
-            await nodes.broker("n1").finish_level()
+            await nodes.broker("n1").upgrade.finish_level()
 
         await started(nodes, {"n3": 2})
-        found = await nodes.broker("n3").finish_level()
+        found = await nodes.broker("n3").upgrade.finish_level()
 
         assert (found.finished, found.next, found.waiting) == (2, 2, [])
         for name in NAMES:
-            await eventually(lambda name=name: nodes.broker(name).version().level == 2)
+            await eventually(lambda name=name: nodes.broker(name).upgrade.version().level == 2)
     finally:
         for name in list(nodes.running):
             await nodes.stop(name)
@@ -61,7 +61,7 @@ async def test_level_is_finished_only_once_all_brokers_speak_it_and_are_there() 
 
 def _highest(nodes: ThreeNodes, name: str, asked: str = "n1") -> int:
     """What the cluster knows of a node's version; 0 where who is asked knows nothing yet."""
-    known = nodes.broker(asked)._cluster.state.brokers
+    known = nodes.broker(asked).topics._cluster.state.brokers
     return next((one.highest_level for node, one in known.items() if node == name), 0)
 
 
@@ -69,19 +69,21 @@ async def test_older_version_is_kept_out_after_the_level_is_finished_and_says_wh
     nodes = ThreeNodes()
     try:
         await started(nodes, dict.fromkeys(NAMES, 2))
-        await nodes.broker("n1").finish_level()
+        await nodes.broker("n1").upgrade.finish_level()
         await nodes.stop("n3")
 
         old = speaking(1)
         await nodes.start("n3", levels=old)
         await eventually(lambda: bool(old.refused))
-        await eventually(lambda: not nodes.broker("n3").ready().ready)
+        await eventually(lambda: not nodes.broker("n3").node.ready().ready)
 
-        ready = nodes.broker("n3").ready()
+        ready = nodes.broker("n3").node.ready()
         assert not ready.ready
         assert "run the version that finished it" in ready.checks["cluster"].message
-        assert any("run the version" in one for one in nodes.broker("n3").cluster_view().problems)
-        await eventually(lambda: nodes.broker("n1").ready().ready)
+        assert any(
+            "run the version" in one for one in nodes.broker("n3").node.cluster_view().problems
+        )
+        await eventually(lambda: nodes.broker("n1").node.ready().ready)
     finally:
         for name in list(nodes.running):
             await nodes.stop(name)
@@ -95,8 +97,8 @@ async def test_running_node_that_learns_of_a_level_beyond_it_leaves() -> None:
     try:
         await nodes.start("n3", levels=old)
         await started(nodes, {"n1": 2, "n2": 2})
-        await eventually(lambda: nodes.broker("n3").ready().ready, 20)
-        nodes.running["n3"].broker._cluster.levels.learn(2)
+        await eventually(lambda: nodes.broker("n3").node.ready().ready, 20)
+        nodes.running["n3"].broker.topics._cluster.levels.learn(2)
 
         await eventually(lambda: nodes.outdated == ["n3"])
     finally:
@@ -116,12 +118,12 @@ async def test_node_keeps_a_level_that_a_peer_of_its_cluster_tells_before_its_ow
     try:
         await nodes.start("n3", levels=Levels(1, 2, keep=keep))
         await started(nodes, {"n1": 2, "n2": 2})
-        await eventually(lambda: nodes.broker("n3").ready().ready, 20)
-        nodes.broker("n1")._cluster.levels.learn(2)
+        await eventually(lambda: nodes.broker("n3").node.ready().ready, 20)
+        nodes.broker("n1").topics._cluster.levels.learn(2)
 
         await eventually(lambda: kept == [1, 2])
 
-        assert nodes.broker("n3")._cluster.levels.finished == 1
+        assert nodes.broker("n3").topics._cluster.levels.finished == 1
     finally:
         for name in list(nodes.running):
             await nodes.stop(name)
@@ -132,7 +134,7 @@ async def test_levels_are_finished_unasked_where_that_is_set() -> None:
     try:
         await started(nodes, dict.fromkeys(NAMES, 3))
 
-        await eventually(lambda: all(b.version().level == 3 for b in nodes.brokers), 20)
+        await eventually(lambda: all(b.upgrade.version().level == 3 for b in nodes.brokers), 20)
     finally:
         for name in list(nodes.running):
             await nodes.stop(name)
@@ -155,12 +157,12 @@ async def test_stranger_of_a_higher_level_does_not_stop_a_cluster() -> None:
     nodes = ThreeNodes()
     try:
         await started(nodes, dict.fromkeys(NAMES, 1))
-        levels = nodes.broker("n1")._cluster.levels
+        levels = nodes.broker("n1").topics._cluster.levels
 
         assert levels.refusal("n9", Spoken(1, 9, 9)) is not None
 
-        assert nodes.broker("n1").ready().ready
-        assert nodes.broker("n1").cluster_view().problems == ()
+        assert nodes.broker("n1").node.ready().ready
+        assert nodes.broker("n1").node.cluster_view().problems == ()
         assert nodes.outdated == []
     finally:
         for name in list(nodes.running):
@@ -177,21 +179,21 @@ async def test_older_version_that_is_back_but_not_registered_yet_is_waited_for(
     try:
         await started(nodes, dict.fromkeys(NAMES, 2))
         await nodes.stop("n3")
-        await eventually(lambda: nodes.broker("n1").cluster_view().nodes[2].status == "dead")
+        await eventually(lambda: nodes.broker("n1").node.cluster_view().nodes[2].status == "dead")
 
         async def register(_self: Membership) -> float:
             return 3600.0
 
         monkeypatch.setattr(Membership, "_register", register)
         await nodes.start("n3", levels=Levels(1, 1))
-        await eventually(lambda: nodes.broker("n1").cluster_view().nodes[2].status == "alive")
+        await eventually(lambda: nodes.broker("n1").node.cluster_view().nodes[2].status == "alive")
         await eventually(lambda: _highest(nodes, "n3", asked="n3") == 2)
 
         assert _highest(nodes, "n3") == 2
-        assert "has not told the cluster yet" in str(nodes.broker("n3").ready())
+        assert "has not told the cluster yet" in str(nodes.broker("n3").node.ready())
         for name in ("n1", "n3"):
             with pytest.raises(UpgradeWaits, match="n3 is back with another version, which speaks"):
-                await nodes.broker(name).finish_level()
+                await nodes.broker(name).upgrade.finish_level()
         assert nodes.outdated == []
     finally:
         for name in list(nodes.running):
@@ -206,8 +208,8 @@ async def test_directory_whose_cluster_state_is_of_a_later_version_is_refused_in
     settings = config(**{"broker.dataDir": str(tmp_path)})
     node = assemble(settings, open_store(settings), on_failure=lambda _error: None)
     await node.services.start()
-    await eventually(lambda: node.broker.ready().ready)
-    cluster = node.broker._cluster
+    await eventually(lambda: node.broker.node.ready().ready)
+    cluster = node.broker.topics._cluster
     assert isinstance(cluster, ClusterHost)
     group, log = cluster.group, cluster._log
     assert group is not None

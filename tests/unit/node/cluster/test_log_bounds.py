@@ -39,7 +39,7 @@ async def nodes(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SmallNodes]:
 
 
 def cluster(nodes: SmallNodes, name: str) -> ClusterHost:
-    return nodes.broker(name)._cluster
+    return nodes.broker(name).topics._cluster
 
 
 def log_of(nodes: SmallNodes, name: str) -> GroupLog:
@@ -80,33 +80,33 @@ async def test_old_commands_go_behind_the_snapshots_and_a_restart_needs_none_of_
 async def test_a_node_that_was_away_for_longer_than_is_kept_gets_a_copy(nodes: SmallNodes) -> None:
     await nodes.stop(VICTIM)
     last = log_of(nodes, VICTIM).last_index
-    await nodes.broker("n1").create_topic("u", {})
+    await nodes.broker("n1").topics.create_topic("u", {})
     await fill(nodes)
     assert log_of(nodes, "n1").first_index > last + 1
 
     await nodes.begin(VICTIM)
 
     await whole_again(nodes, "a long absence")
-    assert sorted(nodes.broker(VICTIM).list_topics()) == ["t", "u"]
+    assert sorted(nodes.broker(VICTIM).topics.list_topics()) == ["t", "u"]
     await nodes.stop("n1" if nodes.leader() == "n1" else "n3")
-    await nodes.broker(VICTIM).create_topic("v", {"replication_factor": 2})
+    await nodes.broker(VICTIM).topics.create_topic("v", {"replication_factor": 2})
 
 
 async def test_new_and_emptied_nodes_are_let_in(nodes: SmallNodes) -> None:
     await fill(nodes)
     nodes.disks["n4"], nodes.ports["n4"] = MemoryDisk(), free_ports(1)[0]
     await nodes.begin("n4")
-    await eventually(lambda: nodes.broker("n4").ready().ready, 30)
-    assert nodes.broker("n4").list_topics() == ["t"]
+    await eventually(lambda: nodes.broker("n4").node.ready().ready, 30)
+    assert nodes.broker("n4").topics.list_topics() == ["t"]
 
     await nodes.stop(VICTIM)
     nodes.disks[VICTIM] = MemoryDisk()
     await nodes.begin(VICTIM)
 
-    await eventually(lambda: nodes.broker(VICTIM).ready().ready, 30)
+    await eventually(lambda: nodes.broker(VICTIM).node.ready().ready, 30)
     me = cluster(nodes, VICTIM)._me
     await eventually(lambda: cluster(nodes, "n1").voters.get(NodeId(VICTIM)) == me.incarnation, 30)
-    await nodes.broker(VICTIM).create_topic("u", {"replication_factor": 3})
+    await nodes.broker(VICTIM).topics.create_topic("u", {"replication_factor": 3})
 
 
 @pytest.mark.parametrize("which", ["newest", "all"])
@@ -124,4 +124,4 @@ async def test_a_node_starts_though_its_snapshots_are_damaged(
     await nodes.begin(VICTIM)
 
     await whole_again(nodes, f"damage to {which}")
-    assert nodes.broker(VICTIM).list_topics() == ["t"]
+    assert nodes.broker(VICTIM).topics.list_topics() == ["t"]

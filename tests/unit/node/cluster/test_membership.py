@@ -45,7 +45,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def cluster(nodes: ThreeNodes, name: str) -> ClusterHost:
-    return nodes.broker(name)._cluster
+    return nodes.broker(name).topics._cluster
 
 
 def configuration(nodes: ThreeNodes, name: str = "n1") -> tuple[str, str]:
@@ -70,7 +70,7 @@ async def come(nodes: ThreeNodes, name: str) -> None:
     if name not in nodes.ports:
         nodes.ports[name] = free_ports(1)[0]
     await nodes.start(name)
-    await eventually(lambda: nodes.broker(name).ready().ready, 30)
+    await eventually(lambda: nodes.broker(name).node.ready().ready, 30)
 
 
 async def drain(nodes: ThreeNodes, name: str) -> None:
@@ -121,7 +121,7 @@ async def test_five_nodes_vote_all_and_a_drained_voter_leaves_its_place(nodes: T
     await eventually(lambda: leader in configuration(nodes)[1].split(), 30)
     voters = configuration(nodes)[0].split()
     assert len(voters) == 3 and set(voters) <= set(kept.split())
-    await nodes.broker(leader).create_topic("t", {})
+    await nodes.broker(leader).topics.create_topic("t", {})
 
 
 @pytest.mark.usefixtures("impatient")
@@ -129,7 +129,7 @@ async def test_a_removed_node_is_told_and_serves_no_more_nor_after_a_restart(
     nodes: ThreeNodes,
 ) -> None:
     await come(nodes, "n4")
-    await nodes.broker("n1").create_topic("t", {"partitions": 1, "replication_factor": 3})
+    await nodes.broker("n1").topics.create_topic("t", {"partitions": 1, "replication_factor": 3})
     with capture_logs() as logs:
         await remove(nodes, "n4")
         gone = nodes.broker("n4")
@@ -138,19 +138,19 @@ async def test_a_removed_node_is_told_and_serves_no_more_nor_after_a_restart(
     assert {one["log_level"] for one in kept_out} <= {"info"}, "somebody meant it"
 
     await eventually(lambda: cluster(nodes, "n4").outcast is not None)
-    assert "was removed from the cluster" in gone.ready().checks["cluster"].message
-    assert await refusal(lambda: gone.topic("t")) == "broker_gone"
-    assert await refusal(lambda: gone.create_topic("u", {})) == "broker_gone"
-    assert await refusal(gone.list_topics) == "broker_gone"
-    assert "n4 was removed from the cluster" in gone.cluster_view().problems[0]
+    assert "was removed from the cluster" in gone.node.ready().checks["cluster"].message
+    assert await refusal(lambda: gone.topics.topic("t")) == "broker_gone"
+    assert await refusal(lambda: gone.topics.create_topic("u", {})) == "broker_gone"
+    assert await refusal(gone.topics.list_topics) == "broker_gone"
+    assert "n4 was removed from the cluster" in gone.node.cluster_view().problems[0]
     assert "n4" not in cluster(nodes, "n1").nodes
 
     await nodes.stop("n4")
     await nodes.start("n4")
     again = nodes.broker("n4")
     await eventually(lambda: cluster(nodes, "n4").outcast is not None)
-    assert await refusal(lambda: again.topic("t")) == "broker_gone"
-    assert not again.ready().ready
+    assert await refusal(lambda: again.topics.topic("t")) == "broker_gone"
+    assert not again.node.ready().ready
 
 
 async def test_a_removed_node_joins_again_with_an_empty_directory(nodes: ThreeNodes) -> None:
@@ -175,12 +175,12 @@ async def test_a_directory_whose_place_was_taken_is_kept_out_for_good(nodes: Thr
     nodes.disks["n3"] = old
     await nodes.start("n3")
     await eventually(lambda: cluster(nodes, "n3").outcast is not None, 30)
-    assert await refusal(lambda: nodes.broker("n3").topic("t")) == "broker_wiped"
+    assert await refusal(lambda: nodes.broker("n3").topics.topic("t")) == "broker_wiped"
     await nodes.stop("n3")
 
     nodes.disks["n3"] = taken
     await nodes.start("n3")
-    await eventually(lambda: nodes.broker("n3").ready().ready, 30)
+    await eventually(lambda: nodes.broker("n3").node.ready().ready, 30)
 
 
 async def test_a_node_that_is_there_is_not_replaced_by_another_of_its_name(
@@ -225,24 +225,24 @@ async def test_a_node_whose_log_is_damaged_comes_back_as_a_voter_anew(
     nodes: ThreeNodes, aside: bool
 ) -> None:
     settings = {"partitions": 1, "replication_factor": 3}
-    await nodes.broker("n1").create_topic("t", settings)
+    await nodes.broker("n1").topics.create_topic("t", settings)
     await append(nodes.running["n1"], "a", "b")
     before = cluster(nodes, "n3")._me
     await nodes.stop("n3")
     damage_log(nodes.disks["n3"])
 
     await nodes.start("n3", set_aside=aside, accept_damage=not aside)
-    await eventually(lambda: nodes.broker("n3").ready().ready, 30)
+    await eventually(lambda: nodes.broker("n3").node.ready().ready, 30)
     after = cluster(nodes, "n3")._me
     assert after != before
     await eventually(lambda: cluster(nodes, "n2").voters.get(NodeId("n3")) == after.incarnation, 30)
     layout = cluster(nodes, "n2").state.layout
     (group,) = layout.held_by(after)
     await eventually(lambda: after in (layout.configuration(group) or _NONE).voters, 30)
-    await eventually(lambda: is_sound(nodes.broker("n3")._replicas.find(group)), 30)
+    await eventually(lambda: is_sound(nodes.broker("n3").topics._replicas.find(group)), 30)
 
     await nodes.stop("n1")
-    await nodes.broker("n3").create_topic("u", {"replication_factor": 1})
+    await nodes.broker("n3").topics.create_topic("u", {"replication_factor": 1})
     await append(nodes.running["n3"], "c")
 
 
@@ -274,9 +274,9 @@ async def test_a_damaged_replica_of_the_cluster_group_is_copied_whole(nodes: Thr
 
     await eventually(lambda: cluster(nodes, "n3").group not in (None, before), 30)
     await eventually(lambda: not log.quarantined and not log.suspect, 30)
-    await eventually(lambda: nodes.broker("n3").ready().ready, 30)
+    await eventually(lambda: nodes.broker("n3").node.ready().ready, 30)
     await nodes.stop("n1")
-    await nodes.broker("n3").create_topic("v", {"replication_factor": 2})
+    await nodes.broker("n3").topics.create_topic("v", {"replication_factor": 2})
 
 
 async def test_a_node_whose_stopped_replica_of_the_cluster_group_was_copied_is_ready_again(
@@ -296,23 +296,23 @@ async def test_a_node_whose_stopped_replica_of_the_cluster_group_was_copied_is_r
     copies.transfers.want(CLUSTER_GROUP)
 
     await eventually(lambda: cluster(nodes, "n3").group not in (None, before), 30)
-    await eventually(lambda: nodes.broker("n3").ready().ready, 30)
+    await eventually(lambda: nodes.broker("n3").node.ready().ready, 30)
 
 
 async def test_a_stopped_replica_is_told_of_until_its_topic_is_deleted(nodes: ThreeNodes) -> None:
     """It was told of for good: in the cluster's problems, and in what alerts are made of."""
     status, broker = nodes.running["n3"].status, nodes.broker("n3")
-    await broker.create_topic("t", {"partitions": 1, "replication_factor": 3})
-    (host,) = broker._replicas.all()
+    await broker.topics.create_topic("t", {"partitions": 1, "replication_factor": 3})
+    (host,) = broker.topics._replicas.all()
     host.group.fail(RuntimeError("an entry that is to be applied is damaged"))
     assert status.damaged_replicas == 1
-    assert any("has stopped" in problem for problem in broker.cluster_view().problems)
+    assert any("has stopped" in problem for problem in broker.node.cluster_view().problems)
 
-    await broker.delete_topic("t")
+    await broker.topics.delete_topic("t")
 
-    await eventually(lambda: not broker._replicas.all())
+    await eventually(lambda: not broker.topics._replicas.all())
     assert status.damaged_replicas == 0
-    assert not any("has stopped" in problem for problem in broker.cluster_view().problems)
+    assert not any("has stopped" in problem for problem in broker.node.cluster_view().problems)
 
 
 async def test_a_node_that_joined_runs_nothing_on_a_log_that_is_being_replaced(
@@ -329,7 +329,7 @@ async def test_a_node_that_joined_runs_nothing_on_a_log_that_is_being_replaced(
 
     part.release()
     assert known.group is not None
-    await eventually(lambda: nodes.broker("n4").ready().ready, 30)
+    await eventually(lambda: nodes.broker("n4").node.ready().ready, 30)
 
 
 async def test_a_node_asks_on_where_its_group_s_log_was_replaced_as_it_asked(
@@ -387,12 +387,12 @@ async def test_nodes_that_set_all_aside_found_no_new_cluster_in_its_place(
     await eventually(lambda: all(len(cluster(nodes, name).hellos) == 2 for name in NAMES))
 
     assert all(cluster(nodes, name).group is None for name in NAMES)
-    assert not nodes.broker("n1").ready().ready
+    assert not nodes.broker("n1").node.ready().ready
 
 
 async def test_a_member_goes_on_where_the_group_s_first_entry_is_gone(nodes: ThreeNodes) -> None:
     await come(nodes, "n4")
-    await nodes.broker("n4").create_topic("t", {})
+    await nodes.broker("n4").topics.create_topic("t", {})
     await eventually(lambda: configuration(nodes, "n3") == ("n1 n2 n3", "n4"))
     known = cluster(nodes, "n3")
     id = known.state.cluster_id
@@ -403,12 +403,12 @@ async def test_a_member_goes_on_where_the_group_s_first_entry_is_gone(nodes: Thr
     forget_beginning(nodes.disks["n3"], before)
 
     await nodes.start("n3")
-    await eventually(lambda: nodes.broker("n3").ready().ready, 30)
+    await eventually(lambda: nodes.broker("n3").node.ready().ready, 30)
 
     assert configuration(nodes, "n3") == ("n1 n2 n3", "n4")
     assert cluster(nodes, "n3").state.cluster_id == id
     await nodes.stop("n1")
-    await nodes.broker("n3").create_topic("u", {"replication_factor": 2})
+    await nodes.broker("n3").topics.create_topic("u", {"replication_factor": 2})
 
 
 def forget_beginning(disk: MemoryDisk, before: Index) -> None:
@@ -427,7 +427,7 @@ async def test_a_node_of_another_cluster_is_no_part_of_this_one(nodes: ThreeNode
     nodes.ports["n4"] = free_ports(1)[0]
     nodes.disks["n4"] = MemoryDisk()
     await nodes.start("n4", seeds=())
-    await eventually(lambda: nodes.broker("n4").ready().ready)
+    await eventually(lambda: nodes.broker("n4").node.ready().ready)
     await nodes.stop("n4")
 
     await nodes.start("n4")
@@ -436,13 +436,13 @@ async def test_a_node_of_another_cluster_is_no_part_of_this_one(nodes: ThreeNode
     assert not cluster(nodes, "n1").is_present(NodeId("n4"))
     assert not cluster(nodes, "n4").is_present(NodeId("n1"))
     assert cluster(nodes, "n4").state.cluster_id != cluster(nodes, "n1").state.cluster_id
-    await eventually(lambda: nodes.broker("n4").ready().ready)
+    await eventually(lambda: nodes.broker("n4").node.ready().ready)
     assert set(NAMES) == set(cluster(nodes, "n1").state.brokers)
 
 
 async def test_a_node_registers_nobody_but_itself_and_its_own_directory(nodes: ThreeNodes) -> None:
-    link = nodes.broker("n1")._forwarder._mesh
-    mine = nodes.broker("n1")._cluster._me
+    link = nodes.broker("n1").records._partitions.forwarder._mesh
+    mine = nodes.broker("n1").topics._cluster._me
     other = RegisterBroker("n2", 7, "127.0.0.1:1", replaces=True)
     stolen = RegisterBroker("n1", Incarnation(mine.incarnation ^ 1), "127.0.0.1:1", replaces=True)
 

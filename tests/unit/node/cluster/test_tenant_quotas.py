@@ -259,7 +259,7 @@ async def test_a_request_beyond_the_share_is_429_and_makes_nothing(
     assert (status, answer["code"]) == (429, "share_full"), answer
     assert (answer["bound"], answer["limit"], answer["prefixes"]) == (KINDS[bound], 0, ["team-a."])
     assert answer["retriable"] is False
-    state = node.node.broker._cluster.state
+    state = node.node.broker.topics._cluster.state
     assert (set(state.groups), set(state.schedules)) == (set(), set())
     assert set(state.topics) - {"__audit"} == {"team-a.t"}
     assert (await node(method, path, body))[0] < 300  # a key of all has no share

@@ -10,7 +10,7 @@ from coordinator.cluster.state import ClusterState
 from coordinator.commands.codec import CreateTopic, RegisterBroker
 from goqueue.wire.errors import Unavailable
 from goqueue.wire.types import Index
-from node.broker.node import NodeBroker
+from node.broker.topics import NodeTopics
 from node.cluster.host import ClusterHost
 from node.cluster.topic_defaults import wanted_settings
 from node.config.node import NodeConfig
@@ -84,9 +84,9 @@ async def test_a_topic_made_as_soon_as_all_brokers_are_ready_is_on_all_of_them(
         return None
 
     cluster = Lagging()
-    broker = cast(Any, NodeBroker.__new__(NodeBroker))
-    broker._cluster, broker._config = cluster, CONFIG
-    monkeypatch.setattr(broker, "_until_led", done)
+    broker = cast(Any, NodeTopics.__new__(NodeTopics))
+    broker._cluster, broker._config, broker._replicas = cluster, CONFIG, None
+    monkeypatch.setattr("node.broker.topics.until_led", done)
     monkeypatch.setattr(broker, "topic", done)
 
     await broker.create_topic("t", {"partitions": 3})

@@ -59,15 +59,17 @@ async def test_where_nobody_can_say_whether_there_is_such_a_partition_that_is_sa
 
 async def test_a_partition_is_used_through_any_node_as_soon_as_it_is_added() -> None:
     async with three_nodes() as nodes:
-        await nodes.broker("n1").create_topic("t", {"partitions": 1, "replication_factor": 1})
+        await nodes.broker("n1").topics.create_topic(
+            "t", {"partitions": 1, "replication_factor": 1}
+        )
         await eventually(lambda: nodes.leader() is not None)
         adds, uses = (nodes.broker(name) for name in NAMES if name != nodes.leader())
         for last in range(1, 7):
-            await adds.add_partitions("t", last + 1, [])
+            await adds.placement.add_partitions("t", last + 1, [])
             if last % 2:
-                await uses.append("t", last, encode_batch([Record(b"x")]), deadline_s=30)
+                await uses.records.append("t", last, encode_batch([Record(b"x")]), deadline_s=30)
             else:
-                await uses.receive(
+                await uses.queue.receive(
                     "g",
                     ["t"],
                     claim=NOBODY,
@@ -77,4 +79,4 @@ async def test_a_partition_is_used_through_any_node_as_soon_as_it_is_added() -> 
                     partitions=[last],
                 )
         with pytest.raises(UnknownPartition):
-            await uses.append("t", 7, encode_batch([Record(b"x")]), deadline_s=30)
+            await uses.records.append("t", 7, encode_batch([Record(b"x")]), deadline_s=30)

@@ -34,13 +34,13 @@ async def test_cluster_that_was_founded_with_a_short_secret_goes_on_and_warns() 
     short = node_config(**peers, **{"cluster.secret": SHORT})
 
     async with running(disk, short, wait=False) as node:
-        await eventually(lambda: "31 characters" in str(node.broker.ready()))
-        assert node.broker.cluster_view().cluster_id == ""
+        await eventually(lambda: "31 characters" in str(node.broker.node.ready()))
+        assert node.broker.node.cluster_view().cluster_id == ""
     async with running(disk, node_config(**peers, **{"cluster.secret": LONG})) as node:
-        founded = node.broker.cluster_view()
+        founded = node.broker.node.cluster_view()
         assert founded.warnings == ()
     async with running(disk, short) as node:
-        view = node.broker.cluster_view()
+        view = node.broker.node.cluster_view()
 
     assert view.cluster_id == founded.cluster_id
     assert [warning.partition(",")[0] for warning in view.warnings] == [

@@ -35,7 +35,7 @@ ALL = [("t", 0), ("t", 1), ("t", 2), ("t", 3)]
 @pytest.fixture
 async def broker() -> AsyncIterator[NodeBroker]:
     async with running(MemoryDisk()) as started:
-        await started.broker.create_topic("t", {"partitions": 4})
+        await started.broker.topics.create_topic("t", {"partitions": 4})
         yield started.broker
 
 
@@ -50,7 +50,7 @@ async def join(
     **more: object,
 ) -> Assignment:
     request = JoinRequest(client, topics, lets_go=lets_go, **more)  # type: ignore[arg-type]
-    return await broker.join(group, request, wait_s=wait_s)
+    return await broker.members.join(group, request, wait_s=wait_s)
 
 
 async def beat(
@@ -61,7 +61,7 @@ async def beat(
     wait_s: float = 30.0,
 ) -> Assignment:
     """Wait for news."""
-    return await broker.heartbeat(
+    return await broker.members.heartbeat(
         told.group, told.member, revision=told.revision, wait_s=wait_s, let_go=let_go
     )
 
@@ -73,7 +73,7 @@ async def consume_assignment(broker: NodeBroker, told: Assignment) -> None:
 
 
 async def publish(broker: NodeBroker, partition: int, *values: str) -> None:
-    await broker.append("t", partition, batch(*values), deadline_s=30)
+    await broker.records.append("t", partition, batch(*values), deadline_s=30)
 
 
 async def poll(
@@ -84,7 +84,7 @@ async def poll(
     generation: int | None = None,
     limit: int = 100,
 ) -> list[QueuedMessage]:
-    return await broker.poll(
+    return await broker.polls.poll(
         told.group, told.member, generation=generation, limit=limit, wait_s=wait_s
     )
 
@@ -137,7 +137,7 @@ async def test_letting_go_of_what_nobody_asked_for_is_no_entry(
     assert list(told.assigned) == ALL
     assert not any(isinstance(asked, LetGo) for asked in commands)
 
-    await broker.leave("g", told.member)
+    await broker.members.leave("g", told.member)
 
     assert any(isinstance(asked, LeaveGroup) for asked in commands)
 
@@ -148,7 +148,7 @@ async def test_a_leaver_leaves_its_partitions_to_the_others(broker: NodeBroker) 
     second = await join(broker)
     assert len(second.assigned) == 2
 
-    await broker.leave("g", first.member)
+    await broker.members.leave("g", first.member)
     with pytest.raises(UnknownMember):
         await behaving
     told = await beat(broker, second)
@@ -158,7 +158,7 @@ async def test_a_leaver_leaves_its_partitions_to_the_others(broker: NodeBroker) 
     assert list(told.assigned) == ALL
     assert told.members == [second.member]
     with pytest.raises(UnknownMember):
-        await broker.leave("g", first.member)
+        await broker.members.leave("g", first.member)
 
 
 async def test_a_commit_names_the_partitions_that_are_not_the_claimants(
@@ -167,8 +167,8 @@ async def test_a_commit_names_the_partitions_that_are_not_the_claimants(
     owner = await join(broker, wait_s=30)
 
     with pytest.raises(StaleGeneration) as refused:
-        await broker.commit("g", "t", {0: 0, 2: 0})
-    done = await broker.commit("g", "t", {0: 0}, Claim(owner.member, owner.generation))
+        await broker.positions.commit("g", "t", {0: 0, 2: 0})
+    done = await broker.positions.commit("g", "t", {0: 0}, Claim(owner.member, owner.generation))
 
     assert refused.value.data["partitions"] == ["t:0", "t:2"]
     assert refused.value.data["generation"] == owner.generation
@@ -187,13 +187,13 @@ async def test_a_member_that_is_not_heard_of_is_gone_and_its_attempt_has_failed(
     (again,) = await poll(broker, told, wait_s=30)
 
     assert (again.value, again.attempt, again.reason) == (b"a", 2, "consumer lost")
-    (end,) = await broker.settle([SettleRequest(lost.receipt, "ack")])
+    (end,) = await broker.receipts.settle([SettleRequest(lost.receipt, "ack")])
     assert isinstance(end, StaleGeneration)
     for asking in (beat(broker, dying), poll(broker, dying)):
         with pytest.raises(UnknownMember):
             await asking
     with pytest.raises(StaleGeneration):
-        await broker.receive(
+        await broker.queue.receive(
             "g",
             ["t"],
             claim=Claim(dying.member, dying.generation),
@@ -227,7 +227,9 @@ async def test_a_heartbeat_waits_so_shortly_that_who_stands_still_is_missed(
     monkeypatch.setattr(GroupMembers, "_attend", noted)
     waiting = await join(broker, session_timeout_ms=1500)
 
-    unchanged = await broker.heartbeat("g", waiting.member, revision=waiting.revision, wait_s=60.0)
+    unchanged = await broker.members.heartbeat(
+        "g", waiting.member, revision=waiting.revision, wait_s=60.0
+    )
 
     assert unchanged.revision == waiting.revision
     assert waited_s[-1] == 0.5
@@ -235,19 +237,19 @@ async def test_a_heartbeat_waits_so_shortly_that_who_stands_still_is_missed(
 
 async def test_nobody_knows_a_group_or_member_that_never_was(broker: NodeBroker) -> None:
     with pytest.raises(UnknownGroup):
-        await broker.heartbeat("g", "m")
+        await broker.members.heartbeat("g", "m")
     with pytest.raises(UnknownGroup):
-        await broker.membership("g")
+        await broker.members.membership("g")
     with pytest.raises(UnknownTopic):
         await join(broker, topics=["nope"])
     with pytest.raises(UnknownGroup):
-        await broker.leave("g", "m")
+        await broker.members.leave("g", "m")
 
     await join(broker)
     with pytest.raises(UnknownMember):
-        await broker.heartbeat("g", "m")
+        await broker.members.heartbeat("g", "m")
     with pytest.raises(UnknownMember):
-        await broker.poll("g", "m", generation=None, limit=1, wait_s=0)
+        await broker.polls.poll("g", "m", generation=None, limit=1, wait_s=0)
     with pytest.raises(UnknownMember):
         await join(broker, member="m")
     with pytest.raises(BadConfig, match="session_timeout_ms"):
@@ -257,7 +259,7 @@ async def test_nobody_knows_a_group_or_member_that_never_was(broker: NodeBroker)
 async def test_a_join_that_asks_for_too_much_is_no_entry_and_makes_no_group(
     broker: NodeBroker,
 ) -> None:
-    before = broker.cluster_view().version
+    before = broker.node.cluster_view().version
 
     for wanted in (
         {"client": "x" * 100_000},
@@ -268,9 +270,9 @@ async def test_a_join_that_asks_for_too_much_is_no_entry_and_makes_no_group(
         with pytest.raises(BadConfig):
             await join(broker, **wanted)  # type: ignore[arg-type]
 
-    assert broker.cluster_view().version == before
+    assert broker.node.cluster_view().version == before
     with pytest.raises(UnknownGroup):
-        await broker.membership("g")
+        await broker.members.membership("g")
 
 
 async def test_a_membership_tells_members_and_what_rebalances_moved(broker: NodeBroker) -> None:
@@ -278,8 +280,8 @@ async def test_a_membership_tells_members_and_what_rebalances_moved(broker: Node
     behaving = asyncio.ensure_future(consume_assignment(broker, first))
     second = await join(broker)
 
-    view = await broker.membership("g")
-    (same,) = await broker.memberships()
+    view = await broker.members.membership("g")
+    (same,) = await broker.members.memberships()
     behaving.cancel()
 
     assert view.members[0].id == same.members[0].id == first.member
@@ -304,9 +306,9 @@ async def test_a_membership_tells_members_and_what_rebalances_moved(broker: Node
 async def test_a_group_with_members_is_deleted_by_force_only(broker: NodeBroker) -> None:
     told = await join(broker)
     with pytest.raises(GroupActive):
-        await broker.delete_group("g")
+        await broker.groups.delete_group("g")
 
-    await broker.delete_group("g", force=True)
+    await broker.groups.delete_group("g", force=True)
 
     with pytest.raises(UnknownGroup):
         await beat(broker, told)
@@ -325,7 +327,7 @@ async def test_a_static_member_that_restarts_has_the_same_partitions_without_a_r
 
     assert again.assigned == before.assigned
     assert list((await beat(broker, other)).assigned) == list(other.assigned)
-    assert [r.cause for r in (await broker.membership("g")).rebalances] == ["join", "join"]
+    assert [r.cause for r in (await broker.members.membership("g")).rebalances] == ["join", "join"]
     with pytest.raises(UnknownMember):
         await beat(broker, first)
 
@@ -337,10 +339,10 @@ async def test_who_was_replaced_while_it_slept_is_told_so_whatever_it_asks(
     await join(broker, instance_id="a")
 
     for asked in (
-        broker.heartbeat("g", older.member),
+        broker.members.heartbeat("g", older.member),
         poll(broker, older),
         join(broker, member=older.member, instance_id="a"),
-        broker.leave("g", older.member),
+        broker.members.leave("g", older.member),
     ):
         with pytest.raises(UnknownMember) as refused:
             await asked
@@ -350,20 +352,20 @@ async def test_who_was_replaced_while_it_slept_is_told_so_whatever_it_asks(
 async def test_a_pattern_brings_topics_that_are_created_later(broker: NodeBroker) -> None:
     told = await join(broker, topics=(), patterns=["t*"])
 
-    await broker.create_topic("tea", {"partitions": 1})
+    await broker.topics.create_topic("tea", {"partitions": 1})
     while ("tea", 0) not in told.assigned:
         told = await beat(broker, told)
-    await broker.delete_topic("t")
+    await broker.topics.delete_topic("t")
     while len(told.assigned) > 1:
         told = await beat(broker, told)
 
-    view = await broker.membership("g")
+    view = await broker.members.membership("g")
     assert (list(told.assigned), view.topics) == ([("tea", 0)], ["tea"])
     assert [r.cause for r in view.rebalances] == ["join", "topic", "topic"]
 
 
 async def test_a_member_that_joins_again_changes_its_subscription(broker: NodeBroker) -> None:
-    await broker.create_topic("u", {"partitions": 1})
+    await broker.topics.create_topic("u", {"partitions": 1})
     first = await join(broker)
 
     again = await join(broker, member=first.member, topics=["t", "u"])
@@ -389,22 +391,22 @@ async def test_settings_are_those_of_who_creates_the_group(broker: NodeBroker) -
     await join(broker, settings={"assignor": "range", "session_timeout_ms": 9000})
     second = await join(broker, settings={"assignor": "roundrobin"}, wait_s=0)
 
-    view = await broker.membership("g")
+    view = await broker.members.membership("g")
     assert (view.assignor, second.session_timeout_ms, second.heartbeat_ms) == ("range", 9000, 3000)
 
 
 async def test_a_power_cut_of_the_whole_cluster_costs_nobody_a_partition() -> None:
     disk = MemoryDisk()
     async with running(disk) as node:
-        await node.broker.create_topic("t", {"partitions": 4})
+        await node.broker.topics.create_topic("t", {"partitions": 4})
         told = await join(node.broker)
         await publish(node.broker, 0, "a")
         (leased,) = await poll(node.broker, told)
         after_cut = disk.crash(random.Random(1), keep=0.0)
 
     async with running(after_cut) as node:
-        again = await node.broker.heartbeat("g", told.member)
-        (end,) = await node.broker.settle(
+        again = await node.broker.members.heartbeat("g", told.member)
+        (end,) = await node.broker.receipts.settle(
             [SettleRequest(leased.receipt, "ack")], "g", Claim(told.member, told.generation)
         )
         await publish(node.broker, 1, "b")

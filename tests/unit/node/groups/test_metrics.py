@@ -216,8 +216,8 @@ def test_members_that_expired_are_counted_with_their_reason(groups: Groups) -> N
 
 async def test_a_node_tells_of_its_groups() -> None:
     async with running(MemoryDisk()) as node:
-        await node.broker.create_topic("t", {"partitions": 1})
-        await node.broker.join("g", JoinRequest("c", topics=["t"]), wait_s=30)
+        await node.broker.topics.create_topic("t", {"partitions": 1})
+        await node.broker.members.join("g", JoinRequest("c", topics=["t"]), wait_s=30)
         await publish(node, "a")
 
         found = text(node.metrics)

@@ -30,7 +30,9 @@ SESSION_MS, BEYOND_S = 5000, 7.5
 @pytest.fixture
 async def nodes() -> AsyncIterator[ThreeNodes]:
     async with three_nodes() as started:
-        await started.broker("n1").create_topic("t", {"partitions": 6, "replication_factor": 3})
+        await started.broker("n1").topics.create_topic(
+            "t", {"partitions": 6, "replication_factor": 3}
+        )
         yield started
 
 
@@ -51,10 +53,10 @@ async def test_partitions_move_between_members_of_three_nodes_at_once(nodes: Thr
     for name in NAMES * 2:
         told = await join(nodes.broker(name))
         assert len(told.assigned) == 3
-        await nodes.broker(name).leave("g", told.member)
+        await nodes.broker(name).members.leave("g", told.member)
     behaving.cancel()
 
-    view = await nodes.broker("n2").membership("g")
+    view = await nodes.broker("n2").members.membership("g")
 
     pauses = [m.pause_ms for r in view.rebalances for m in r.moves if m.former == first.member]
     assert len(pauses) >= 3
@@ -83,17 +85,17 @@ async def test_a_node_that_lags_tells_a_member_nothing_older_than_others_have_to
     first = await join(near)
     second = await join(near, wait_s=0)
     asked = await beat(near, first)
-    assert len((await lagging.heartbeat("g", first.member)).revoking) == 3
+    assert len((await lagging.members.heartbeat("g", first.member)).revoking) == 3
 
     slow_down(nodes.disks[other_than(leader)], 0.3)
-    await near.heartbeat("g", first.member, let_go=asked.revoking)
+    await near.members.heartbeat("g", first.member, let_go=asked.revoking)
     told = second
     while len(told.assigned) < 3:
         told = await beat(near, told)
-    again = await lagging.heartbeat("g", second.member)
+    again = await lagging.members.heartbeat("g", second.member)
 
     assert again.assigned == told.assigned
-    assert (await lagging.heartbeat("g", first.member)).revoking == []
+    assert (await lagging.members.heartbeat("g", first.member)).revoking == []
 
 
 def slow_down(disk: MemoryDisk, sync_s: float) -> None:
@@ -115,13 +117,13 @@ async def test_nobody_loses_partitions_when_the_leader_of_the_cluster_group_dies
     first = await join(here, session_timeout_ms=SESSION_MS)
     behaving = asyncio.ensure_future(consume_assignment(here, first))
     second = await join(here, session_timeout_ms=SESSION_MS)
-    before = await here.membership("g")
+    before = await here.members.membership("g")
 
     await nodes.stop(leader)
     behaving.cancel()
     waited = await asyncio.gather(*(outlast(here, told, BEYOND_S) for told in (first, second)))
 
-    after = await here.membership("g")
+    after = await here.members.membership("g")
     assert (after.generation, after.state) == (before.generation, "stable")
     assert [m.assigned for m in after.members] == [m.assigned for m in before.members]
     assert [m.silent_ms < SESSION_MS for m in after.members] == [True, True]
@@ -133,7 +135,9 @@ async def outlast(broker: NodeBroker, told: Assignment, span_s: float) -> Assign
     loop = asyncio.get_running_loop()
     end_s = loop.time() + span_s
     while loop.time() < end_s:
-        told = await broker.heartbeat(told.group, told.member, revision=told.revision, wait_s=1.0)
+        told = await broker.members.heartbeat(
+            told.group, told.member, revision=told.revision, wait_s=1.0
+        )
     return told
 
 
@@ -168,7 +172,7 @@ async def test_a_member_goes_on_through_another_node_when_its_own_dies(nodes: Th
 
     assert values(found) == ["a"]
     assert again.assigned == told.assigned
-    assert (await nodes.broker(other).membership("g")).generation == told.generation
+    assert (await nodes.broker(other).members.membership("g")).generation == told.generation
 
 
 async def test_a_partition_reaches_its_new_owner_when_its_leader_dies_while_it_moves(
@@ -195,15 +199,15 @@ async def test_without_a_majority_heartbeats_are_refused_and_nobody_is_lost_by_i
     told = await join(nodes.broker("n1"), session_timeout_ms=SESSION_MS)
     await nodes.stop("n2")
     await nodes.stop("n3")
-    await eventually(lambda: nodes.broker("n1").cluster_view().controller is None)
+    await eventually(lambda: nodes.broker("n1").node.cluster_view().controller is None)
 
     with pytest.raises(Unavailable):
         await beat(nodes.broker("n1"), told, wait_s=0)
     with pytest.raises(Unavailable):
-        await nodes.broker("n1").heartbeat("g", "who is that?")
+        await nodes.broker("n1").members.heartbeat("g", "who is that?")
 
     await nodes.start("n2")
-    await eventually(lambda: nodes.broker("n2").ready().ready)
+    await eventually(lambda: nodes.broker("n2").node.ready().ready)
     again = await beat(nodes.broker("n2"), told, wait_s=0)
     assert (again.assigned, again.generation) == (told.assigned, told.generation)
 
@@ -216,7 +220,7 @@ async def test_a_wiped_node_that_is_not_let_in_refuses_heartbeats_at_once(
     await nodes.stop("n3")
     nodes.disks["n3"] = MemoryDisk()
     await nodes.start("n3")
-    await eventually(lambda: nodes.broker("n3")._cluster.wiped)
+    await eventually(lambda: nodes.broker("n3").topics._cluster.wiped)
 
     async with asyncio.timeout(60):
         with pytest.raises(Unavailable):

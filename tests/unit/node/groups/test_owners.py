@@ -269,7 +269,7 @@ async def test_owners_and_group_prefixes_outlive_the_node(tmp_path: Path) -> Non
 
 async def test_nothing_of_it_is_written_before_the_level_is_finished(level_one: Keyed) -> None:
     sent: list[object] = []
-    cluster = level_one.node.broker._cluster
+    cluster = level_one.node.broker.topics._cluster
     command = cluster.command
 
     async def watched(*rest: Any, **named: Any) -> Any:

@@ -28,12 +28,14 @@ from tests.unit.node.test_node import running
 @pytest.fixture
 async def broker() -> AsyncIterator[NodeBroker]:
     async with running(MemoryDisk()) as started:
-        await started.broker.create_topic("t", {"partitions": 4})
+        await started.broker.topics.create_topic("t", {"partitions": 4})
         yield started.broker
 
 
 async def ack(broker: NodeBroker, *messages: QueuedMessage) -> None:
-    ends = await broker.settle([SettleRequest(message.receipt, "ack") for message in messages])
+    ends = await broker.receipts.settle(
+        [SettleRequest(message.receipt, "ack") for message in messages]
+    )
     assert not any(isinstance(end, Exception) for end in ends), ends
 
 
@@ -61,7 +63,7 @@ async def test_a_poll_that_waits_goes_on_with_what_its_member_gets(broker: NodeB
     await asyncio.sleep(0.05)
     assert not polling.done()
 
-    await broker.leave("g", first.member)
+    await broker.members.leave("g", first.member)
 
     assert values(await polling) == ["a"]
 
@@ -71,7 +73,7 @@ async def test_a_poll_that_waits_is_told_that_its_member_is_gone(broker: NodeBro
     polling = asyncio.ensure_future(poll(broker, told, wait_s=30))
     await asyncio.sleep(0.05)
 
-    await broker.leave("g", told.member)
+    await broker.members.leave("g", told.member)
 
     with pytest.raises(UnknownMember):
         await polling
@@ -107,7 +109,7 @@ async def test_a_poll_of_a_generation_before_all_that_the_member_has_is_refused(
     with pytest.raises(StaleGeneration):
         await poll(broker, second, generation=first.generation)
     kept = await poll(broker, first, generation=first.generation)
-    await broker.leave("g", first.member)
+    await broker.members.leave("g", first.member)
     told = second
     while len(told.assigned) < 4:
         told = await beat(broker, told)
@@ -132,7 +134,7 @@ async def test_members_of_a_shared_group_poll_all_partitions_and_hand_none_over(
     assert list(first.assigned) == list(second.assigned) == ALL
     assert len(some) == 3
     assert len({*values(some), *values(rest)}) == len(some) + len(rest) == 8
-    assert (await broker.membership("g")).totals.moved == 0
+    assert (await broker.members.membership("g")).totals.moved == 0
 
 
 async def test_members_of_a_shared_group_may_name_the_generation_that_they_were_told(
@@ -142,11 +144,11 @@ async def test_members_of_a_shared_group_may_name_the_generation_that_they_were_
     claim = Claim(told.member, told.generation)
     await publish(broker, 0, "a", "b")
 
-    found = await broker.receive(
+    found = await broker.queue.receive(
         "g", (), claim=claim, limit=1, wait_s=5.0, visibility_ms=None, places=told.assigned
     )
-    (settled,) = await broker.settle([SettleRequest(found[0].receipt, "ack")], None, claim)
-    await broker.commit("g", "t", {0: 2}, claim)
+    (settled,) = await broker.receipts.settle([SettleRequest(found[0].receipt, "ack")], None, claim)
+    await broker.positions.commit("g", "t", {0: 2}, claim)
 
     assert values(found) == ["a"]
     assert isinstance(settled, SettleView)
@@ -167,7 +169,7 @@ async def test_a_poll_that_is_cancelled_while_its_share_changes_leases_nothing(
         polling.cancel()
         with suppress(asyncio.CancelledError):
             found += await polling
-        await broker.leave("g", (await joining).member)
+        await broker.members.leave("g", (await joining).member)
 
     async with asyncio.timeout(30):
         while len(found) < 20:
@@ -190,7 +192,7 @@ async def test_what_a_member_has_in_flight_is_waited_for_where_it_does_not_let_g
     while len(second.assigned) < 2:
         second = await beat(broker, second)
 
-    view = await broker.membership("g")
+    view = await broker.members.membership("g")
     assert [(m.in_flight, m.fenced) for m in view.rebalances[-1].moves] == [(0, False)] * 2
 
 
@@ -204,7 +206,7 @@ async def test_a_member_that_does_not_let_go_in_time_is_fenced_there_and_stays_e
 
     second = await join(broker, wait_s=30)
     again = await poll(broker, second, wait_s=30)
-    ends = await broker.settle([SettleRequest(m.receipt, "ack") for m in in_flight])
+    ends = await broker.receipts.settle([SettleRequest(m.receipt, "ack") for m in in_flight])
 
     assert len(second.assigned) == 2
     assert {(m.attempt, m.reason) for m in again} == {(2, "consumer lost")}
@@ -214,4 +216,6 @@ async def test_a_member_that_does_not_let_go_in_time_is_fenced_there_and_stays_e
         if isinstance(end, StaleGeneration)
     ]
     assert sorted(refused) == list(second.assigned)
-    assert [m.fenced for m in (await broker.membership("g")).rebalances[-1].moves] == [True] * 2
+    assert [m.fenced for m in (await broker.members.membership("g")).rebalances[-1].moves] == [
+        True
+    ] * 2

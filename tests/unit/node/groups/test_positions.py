@@ -39,7 +39,7 @@ EARLIEST, LATEST = ResetTo(at="earliest"), ResetTo(at="latest")
 @pytest.fixture
 async def node() -> AsyncIterator[NodeAssembly]:
     async with running(MemoryDisk()) as started:
-        await started.broker.create_topic("t", {"partitions": 2})
+        await started.broker.topics.create_topic("t", {"partitions": 2})
         yield started
 
 
@@ -50,13 +50,13 @@ def broker(node: NodeAssembly) -> NodeBroker:
 
 async def publish(broker: NodeBroker, count: int, partition: int = 0, **columns: object) -> int:
     records = [Record(b"v", **columns) for _ in range(count)]  # type: ignore[arg-type]
-    done = await broker.append("t", partition, encode_batch(records), deadline_s=30)
+    done = await broker.records.append("t", partition, encode_batch(records), deadline_s=30)
     return done.base_offset
 
 
 async def consume(broker: NodeBroker, count: int, partition: int = 0, group: str = "g") -> None:
     """Receive and ack."""
-    found = await broker.receive(
+    found = await broker.queue.receive(
         group,
         ["t"],
         claim=NOBODY,
@@ -66,11 +66,11 @@ async def consume(broker: NodeBroker, count: int, partition: int = 0, group: str
         partitions=[partition],
     )
     assert len(found) == count
-    await broker.settle([SettleRequest(message.receipt, "ack") for message in found])
+    await broker.receipts.settle([SettleRequest(message.receipt, "ack") for message in found])
 
 
 async def lag_of(broker: NodeBroker, partition: int = 0, group: str = "g") -> LagView:
-    return (await broker.lag(group, ["t"]))[partition]
+    return (await broker.positions.lag(group, ["t"]))[partition]
 
 
 async def reset(
@@ -81,7 +81,9 @@ async def reset(
     dry_run: bool = False,
     claim: Claim = NOBODY,
 ) -> list[ResetView]:
-    return await broker.reset("g", "t", to, partitions=partitions, dry_run=dry_run, claim=claim)
+    return await broker.positions.reset(
+        "g", "t", to, partitions=partitions, dry_run=dry_run, claim=claim
+    )
 
 
 # -- lag
@@ -91,7 +93,7 @@ async def test_lag_counts_what_is_stored_and_not_settled(broker: NodeBroker) -> 
     await publish(broker, 5)
     await publish(broker, 1, deliver_at_ms=60_000)
     await consume(broker, 2)
-    await broker.receive(
+    await broker.queue.receive(
         "g", ["t"], claim=NOBODY, limit=1, wait_s=0, visibility_ms=None, partitions=[0]
     )
 
@@ -103,7 +105,7 @@ async def test_lag_counts_what_is_stored_and_not_settled(broker: NodeBroker) -> 
 
 
 async def test_lag_in_time_is_the_age_of_the_oldest_to_the_millisecond(broker: NodeBroker) -> None:
-    await broker.put_group("g", {})
+    await broker.groups.put_group("g", {})
     await consume_nothing(broker)
     host = leading(broker)
     for _ in range(2):
@@ -121,12 +123,12 @@ async def test_lag_in_time_is_the_age_of_the_oldest_to_the_millisecond(broker: N
 
 
 def leading(broker: NodeBroker, partition: int = 0) -> PartitionHost:
-    return next(host for host in broker._replicas.led() if host.id.partition == partition)
+    return next(host for host in broker.topics._replicas.led() if host.id.partition == partition)
 
 
 async def consume_nothing(broker: NodeBroker, group: str = "g") -> None:
     """Opens the group in every partition."""
-    await broker.receive(group, ["t"], claim=NOBODY, limit=1, wait_s=0, visibility_ms=None)
+    await broker.queue.receive(group, ["t"], claim=NOBODY, limit=1, wait_s=0, visibility_ms=None)
 
 
 async def test_a_group_that_was_never_there_lags_from_where_it_would_begin(
@@ -134,39 +136,39 @@ async def test_a_group_that_was_never_there_lags_from_where_it_would_begin(
 ) -> None:
     await publish(broker, 3)
     await publish(broker, 1, deliver_at_ms=60_000)
-    await broker.put_group("g", {"ordering": "key"})
-    await broker.put_group("late", {"start": "latest"})
+    await broker.groups.put_group("g", {"ordering": "key"})
+    await broker.groups.put_group("late", {"start": "latest"})
 
     first, last = await lag_of(broker), await lag_of(broker, group="late")
 
     assert (first.committed, first.lag, first.delayed) == (0, 3, 1)
     assert (last.committed, last.lag, last.delayed, last.lag_ms) == (4, 0, 0, 0)
-    assert all(not host.state.queue.groups for host in node.broker._replicas.led())
+    assert all(not host.state.queue.groups for host in node.broker.topics._replicas.led())
 
 
 async def test_lag_of_all_topics_is_of_those_that_the_group_was_in_or_subscribes_to(
     broker: NodeBroker,
 ) -> None:
     for topic in ("subscribed", "other"):
-        await broker.create_topic(topic, {"partitions": 1})
+        await broker.topics.create_topic(topic, {"partitions": 1})
     await publish(broker, 1)
     await consume(broker, 1)
-    await broker.join("g", JoinRequest("c", patterns=["sub*"]), wait_s=2)
+    await broker.members.join("g", JoinRequest("c", patterns=["sub*"]), wait_s=2)
 
-    views = await broker.lag("g")
+    views = await broker.positions.lag("g")
 
     assert [(v.topic, v.partition) for v in views] == [("subscribed", 0), ("t", 0), ("t", 1)]
     assert [bool(v.owner) for v in views] == [True, False, False]
-    assert await broker.lag("g", ["other"]) != []
+    assert await broker.positions.lag("g", ["other"]) != []
 
 
 async def test_lag_names_what_is_not_known(broker: NodeBroker) -> None:
     with pytest.raises(UnknownGroup):
-        await broker.lag("none")
-    await broker.put_group("g", {})
-    assert await broker.lag("g") == []
+        await broker.positions.lag("none")
+    await broker.groups.put_group("g", {})
+    assert await broker.positions.lag("g") == []
     with pytest.raises(UnknownTopic):
-        await broker.lag("g", ["none"])
+        await broker.positions.lag("g", ["none"])
 
 
 # -- resets
@@ -209,7 +211,7 @@ async def test_a_reset_to_a_time_or_so_long_ago_goes_to_the_first_message_since(
     await publish(broker, 2)
     await asyncio.sleep(0.3)
     await publish(broker, 2)
-    await broker.put_group("g", {})
+    await broker.groups.put_group("g", {})
     host = leading(broker)
     since_ms = host.reader.time_at(Offset(2))
     assert since_ms is not None
@@ -224,11 +226,11 @@ async def test_a_dry_run_opens_the_group_nowhere_and_tells_of_where_it_would_beg
     broker: NodeBroker,
 ) -> None:
     await publish(broker, 4)
-    await broker.put_group("g", {"start": "latest"})
+    await broker.groups.put_group("g", {"start": "latest"})
 
     assert await reset(broker, EARLIEST, dry_run=True) == [ResetView("t", 0, 4, 0, 4, 0)]
     assert await reset(broker, ResetTo(shift=-1), dry_run=True) == [ResetView("t", 0, 4, 3, 1, 0)]
-    assert all(not host.state.queue.groups for host in broker._replicas.led())
+    assert all(not host.state.queue.groups for host in broker.topics._replicas.led())
     assert await reset(broker, ResetTo(offset=1)) == [ResetView("t", 0, 4, 1, 3, 0)]
     await consume(broker, 3)
 
@@ -247,11 +249,13 @@ async def test_a_reset_is_of_all_partitions_unless_some_are_named(broker: NodeBr
 async def test_a_reset_names_what_is_not_known(broker: NodeBroker) -> None:
     with pytest.raises(UnknownGroup):
         await reset(broker, EARLIEST)
-    assert await broker.list_groups() == []
+    assert await broker.groups.list_groups() == []
     with pytest.raises(UnknownPartition):
         await reset(broker, EARLIEST, partitions=[2])
     with pytest.raises(UnknownTopic):
-        await broker.reset("g", "none", EARLIEST, partitions=None, dry_run=True, claim=NOBODY)
+        await broker.positions.reset(
+            "g", "none", EARLIEST, partitions=None, dry_run=True, claim=NOBODY
+        )
 
 
 # -- while there are members
@@ -259,7 +263,7 @@ async def test_a_reset_names_what_is_not_known(broker: NodeBroker) -> None:
 
 async def join(broker: NodeBroker, *, settings: dict[str, object] | None = None) -> str:
     request = JoinRequest("c", topics=["t"], settings=settings or {})
-    return (await broker.join("g", request, wait_s=30)).member
+    return (await broker.members.join("g", request, wait_s=30)).member
 
 
 @pytest.mark.parametrize("mode", ["exclusive", "shared"])
@@ -285,7 +289,7 @@ async def test_a_reset_is_refused_while_the_group_has_members_unless_forced(
 async def test_a_member_may_reset_what_it_has(broker: NodeBroker) -> None:
     await publish(broker, 3)
     first, second = await join(broker), await join(broker)
-    views = await broker.lag("g")
+    views = await broker.positions.lag("g")
     assert {view.owner for view in views} == {first, second}
     mine = Claim(views[0].owner, views[0].generation)
 
@@ -300,7 +304,7 @@ async def test_a_member_may_reset_what_it_has(broker: NodeBroker) -> None:
 async def test_a_former_owner_may_not_reset(broker: NodeBroker) -> None:
     former = await join(broker)
     view = await lag_of(broker)
-    await broker.leave("g", former)
+    await broker.members.leave("g", former)
     await join(broker)
 
     with pytest.raises(StaleGeneration) as refused:
@@ -311,7 +315,7 @@ async def test_a_former_owner_may_not_reset(broker: NodeBroker) -> None:
 
 async def test_a_group_whose_members_have_left_may_be_reset(broker: NodeBroker) -> None:
     await publish(broker, 3)
-    await broker.leave("g", await join(broker))
+    await broker.members.leave("g", await join(broker))
 
     async with asyncio.timeout(30):
         while True:
@@ -330,9 +334,9 @@ async def test_a_partition_that_got_an_owner_meanwhile_is_not_reset_and_the_erro
     for partition in (0, 1):
         await publish(broker, 3, partition)
         await consume(broker, 3, partition)
-    group = await broker._queue.groups.find("g")
-    topic = await broker._finder.find("t")
-    await broker._queue.calls.ops(GroupId(topic.id, 1), [Own(group.id, "m", 1)])
+    group = await broker.groups.find("g")
+    topic = await broker.topics._finder.find("t")
+    await broker.queue._calls.ops(GroupId(topic.id, 1), [Own(group.id, "m", 1)])
 
     with pytest.raises(GroupActive) as refused:
         await reset(broker, EARLIEST, partitions=None)
@@ -345,7 +349,7 @@ async def test_a_partition_that_got_an_owner_meanwhile_is_not_reset_and_the_erro
     assert [(one["partition"], one["code"]) for one in error.data["failed"]] == [  # type: ignore[attr-defined]
         (1, "group_active")
     ]
-    assert [view.committed for view in await broker.lag("g")] == [0, 3]
+    assert [view.committed for view in await broker.positions.lag("g")] == [0, 3]
 
 
 @pytest.mark.parametrize(("to", "repeats"), [(EARLIEST, True), (ResetTo(shift=-1), False)])
@@ -355,7 +359,7 @@ async def test_a_reset_of_which_a_part_is_in_doubt_says_which_and_whether_to_rep
     for partition in (0, 1):
         await publish(broker, 3, partition)
         await consume(broker, 3, partition)
-    calls = broker._queue.calls
+    calls = broker.queue._calls
     ops = calls.ops
 
     async def lost(partition: GroupId, *given: Any) -> OpsAnswer:
@@ -379,7 +383,7 @@ async def test_nothing_is_reset_where_a_leader_does_not_answer_before(
     for partition in (0, 1):
         await publish(broker, 3, partition)
         await consume(broker, 3, partition)
-    calls = broker._queue.calls
+    calls = broker.queue._calls
     ask = calls.ask
 
     async def silent(request: Any, packed: bytes, *given: Any) -> Any:
@@ -391,7 +395,7 @@ async def test_nothing_is_reset_where_a_leader_does_not_answer_before(
     with pytest.raises(NoQuorum):
         await reset(broker, EARLIEST, partitions=None)
 
-    assert [view.committed for view in await broker.lag("g")] == [3, 3]
+    assert [view.committed for view in await broker.positions.lag("g")] == [3, 3]
 
 
 # -- on several nodes
@@ -403,13 +407,13 @@ async def test_any_node_tells_and_sets_what_other_nodes_lead(
     monkeypatch.setattr(group_positions, "LAG_ROUNDS", 3)
     async with three_nodes() as nodes:
         first = nodes.broker("n1")
-        await first.create_topic("t", {"partitions": 3, "replication_factor": 3})
+        await first.topics.create_topic("t", {"partitions": 3, "replication_factor": 3})
         for partition in range(3):
             await publish(first, 2 + partition, partition)
             await consume(first, 1, partition)
 
         for name in ("n1", "n2", "n3"):
-            views = await nodes.broker(name).lag("g")
+            views = await nodes.broker(name).positions.lag("g")
             assert [(v.committed, v.lag) for v in views] == [(1, 1), (1, 2), (1, 3)]
             assert all(view.lag_ms > 0 for view in views)
         told = await reset(nodes.broker("n3"), EARLIEST, partitions=None)
@@ -419,6 +423,6 @@ async def test_any_node_tells_and_sets_what_other_nodes_lead(
         await nodes.stop("n2")
         last = nodes.broker("n3")
         with pytest.raises(Unavailable, match=r"t:0, t:1, t:2"):
-            await last.lag("g", ["t"])
+            await last.positions.lag("g", ["t"])
         with pytest.raises(Unavailable):
             await reset(last, LATEST, partitions=None)

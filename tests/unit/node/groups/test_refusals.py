@@ -19,6 +19,8 @@ from node.cluster.host import ClusterHost
 from node.groups.heartbeats import SignsOfLife
 from node.groups.members import GroupMembers
 from node.groups.polls import REFUSALS_MAX, GroupPolls
+from node.groups.request_metrics import RequestMetrics
+from node.metrics import Metrics
 from tests.unit.node.groups.test_sessions import World, sessions_of
 
 MESSAGE = QueuedMessage("t", 0, Offset(0), 0, b"", None, (), 2)
@@ -38,7 +40,11 @@ class Asked:
         self.refreshes = 0
         self.told = 0
         self.polls = GroupPolls(
-            cast(ClusterHost, self), cast(GroupMembers, self), cast(SignsOfLife, self), self.receive
+            cast(ClusterHost, self),
+            cast(GroupMembers, self),
+            cast(SignsOfLife, self),
+            self.receive,
+            RequestMetrics(Metrics()),
         )
 
     @property

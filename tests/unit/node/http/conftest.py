@@ -120,7 +120,7 @@ async def client(front: HttpFront) -> AsyncIterator[Client]:
 @pytest.fixture
 async def orders(broker: NodeBroker) -> str:
     """A topic of three partitions."""
-    await broker.create_topic("orders", {"partitions": 3})
+    await broker.topics.create_topic("orders", {"partitions": 3})
     return "orders"
 
 
@@ -130,7 +130,7 @@ def put(broker: NodeBroker, orders: str) -> Callable[..., Awaitable[None]]:
 
     async def store(*values: bytes, partition: int = 0, **columns: Any) -> None:
         batch = encode_columns(list(values), columns.pop("keys", None), **columns)
-        await broker.append(orders, partition, batch, deadline_s=1)
+        await broker.records.append(orders, partition, batch, deadline_s=1)
 
     return store
 

@@ -243,7 +243,7 @@ class Scene:
             "id": f"{TOPIC}:0:0",
             "broker": "node-1",
             "trace_id": own_trace_id(TOPIC, 0, 0),
-            "job": max(self.node.node.broker._cluster.state.redrives, default=1),
+            "job": max(self.node.node.broker.topics._cluster.state.redrives, default=1),
         }
         body = OWN_BODIES.get(route.operation, BODIES.get(route.operation))
         if body is None and route.method == "POST":
@@ -282,7 +282,7 @@ class Scene:
     async def state(self) -> object:
         """What no stranger may have changed: what the cluster knows, and where the group stands.
         Without members and leases, which `ask` makes."""
-        state = self.node.node.broker._cluster.state
+        state = self.node.node.broker.topics._cluster.state
         topics = {name: (topic.id, topic.config) for name, topic in state.topics.items()}
         lag = await self.node.ok("GET", f"/groups/{GROUP}/lag")
         places = [

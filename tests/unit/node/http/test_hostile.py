@@ -86,7 +86,7 @@ async def test_bad_json_is_a_400_that_says_so(client, orders, broker, name):
         assert answer.json["error"]
         assert answer.json["request_id"] == answer.headers["X-Request-ID"]
 
-    assert (await broker.topic("orders")).partitions[0].messages == 0
+    assert (await broker.topics.topic("orders")).partitions[0].messages == 0
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ async def test_health_says_ok_and_liveness_pass(client):
 
 
 async def test_a_failed_log_fails_liveness_with_the_reason(client, broker, monkeypatch):
-    monkeypatch.setattr(broker, "alive", lambda: "fsync failed")
+    monkeypatch.setattr(broker.node, "alive", lambda: "fsync failed")
 
     answer = await client.get("/livez")
 
@@ -43,7 +43,7 @@ async def test_readiness_names_every_check_when_asked(client, broker, orders, mo
         assert (told["node_id"], told["topic_count"]) == ("node-1", 1)
         assert told["total_size"] > 0
     checks = {"replay": Check("fail", "catching up"), "storage": Check("pass")}
-    monkeypatch.setattr(broker, "ready", lambda: Readiness(False, checks))
+    monkeypatch.setattr(broker.node, "ready", lambda: Readiness(False, checks))
     unready = await client.get("/readyz")
 
     assert plain.status == 200
@@ -166,14 +166,14 @@ async def test_stop_lets_a_request_in_progress_finish_and_may_be_repeated(broker
     front = HttpFront(broker, port=0)
     await front.start()
     url = f"http://127.0.0.1:{front.port}/topics/orders/messages"
-    append, begun, released = broker.append, asyncio.Event(), asyncio.Event()
+    append, begun, released = broker.records.append, asyncio.Event(), asyncio.Event()
 
     async def slow(*arguments, **options):
         begun.set()
         await released.wait()
         return await append(*arguments, **options)
 
-    broker.append = slow
+    broker.records.append = slow
     async with aiohttp.ClientSession() as session:
         publishing = asyncio.ensure_future(session.post(url, json={"value": "v"}))
         await begun.wait()
@@ -191,7 +191,7 @@ async def test_stop_lets_a_request_in_progress_finish_and_may_be_repeated(broker
 async def test_cluster_health_tells_degraded_from_unavailable(client, broker, monkeypatch):
     import dataclasses
 
-    whole = broker.cluster_view()
+    whole = broker.node.cluster_view()
     for change, status in (
         ({"under_replicated": 1}, "degraded"),
         ({"problems": ("n3 was wiped",)}, "degraded"),

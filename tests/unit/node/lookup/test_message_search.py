@@ -28,13 +28,13 @@ PARENT = f"00-{TRACE}-b7ad6b7169203331-01".encode()
 @pytest.fixture
 async def node() -> AsyncIterator[NodeAssembly]:
     async with running(MemoryDisk()) as started:
-        await started.broker.create_topic("t", {"partitions": 1})
+        await started.broker.topics.create_topic("t", {"partitions": 1})
         yield started
 
 
 async def search(node: NodeAssembly, **which: object) -> SearchPage:
     wanted = SearchFilter(**which)  # type: ignore[arg-type]
-    return await node.broker.search(["t"], wanted, below=None, limit=100)
+    return await node.broker.lookup.search(["t"], wanted, below=None, limit=100)
 
 
 async def offsets(node: NodeAssembly, **which: object) -> list[int]:
@@ -70,15 +70,15 @@ async def test_partitions_share_the_bytes_of_a_page_and_the_next_pages_have_the_
 ) -> None:
     """The link takes no answer of any size: one that is too large is as none."""
     monkeypatch.setattr(search_broker, "ANSWER_BYTES", 2500)
-    await node.broker.create_topic("wide", {"partitions": 8})
+    await node.broker.topics.create_topic("wide", {"partitions": 8})
     for number in range(8):
         large = encode_batch([Record(b"x" * 2000, b"k")])
-        await node.broker.append("wide", number, large, deadline_s=30)
+        await node.broker.records.append("wide", number, large, deadline_s=30)
     found: list[list[int]] = []
     below: Mapping[tuple[str, int], int] | None = None
     while below is None or below:
         which = SearchFilter(key=b"k")
-        page = await node.broker.search(["wide"], which, below=below, limit=100)
+        page = await node.broker.lookup.search(["wide"], which, below=below, limit=100)
         found.append([one.message.partition for one in page.found])
         below = page.following
 
@@ -147,7 +147,7 @@ async def test_what_a_group_that_begins_at_the_end_never_had_is_in_no_state_for_
     node: NodeAssembly,
 ) -> None:
     await publish(node, "a")
-    await node.broker.put_group("g", {"start": "latest"})
+    await node.broker.groups.put_group("g", {"start": "latest"})
     await receive(node, "g")
     await publish(node, "b")
 
@@ -164,7 +164,7 @@ async def test_pages_go_on_below_what_was_told(node: NodeAssembly) -> None:
     which, seen, below = SearchFilter(headers=[("h", b"x")]), list[int](), None
 
     for _ in range(3):
-        page = await node.broker.search(["t"], which, below=below, limit=10)
+        page = await node.broker.lookup.search(["t"], which, below=below, limit=10)
         seen += [found.message.offset for found in page.found]
         below = page.following
 
@@ -184,7 +184,7 @@ async def test_times_cut_before_their_end(node: NodeAssembly) -> None:
 
 async def test_a_dead_letter_that_outlived_the_log_is_found_by_its_id() -> None:
     async with running(MemoryDisk(), config(**CHECKS)) as node:
-        await node.broker.create_topic("t", {"partitions": 1, "retention_ms": KEPT_MS})
+        await node.broker.topics.create_topic("t", {"partitions": 1, "retention_ms": KEPT_MS})
         await publish(node, Record(b"bad", b"k", (("h", b"x"),), message_id="id"), "gone")
         await settle(node, (await receive(node))[:1], "reject", reason="broken")
         await trimmed(node, 2)
@@ -199,7 +199,7 @@ async def test_a_dead_letter_that_outlived_the_log_is_found_by_its_id() -> None:
 async def test_hashes_are_kept_on_disk_and_made_again_where_they_are_damaged_or_lost() -> None:
     disk = MemoryDisk()
     async with running(disk) as node:
-        await node.broker.create_topic("t", {"partitions": 1})
+        await node.broker.topics.create_topic("t", {"partitions": 1})
         for n in range(MANY):
             await publish(node, Record(bytes(2**18), message_id=f"id-{n}"))
         await eventually(lambda: hash_files(disk) != [])
@@ -244,7 +244,7 @@ async def test_what_is_not_there_is_refused_by_name(node: NodeAssembly) -> None:
     with pytest.raises(UnknownPartition):
         await search(node, partition=3)
     with pytest.raises(UnknownTopic):
-        await node.broker.search(["no"], SearchFilter(), below=None, limit=1)
+        await node.broker.lookup.search(["no"], SearchFilter(), below=None, limit=1)
 
 
 async def test_figures_are_of_what_is_stored_and_indexed(node: NodeAssembly) -> None:
@@ -252,11 +252,11 @@ async def test_figures_are_of_what_is_stored_and_indexed(node: NodeAssembly) -> 
     await search(node, message_id="one")
 
     async def indexed() -> bool:
-        return (await node.broker.search_stats()).items == 2
+        return (await node.broker.lookup.search_stats()).items == 2
 
     while not await indexed():
         await search(node, message_id="one")
-    stats = await node.broker.search_stats()
+    stats = await node.broker.lookup.search_stats()
 
     assert (stats.nodes, stats.messages, stats.items, stats.behind_entries) == (1, 2, 2, 0)
     assert stats.ram_bytes + stats.disk_bytes > 0
@@ -265,16 +265,16 @@ async def test_figures_are_of_what_is_stored_and_indexed(node: NodeAssembly) -> 
 async def test_with_timelines_off_look_ups_hash_what_they_need_and_name_missing_events() -> None:
     disk = MemoryDisk()
     async with running(disk, config(**{"timelines.enabled": "false"})) as node:
-        await node.broker.create_topic("t", {"partitions": 1})
+        await node.broker.topics.create_topic("t", {"partitions": 1})
         await publish(node, Record(b"v", message_id="id"))
 
         assert await offsets(node, message_id="id") == [0]
-        page = await node.broker.search(
+        page = await node.broker.lookup.search(
             ["t"], SearchFilter(message_id="id"), below=None, limit=1, with_events=True
         )
         assert [found.events for found in page.found] == [None]
         assert "switched off" in page.not_searched[0].reason
-        assert not (await node.broker.search_stats()).timelines
+        assert not (await node.broker.lookup.search_stats()).timelines
 
 
 async def test_events_are_asked_of_what_is_shown_only_in_its_order(node: NodeAssembly) -> None:
@@ -282,7 +282,7 @@ async def test_events_are_asked_of_what_is_shown_only_in_its_order(node: NodeAss
     await settle(node, (await receive(node, limit=9))[-2:])
 
     which = SearchFilter(headers=[("h", b"x")])
-    page = await node.broker.search(None, which, below=None, limit=3, with_events=True)
+    page = await node.broker.lookup.search(None, which, below=None, limit=3, with_events=True)
 
     assert [found.message.offset for found in page.found] == [8, 7, 6]
     assert page.following == {("t", 0): 6}
@@ -308,7 +308,7 @@ async def test_a_message_that_only_the_disk_holds_is_found_without_the_loop_read
 ) -> None:
     for number in range(3):
         await publish(node, Record(b"%d" % number, b"k"))
-    (host,) = node.broker._replicas.led()
+    (host,) = node.broker.topics._replicas.led()
     await eventually(lambda: host.log.spilled_index >= host.applied_index)
     host.log.evict(0)
     readers: list[threading.Thread] = []

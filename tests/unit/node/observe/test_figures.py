@@ -114,21 +114,21 @@ def test_a_logs_counts_are_added_to_its_topic_once() -> None:
 
 async def test_a_node_counts_what_it_was_asked_by_groups_and_what_it_could_not_store() -> None:
     async with running(MemoryDisk(), segment_bytes=4096) as node:
-        await node.broker.create_topic("t", {"partitions": 1, "max_message_bytes": 1000})
+        await node.broker.topics.create_topic("t", {"partitions": 1, "max_message_bytes": 1000})
         for _ in range(10):
             await publish(node, *["x" * 100] * 10)
         with pytest.raises(GoQueueError):
-            await node.broker.append("never", 0, batch("a", "b"), deadline_s=1)
-        member = await node.broker.join("crew", JoinRequest("c", topics=["t"]), wait_s=5)
-        await node.broker.heartbeat("crew", member.member)
-        polled = await node.broker.poll(
+            await node.broker.records.append("never", 0, batch("a", "b"), deadline_s=1)
+        member = await node.broker.members.join("crew", JoinRequest("c", topics=["t"]), wait_s=5)
+        await node.broker.members.heartbeat("crew", member.member)
+        polled = await node.broker.polls.poll(
             "crew", member.member, generation=member.generation, limit=3, wait_s=5
         )
         found = await receive(node, limit=5)
         await settle(node, found[:2])
         await settle(node, found[2:3], "extend")
-        assert await node.broker.commit("later", "t", {0: 7})
-        await node.broker.leave("crew", member.member)
+        assert await node.broker.positions.commit("later", "t", {0: 7})
+        await node.broker.members.leave("crew", member.member)
 
         seen = text(node.metrics)
 
@@ -166,10 +166,10 @@ async def test_a_node_counts_what_it_was_asked_by_groups_and_what_it_could_not_s
 
 async def test_nothing_is_left_of_a_deleted_topic() -> None:
     async with running(MemoryDisk()) as node:
-        await node.broker.create_topic("t", {"partitions": 2})
+        await node.broker.topics.create_topic("t", {"partitions": 2})
         await publish(node, "a")
         assert 'topic="t"' in text(node.metrics)
 
-        await node.broker.delete_topic("t")
+        await node.broker.topics.delete_topic("t")
 
         assert 'topic="t"' not in text(node.metrics)

@@ -24,7 +24,7 @@ async def filled() -> MemoryDisk:
     """The disk of a node that was killed, with a log to apply again."""
     disk = MemoryDisk()
     async with running(disk, config(**WITHOUT_SNAPSHOTS)) as node:
-        await node.broker.create_topic("t", {})
+        await node.broker.topics.create_topic("t", {})
         for partition in range(3):
             for _ in range(ENTRIES):
                 await append(node, "x", partition=partition)
@@ -42,7 +42,7 @@ async def test_nothing_of_what_the_disk_held_is_applied_after_a_node_says_that_i
 
     def counted(host: PartitionHost, entry: Entry) -> object:
         is_found = entry.index <= host._found_index
-        is_ready = node is not None and node.broker.ready().ready
+        is_ready = node is not None and node.broker.node.ready().ready
         if is_found:
             (after if is_ready else before).append(entry)
         return apply(host, entry)
@@ -53,8 +53,8 @@ async def test_nothing_of_what_the_disk_held_is_applied_after_a_node_says_that_i
     object.__setattr__(node.raft.config, "apply_slice_s", 0.0)  # the loop turns after each entry
     await node.services.start()
     try:
-        await eventually(lambda: node.broker.ready().ready, 30)
-        view = await node.broker.topic("t")
+        await eventually(lambda: node.broker.node.ready().ready, 30)
+        view = await node.broker.topics.topic("t")
     finally:
         await node.services.stop()
 
@@ -70,16 +70,16 @@ async def test_a_node_whose_partitions_nobody_leads_does_not_wait_for_them_for_e
     """The end of a log that no majority has confirmed can't be applied: others may be away for
     long, and what is here is served."""
     async with running(MemoryDisk(), config()) as node:
-        await node.broker.create_topic("t", {"partitions": 1})
+        await node.broker.topics.create_topic("t", {"partitions": 1})
         await append(node, "x")
-        (host,) = node.broker._replicas.all()
+        (host,) = node.broker.topics._replicas.all()
         monkeypatch.setattr(PartitionHost, "is_replaying", True)
-        assert node.broker._replicas.not_caught_up
+        assert node.broker.topics._replicas.not_caught_up
 
         monkeypatch.setattr("raft.group.RaftGroup.leader", None)
         host._leaderless_s = 0.0
         monkeypatch.setattr("node.partition.host.ELECTION_S", 1e12)
-        assert node.broker._replicas.not_caught_up, "an election may be on its way"
+        assert node.broker.topics._replicas.not_caught_up, "an election may be on its way"
         monkeypatch.setattr("node.partition.host.ELECTION_S", 0.0)
-        assert node.broker._replicas.not_caught_up is None
+        assert node.broker.topics._replicas.not_caught_up is None
         monkeypatch.undo()

@@ -21,12 +21,12 @@ async def test_the_loop_reads_no_index_where_old_messages_are_read_or_searched_f
     monkeypatch.setattr("log.store.directory.Store._ram_share", lambda _store: 0)
     disk, settings = MemoryDisk(), config(**{"defaults.topic.partitions": 1})
     async with running(disk, settings, segment_bytes=4096) as node:
-        await node.broker.create_topic("t", {})
+        await node.broker.topics.create_topic("t", {})
         for number in range(60):
             await append(node, f"{number} " * 100)
     async with running(disk, settings, segment_bytes=4096) as node:
-        await eventually(lambda: len(node.broker._replicas.led()) == 1)
-        [host] = node.broker._replicas.led()
+        await eventually(lambda: len(node.broker.topics._replicas.led()) == 1)
+        [host] = node.broker.topics._replicas.led()
         segments = host.log.disk_segments
         assert len(segments.chain) > 5
         times = [segment.first_time_ms for segment in segments.chain]
@@ -41,11 +41,11 @@ async def test_the_loop_reads_no_index_where_old_messages_are_read_or_searched_f
 
         monkeypatch.setattr(Segment, "_load_index", noted)
 
-        found = await node.broker.read(
+        found = await node.broker.records.read(
             "t", 0, Offset(20), max_records=5, max_bytes=1 << 20, wait_s=0
         )
         by_offset = len(readers)
-        await node.broker.offset_at("t", 0, times[2])
+        await node.broker.records.offset_at("t", 0, times[2])
 
         assert found.batches[0].base_offset == 20
         assert 0 < by_offset < len(readers), "nothing was read from the disk"

@@ -71,10 +71,10 @@ async def test_a_node_without_replicas_tells_of_partitions_whose_leaders_have_mo
     """Nothing was asked through it before that would have told it who leads."""
     async with three_nodes() as nodes:
         some = nodes.broker("n1")
-        await some.create_topic("t", {"partitions": 1, "replication_factor": 2})
-        (partition,) = (await some.topic("t")).partitions
+        await some.topics.create_topic("t", {"partitions": 1, "replication_factor": 2})
+        (partition,) = (await some.topics.topic("t")).partitions
         first, second = partition.voters
-        group = GroupId(TopicId.parse((await some.topic("t")).id), 0)
+        group = GroupId(TopicId.parse((await some.topics.topic("t")).id), 0)
         replica = nodes.running[first].raft.group(group)
         await eventually(lambda: replica.is_ready_leader)
         replica.transfer_leadership(NodeId(second))
@@ -82,5 +82,5 @@ async def test_a_node_without_replicas_tells_of_partitions_whose_leaders_have_mo
         (third,) = {*NAMES} - {first, second}
         broker = nodes.broker(third)
 
-        assert await broker.end_offsets("t") == {0: (0, 0)}
-        assert len(await broker.queue_stats("t")) == 1
+        assert await broker.records.end_offsets("t") == {0: (0, 0)}
+        assert len(await broker.figures.queue_stats("t")) == 1

@@ -46,7 +46,8 @@ from delivery.entries.ops import (
 )
 from goqueue.wire.errors import Conflict, NotLeader, OutcomeUnknown
 from goqueue.wire.types import GroupId, Incarnation, Index, NodeId, TopicId, Voter
-from node.broker.archive import ArchiveBrokerNode, ArchivedRequest
+from node.broker.archive import ArchivedRequest, NodeArchives
+from node.broker.partitions import Partitions
 from node.cluster.host import ClusterHost
 from node.metrics import Metrics
 from node.peers.forwarding import Forwarder
@@ -248,11 +249,11 @@ async def test_a_report_that_takes_over_from_any_archive_is_not_repeated(
 
     link = Lost()
     forwarder = Forwarder(ME, Leads(), link, random.Random(1), Metrics())
-    broker = ArchiveBrokerNode(cast(Any, None), cast(Any, None), forwarder, link)
+    broker = NodeArchives(Partitions(cast(Any, None), cast(Any, None), forwarder, link))
     request = ArchivedRequest(PARTITION.pack(), "t", "s3://one", 5, anew)
 
     with pytest.raises(OutcomeUnknown if anew else Conflict):
-        await broker._tell_archived(request)
+        await broker._tell(request)
     assert len(asked) == times
 
 

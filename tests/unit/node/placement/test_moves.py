@@ -53,7 +53,7 @@ async def nodes() -> AsyncIterator[ThreeNodes]:
 
 def state(nodes: ThreeNodes, name: str = "") -> ClusterState:
     running = name or next(iter(nodes.running))
-    return nodes.broker(running)._cluster.state
+    return nodes.broker(running).topics._cluster.state
 
 
 def topic(nodes: ThreeNodes) -> Topic:
@@ -61,17 +61,17 @@ def topic(nodes: ThreeNodes) -> Topic:
 
 
 def host(nodes: ThreeNodes, name: str, number: int = 0) -> PartitionHost | None:
-    return nodes.broker(name)._replicas.find(GroupId(topic(nodes).id, number))
+    return nodes.broker(name).topics._replicas.find(GroupId(topic(nodes).id, number))
 
 
 async def do(nodes: ThreeNodes, command: Command) -> object:
     name = next(iter(nodes.running))
-    return await nodes.broker(name)._cluster.command(command, 10.0)
+    return await nodes.broker(name).topics._cluster.command(command, 10.0)
 
 
 async def create(nodes: ThreeNodes, factor: int, partitions: int = 1) -> None:
     settings = {"partitions": partitions, "replication_factor": factor}
-    await nodes.broker("n1").create_topic("t", settings)
+    await nodes.broker("n1").topics.create_topic("t", settings)
 
 
 def row(nodes: ThreeNodes, replicas: Sequence[str], number: int = 0) -> Row:
@@ -92,9 +92,11 @@ def is_settled(nodes: ThreeNodes) -> bool:
         if layout.moving or layout.unequal or layout.reassignments.running():
             return False
         wanted = {
-            group for group in layout.held_by(nodes.broker(name)._replicas._me) if group.topic.index
+            group
+            for group in layout.held_by(nodes.broker(name).topics._replicas._me)
+            if group.topic.index
         }
-        hosts = nodes.broker(name)._replicas.all()
+        hosts = nodes.broker(name).topics._replicas.all()
         if {one.id for one in hosts} != wanted:
             return False
         if any(one.group.configuration.learners for one in hosts):
@@ -124,7 +126,7 @@ async def values(nodes: ThreeNodes, name: str, number: int = 0) -> list[bytes]:
     found: list[bytes] = []
     offset = 0
     while True:
-        page = await nodes.broker(name).read(
+        page = await nodes.broker(name).records.read(
             "t", number, Offset(offset), max_records=1000, max_bytes=1 << 20, wait_s=0
         )
         for stored in page.batches:
@@ -168,7 +170,7 @@ async def test_a_node_without_a_replica_finds_who_leads_after_each_move(
         await settled(nodes)
     assert await values(nodes, other) == [b"%d" % value for value in range(5)]
     broker = nodes.broker(other)
-    assert [ends.is_leader for ends in (await broker._ends.confirmed(topic(nodes))).values()]
+    assert [ends.is_leader for ends in (await broker.topics._ends.confirmed(topic(nodes))).values()]
 
 
 async def test_publishing_goes_on_while_a_partition_moves_there_and_back(
@@ -247,7 +249,11 @@ async def test_a_replica_that_moved_away_comes_back_on_its_old_term(nodes: Three
     to = next(name for name in NAMES if name != first)
     await move(nodes, [to])
     await settled(nodes)
-    term = nodes.broker(first)._replicas._store.group(GroupId(topic(nodes).id, 0)).hard_state.term
+    term = (
+        nodes.broker(first)
+        .topics._replicas._store.group(GroupId(topic(nodes).id, 0))
+        .hard_state.term
+    )
     assert term >= 1
 
     await move(nodes, [first])
@@ -286,10 +292,10 @@ async def test_a_topic_that_is_deleted_while_it_moves_leaves_nothing(nodes: Thre
         await do(nodes, Reassign(rows))
         await asyncio.sleep(pause_s)
         gone = topic(nodes).id
-        await nodes.broker("n1").delete_topic("t")
+        await nodes.broker("n1").topics.delete_topic("t")
 
         def is_gone(gone: TopicId = gone) -> bool:
-            stores = [nodes.broker(name)._replicas._store for name in NAMES]
+            stores = [nodes.broker(name).topics._replicas._store for name in NAMES]
             return not any(group.topic == gone for store in stores for group in store.groups())
 
         await eventually(is_gone)
@@ -313,7 +319,7 @@ async def test_a_drained_node_holds_nothing_and_can_be_removed(nodes: ThreeNodes
 
     await eventually(is_empty, MOVED_S)
     await settled(nodes)
-    assert not nodes.broker(leaving)._replicas.all()
+    assert not nodes.broker(leaving).topics._replicas.all()
     for number in range(6):
         assert await values(nodes, leaving, number) == [b"0", b"1", b"2"]
 
@@ -339,7 +345,7 @@ async def until_told(nodes: ThreeNodes, holds: Callable[[MoveProgress], bool]) -
     """Return once this holds of a partition on its way, as any node tells."""
     async with asyncio.timeout(MOVED_S):
         while True:
-            found = await nodes.broker("n1")._placement.progress()
+            found = await nodes.broker("n1").placement._placement.progress()
             if any(map(holds, found.values())):
                 return
             await asyncio.sleep(0.02)
@@ -391,7 +397,7 @@ async def test_a_copy_that_does_not_fit_waits_until_it_does(
         free, capacity = disk.space("/data")
         leaves = (SMALL_SEGMENTS.watermark_bytes + 50_000, capacity)
         monkeypatch.setattr(disk, "space", lambda _path: leaves)
-        others = [nodes.broker(name)._cluster.hellos for name in nodes.running if name != to]
+        others = [nodes.broker(name).topics._cluster.hellos for name in nodes.running if name != to]
         await eventually(
             lambda: all(told[NodeId(to)].get("room_bytes") == 50_000 for told in others)
         )
@@ -419,8 +425,8 @@ async def test_no_sound_replica_is_taken_away_while_one_that_stays_is_damaged(
     leader = next(name for name in NAMES if only(nodes, name).is_leader)
     broker, host = nodes.broker(leader), only(nodes, leader)
     moving = MovingPartitions(
-        broker._cluster,
-        broker._service,
+        broker.topics._cluster,
+        broker.records._partitions.service,
         cast(Forwarder, None),
         NoPeers(),
         Metrics(),
@@ -449,10 +455,10 @@ async def test_leadership_does_not_move_to_a_node_that_still_applies_its_log(
     await eventually(lambda: any_leader(nodes, 0))
     leader = next(name for name in NAMES if only(nodes, name).is_leader)
     broker, group = nodes.broker(leader), only(nodes, leader).group
-    hellos = broker._cluster.hellos
+    hellos = broker.topics._cluster.hellos
     moving = MovingPartitions(
-        broker._cluster,
-        broker._service,
+        broker.topics._cluster,
+        broker.records._partitions.service,
         cast(Forwarder, None),
         NoPeers(),
         Metrics(),
@@ -476,7 +482,7 @@ async def test_leadership_does_not_move_to_a_node_that_still_applies_its_log(
 async def test_groups_begin_added_partitions_with_their_first_message(nodes: ThreeNodes) -> None:
     await create(nodes, 2, partitions=1)
     broker = nodes.broker("n1")
-    await broker.put_group("late", {"start": "latest"})
+    await broker.groups.put_group("late", {"start": "latest"})
     member = await join(broker, group="members")
     hears = asyncio.create_task(beat(broker, member, wait_s=20))
     await do(nodes, AddPartitions("t", 3))
@@ -484,12 +490,14 @@ async def test_groups_begin_added_partitions_with_their_first_message(nodes: Thr
     await eventually(lambda: all(any_leader(nodes, number) for number in range(3)))
     for number in range(1, 3):
         await published(nodes, 2, number)
-    await broker.put_group("later", {"start": "latest"})
+    await broker.groups.put_group("later", {"start": "latest"})
 
     told = await hears
     while len(told.assigned) < 3:
         told = await beat(broker, told)
-    causes = [rebalance.cause for rebalance in (await broker.membership("members")).rebalances]
+    causes = [
+        rebalance.cause for rebalance in (await broker.members.membership("members")).rebalances
+    ]
     assert "partition_count" in causes
     assert await received(nodes, "late") == 4
     assert await received(nodes, "later") == 0
@@ -503,7 +511,7 @@ def any_leader(nodes: ThreeNodes, number: int) -> bool:
 async def received(nodes: ThreeNodes, group: str) -> int:
     got = 0
     while True:
-        found = await nodes.broker("n2").receive(
+        found = await nodes.broker("n2").queue.receive(
             group, ["t"], claim=Claim("m"), limit=100, wait_s=0.5, visibility_ms=None
         )
         if not found:

@@ -16,7 +16,7 @@ from tests.unit.node.test_node import append, config, eventually, running
 
 def newest(node: NodeAssembly, group: GroupId) -> int:
     """The last entry of which the newest stored snapshot tells."""
-    log = node.broker._scrub._store.group(group)
+    log = node.broker.scrubs._scrub._store.group(group)
     return max(log.snapshots.indexes, default=0)
 
 
@@ -42,16 +42,16 @@ async def test_a_snapshot_that_a_full_disk_refused_is_taken_again_once_there_is_
     disk = MemoryDisk()
     settings = config(**{"storage.snapshotInterval": "100ms", "defaults.topic.partitions": 1})
     async with running(disk, settings) as node:
-        await node.broker.create_topic("t", {})
+        await node.broker.topics.create_topic("t", {})
         await append(node, "something")
-        [host] = node.broker._replicas.all()
-        cluster = node.broker._cluster.group
+        [host] = node.broker.topics._replicas.all()
+        cluster = node.broker.topics._cluster.group
         assert cluster is not None
         group = cluster if kind == "cluster" else host.group
         await eventually(lambda: newest(node, group.id) == group.applied_index)
         tried = snapshots_refused(disk)
         if kind == "cluster":
-            await node.broker.create_topic("other", {})
+            await node.broker.topics.create_topic("other", {})
         else:
             await append(node, "the last that happens here")
 

@@ -21,14 +21,14 @@ PARTITIONS, STORED = 6, 10
 
 async def begin(broker: NodeBroker, topic: str, group: str, start: str = "earliest") -> None:
     """Messages in each partition, of which the group has received two of the first one's."""
-    await broker.put_group(group, {"start": start})
+    await broker.groups.put_group(group, {"start": start})
     for partition in range(PARTITIONS):
         batch = encode_batch([Record(b"v") for _ in range(STORED)])
-        await broker.append(topic, partition, batch, deadline_s=30)
-    found = await broker.receive(
+        await broker.records.append(topic, partition, batch, deadline_s=30)
+    found = await broker.queue.receive(
         group, [topic], claim=NOBODY, limit=2, wait_s=1, visibility_ms=None, partitions=[0]
     )
-    await broker.settle([SettleRequest(message.receipt, "ack") for message in found])
+    await broker.receipts.settle([SettleRequest(message.receipt, "ack") for message in found])
 
 
 async def told(node: NodeAssembly, path: str) -> str:
@@ -66,14 +66,14 @@ async def come_to(look: Callable[[], Awaitable[object]], wanted: object) -> None
 async def test_all_sources_tell_the_same_lag_of_a_group_that_has_begun_one_partition() -> None:
     async with three_nodes() as nodes:
         broker = nodes.broker("n1")
-        await broker.create_topic("t", {"partitions": PARTITIONS})
+        await broker.topics.create_topic("t", {"partitions": PARTITIONS})
         await begin(broker, "t", "billing")
         lag = PARTITIONS * STORED - 2
 
         for node in nodes.running.values():
-            rows = await node.broker.lag("billing")
+            rows = await node.broker.positions.lag("billing")
             assert sum(row.lag for row in rows) == lag
-            view = await node.broker.group("billing")
+            view = await node.broker.groups.group("billing")
             assert sum(place.lag for place in view.partitions) == lag
             await come_to(lambda node=node: of_console(node, "billing"), lag)  # type: ignore[misc]
         await come_to(lambda: of_metrics(nodes, "billing"), lag)
@@ -82,10 +82,10 @@ async def test_all_sources_tell_the_same_lag_of_a_group_that_has_begun_one_parti
 async def test_a_group_that_begins_with_the_latest_is_not_behind_in_older_messages() -> None:
     async with three_nodes() as nodes:
         broker = nodes.broker("n1")
-        await broker.create_topic("t", {"partitions": PARTITIONS})
+        await broker.topics.create_topic("t", {"partitions": PARTITIONS})
         await begin(broker, "t", "late", "latest")
 
-        rows = await broker.lag("late")
+        rows = await broker.positions.lag("late")
 
         assert [row.lag for row in rows] == [0] * PARTITIONS
         await come_to(lambda: of_metrics(nodes, "late"), 0)
@@ -94,16 +94,16 @@ async def test_a_group_that_begins_with_the_latest_is_not_behind_in_older_messag
 async def test_partitions_that_are_elsewhere_are_learnt_from_their_nodes_at_level_2() -> None:
     async with three_nodes() as nodes:
         broker = nodes.broker("n1")
-        await broker.create_topic("t", {"partitions": PARTITIONS, "replication_factor": 1})
+        await broker.topics.create_topic("t", {"partitions": PARTITIONS, "replication_factor": 1})
         await begin(broker, "t", "billing")
         begun_only = STORED - 2
-        parts = [node.broker._queue.taking_part for node in nodes.running.values()]
+        parts = [node.broker.traces._parts.taking_part for node in nodes.running.values()]
         for one in parts:
             await one.refresh()
         before = await of_metrics(nodes, "billing")
 
-        await broker.finish_level()
-        await eventually(lambda: all(one.version().level == 2 for one in nodes.brokers))
+        await broker.upgrade.finish_level()
+        await eventually(lambda: all(one.upgrade.version().level == 2 for one in nodes.brokers))
         for one in parts:
             await one.refresh()
 

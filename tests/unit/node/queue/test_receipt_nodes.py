@@ -21,30 +21,32 @@ from tests.unit.node.three_nodes import ThreeNodes, three_nodes
 @pytest.fixture
 async def nodes() -> AsyncIterator[ThreeNodes]:
     async with three_nodes() as started:
-        await eventually(lambda: all(one.ready().ready for one in started.brokers), 30)
-        await started.broker("n1").create_topic("t", {"partitions": 1, "replication_factor": 3})
+        await eventually(lambda: all(one.node.ready().ready for one in started.brokers), 30)
+        await started.broker("n1").topics.create_topic(
+            "t", {"partitions": 1, "replication_factor": 3}
+        )
         yield started
 
 
 def keys(broker: NodeBroker) -> int:
-    return len(broker._cluster.state.receipt_keys.all)
+    return len(broker.topics._cluster.state.receipt_keys.all)
 
 
 async def finish(nodes: ThreeNodes) -> None:
-    await nodes.broker("n1").finish_level()
+    await nodes.broker("n1").upgrade.finish_level()
     await eventually(lambda: all(keys(broker) == 1 for broker in nodes.brokers), 30)
 
 
 async def receive(nodes: ThreeNodes, count: int = 1, member: str = "m") -> list[QueuedMessage]:
     records = [Record(b"v") for _ in range(count)]
-    await nodes.broker("n1").append("t", 0, encode_batch(records), deadline_s=30)
-    return await nodes.broker("n2").receive(
+    await nodes.broker("n1").records.append("t", 0, encode_batch(records), deadline_s=30)
+    return await nodes.broker("n2").queue.receive(
         "g", ["t"], claim=Claim(member), limit=count, wait_s=20, visibility_ms=60_000
     )
 
 
 async def ack(broker: NodeBroker, *receipts: str) -> list[object]:
-    ends = await broker.settle([SettleRequest(text, "ack") for text in receipts])
+    ends = await broker.receipts.settle([SettleRequest(text, "ack") for text in receipts])
     return [end.outcome if isinstance(end, SettleView) else type(end) for end in ends]
 
 
@@ -68,7 +70,7 @@ async def test_any_node_knows_the_clusters_receipts_and_nobody_elses(nodes: Thre
     own = decode_receipt(mine[0].receipt)
     moved = mine[0].receipt[:88] + others[0].receipt[88:]
     for broker in nodes.brokers:
-        broker._queue.receipts._now_ms = lambda: 1 << 50
+        broker.queue._receipts._now_ms = lambda: 1 << 50
     assert own.head != held.head
 
     # then neither a checksum nor a code of another delivery will do

@@ -51,13 +51,17 @@ class Scene:
 @pytest.fixture
 async def scene() -> AsyncIterator[Scene]:
     async with running(MemoryDisk()) as node:
-        await node.broker.create_topic("t", {"partitions": 2})
+        await node.broker.topics.create_topic("t", {"partitions": 2})
         await publish(node, *map(str, range(10)))
-        replicas = node.broker._replicas
+        replicas = node.broker.topics._replicas
         hosts = sorted(replicas.led(), key=lambda host: host.id)
-        ref = group_ref(await node.broker._queue.groups.ensure_group("g"))
+        ref = group_ref(await node.broker.groups.ensure_group("g"))
         service = QueueService(
-            NodeId("node-1"), replicas, NoPeers(), node.broker._service.confirmed, errands_of_node()
+            NodeId("node-1"),
+            replicas,
+            NoPeers(),
+            node.broker.records._partitions.service.confirmed,
+            errands_of_node(),
         )
         yield Scene(node, service, hosts, ref)
 
@@ -166,7 +170,7 @@ async def test_partitions_share_the_bytes_of_an_answer_however_many_are_asked(
     large = encode_batch([Record(b"x" * 60_000)])
     first = scene.hosts[0].end_offset
     for host in scene.hosts:
-        await scene.node.broker.append("t", host.id.partition, large, deadline_s=30)
+        await scene.node.broker.records.append("t", host.id.partition, large, deadline_s=30)
     await scene.hosts[0].queue.submit([Committed(scene.ref.id, first)])
 
     answer = await scene.service.take(scene.request(100, max_bytes=100_000))

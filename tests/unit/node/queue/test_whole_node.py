@@ -6,7 +6,6 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -47,13 +46,13 @@ from tests.unit.node.test_node import eventually, running
 @pytest.fixture
 async def node() -> AsyncIterator[NodeAssembly]:
     async with running(MemoryDisk()) as started:
-        await started.broker.create_topic("t", {"partitions": 1})
+        await started.broker.topics.create_topic("t", {"partitions": 1})
         yield started
 
 
 async def publish(node: NodeAssembly, *records: Record | str, topic: str = "t") -> int:
     found = [Record(r.encode()) if isinstance(r, str) else r for r in records]
-    done = await node.broker.append(topic, 0, encode_batch(found), deadline_s=30)
+    done = await node.broker.records.append(topic, 0, encode_batch(found), deadline_s=30)
     return done.base_offset
 
 
@@ -66,7 +65,7 @@ async def receive(
     visibility_ms: int | None = None,
     topics: Sequence[str] = ("t",),
 ) -> list[QueuedMessage]:
-    return await node.broker.receive(
+    return await node.broker.queue.receive(
         group, topics, claim=Claim("m"), limit=limit, wait_s=wait_s, visibility_ms=visibility_ms
     )
 
@@ -75,7 +74,7 @@ async def settle(
     node: NodeAssembly, messages: Sequence[QueuedMessage], action: str = "ack", **what: object
 ) -> list[SettleView | GoQueueError]:
     requests = [SettleRequest(m.receipt, action, **what) for m in messages]  # type: ignore[arg-type]
-    return await node.broker.settle(requests)
+    return await node.broker.receipts.settle(requests)
 
 
 async def test_a_received_message_is_whole_and_settled_by_its_receipt(node: NodeAssembly) -> None:
@@ -155,10 +154,10 @@ async def test_receipts_that_are_foreign_old_or_torn_change_nothing(node: NodeAs
     await receive(node, "h")
     again = await receive(node, wait_s=30)
 
-    ends = await node.broker.settle(
+    ends = await node.broker.receipts.settle(
         [SettleRequest(message.receipt, "ack"), SettleRequest("rubbish", "ack")]
     )
-    foreign = await node.broker.settle([SettleRequest(again[0].receipt, "ack")], group="h")
+    foreign = await node.broker.receipts.settle([SettleRequest(again[0].receipt, "ack")], group="h")
     twice = await settle(node, [*again, *again])
 
     assert [type(end) for end in ends] == [ReceiptExpired, BadReceipt]
@@ -184,7 +183,7 @@ async def test_extended_leases_last_and_released_ones_do_not_count(node: NodeAss
     await publish(node, "a")
     found = await receive(node, visibility_ms=2000)
     (end,) = await settle(node, found, "extend", visibility_ms=60_000)
-    host = node.broker._replicas.led()[0]
+    host = node.broker.topics._replicas.led()[0]
     await eventually(lambda: host.log_time_ms() > found[0].deadline_ms)
     assert await receive(node) == []
     assert isinstance(end, SettleView)
@@ -201,33 +200,37 @@ async def test_a_rejected_message_is_read_counted_and_purged_as_dead(node: NodeA
     assert isinstance(end, SettleView)
     assert end.outcome == "dead"
 
-    page = await node.broker.dead_letters("g", "t", DeadFilter(), after=None, limit=1)
-    rest = await node.broker.dead_letters("g", "t", DeadFilter(), after=page.following, limit=10)
-    by_key = await node.broker.dead_letters("g", "t", DeadFilter(key=b"l"), after=None, limit=10)
+    page = await node.broker.letters.dead_letters("g", "t", DeadFilter(), after=None, limit=1)
+    rest = await node.broker.letters.dead_letters(
+        "g", "t", DeadFilter(), after=page.following, limit=10
+    )
+    by_key = await node.broker.letters.dead_letters(
+        "g", "t", DeadFilter(key=b"l"), after=None, limit=10
+    )
 
     assert [(d.message.value, d.reason, d.attempts) for d in page.messages] == [(b"a", "poison", 1)]
     assert (page.following, page.total, page.by_reason) == ((0, 1), 2, {"poison": 2})
     assert ([d.message.value for d in rest.messages], rest.following) == ([b"b"], None)
     assert [d.message.value for d in by_key.messages] == [b"b"]
-    assert await node.broker.dead_groups("t") == {"g": {"poison": 2}}
+    assert await node.broker.letters.dead_groups("t") == {"g": {"poison": 2}}
     named = DeadFilter(ids=["t:0:1"])
-    assert await node.broker.purge("g", "t", named, dry_run=True) == 1
-    assert await node.broker.purge("g", "t", named, dry_run=False) == 1
-    assert await node.broker.dead_groups("t") == {"g": {"poison": 1}}
+    assert await node.broker.letters.purge("g", "t", named, dry_run=True) == 1
+    assert await node.broker.letters.purge("g", "t", named, dry_run=False) == 1
+    assert await node.broker.letters.dead_groups("t") == {"g": {"poison": 1}}
 
 
 async def test_a_peek_holds_no_more_than_an_answer_may_of_however_many_partitions(
     node: NodeAssembly,
 ) -> None:
-    await node.broker.create_topic("wide", {"partitions": 3 * PEEKED_AT_ONCE})
+    await node.broker.topics.create_topic("wide", {"partitions": 3 * PEEKED_AT_ONCE})
     one = encode_batch([Record(b"x" * 2000)])
     for number in range(3 * PEEKED_AT_ONCE):
-        await node.broker.append("wide", number, one, deadline_s=30)
-    await node.broker._queue.groups.ensure_group("g")
-    all_of_it = await node.broker.peek("g", ("wide",), limit=100, partitions=None)
+        await node.broker.records.append("wide", number, one, deadline_s=30)
+    await node.broker.groups.ensure_group("g")
+    all_of_it = await node.broker.queue.peek("g", ("wide",), limit=100, partitions=None)
 
-    node.broker._queue = replace(node.broker._queue, answer_bytes=10_000)
-    found = await node.broker.peek("g", ("wide",), limit=100, partitions=None)
+    node.broker.queue._answer_bytes = 10_000
+    found = await node.broker.queue.peek("g", ("wide",), limit=100, partitions=None)
 
     assert len(all_of_it) == 3 * PEEKED_AT_ONCE
     assert len(found) == PEEKED_AT_ONCE
@@ -240,7 +243,7 @@ async def test_a_page_of_dead_letters_counts_headers_and_keys_against_its_bytes(
     header = ("h", b"x" * 1000)
     await publish(node, *(Record(b"", b"k" * 1000, (header,)) for _ in range(20)))
     await settle(node, await receive(node, limit=20), "reject")
-    letters = node.broker._queue.letters
+    letters = node.broker.letters
     letters._answer_bytes = 5000
 
     page = await letters.dead_letters("g", "t", DeadFilter(), after=None, limit=20)
@@ -253,12 +256,12 @@ async def test_messages_that_are_listed_are_held_a_few_at_a_time(
     node: NodeAssembly, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Thousands of large ones are more than a node has memory for."""
-    later = node.broker._replicas.led()[0].log_time_ms() + 3_600_000
+    later = node.broker.topics._replicas.led()[0].log_time_ms() + 3_600_000
     await publish(node, *(Record(b"x" * 1000, b"k", deliver_at_ms=later + n) for n in range(20)))
     await publish(node, *(Record(b"y" * 1000, b"k") for _ in range(20)))
     await settle(node, await receive(node, limit=20), "reject")
     held: list[int] = []
-    host = node.broker._replicas.led()[0]
+    host = node.broker.topics._replicas.led()[0]
     read = host.messages.rows
 
     def counted(*wanted: object, **how: object) -> object:
@@ -268,8 +271,10 @@ async def test_messages_that_are_listed_are_held_a_few_at_a_time(
 
     monkeypatch.setattr(host.messages, "rows", counted)
     monkeypatch.setattr(queue_views, "STEP_BYTES", 5000)
-    views, count = await node.broker.delayed("t", limit=20, skip=0)
-    page = await node.broker.dead_letters("g", "t", DeadFilter(key=b"k"), after=None, limit=20)
+    views, count = await node.broker.delays.delayed("t", limit=20, skip=0)
+    page = await node.broker.letters.dead_letters(
+        "g", "t", DeadFilter(key=b"k"), after=None, limit=20
+    )
 
     assert ([view.offset for view in views], count) == (list(range(20)), 20)
     assert [letter.message.offset for letter in page.messages] == list(range(20, 40))
@@ -278,12 +283,12 @@ async def test_messages_that_are_listed_are_held_a_few_at_a_time(
 
 async def test_a_delayed_message_is_listed_found_and_delivered_in_time(node: NodeAssembly) -> None:
     await receive(node)
-    host = node.broker._replicas.led()[0]
+    host = node.broker.topics._replicas.led()[0]
     await publish(node, Record(b"later", deliver_at_ms=2000), Record(b"now"))
 
     assert [m.value for m in await receive(node)] == [b"now"]
-    views, total = await node.broker.delayed("t", limit=10, skip=0)
-    found = await node.broker.find_delayed("t", None, 0)
+    views, total = await node.broker.delays.delayed("t", limit=10, skip=0)
+    found = await node.broker.delays.find_delayed("t", None, 0)
     late = await receive(node, wait_s=30)
 
     assert ([view.offset for view in views], total) == ([0], 1)
@@ -291,11 +296,11 @@ async def test_a_delayed_message_is_listed_found_and_delivered_in_time(node: Nod
     assert [m.value for m in late] == [b"later"]
     assert late[0].deliver_at_ms is not None
     assert host.log_time_ms() >= late[0].deliver_at_ms
-    assert (await node.broker.find_delayed("t", 0, 0)).state == "delivered"
+    assert (await node.broker.delays.find_delayed("t", 0, 0)).state == "delivered"
     with pytest.raises(AlreadyDue):
-        await node.broker.cancel_delayed("t", 0, 0)
+        await node.broker.delays.cancel_delayed("t", 0, 0)
     with pytest.raises(NotFound):
-        await node.broker.find_delayed("t", None, 1)
+        await node.broker.delays.find_delayed("t", None, 1)
 
 
 async def test_who_looks_without_waiting_finds_what_has_just_become_due(
@@ -303,7 +308,7 @@ async def test_who_looks_without_waiting_finds_what_has_just_become_due(
 ) -> None:
     await receive(node)
     await publish(node, Record(b"later", deliver_at_ms=1500))
-    (host,) = node.broker._replicas.led()
+    (host,) = node.broker.topics._replicas.led()
     due_ms = host.state.queue.next_due_ms()
 
     await eventually(lambda: due_ms is not None and host.log_time_ms() >= due_ms)
@@ -314,7 +319,7 @@ async def test_who_looks_without_waiting_finds_what_has_just_become_due(
 async def test_a_cancelled_message_is_never_delivered(node: NodeAssembly) -> None:
     await publish(node, Record(b"later", deliver_at_ms=1500))
 
-    view = await node.broker.cancel_delayed("t", 0, 0)
+    view = await node.broker.delays.cancel_delayed("t", 0, 0)
 
     assert view.state == "cancelled"
     assert await receive(node, wait_s=1.8) == []
@@ -329,7 +334,7 @@ async def test_ten_thousand_messages_due_in_one_second_are_ready_in_time(
     for start in range(0, 1000, 100):
         records = [Record(b"x", deliver_at_ms=1500 + start + n // 10) for n in range(1000)]
         await publish(node, *records)
-    host = node.broker._replicas.led()[0]
+    host = node.broker.topics._replicas.led()[0]
     asked_ms: list[int] = [0]  # log time
     given_ms: list[list[int]] = [[]]  # when due
     async with asyncio.timeout(30):
@@ -348,7 +353,7 @@ async def test_ten_thousand_messages_due_in_one_second_are_ready_in_time(
 
 async def test_a_long_poll_is_answered_as_soon_as_something_is_due(node: NodeAssembly) -> None:
     await receive(node)
-    host = node.broker._replicas.led()[0]
+    host = node.broker.topics._replicas.led()[0]
     for _ in range(11):
         await publish(node, Record(b"x", deliver_at_ms=40))
         (message,) = await asyncio.wait_for(receive(node, wait_s=60), 30)
@@ -360,12 +365,12 @@ async def test_commit_settles_all_below_and_seek_brings_it_again(node: NodeAssem
     await publish(node, "a", "b", "c")
     (first,) = await receive(node, limit=1)
 
-    assert await node.broker.commit("g", "t", {0: 2}) == {0: 2}
+    assert await node.broker.positions.commit("g", "t", {0: 2}) == {0: 2}
     assert [type(end) for end in await settle(node, [first])] == [NotInFlight]
     assert [m.value for m in await receive(node)] == [b"c"]
-    assert await node.broker.seek("g", "t", None, offset=-1, time_ms=None) == {0: 0}
+    assert await node.broker.positions.seek("g", "t", None, offset=-1, time_ms=None) == {0: 0}
     assert [m.value for m in await receive(node)] == [b"a", b"b", b"c"]
-    assert await node.broker.seek("g", "t", 0, offset=-2, time_ms=None) == {0: 3}
+    assert await node.broker.positions.seek("g", "t", 0, offset=-2, time_ms=None) == {0: 3}
     assert await receive(node) == []
 
 
@@ -373,13 +378,13 @@ async def test_what_was_done_in_some_partitions_is_not_told_as_not_done(
     node: NodeAssembly, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One partition has no majority: the others have gone back, or lost their dead letters."""
-    await node.broker.create_topic("two", {"partitions": 2})
+    await node.broker.topics.create_topic("two", {"partitions": 2})
     batch = encode_batch([Record(b"a")])
     for number in (0, 1):
-        await node.broker.append("two", number, batch, deadline_s=30)
+        await node.broker.records.append("two", number, batch, deadline_s=30)
     found = await receive(node, topics=["two"])
-    await node.broker.settle([SettleRequest(m.receipt, "reject") for m in found])
-    calls = node.broker._queue.calls
+    await node.broker.receipts.settle([SettleRequest(m.receipt, "reject") for m in found])
+    calls = node.broker.queue._calls
     ops, broken = calls.ops, 1
 
     async def failing(partition: GroupId, *args: Any, **named: Any) -> OpsAnswer:
@@ -390,12 +395,12 @@ async def test_what_was_done_in_some_partitions_is_not_told_as_not_done(
     monkeypatch.setattr(calls, "ops", failing)
 
     with pytest.raises(NoQuorum) as purged:
-        await node.broker.purge("g", "two", DeadFilter(), dry_run=False)
+        await node.broker.letters.purge("g", "two", DeadFilter(), dry_run=False)
     broken = 0
     with pytest.raises(NoQuorum) as sought:
-        await node.broker.seek("g", "two", None, offset=0, time_ms=None)
+        await node.broker.positions.seek("g", "two", None, offset=0, time_ms=None)
     with pytest.raises(NoQuorum) as alone:
-        await node.broker.seek("g", "two", 0, offset=0, time_ms=None)
+        await node.broker.positions.seek("g", "two", 0, offset=0, time_ms=None)
 
     assert (purged.value.outcome, sought.value.outcome) == ("unknown", "unknown")
     assert alone.value.outcome == "none"
@@ -404,16 +409,16 @@ async def test_what_was_done_in_some_partitions_is_not_told_as_not_done(
 async def test_a_seek_that_an_owner_refuses_tells_that_other_partitions_were_set(
     node: NodeAssembly,
 ) -> None:
-    await node.broker.create_topic("two", {"partitions": 2})
-    group = await node.broker._queue.groups.ensure_group("g")
-    topic = await node.broker._finder.find("two")
+    await node.broker.topics.create_topic("two", {"partitions": 2})
+    group = await node.broker.groups.ensure_group("g")
+    topic = await node.broker.topics._finder.find("two")
     own = Own(group.id, "m", 1, False)
-    await node.broker._queue.calls.ops(GroupId(topic.id, 1), [own], group_ref(group))
+    await node.broker.queue._calls.ops(GroupId(topic.id, 1), [own], group_ref(group))
 
     with pytest.raises(GroupActive) as refused:
-        await node.broker.seek("g", "two", None, offset=0, time_ms=None)
+        await node.broker.positions.seek("g", "two", None, offset=0, time_ms=None)
     with pytest.raises(GroupActive) as alone:
-        await node.broker.seek("g", "two", 1, offset=0, time_ms=None)
+        await node.broker.positions.seek("g", "two", 1, offset=0, time_ms=None)
 
     assert (refused.value.outcome, alone.value.outcome) == ("unknown", "none")
 
@@ -421,7 +426,7 @@ async def test_a_seek_that_an_owner_refuses_tells_that_other_partitions_were_set
 async def test_a_group_that_starts_at_the_end_gets_what_is_published_after_its_first_receive(
     node: NodeAssembly,
 ) -> None:
-    await node.broker.put_group("late", {"start": "latest"})
+    await node.broker.groups.put_group("late", {"start": "latest"})
     await publish(node, "before")
 
     assert await receive(node, "late") == []
@@ -431,25 +436,25 @@ async def test_a_group_that_starts_at_the_end_gets_what_is_published_after_its_f
 
 
 async def test_a_full_or_halted_group_says_so(node: NodeAssembly) -> None:
-    await node.broker.put_group("g", {"in_flight_max": 1})
+    await node.broker.groups.put_group("g", {"in_flight_max": 1})
     await publish(node, "a", "b")
     assert len(await receive(node)) == 1
     with pytest.raises(TooManyInFlight):
         await receive(node, wait_s=30)
 
     settings = {"halt_percent": 1, "halt_window": 1}
-    await node.broker.put_group("h", settings)
+    await node.broker.groups.put_group("h", settings)
     await settle(node, await receive(node, "h"), "reject")
     with pytest.raises(GroupHalted):
         await receive(node, "h")
-    assert await node.broker.resume("h", None) == 1
+    assert await node.broker.queue.resume("h", None) == 1
     assert len(await receive(node, "h")) == 1
 
 
 async def test_a_group_is_resumed_also_where_the_leader_told_nothing_of_it(
     node: NodeAssembly, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await node.broker.put_group("h", {"halt_percent": 1, "halt_window": 1})
+    await node.broker.groups.put_group("h", {"halt_percent": 1, "halt_window": 1})
     await publish(node, "a", "b")
     await settle(node, await receive(node, "h"), "reject")
     with pytest.raises(GroupHalted):
@@ -460,30 +465,30 @@ async def test_a_group_is_resumed_also_where_the_leader_told_nothing_of_it(
 
     with monkeypatch.context() as silent:
         silent.setattr(queue_views.QueueViews, "figures", nothing)
-        assert await node.broker.resume("h", None) == 1
+        assert await node.broker.queue.resume("h", None) == 1
     assert len(await receive(node, "h")) == 1
 
 
 async def test_a_parked_key_waits_until_it_is_released(node: NodeAssembly) -> None:
-    await node.broker.put_group("g", {"ordering": "key"})
+    await node.broker.groups.put_group("g", {"ordering": "key"})
     await publish(node, Record(b"a1", b"a"), Record(b"b1", b"b"))
     await receive(node, "g", limit=1)
-    await node.broker.seek("g", "t", 0, offset=0, time_ms=None)
+    await node.broker.positions.seek("g", "t", 0, offset=0, time_ms=None)
 
-    await node.broker.park("g", "t", b"a", release=False)
+    await node.broker.queue.park("g", "t", b"a", release=False)
     assert [m.value for m in await receive(node)] == [b"b1"]
-    view = await node.broker.group("g", "t")
+    view = await node.broker.groups.group("g", "t")
     assert [key for key, _waiting in view.partitions[0].parked] == [b"a"]
-    await node.broker.park("g", "t", b"a", release=True)
+    await node.broker.queue.park("g", "t", b"a", release=True)
 
     assert [m.value for m in await receive(node)] == [b"a1"]
 
 
 async def test_peeking_takes_nothing(node: NodeAssembly) -> None:
     await publish(node, Record(b"low", lane=3), Record(b"high", lane=1))
-    await node.broker.put_group("g", {})
+    await node.broker.groups.put_group("g", {})
 
-    seen = await node.broker.peek("g", ["t"], limit=10, partitions=None)
+    seen = await node.broker.queue.peek("g", ["t"], limit=10, partitions=None)
     taken = await receive(node)
 
     assert [m.value for m in seen] == [b"high", b"low"]
@@ -498,7 +503,7 @@ async def test_figures_and_metrics_tell_where_a_group_stands(node: NodeAssembly)
     await settle(node, found[:1])
     await settle(node, found[1:], "reject")
 
-    (stats,) = await node.broker.queue_stats("t")
+    (stats,) = await node.broker.figures.queue_stats("t")
     text = node.metrics.render()[0].decode()
 
     group = stats.groups["g"]
@@ -522,28 +527,28 @@ async def test_unknown_topics_and_groups_are_named(node: NodeAssembly) -> None:
     with pytest.raises(UnknownTopic):
         await receive(node, topics=["none"])
     with pytest.raises(UnknownGroup):
-        await node.broker.group("none")
+        await node.broker.groups.group("none")
     with pytest.raises(UnknownGroup):
-        await node.broker.peek("none", ["t"], limit=1, partitions=None)
+        await node.broker.queue.peek("none", ["t"], limit=1, partitions=None)
     with pytest.raises(UnknownGroup):
-        await node.broker.seek("none", "t", None, offset=0, time_ms=None)
-    assert await node.broker.list_groups() == []
+        await node.broker.positions.seek("none", "t", None, offset=0, time_ms=None)
+    assert await node.broker.groups.list_groups() == []
 
 
 async def test_leases_and_dead_letters_survive_a_power_cut() -> None:
     disk = MemoryDisk()
     async with running(disk) as node:
-        await node.broker.create_topic("t", {"partitions": 1})
+        await node.broker.topics.create_topic("t", {"partitions": 1})
         await publish(node, "a", "b")
         found = await receive(node, visibility_ms=60_000)
         await settle(node, found[:1], "reject", reason="poison")
         after_cut = disk.crash(random.Random(1), keep=0.0)
 
     async with running(after_cut) as node:
-        await eventually(lambda: node.broker.list_topics() == ["t"])
-        await node.broker.ensure_topic("t")
+        await eventually(lambda: node.broker.topics.list_topics() == ["t"])
+        await node.broker.topics.ensure_topic("t")
         assert await receive(node, wait_s=0.3) == []
-        assert await node.broker.dead_groups("t") == {"g": {"poison": 1}}
+        assert await node.broker.letters.dead_groups("t") == {"g": {"poison": 1}}
         (end,) = await settle(node, found[1:])
         assert isinstance(end, SettleView)
         assert end.floor == 2
@@ -554,9 +559,9 @@ async def test_a_deleted_group_leaves_nothing_in_partitions_and_a_new_one_begins
 ) -> None:
     await publish(node, "a")
     old = await receive(node)
-    (host,) = node.broker._replicas.led()
+    (host,) = node.broker.topics._replicas.led()
 
-    await node.broker.delete_group("g")
+    await node.broker.groups.delete_group("g")
     await eventually(lambda: not host.state.queue.groups)
 
     assert [type(end) for end in await settle(node, old)] == [NotFound]
@@ -567,23 +572,23 @@ async def test_offsets_of_a_group_that_was_made_anew_are_not_said_to_be_committe
     node: NodeAssembly, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await publish(node, "a")
-    old = await node.broker._queue.groups.ensure_group("g")
-    await node.broker.delete_group("g")
+    old = await node.broker.groups.ensure_group("g")
+    await node.broker.groups.delete_group("g")
     await receive(node)
 
     async def stale(_name: str, **_more: object) -> Group:
         return old
 
-    monkeypatch.setattr(node.broker._queue.groups, "ensure_group", stale)
+    monkeypatch.setattr(node.broker.groups, "ensure_group", stale)
     with pytest.raises(UnknownGroup):
-        await node.broker.commit("g", "t", {0: 1})
+        await node.broker.positions.commit("g", "t", {0: 1})
 
 
 async def test_changed_settings_reach_partitions_without_a_receive(node: NodeAssembly) -> None:
     await receive(node)
-    (host,) = node.broker._replicas.led()
+    (host,) = node.broker.topics._replicas.led()
 
-    await node.broker.put_group("g", {"max_attempts": 7})
+    await node.broker.groups.put_group("g", {"max_attempts": 7})
 
     def attempts() -> int:
         group = host.state.queue.group_by_name("g")
@@ -593,22 +598,22 @@ async def test_changed_settings_reach_partitions_without_a_receive(node: NodeAss
 
 
 async def story(node: NodeAssembly, offset: int) -> list[tuple[str, dict[str, object]]]:
-    trace = await node.broker.message_trace("t", 0, Offset(offset))
+    trace = await node.broker.traces.message_trace("t", 0, Offset(offset))
     assert [e.time_ms for e in trace.events] == sorted(e.time_ms for e in trace.events)
     told = [(event.type, dict(event.attributes)) for event in trace.events]
     return [found for found in told if found[0] not in ("REPLICATED", "RETAINED", "PUBLISHED")]
 
 
 async def test_a_timeline_tells_every_attempt_until_death_and_redrive(node: NodeAssembly) -> None:
-    await node.broker.put_group("g", {"max_attempts": 2})
+    await node.broker.groups.put_group("g", {"max_attempts": 2})
     await publish(node, "a")
     await settle(node, await receive(node), "nack", reason="no")
     await settle(node, await receive(node, visibility_ms=5000), "extend", visibility_ms=20)
-    (host,) = node.broker._replicas.led()
+    (host,) = node.broker.topics._replicas.led()
     (group,) = host.state.queue.groups.values()
     await eventually(lambda: len(group.dead) == 1)
     assert await receive(node) == []
-    await node.broker.redrive("g", "t", DeadFilter(), rate=0, dry_run=False, force=False)
+    await node.broker.redriving.redrive("g", "t", DeadFilter(), rate=0, dry_run=False, force=False)
     await settle(node, await receive(node, wait_s=30))
 
     told = await story(node, 0)
@@ -641,7 +646,7 @@ async def test_an_expired_message_is_never_delivered_and_its_timeline_says_so(
 
 async def test_a_timeline_tells_of_delays_and_of_who_cancelled_them(node: NodeAssembly) -> None:
     await publish(node, Record(b"x", deliver_at_ms=60_000))
-    await node.broker.cancel_delayed("t", 0, 0)
+    await node.broker.delays.cancel_delayed("t", 0, 0)
 
     assert [type_ for type_, _what in await story(node, 0)] == ["DELAYED", "CANCELLED"]
 
@@ -649,7 +654,7 @@ async def test_a_timeline_tells_of_delays_and_of_who_cancelled_them(node: NodeAs
 async def test_a_full_disk_refuses_publishes_while_receives_and_settles_go_on() -> None:
     disk = MemoryDisk()
     async with running(disk) as node:
-        await node.broker.create_topic("t", {"partitions": 1})
+        await node.broker.topics.create_topic("t", {"partitions": 1})
         await publish(node, "a", "b")
         disk.capacity = 0
         refused = False
@@ -684,7 +689,7 @@ async def test_large_messages_come_a_few_at_a_time_and_none_is_lost(node: NodeAs
 
 
 async def test_several_topics_are_received_from_in_one_request(node: NodeAssembly) -> None:
-    await node.broker.create_topic("u", {"partitions": 1})
+    await node.broker.topics.create_topic("u", {"partitions": 1})
     await publish(node, "from t")
     await publish(node, "from u", topic="u")
 
@@ -696,18 +701,18 @@ async def test_several_topics_are_received_from_in_one_request(node: NodeAssembl
 
 
 async def test_a_receive_of_named_partitions_leaves_the_others_alone(node: NodeAssembly) -> None:
-    await node.broker.create_topic("u", {"partitions": 3})
+    await node.broker.topics.create_topic("u", {"partitions": 3})
     for partition in range(3):
         batch = encode_batch([Record(str(partition).encode())])
-        await node.broker.append("u", partition, batch, deadline_s=30)
+        await node.broker.records.append("u", partition, batch, deadline_s=30)
 
-    found = await node.broker.receive(
+    found = await node.broker.queue.receive(
         "g", ["u"], claim=Claim("m"), limit=9, wait_s=0, visibility_ms=None, partitions=[1]
     )
 
     assert [m.value for m in found] == [b"1"]
     with pytest.raises(UnknownPartition):
-        await node.broker.receive(
+        await node.broker.queue.receive(
             "g", ["u"], claim=Claim("m"), limit=9, wait_s=0, visibility_ms=None, partitions=[3]
         )
 
@@ -717,7 +722,7 @@ async def test_an_idle_partition_with_groups_sets_no_timer_and_writes_nothing(
 ) -> None:
     await publish(node, "a")
     await settle(node, await receive(node))
-    (host,) = node.broker._replicas.led()
+    (host,) = node.broker.topics._replicas.led()
     index = host.applied_index
 
     await asyncio.sleep(0.3)
@@ -729,7 +734,9 @@ async def test_an_idle_partition_with_groups_sets_no_timer_and_writes_nothing(
 async def test_a_timeline_calls_a_death_that_halted_the_group_by_its_name(
     node: NodeAssembly,
 ) -> None:
-    await node.broker.put_group("g", {"max_attempts": 1, "halt_percent": 50, "halt_window": 1})
+    await node.broker.groups.put_group(
+        "g", {"max_attempts": 1, "halt_percent": 50, "halt_window": 1}
+    )
     await publish(node, "a", "b")
     first, second = await receive(node)
     await settle(node, [first], "reject", reason="no")
@@ -743,16 +750,16 @@ async def test_a_seek_replays_nothing_that_is_over(node: NodeAssembly) -> None:
     await publish(node, Record(b"brief", expires_at_ms=1))
     await asyncio.sleep(0.01)
     assert await receive(node) == []
-    await node.broker.seek("g", "t", 0, offset=1, time_ms=None)
-    await node.broker.seek("g", "t", 0, offset=0, time_ms=None)
+    await node.broker.positions.seek("g", "t", 0, offset=1, time_ms=None)
+    await node.broker.positions.seek("g", "t", 0, offset=0, time_ms=None)
 
     assert "REPLAYED" not in [type_ for type_, _what in await story(node, 0)]
 
 
 async def test_figures_name_no_due_time_of_a_cancelled_message(node: NodeAssembly) -> None:
     await publish(node, Record(b"later", deliver_at_ms=60_000))
-    await node.broker.cancel_delayed("t", 0, 0)
+    await node.broker.delays.cancel_delayed("t", 0, 0)
 
-    (stats,) = await node.broker.queue_stats("t")
+    (stats,) = await node.broker.figures.queue_stats("t")
 
     assert (stats.delayed, stats.delayed_next_ms) == (0, 0)

@@ -343,7 +343,7 @@ class TestNode:
                 async with session.request(method, url + path, headers=headers, **more) as answer:
                     return answer.status, await answer.json()
 
-            await eventually(lambda: "root" in node.broker._cluster.state.keys.by_id)
+            await eventually(lambda: "root" in node.broker.topics._cluster.state.keys.by_id)
             yield ask
 
     async def test_log_tells_admins_what_was_done_and_others_nothing(self, node: Any) -> None:

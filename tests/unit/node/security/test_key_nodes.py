@@ -56,7 +56,7 @@ async def asked(tmp_path: Path) -> AsyncIterator[Asked]:
     }
     async with three_nodes(**settings) as nodes, aiohttp.ClientSession() as session:
         found = Asked(nodes, session)
-        await eventually(lambda: all(broker.ready().ready for broker in nodes.brokers), 30)
+        await eventually(lambda: all(broker.node.ready().ready for broker in nodes.brokers), 30)
         assert await found.everywhere(ROOT) == {200}
         yield found
 
@@ -95,7 +95,7 @@ async def test_keys_outlive_their_nodes_and_the_seed_is_sown_once(asked: Asked) 
         await asked.nodes.stop(name)
     for name in NAMES:
         await asked.nodes.start(name)
-    await eventually(lambda: all(broker.ready().ready for broker in asked.nodes.brokers), 30)
+    await eventually(lambda: all(broker.node.ready().ready for broker in asked.nodes.brokers), 30)
 
     assert await asked.everywhere(made["key"]) == {200}
     assert await asked.everywhere(ROOT) == {401}
@@ -112,7 +112,9 @@ async def test_a_node_that_is_cut_off_goes_on_with_the_keys_it_knows_and_says_so
     assert await asked.status("n1", ROOT) == 200
     await asked.nodes.stop("n2")
     await asked.nodes.stop("n3")
-    await eventually(lambda: asked.nodes.running["n1"].broker.cluster_view().controller is None, 30)
+    await eventually(
+        lambda: asked.nodes.running["n1"].broker.node.cluster_view().controller is None, 30
+    )
 
     assert await asked.status("n1", ROOT) == 200
     assert await asked.status("n1", "new.0123456789abcdef") == 503
@@ -162,6 +164,6 @@ async def test_session_that_was_logged_out_of_is_over_on_every_node_also_after_r
         await asked.nodes.stop(name)
     for name in NAMES:
         await asked.nodes.start(name)
-    await eventually(lambda: all(broker.ready().ready for broker in asked.nodes.brokers), 30)
+    await eventually(lambda: all(broker.node.ready().ready for broker in asked.nodes.brokers), 30)
     assert await asked.everywhere(ROOT) == {200}
     assert await statuses() == [303, 303, 303]

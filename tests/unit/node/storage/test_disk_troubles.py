@@ -60,7 +60,7 @@ async def accepted(attempt: Callable[[], Awaitable[object]], deadline_s: float =
 
 
 async def values(nodes: ThreeNodes, name: str) -> int:
-    found = await nodes.broker(name).read(
+    found = await nodes.broker(name).records.read(
         "t", 0, Offset(0), max_records=10_000, max_bytes=1 << 20, wait_s=0.0
     )
     return found.next_offset
@@ -70,7 +70,7 @@ def leader_of(nodes: ThreeNodes) -> str | None:
     leaders = {
         host.group.leader
         for broker in nodes.brokers
-        for host in broker._replicas.all()
+        for host in broker.topics._replicas.all()
         if host.id.partition == 0
     }
     leader = leaders.pop() if len(leaders) == 1 else None
@@ -80,27 +80,27 @@ def leader_of(nodes: ThreeNodes) -> str | None:
 async def test_a_node_that_can_write_nothing_says_so_serves_reads_and_goes_on_by_itself() -> None:
     disk, failures = MemoryDisk(), list[Exception]()
     async with running(disk, failures=failures) as node:
-        await node.broker.create_topic("t", {"partitions": 1})
+        await node.broker.topics.create_topic("t", {"partitions": 1})
         await append(node, "before")
 
         no_room(disk)
         hanging = asyncio.ensure_future(append(node, "waits"))
-        await eventually(lambda: bool(node.broker.cluster_view().problems))
+        await eventually(lambda: bool(node.broker.node.cluster_view().problems))
         await refused(lambda: append(node, "refused", deadline_s=ATTEMPT_S))
-        await refused(lambda: node.broker.create_topic("other", {}))
+        await refused(lambda: node.broker.topics.create_topic("other", {}))
 
         assert await read_end(node) == 1
-        assert "nothing is confirmed" in node.broker.cluster_view().problems[-1]
+        assert "nothing is confirmed" in node.broker.node.cluster_view().problems[-1]
         assert not failures
         disk.fault = None
         await hanging  # nothing was lost: it is written as soon as there is room
         await accepted(lambda: append(node, "after"))
-        await eventually(lambda: not node.broker.cluster_view().problems)
+        await eventually(lambda: not node.broker.node.cluster_view().problems)
         assert not failures
 
     after = MemoryDisk.replay(disk.trace)
     async with running(after) as node:
-        await eventually(lambda: node.broker.list_topics() == ["t"])
+        await eventually(lambda: node.broker.topics.list_topics() == ["t"])
         await accepted(lambda: append(node, "last"))
         assert await read_end(node) == 4
 
@@ -108,7 +108,7 @@ async def test_a_node_that_can_write_nothing_says_so_serves_reads_and_goes_on_by
 async def test_a_node_that_is_stopped_while_its_disk_is_full_stops_in_order() -> None:
     disk, failures = MemoryDisk(), list[Exception]()
     async with running(disk, failures=failures) as node:
-        await node.broker.create_topic("t", {"partitions": 1})
+        await node.broker.topics.create_topic("t", {"partitions": 1})
         await append(node, "kept")
         no_room(disk)
         hanging = asyncio.ensure_future(append(node, "never acked"))
@@ -118,7 +118,7 @@ async def test_a_node_that_is_stopped_while_its_disk_is_full_stops_in_order() ->
 
     disk.process_died()
     async with running(disk) as node:
-        await eventually(lambda: node.broker.list_topics() == ["t"])
+        await eventually(lambda: node.broker.topics.list_topics() == ["t"])
         assert await read_end(node) == 1
 
 
@@ -128,7 +128,9 @@ async def test_a_leader_with_a_bad_disk_lets_another_lead_and_publishes_go_on(
 ) -> None:
     monkeypatch.setattr("node.storage.disk_pace.SLOW_FOR_S", 0.5)
     async with three_nodes() as nodes:
-        await nodes.broker("n1").create_topic("t", {"partitions": 1, "replication_factor": 3})
+        await nodes.broker("n1").topics.create_topic(
+            "t", {"partitions": 1, "replication_factor": 3}
+        )
         await append(nodes.running["n1"], "before")
         await eventually(lambda: leader_of(nodes) is not None)
         bad = leader_of(nodes)
@@ -191,13 +193,15 @@ def slow_down(disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_publishes_are_refused_where_only_a_minority_has_room_and_settles_are_not() -> None:
     async with three_nodes() as nodes:
-        await nodes.broker("n1").create_topic("t", {"partitions": 1, "replication_factor": 3})
+        await nodes.broker("n1").topics.create_topic(
+            "t", {"partitions": 1, "replication_factor": 3}
+        )
         await append(nodes.running["n1"], "before")
         for name in ("n1", "n2"):
             nodes.disks[name].capacity = 0
 
         await refused(lambda: append(nodes.running["n3"], "refused", deadline_s=ATTEMPT_S))
-        await nodes.broker("n3").create_topic("reserved", {})
+        await nodes.broker("n3").topics.create_topic("reserved", {})
 
         nodes.disks["n1"].capacity = 1 << 40
         await accepted(lambda: append(nodes.running["n3"], "after"))

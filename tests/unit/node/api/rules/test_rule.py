@@ -8,7 +8,7 @@ import pytest
 
 from goqueue.wire.errors import Forbidden
 from node.api.auth.principal import OutOfScope, Principal, Role
-from node.api.rules.rule import admins, everywhere, free, known, rules_of, scoped, topic
+from node.api.rules.rule import admins, everywhere, free, known, parts_of, rules_of, scoped, topic
 from node.api.rules.scope import Scope
 
 MINE = Principal("mine", Role.CONSUMER, ("mine.",))
@@ -97,3 +97,28 @@ async def test_what_concerns_every_topic_is_for_keys_of_every_topic() -> None:
 def test_what_admins_have_nobody_else_is_given() -> None:
     with pytest.raises(Forbidden):
         admins(scope_of(EVERYWHERE), read)
+
+
+class Whole(Protocol):
+    @property
+    def ruled(self) -> Ruled: ...
+
+    @property
+    def upper(self) -> Upper: ...
+
+
+def test_parts_are_properties_of_protocols() -> None:
+    assert parts_of(Whole) == {"ruled": Ruled, "upper": Upper}
+
+
+def test_what_is_no_part_is_refused_for_it_would_be_beside_all_rules() -> None:
+    class Method(Whole, Protocol):
+        async def write(self, topic: str) -> None: ...
+
+    class Value(Whole, Protocol):
+        @property
+        def secret(self) -> str: ...
+
+    for wrong in (Method, Value):
+        with pytest.raises(TypeError, match="is no part"):
+            parts_of(wrong)

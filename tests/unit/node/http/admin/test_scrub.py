@@ -12,7 +12,7 @@ async def test_a_scrub_is_begun_and_told_for_every_node(client, broker):
 
     found = await until(lambda: client.get("/admin/scrub"), lambda a: a.json["state"] == "idle")
     [node] = found.json["nodes"]
-    assert (node["id"], node["state"], node["rounds"]) == (broker.node_id, "idle", 1)
+    assert (node["id"], node["state"], node["rounds"]) == (broker.node.node_id, "idle", 1)
 
 
 async def test_a_node_that_does_not_answer_is_unknown_and_damage_is_the_state(
@@ -24,7 +24,7 @@ async def test_a_node_that_does_not_answer_is_unknown_and_damage_is_the_state(
             "b": None,
         }
 
-    monkeypatch.setattr(broker, "scrub", scrub)
+    monkeypatch.setattr(broker.scrubs, "scrub", scrub)
     found = (await client.get("/v1/admin/scrub")).json
 
     assert found["state"] == "damaged"
@@ -36,5 +36,5 @@ async def test_while_any_node_reads_the_state_is_running(client, broker, monkeyp
     async def scrub(*, begin: bool) -> dict[str, ScrubView | None]:
         return {"a": ScrubView(running=True, rounds=0, damaged=["t-0"])}
 
-    monkeypatch.setattr(broker, "scrub", scrub)
+    monkeypatch.setattr(broker.scrubs, "scrub", scrub)
     assert (await client.get("/admin/scrub")).json["state"] == "running"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any, cast
 
 import aiohttp
@@ -14,7 +15,7 @@ from coordinator.commands.keys import RevokeKey
 from goqueue.wire.batch import encode_columns
 from node.api.auth.principal import Principal, Role
 from node.api.broker import Broker
-from node.api.rules.rule import rules_of
+from node.api.rules.rule import parts_of, rules_of
 from node.broker.node import NodeBroker
 from node.http.auth.authenticator import Gate
 from node.http.auth.policies import ANYBODY, POLICIES, Policy, Reach
@@ -100,7 +101,7 @@ def figures() -> Counts:
 
 @pytest.fixture
 async def locked_keys(broker: NodeBroker, clock: Clock, figures: Counts) -> AsyncIterator[Keys]:
-    await broker.finish_level()
+    await broker.upgrade.finish_level()
     with ThreadPoolExecutor(1) as workers:
         yield Keys(cluster_of(broker), clock, workers, figures)
 
@@ -150,22 +151,30 @@ def test_what_has_neither_path_nor_names_is_filtered_or_for_every_topic() -> Non
             assert policy.reach in known, route.operation
 
 
-def test_what_is_declared_of_the_broker_is_there_for_keys_and_nothing_else() -> None:
-    declared = {
-        name
-        for base in Broker.__mro__
-        for name in vars(base)
-        if not name.startswith("_") and base.__module__.startswith("node.")
-    }
-    assert set(rules_of(Broker)) == declared
-    for role, prefixes in [(Role.ADMIN, ("",)), (Role.ADMIN, ("a.",)), (Role.READONLY, ("",))]:
-        scoped = type(broker_for(cast(Broker, None), Principal("k", role, prefixes)))
+def public(kind: type) -> set[str]:
+    return {name for base in kind.__mro__ for name in vars(base) if not name.startswith("_")}
 
-        assert {name for name in vars(scoped) if not name.startswith("_")} == {
-            *declared,
-            "inner",
-            "scope",
-        }
+
+KEYS = [
+    Principal("admin", Role.ADMIN),
+    Principal("team", Role.ADMIN, (MINE,)),
+    Principal("reader", Role.READONLY),
+]
+
+
+@pytest.mark.parametrize("key", KEYS, ids=lambda key: key.key_id)
+def test_keys_reach_what_is_declared_of_the_broker_and_nothing_else(key: Principal) -> None:
+    scoped = broker_for(cast(Broker, SimpleNamespace(**dict.fromkeys(public(Broker)))), key)
+    parts = parts_of(Broker)
+
+    assert set(parts) == public(Broker)
+    assert public(type(scoped)) == {*parts, "inner", "scope"}
+    for name, declared in parts.items():
+        methods = public(declared)
+
+        assert set(rules_of(declared)) == methods
+        assert methods
+        assert public(type(getattr(scoped, name))) == {*methods, "inner", "scope"}
 
 
 @pytest.mark.parametrize("prefix", ["", "/v1"])
@@ -247,25 +256,27 @@ async def test_a_key_of_the_topic_passes_wherever_its_role_does(
 
 async def protect(broker: NodeBroker) -> None:
     """Messages, a group that is in the midst of them, a dead one, a delayed one, a schedule."""
-    await broker.create_topic("other", {"partitions": 1})
+    await broker.topics.create_topic("other", {"partitions": 1})
     batch = encode_columns([SECRET_VALUE] * 3, [b"k"] * 3)
-    await broker.append("orders", 0, batch, deadline_s=1)
+    await broker.records.append("orders", 0, batch, deadline_s=1)
     delayed = encode_columns([SECRET_VALUE], [b"k"], deliver_at_ms=[NOW_MS + 3_600_000])
-    await broker.append("orders", 0, delayed, deadline_s=1)
+    await broker.records.append("orders", 0, delayed, deadline_s=1)
     fields = {"cron": None, "timezone": "UTC", "missed": "once", "key": None, "headers": ()}
     schedule = {"name": "nightly", "topic": "orders", "every_ms": 60_000, "value": SECRET_VALUE}
-    await broker.put_schedule({**fields, **schedule, "lane": 2})
-    await broker.commit("workers", "orders", {0: 1})
+    await broker.scheduling.put_schedule({**fields, **schedule, "lane": 2})
+    await broker.positions.commit("workers", "orders", {0: 1})
 
 
 async def state_of(broker: NodeBroker) -> object:
     """What nobody may have changed."""
-    ends = await broker.end_offsets("orders")
-    rows = [(row.topic, row.partition, row.committed) for row in await broker.lag("workers")]
-    schedules = [(one.name, one.topic, one.state) for one in await broker.schedules()]
-    settings = (await broker.group("workers")).settings
-    delayed = await broker.delayed("orders", limit=10, skip=0)
-    return ends, rows, schedules, settings, delayed, (await broker.topic("orders")).config
+    ends = await broker.records.end_offsets("orders")
+    rows = [
+        (row.topic, row.partition, row.committed) for row in await broker.positions.lag("workers")
+    ]
+    schedules = [(one.name, one.topic, one.state) for one in await broker.scheduling.schedules()]
+    settings = (await broker.groups.group("workers")).settings
+    delayed = await broker.delays.delayed("orders", limit=10, skip=0)
+    return ends, rows, schedules, settings, delayed, (await broker.topics.topic("orders")).config
 
 
 # how an attacker would go about it
@@ -339,7 +350,7 @@ async def test_no_body_query_pattern_or_id_reaches_another_topic(
     scene: Scene, broker: NodeBroker, method: str, path: str, body: Any
 ) -> None:
     await protect(broker)
-    await broker.create_topic("mine.a", {"partitions": 1})
+    await broker.topics.create_topic("mine.a", {"partitions": 1})
     before = await state_of(broker)
 
     answer = await scene.ask(method, path, await scene.key("consumer", MINE), body)
@@ -352,7 +363,7 @@ async def test_schedules_of_others_are_neither_seen_nor_replaced(
     scene: Scene, broker: NodeBroker
 ) -> None:
     await protect(broker)
-    await broker.create_topic("mine.a", {"partitions": 1})
+    await broker.topics.create_topic("mine.a", {"partitions": 1})
     token = await scene.key("producer", MINE)
     mine = {"name": "nightly", "topic": "mine.a", "every": "1m", "value": "v"}
 
@@ -367,8 +378,8 @@ async def test_schedules_of_others_are_neither_seen_nor_replaced(
 
 async def test_receipts_of_other_topics_settle_nothing(scene: Scene, broker: NodeBroker) -> None:
     await protect(broker)
-    await broker.create_topic("mine.a", {"partitions": 1})
-    await broker.append("mine.a", 0, encode_columns([b"v"], [None]), deadline_s=1)
+    await broker.topics.create_topic("mine.a", {"partitions": 1})
+    await broker.records.append("mine.a", 0, encode_columns([b"v"], [None]), deadline_s=1)
     everyone = await scene.key("consumer")
     token = await scene.key("consumer", MINE)
     body = {"topics": ["orders", "mine.a"], "limit": 10}
@@ -391,7 +402,7 @@ async def test_receipts_of_other_topics_settle_nothing(scene: Scene, broker: Nod
 async def test_a_member_of_a_group_that_is_also_elsewhere_can_not_be_acted_for(
     scene: Scene, broker: NodeBroker
 ) -> None:
-    await broker.create_topic("mine.a", {"partitions": 1})
+    await broker.topics.create_topic("mine.a", {"partitions": 1})
     team = {"client_id": "c", "topics": ["orders"]}
     joined = await scene.ask("POST", "/groups/team/join", await scene.key("consumer"), team)
     member = joined.json["member_id"]
@@ -415,9 +426,9 @@ async def test_a_member_of_a_group_that_is_also_elsewhere_can_not_be_acted_for(
 
 async def test_lists_show_what_is_within_the_prefixes(scene: Scene, broker: NodeBroker) -> None:
     await protect(broker)
-    await broker.create_topic("mine.a", {"partitions": 1})
-    await broker.append("mine.a", 0, encode_columns([b"found"], [b"k"]), deadline_s=1)
-    await broker.commit("mygroup", "mine.a", {0: 0})
+    await broker.topics.create_topic("mine.a", {"partitions": 1})
+    await broker.records.append("mine.a", 0, encode_columns([b"found"], [b"k"]), deadline_s=1)
+    await broker.positions.commit("mygroup", "mine.a", {0: 0})
     token = await scene.key("consumer", MINE)
 
     for path in (

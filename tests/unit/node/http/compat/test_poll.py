@@ -46,11 +46,11 @@ async def test_a_poll_takes_from_all_partitions_of_its_member(poll, put):
 
 
 async def test_partitions_of_several_topics_are_told_apart(client, broker, member, poll, put):
-    await broker.create_topic("payments", {"partitions": 1})
+    await broker.topics.create_topic("payments", {"partitions": 1})
     body = {"client_id": "w", "topics": ["orders", "payments"], "member_id": member}
     await client.post(f"{GROUP}/join", body)
     await put(b"o")
-    await broker.append("payments", 0, encode_columns([b"p"]), deadline_s=1)
+    await broker.records.append("payments", 0, encode_columns([b"p"]), deadline_s=1)
 
     found = await poll()
 
@@ -185,7 +185,7 @@ async def test_what_was_granted_to_a_client_that_is_gone_is_given_back(
     front, broker, put, poll, member, eventually
 ):
     await put(b"v")
-    granted, take = [], broker.poll
+    granted, take = [], broker.polls.poll
 
     async def too_late(*arguments, **options):
         granted.extend(await take(*arguments, **options))
@@ -193,7 +193,7 @@ async def test_what_was_granted_to_a_client_that_is_gone_is_given_back(
             await asyncio.Event().wait()
         return granted
 
-    broker.poll = too_late
+    broker.polls.poll = too_late
     _, writer = await asyncio.open_connection("127.0.0.1", front.port)
     path = f"{GROUP}/poll?member_id={member}&timeout=0"
     writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
@@ -201,7 +201,7 @@ async def test_what_was_granted_to_a_client_that_is_gone_is_given_back(
 
     writer.close()
     await eventually(lambda: not front.requests_in_flight)
-    broker.poll = take
+    broker.polls.poll = take
 
     assert [m["attempt"] for m in (await poll("timeout=20s"))["messages"]] == [1]
 
@@ -219,11 +219,11 @@ async def test_a_stop_ends_a_poll_with_an_empty_answer(front, poll, eventually):
 
 def watch(broker):
     """What the broker's polls are asked from now on."""
-    asked, poll = [], broker.poll
+    asked, poll = [], broker.polls.poll
 
     async def watched(*arguments, **options):
         asked.append(options)
         return await poll(*arguments, **{**options, "wait_s": 0.0})
 
-    broker.poll = watched
+    broker.polls.poll = watched
     return asked

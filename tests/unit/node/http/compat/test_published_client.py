@@ -67,13 +67,13 @@ async def test_each_message_has_the_fields_of_its_type(url):
 
 async def test_its_default_poll_is_answered_before_it_hangs_up(published, broker):
     member = await join(published, "worker-1")
-    waits_s, poll = [], broker.poll
+    waits_s, poll = [], broker.polls.poll
 
     async def watched(*arguments, **options):
         waits_s.append(options["wait_s"])
         return await poll(*arguments, **{**options, "wait_s": 0.0})
 
-    broker.poll = watched
+    broker.polls.poll = watched
     await published.groups.poll("team", member["member_id"])
 
     assert 29 < waits_s[0] < published._http.timeout == 30

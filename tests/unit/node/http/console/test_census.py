@@ -30,8 +30,8 @@ class Watch:
         self.asked: list[str] = []
         self.silent: set[int] = set()
         self.fault: Exception | None = None
-        self._ask = broker.queue_stats
-        broker.queue_stats = self._stats  # type: ignore[method-assign]
+        self._ask = broker.figures.queue_stats
+        broker.figures.queue_stats = self._stats  # type: ignore[method-assign]
         self.census = Census(
             broker, clock_s=lambda: self.now_s, wall_ms=lambda: round(self.now_s * 1000)
         )
@@ -51,7 +51,7 @@ def watch(broker: NodeBroker) -> Watch:
 
 
 async def put(broker: NodeBroker, count: int, partition: int = 0, topic: str = "orders") -> None:
-    await broker.append(topic, partition, encode_columns([b"x"] * count), deadline_s=1)
+    await broker.records.append(topic, partition, encode_columns([b"x"] * count), deadline_s=1)
 
 
 async def test_rates_are_of_all_partitions_between_two_looks(
@@ -114,7 +114,7 @@ async def test_only_topics_that_are_there_are_remembered(
     with pytest.raises(UnknownTopic):
         await watch.census.topic("missing")
     await watch.census.topic(orders)
-    await broker.delete_topic(orders)
+    await broker.topics.delete_topic(orders)
 
     assert (await watch.census.all()).topics == []
     assert watch.census.points(orders) == []
@@ -132,7 +132,7 @@ async def test_a_sweep_ends_in_time_and_the_next_goes_on(
     broker: NodeBroker, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for n in range(100):
-        await broker.create_topic(f"t-{n}", {"partitions": 1})
+        await broker.topics.create_topic(f"t-{n}", {"partitions": 1})
     ask = watch.census._known
 
     async def slow(name: str) -> Any:
@@ -158,15 +158,15 @@ async def test_a_thousand_topics_with_five_thousand_partitions_do_not_hold_the_l
     broker: NodeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All of them answer as the one topic does that is there."""
-    await broker.create_topic("one", {"partitions": 5})
-    names, stats = [f"topic-{n:04}" for n in range(1000)], await broker.queue_stats("one")
+    await broker.topics.create_topic("one", {"partitions": 5})
+    names, stats = [f"topic-{n:04}" for n in range(1000)], await broker.figures.queue_stats("one")
 
     async def queue_stats(topic: str) -> list[PartitionQueueStats]:
         return [replace(one, topic=topic) for one in stats]
 
-    monkeypatch.setattr(broker, "list_topics", lambda: names)
-    monkeypatch.setattr(broker, "partition_count", lambda _: 5)
-    monkeypatch.setattr(broker, "queue_stats", queue_stats)
+    monkeypatch.setattr(broker.topics, "list_topics", lambda: names)
+    monkeypatch.setattr(broker.topics, "partition_count", lambda _: 5)
+    monkeypatch.setattr(broker.figures, "queue_stats", queue_stats)
     front = HttpFront(broker, port=0)
     await front.start()
     try:

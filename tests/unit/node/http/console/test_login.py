@@ -33,7 +33,7 @@ SAME_SITE = {"Sec-Fetch-Site": "same-origin"}
 
 @pytest.fixture
 async def keys(broker: NodeBroker, clock: Clock) -> AsyncIterator[Keys]:
-    await broker.finish_level()
+    await broker.upgrade.finish_level()
     with ThreadPoolExecutor(1) as workers:
         yield Keys(cluster_of(broker), clock, workers)
 
@@ -120,7 +120,7 @@ async def opens(
     proxies: list[str],
 ) -> AsyncIterator[Opens]:
     """Browsers of one cluster of two nodes, alternately."""
-    await broker.create_topic("mine.a", {"partitions": 1})
+    await broker.topics.create_topic("mine.a", {"partitions": 1})
     accesses: list[Access] = []
     fronts: list[HttpFront] = []
     for _ in range(2):
@@ -370,7 +370,9 @@ async def test_producer_sees_nothing(browser: Browser) -> None:
 
 async def leased(broker: NodeBroker) -> None:
     """The group `team` has been in `orders`."""
-    await broker.receive("team", ["orders"], claim=NOBODY, limit=1, wait_s=0, visibility_ms=None)
+    await broker.queue.receive(
+        "team", ["orders"], claim=NOBODY, limit=1, wait_s=0, visibility_ms=None
+    )
 
 
 PAGES = (

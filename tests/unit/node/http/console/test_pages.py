@@ -166,8 +166,14 @@ async def test_a_page_shows_what_it_has_where_a_part_does_not_answer(
     async def nobody(*_: Any, **__: Any) -> Any:
         raise NoQuorum("nobody leads <here>")
 
-    for name in ("brokers", "reassignments", "queue_stats", "message_why", "redrives"):
-        monkeypatch.setattr(broker, name, nobody)
+    for part, name in (
+        (broker.placement, "brokers"),
+        (broker.placement, "reassignments"),
+        (broker.figures, "queue_stats"),
+        (broker.traces, "message_why"),
+        (broker.redriving, "redrives"),
+    ):
+        monkeypatch.setattr(part, name, nobody)
 
     for path in pages(filled):
         answer = await client.get(path)
@@ -275,7 +281,7 @@ async def test_a_long_list_of_partitions_is_shown_a_page_at_a_time(
     broker: NodeBroker, client: Client
 ) -> None:
     for n in range(30):
-        await broker.create_topic(f"t-{n:02}", {"partitions": 3})
+        await broker.topics.create_topic(f"t-{n:02}", {"partitions": 3})
 
     first, second = await client.get("/ui"), await client.get("/ui?page=2")
     assert "Partitions 1 to 50 of 90" in Outline(first.body).text

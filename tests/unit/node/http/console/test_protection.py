@@ -66,7 +66,9 @@ async def visitor(client: Client, dead: None) -> Visitor:
 
 
 async def count(broker: NodeBroker) -> int:
-    return sum(sum(reasons.values()) for reasons in (await broker.dead_groups("orders")).values())
+    return sum(
+        sum(reasons.values()) for reasons in (await broker.letters.dead_groups("orders")).values()
+    )
 
 
 async def test_every_answer_has_a_policy_that_allows_only_files_of_this_origin(
@@ -191,7 +193,7 @@ async def test_only_what_the_filter_names_is_purged(broker: NodeBroker, visitor:
     plan = {"step": "do", "matched": "2", "plan": field(shown, "plan")}
     assert (await visitor.send(action="purge", reason="late", **plan)).status == 200
 
-    assert await broker.dead_groups("orders") == {"work": {"broken": 2}}
+    assert await broker.letters.dead_groups("orders") == {"work": {"broken": 2}}
 
 
 async def test_another_number_than_was_shown_is_asked_about_again(

@@ -110,7 +110,7 @@ async def test_a_patch_changes_a_group_that_is_there_and_no_other(client):
 
 async def test_a_group_is_described_by_partition_and_by_topic(client, broker, put, take):
     await put(b"a", b"b", b"c", lanes=[0, 2, 2])
-    await broker.create_topic("other", {"partitions": 1})
+    await broker.topics.create_topic("other", {"partitions": 1})
     await take(limit=1)
     await client.post("/groups/workers/receive", {"topic": "other"})
 

@@ -55,7 +55,7 @@ async def test_the_first_member_gets_all_partitions_and_leads(join):
 
 
 async def test_partitions_of_several_topics_are_told_with_their_topics(join, broker):
-    await broker.create_topic("payments", {"partitions": 1})
+    await broker.topics.create_topic("payments", {"partitions": 1})
 
     joined = await join(topics=["orders", "payments"])
 
@@ -67,7 +67,7 @@ async def test_one_topic_may_be_named_alone_and_patterns_match_those_to_come(joi
     one = await join(topics=None, topic="orders")
     many = await join(topics=None, patterns=["pay*"])
 
-    await broker.create_topic("payments", {"partitions": 2})
+    await broker.topics.create_topic("payments", {"partitions": 2})
     told = await beat(many, revision=many["revision"])
 
     assert one["partitions"] == [0, 1, 2]
@@ -199,13 +199,13 @@ async def test_a_stop_ends_a_heartbeat_that_waits(join, beat, front, eventually)
 
 async def test_hanging_up_is_no_sign_of_life(client, join, front, broker, eventually):
     first = await join()
-    beats, heartbeat = [], broker.heartbeat
+    beats, heartbeat = [], broker.members.heartbeat
 
     async def watched(*arguments, **options):
         beats.append(options)
         return await heartbeat(*arguments, **options)
 
-    broker.heartbeat = watched
+    broker.members.heartbeat = watched
     body = json.dumps(
         {"member_id": first["member_id"], "revision": first["revision"], "wait": "60s"}
     ).encode()
@@ -257,7 +257,7 @@ async def test_a_node_that_is_behind_catches_up_before_it_refuses_a_generation(
 ):
     first = await join()
     second = await join()
-    known, told = [], broker.heartbeat
+    known, told = [], broker.members.heartbeat
 
     async def behind(*named, **more):
         found = await told(*named, **more)
@@ -267,8 +267,8 @@ async def test_a_node_that_is_behind_catches_up_before_it_refuses_a_generation(
         known.append(group)
         return await NodeBroker.membership(broker, group)
 
-    monkeypatch.setattr(broker, "heartbeat", behind)
-    monkeypatch.setattr(broker, "membership", membership)
+    monkeypatch.setattr(broker.members, "heartbeat", behind)
+    monkeypatch.setattr(broker.members, "membership", membership)
 
     answer = await beat(second, generation=second["generation"])
 
@@ -278,7 +278,7 @@ async def test_a_node_that_is_behind_catches_up_before_it_refuses_a_generation(
 
 
 async def test_a_member_subscribes_anew_under_its_id(join, broker):
-    await broker.create_topic("payments", {"partitions": 1})
+    await broker.topics.create_topic("payments", {"partitions": 1})
     first = await join()
 
     again = await join(member_id=first["member_id"], topics=["payments"])
@@ -345,7 +345,7 @@ async def test_a_member_must_be_named_and_be_there(client, join, method, path):
 async def test_a_client_that_hung_up_before_it_was_told_is_no_member(
     client, front, broker, orders, eventually
 ):
-    gone, join = asyncio.Event(), broker.join
+    gone, join = asyncio.Event(), broker.members.join
     joined = []
 
     async def slow(*arguments, **options):
@@ -354,7 +354,7 @@ async def test_a_client_that_hung_up_before_it_was_told_is_no_member(
         await gone.wait()
         return told
 
-    broker.join = slow
+    broker.members.join = slow
     _, writer = await asyncio.open_connection("127.0.0.1", front.port)
     body = b'{"client_id": "w", "topics": ["orders"]}'
     writer.write(b"POST /groups/team/join HTTP/1.1\r\nHost: x\r\nContent-Length: 40\r\n\r\n" + body)

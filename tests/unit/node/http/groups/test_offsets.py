@@ -56,7 +56,7 @@ async def test_offsets_are_told_by_topic_and_partition_under_both_names(client, 
 
 async def test_lag_is_told_in_messages_and_in_seconds(client, join, put, clock, broker):
     await join()
-    await broker.create_topic("payments", {"partitions": 1})
+    await broker.topics.create_topic("payments", {"partitions": 1})
     await put(b"a", b"b")
     clock.now_ms += 1_500
     await put(b"c", partition=1)

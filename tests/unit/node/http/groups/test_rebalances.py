@@ -74,8 +74,8 @@ async def test_the_newest_come_first_and_as_many_as_are_asked_for(client, join):
 
 async def test_topics_that_come_and_go_are_causes(client, join, broker):
     await join(topics=None, patterns=["pay*"])
-    await broker.create_topic("payments", {"partitions": 1})
-    await broker.delete_topic("payments")
+    await broker.topics.create_topic("payments", {"partitions": 1})
+    await broker.topics.delete_topic("payments")
 
     told = (await client.get(f"{GROUP}/rebalances")).json
 

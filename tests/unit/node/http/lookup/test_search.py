@@ -98,13 +98,13 @@ async def test_next_of_all_topics_names_them(client, put):
 
 
 async def test_what_was_not_searched_is_named(client, broker, orders, monkeypatch):
-    search = broker.search
+    search = broker.lookup.search
 
     async def in_part(*asked, **options):
         found = await search(*asked, **options)
         return replace(found, not_searched=[NotSearched("orders", 2, "no leader answers")])
 
-    monkeypatch.setattr(broker, "search", in_part)
+    monkeypatch.setattr(broker.lookup, "search", in_part)
 
     page = (await client.get("/messages?topic=orders&key=k")).json
     lost = await client.get("/messages/some-id/timeline?topic=orders")
@@ -178,7 +178,7 @@ async def test_of_several_messages_with_one_id_the_newest_is_meant_and_the_other
 ):
     for partition in (0, 1):
         batch = encode_columns([b"v"], message_ids=["twice"])
-        await broker.append("orders", partition, batch, deadline_s=1)
+        await broker.records.append("orders", partition, batch, deadline_s=1)
         clock.now_ms += 1
 
     told = (await client.get("/v1/messages/twice/timeline?topic=orders")).json

@@ -59,6 +59,7 @@ async def test_what_is_not_there_or_not_meant_is_refused(client, orders, path, s
 def test_every_reason_that_is_given_has_its_sentence() -> None:
     folders = (ROOT / "delivery", ROOT / "node")
     sources = [path for folder in folders for path in folder.rglob("*why*.py")]
+    sources.append(ROOT / "node/broker/traces.py")
     given = {
         code for path in sources for code in re.findall(r'Reason\(\s*"(\w+)"', path.read_text())
     }

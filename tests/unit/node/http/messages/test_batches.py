@@ -12,7 +12,9 @@ BATCH = {"Content-Type": BATCH_MEDIA_TYPE}
 
 
 async def stored(broker, partition):
-    found = await broker.read("orders", partition, 0, max_records=10**6, max_bytes=10**9, wait_s=0)
+    found = await broker.records.read(
+        "orders", partition, 0, max_records=10**6, max_bytes=10**9, wait_s=0
+    )
     return [bytes(stored.batch) for stored in found.batches]
 
 
@@ -112,7 +114,7 @@ async def test_what_is_not_known_of_one_batch_is_not_known_of_the_request(
     async def failing(*_args, **_options):
         raise next(errors)
 
-    monkeypatch.setattr(broker, "append", failing)
+    monkeypatch.setattr(broker.records, "append", failing)
 
     body = encode_columns([b"a"]) + encode_columns([b"b"])
     answer = await client.post(PATH, data=body, headers=BATCH)
@@ -124,7 +126,7 @@ async def test_no_quorum_is_503_with_results(client, orders, broker, monkeypatch
     async def refused(*_, **__):
         raise NoQuorum
 
-    monkeypatch.setattr(broker, "append", refused)
+    monkeypatch.setattr(broker.records, "append", refused)
 
     answer = await client.post(PATH, data=encode_columns([b"a", b"b"]), headers=BATCH)
 
@@ -159,7 +161,7 @@ async def test_batches_that_decompress_to_too_much_together_are_413(client, orde
 
 async def test_a_read_is_bounded_by_what_it_decompresses_to(client, orders, broker):
     for _ in range(3):
-        await broker.append("orders", 1, bomb(), deadline_s=1)
+        await broker.records.append("orders", 1, bomb(), deadline_s=1)
 
     seen, offset = [], 0
     while offset < 48:

@@ -13,14 +13,14 @@ LARGE = "a" * (4 * COMPRESSION_BYTES_MIN)
 @pytest.fixture
 async def codecs(broker) -> list[Codec]:
     """Of what the broker was given, in order."""
-    await broker.finish_level()
-    found, append = [], broker.append
+    await broker.upgrade.finish_level()
+    found, append = [], broker.records.append
 
     async def watched(topic, partition, batch, **options):
         found.append(RecordBatch.parse(batch).codec)
         return await append(topic, partition, batch, **options)
 
-    broker.append = watched
+    broker.records.append = watched
     return found
 
 

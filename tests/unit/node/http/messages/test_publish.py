@@ -18,7 +18,9 @@ MESSAGES = "/topics/orders/messages"
 
 
 async def records(broker, partition, topic="orders"):
-    found = await broker.read(topic, partition, 0, max_records=10**6, max_bytes=10**9, wait_s=0)
+    found = await broker.records.read(
+        topic, partition, 0, max_records=10**6, max_bytes=10**9, wait_s=0
+    )
     return [r for stored in found.batches for r in RecordBatch.parse(stored.batch).records()]
 
 
@@ -32,7 +34,7 @@ def failing(error):
 
 
 async def all_records(broker, topic="orders"):
-    count = broker.partition_count(topic)
+    count = broker.topics.partition_count(topic)
     return [record for p in range(count) for record in await records(broker, p, topic)]
 
 
@@ -67,15 +69,15 @@ async def test_a_partition_that_another_node_has_just_added_is_looked_for(
     client, orders, broker, monkeypatch, is_current, status
 ):
     """In the broker's cached state there is one; in what it catches up with, if it does, three."""
-    topic = broker.topic
+    topic = broker.topics.topic
 
     async def view(name):
         found = await topic(name)
         known = found.partitions if is_current else found.partitions[:1]
         return dataclasses.replace(found, partitions=known, is_current=is_current)
 
-    monkeypatch.setattr(broker, "partition_count", lambda _topic: 1)
-    monkeypatch.setattr(broker, "topic", view)
+    monkeypatch.setattr(broker.topics, "partition_count", lambda _topic: 1)
+    monkeypatch.setattr(broker.topics, "topic", view)
 
     published = await client.post(MESSAGES, {"messages": [{"value": "v", "partition": 2}]})
 
@@ -258,7 +260,7 @@ async def test_topics_are_created_on_first_publish_where_that_is_on(client, brok
     answer = await client.post("/topics/new/messages", {"messages": [{"value": "v"}]})
 
     assert answer.status == 200
-    assert broker.partition_count("new") == 6
+    assert broker.topics.partition_count("new") == 6
 
 
 async def test_unknown_topics_are_404_where_it_is_off(client):
@@ -270,7 +272,7 @@ async def test_unknown_topics_are_404_where_it_is_off(client):
 async def test_no_quorum_is_503_with_retry_after_and_a_result_for_each_message(
     client, orders, broker, monkeypatch
 ):
-    monkeypatch.setattr(broker, "append", failing(NoQuorum()))
+    monkeypatch.setattr(broker.records, "append", failing(NoQuorum()))
 
     answer = await client.post(MESSAGES, {"messages": [{"value": "a"}, {"value": "b"}]})
 
@@ -289,7 +291,7 @@ async def test_what_is_not_known_of_one_partition_is_not_known_of_the_request(
     async def failing(topic, partition, batch, **options):
         raise NoQuorum() if partition == 0 else OutcomeUnknown()
 
-    monkeypatch.setattr(broker, "append", failing)
+    monkeypatch.setattr(broker.records, "append", failing)
     messages = [{"value": "a", "partition": 0}, {"value": "b", "partition": 1}]
 
     answer = await client.post(MESSAGES, {"messages": messages})
@@ -300,7 +302,7 @@ async def test_what_is_not_known_of_one_partition_is_not_known_of_the_request(
 
 
 async def test_an_unknown_outcome_says_so(client, orders, broker, monkeypatch):
-    monkeypatch.setattr(broker, "append", failing(OutcomeUnknown()))
+    monkeypatch.setattr(broker.records, "append", failing(OutcomeUnknown()))
 
     answer = await client.post(MESSAGES, {"value": "a"})
 
@@ -309,14 +311,14 @@ async def test_an_unknown_outcome_says_so(client, orders, broker, monkeypatch):
 
 
 async def test_one_failing_partition_fails_only_its_messages(client, orders, broker):
-    append = broker.append
+    append = broker.records.append
 
     async def failing(topic, partition, batch, **options):
         if partition == 1:
             raise NoQuorum()
         return await append(topic, partition, batch, **options)
 
-    broker.append = failing
+    broker.records.append = failing
     messages = [{"value": str(n), "partition": n % 3} for n in range(6)]
 
     answer = await client.post(MESSAGES, {"messages": messages})
@@ -409,7 +411,7 @@ async def test_a_fault_of_the_node_is_500_without_its_details(client, orders, br
     async def broken(*_, **__):
         raise ValueError("secret path /etc/shadow")
 
-    broker.append = broken
+    broker.records.append = broken
 
     answer = await client.post(MESSAGES, {"value": "a"})
 
@@ -421,7 +423,7 @@ async def test_a_fault_of_the_node_is_500_without_its_details(client, orders, br
 
 @pytest.mark.parametrize("durability", ["majority", "relaxed"])
 async def test_every_answer_tells_how_durable_what_it_stored_is(client, broker, durability):
-    await broker.create_topic("t", {"partitions": 2, "durability": durability})
+    await broker.topics.create_topic("t", {"partitions": 2, "durability": durability})
     path, binary = "/topics/t/messages", {"Content-Type": BATCH_MEDIA_TYPE}
     bad = {"value": "x", "partition": 9}
 
@@ -438,7 +440,7 @@ async def test_every_answer_tells_how_durable_what_it_stored_is(client, broker, 
 
 
 async def test_where_nothing_was_stored_no_durability_is_told(client, orders, broker, monkeypatch):
-    monkeypatch.setattr(broker, "append", failing(NoQuorum()))
+    monkeypatch.setattr(broker.records, "append", failing(NoQuorum()))
 
     answer = await client.post(MESSAGES, {"messages": [{"value": "a"}, {"value": "b"}]})
 
@@ -449,14 +451,14 @@ async def test_where_nothing_was_stored_no_durability_is_told(client, orders, br
 @pytest.mark.parametrize("weaker", [0, 1])
 async def test_the_weakest_durability_of_a_request_is_told(client, orders, broker, weaker):
     """Partitions of a topic whose durability was altered a moment ago may differ."""
-    append = broker.append
+    append = broker.records.append
 
     async def relaxed_in_one(topic, partition, batch, **options):
         found = await append(topic, partition, batch, **options)
         durability = "relaxed" if partition == weaker else "majority"
         return dataclasses.replace(found, durability=durability)
 
-    broker.append = relaxed_in_one
+    broker.records.append = relaxed_in_one
     messages = [{"value": "a", "partition": 0}, {"value": "b", "partition": 1}]
 
     answer = await client.post(MESSAGES, {"messages": messages})
@@ -467,14 +469,14 @@ async def test_the_weakest_durability_of_a_request_is_told(client, orders, broke
 async def test_what_waits_for_the_log_is_charged_to_who_sent_it(
     client, front, broker, orders, eventually
 ):
-    appends, begun, append = front.budgets[Kind.APPENDS], asyncio.Event(), broker.append
+    appends, begun, append = front.budgets[Kind.APPENDS], asyncio.Event(), broker.records.append
     appends.bounds = Bounds(100_000, 3000, 3000, 0, 0)
 
     async def waits(*arguments, **options):
         await begun.wait()
         return await append(*arguments, **options)
 
-    broker.append = waits
+    broker.records.append = waits
     first = asyncio.ensure_future(client.post("/topics/orders/messages", {"value": "a" * 2000}))
     await eventually(lambda: appends.used > 2000)
 
@@ -493,4 +495,4 @@ async def test_a_long_answer_is_charged_before_anything_is_stored(client, front,
     many = await client.post("/topics/orders/messages", {"messages": [{"value": "a"}] * 1000})
 
     assert (many.status, many.json["kind"]) == (429, "answers")
-    assert [end for _, end in (await broker.end_offsets("orders")).values()] == [0, 0, 0]
+    assert [end for _, end in (await broker.records.end_offsets("orders")).values()] == [0, 0, 0]

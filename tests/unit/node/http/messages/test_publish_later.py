@@ -22,12 +22,12 @@ def front_clock(monkeypatch):
 @pytest.fixture
 async def one(broker, front_clock):
     """A topic of one partition, `orders`."""
-    await broker.create_topic("orders", {"partitions": 1})
+    await broker.topics.create_topic("orders", {"partitions": 1})
 
 
 async def cells(broker):
     """(deliver-at, expires-at, message id) as stored of every message."""
-    found = await broker.read("orders", 0, 0, max_records=10**6, max_bytes=10**9, wait_s=0)
+    found = await broker.records.read("orders", 0, 0, max_records=10**6, max_bytes=10**9, wait_s=0)
     return [
         (record.deliver_at_ms, record.expires_at_ms, record.message_id)
         for stored in found.batches
@@ -132,7 +132,7 @@ async def test_a_message_that_cannot_be_delayed_so_costs_its_neighbours_nothing(
 
 
 async def test_the_horizon_is_the_topics_own(client, one, broker):
-    await broker.alter_topic("orders", {"delay_ms_max": 1000})
+    await broker.topics.alter_topic("orders", {"delay_ms_max": 1000})
 
     results = await publish(client, {"value": "v", "delay": 1000}, {"value": "v", "delay": 1001})
 

@@ -18,7 +18,7 @@ HOUR_MS = 3_600_000
 
 async def append(broker, *values, partition=0, **columns):
     batch = encode_columns([value.encode() for value in values], **columns)
-    return await broker.append("orders", partition, batch, deadline_s=1)
+    return await broker.records.append("orders", partition, batch, deadline_s=1)
 
 
 def values(answer):
@@ -88,7 +88,7 @@ async def test_bytes_that_are_not_text_come_as_base64_and_say_so(client, orders,
         headers=[(("h", b"\xfd"), ("t", b"x")), ()],
         message_ids=["m-1", None],
     )
-    await broker.append("orders", 0, batch, deadline_s=1)
+    await broker.records.append("orders", 0, batch, deadline_s=1)
 
     binary, text = (await client.get(READ)).json["messages"]
 
@@ -232,7 +232,7 @@ async def test_a_long_poll_ends_when_a_message_comes(client, orders, broker, fro
 
 
 async def test_an_empty_long_poll_answers_after_its_wait(client, orders, broker, monkeypatch):
-    read, waited_s = broker.read, []
+    read, waited_s = broker.records.read, []
 
     async def noted(*arguments, wait_s, **options):
         found = await read(*arguments, wait_s=wait_s, **options)
@@ -240,7 +240,7 @@ async def test_an_empty_long_poll_answers_after_its_wait(client, orders, broker,
             waited_s.append(wait_s)
         return found
 
-    monkeypatch.setattr(broker, "read", noted)
+    monkeypatch.setattr(broker.records, "read", noted)
     for query in ("wait=50ms", "timeout=50", "wait=0.05s"):
         answer = await client.get(f"{READ}?{query}")
         assert answer.json["messages"] == []
@@ -303,7 +303,7 @@ async def test_a_topic_that_another_node_just_created_is_read(
         raise UnknownTopic(topic)
 
     await append(broker, "a")
-    monkeypatch.setattr(broker, "partition_count", not_known_yet)
+    monkeypatch.setattr(broker.topics, "partition_count", not_known_yet)
 
     assert (await client.get(path)).status == 200
 
@@ -311,7 +311,7 @@ async def test_a_topic_that_another_node_just_created_is_read(
 @pytest.mark.parametrize("path", ["/messages", "/partitions/0/messages?offset=latest"])
 async def test_reading_creates_no_topic(client, broker, path):
     assert (await client.get(f"/topics/fresh{path}")).status == 404
-    assert broker.list_topics() == []
+    assert broker.topics.list_topics() == []
 
 
 async def test_a_topic_is_read_in_the_order_of_log_time_and_resumes(client, orders, broker, clock):

@@ -17,12 +17,12 @@ VISIBLE = f"{READ}?visible=true"
 @pytest.fixture
 async def one(broker):
     """A topic of one partition, `orders`."""
-    await broker.create_topic("orders", {"partitions": 1})
+    await broker.topics.create_topic("orders", {"partitions": 1})
 
 
 async def append(broker, *values, partition=0, **columns):
     batch = encode_columns([value.encode() for value in values], **columns)
-    return await broker.append("orders", partition, batch, deadline_s=1)
+    return await broker.records.append("orders", partition, batch, deadline_s=1)
 
 
 def values(answer):
@@ -121,7 +121,7 @@ async def test_what_has_expired_or_was_cancelled_is_passed_and_never_blocks(
         deliver_at_ms=[None, None, 60_000, 60_000, None],
         expires_at_ms=[1000, 90_000, None, 1000, None],
     )
-    await broker.cancel_delayed("orders", 0, 2)
+    await broker.delays.cancel_delayed("orders", 0, 2)
     assert (await follow(client))[0] == ["short", "long"]
 
     clock.now_ms += 1000
@@ -133,7 +133,7 @@ async def test_what_has_expired_or_was_cancelled_is_passed_and_never_blocks(
 
 
 async def test_a_topics_ttl_hides_messages_that_state_none(client, one, broker, clock):
-    await broker.alter_topic("orders", {"ttl_ms": 1000})
+    await broker.topics.alter_topic("orders", {"ttl_ms": 1000})
     await append(broker, "a")
     await append(broker, "b", "c", expires_at_ms=[5000, None])
 

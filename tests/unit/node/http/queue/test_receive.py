@@ -95,7 +95,7 @@ async def test_a_redriven_message_says_so_in_a_header_of_its_own(client, put, ta
 async def test_limits_topics_and_partitions_narrow_what_is_received(client, broker, put, take):
     await put(b"a", b"b", partition=1)
     await put(b"c", partition=2)
-    await broker.create_topic("other", {})
+    await broker.topics.create_topic("other", {})
 
     first = await take(partitions=[1], max_messages=1)
     rest = await client.post(RECEIVE, {"topics": ["other", "orders", "orders"], "limit": 1000})
@@ -206,14 +206,14 @@ async def test_a_receive_waits_for_a_message_and_answers_at_once_when_it_comes(
 
 
 async def test_a_wait_without_a_message_ends_with_an_empty_answer(take, broker, orders):
-    receive, waited_s = broker.receive, []
+    receive, waited_s = broker.queue.receive, []
 
     async def noted(*arguments, wait_s, **options):
         found = await receive(*arguments, wait_s=wait_s, **options)
         waited_s.append(wait_s)
         return found
 
-    broker.receive = noted
+    broker.queue.receive = noted
 
     assert await take(timeout="100ms") == []
     assert waited_s == [0.1]
@@ -226,7 +226,7 @@ async def test_a_wait_is_cut_at_a_minute_not_at_thirty_seconds(client, broker, o
         asked.append(wait_s)
         return Received()
 
-    broker.receive = receive
+    broker.queue.receive = receive
     for wait in ("45s", "60s", "10m", 59_000):
         await client.post(RECEIVE, {"topic": "orders", "wait": wait})
 
@@ -235,13 +235,13 @@ async def test_a_wait_is_cut_at_a_minute_not_at_thirty_seconds(client, broker, o
 
 async def test_a_receive_tells_which_partitions_did_not_answer(client, broker, put):
     await put(b"a")
-    receive = broker.receive
+    receive = broker.queue.receive
 
     async def in_part(*arguments, **options):
         return Received(await receive(*arguments, **options), [("orders", 3)])
 
     whole = await client.post(RECEIVE, {"topic": "orders"})
-    broker.receive = in_part
+    broker.queue.receive = in_part
     part = await client.post(RECEIVE, {"topic": "orders"})
 
     assert "unanswered" not in whole.json
@@ -272,7 +272,7 @@ def request_bytes(body):
 async def test_a_client_that_hangs_up_leaves_nothing_leased(
     front, broker, put, take, eventually, abruptly
 ):
-    taken, receive = [], broker.receive
+    taken, receive = [], broker.queue.receive
 
     async def watched(*arguments, **options):
         taken.append("begun")
@@ -282,7 +282,7 @@ async def test_a_client_that_hangs_up_leaves_nothing_leased(
             taken.append("cancelled")
             raise
 
-    broker.receive = watched
+    broker.queue.receive = watched
     _, writer = await asyncio.open_connection("127.0.0.1", front.port)
     writer.write(request_bytes({"topic": "orders", "wait": "60s"}))
     await eventually(lambda: taken == ["begun"])
@@ -299,7 +299,7 @@ async def test_what_was_granted_to_a_client_that_is_gone_is_given_back(
 ):
     await put(b"v")
     granted, gone, released = asyncio.Event(), asyncio.Event(), []
-    receive, settle = broker.receive, broker.settle
+    receive, settle = broker.queue.receive, broker.receipts.settle
 
     async def slow(*arguments, **options):
         found = await receive(*arguments, **options)
@@ -311,7 +311,7 @@ async def test_what_was_granted_to_a_client_that_is_gone_is_given_back(
         released.extend(request.action for request in requests)
         return await settle(requests, group)
 
-    broker.receive, broker.settle = slow, watched
+    broker.queue.receive, broker.receipts.settle = slow, watched
     _, writer = await asyncio.open_connection("127.0.0.1", front.port)
     writer.write(request_bytes({"topic": "orders"}))
     await granted.wait()
@@ -321,7 +321,7 @@ async def test_what_was_granted_to_a_client_that_is_gone_is_given_back(
     gone.set()
     await eventually(lambda: released == ["release"])
 
-    broker.receive = receive
+    broker.queue.receive = receive
     assert [message["attempt"] for message in await take(wait="30s")] == [1]
 
 

@@ -181,7 +181,7 @@ async def test_a_batch_that_met_no_quorum_is_503_with_its_results(client, broker
     async def settle(requests, group, claim):
         return [NoQuorum() for _ in requests]
 
-    broker.settle = settle
+    broker.receipts.settle = settle
     answer = await client.post("/groups/workers/ack", {"receipts": taken})
 
     assert (answer.status, answer.json["code"]) == (503, "no_quorum")
@@ -192,12 +192,12 @@ async def test_a_batch_that_met_no_quorum_is_503_with_its_results(client, broker
 async def test_a_batch_that_met_no_quorum_in_part_is_200(client, broker, put, take):
     await put(b"a", b"b")
     taken = receipts(await take())
-    settle = broker.settle
+    settle = broker.receipts.settle
 
     async def settle_first(requests, group, claim):
         return [*await settle(requests[:1], group, claim), NoQuorum()]
 
-    broker.settle = settle_first
+    broker.receipts.settle = settle_first
     answer = await client.post("/groups/workers/ack", {"receipts": taken})
 
     assert answer.status == 200

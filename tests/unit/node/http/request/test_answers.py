@@ -147,7 +147,7 @@ async def test_peeks_and_searches_end_early(client, bombs, take, spy):
 async def test_long_lists_are_encoded_in_slices_and_charged(client, front, broker, spy, answers):
     names = [f"{n:04}-{'x' * 200}" for n in range(1000)]
     for name in names:
-        await broker.create_topic(name, {"partitions": 1})
+        await broker.topics.create_topic(name, {"partitions": 1})
 
     told = await client.get("/topics")
     answers.bounds = Bounds(100_000, 100_000, 100_000, 0, 0)
@@ -163,7 +163,7 @@ async def test_long_lists_are_encoded_in_slices_and_charged(client, front, broke
 async def test_a_search_without_room_is_refused_before_it_begins(client, broker, bombs, answers):
     answers.bounds = Bounds(100_000, 100_000, 100_000, 0, 0)
     searched = []
-    broker.search = searched.append
+    broker.lookup.search = searched.append
 
     for path in ("/messages?topic=orders", "/traces", "/traces/search?topic=orders"):
         assert (await client.get(path)).status == 429

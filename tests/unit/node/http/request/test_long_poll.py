@@ -12,7 +12,7 @@ READ = "/topics/orders/partitions/0/messages"
 
 
 async def test_a_read_that_waits_ends_when_its_client_hangs_up(front, broker, orders, eventually):
-    seen, read = [], broker.read
+    seen, read = [], broker.records.read
 
     async def watched(*arguments, wait_s, **options):
         if not wait_s:
@@ -24,7 +24,7 @@ async def test_a_read_that_waits_ends_when_its_client_hangs_up(front, broker, or
             seen.append("cancelled")
             raise
 
-    broker.read = watched
+    broker.records.read = watched
     _, writer = await asyncio.open_connection("127.0.0.1", front.port)
     writer.write(b"GET /topics/orders/partitions/0/messages?wait=60s HTTP/1.1\r\nHost: x\r\n\r\n")
     await eventually(lambda: seen == ["waits"])
@@ -40,7 +40,7 @@ async def test_an_error_of_a_wait_is_its_answer(client, broker, orders):
         await asyncio.sleep(0)
         raise NoQuorum
 
-    broker.receive = receive
+    broker.queue.receive = receive
     answer = await client.post("/groups/workers/receive", {"topic": "orders", "wait": "60s"})
 
     assert (answer.status, answer.json["code"]) == (503, "no_quorum")
@@ -61,7 +61,7 @@ async def test_work_that_will_not_be_cancelled_holds_nobody_for_ever(
                 continue
         return []
 
-    broker.receive = receive
+    broker.queue.receive = receive
     _, writer = await asyncio.open_connection("127.0.0.1", front.port)
     body = b'{"topic":"orders","wait":"60s"}'
     writer.write(

@@ -113,7 +113,7 @@ async def test_a_field_that_is_not_known_is_refused_with_the_nearest_one(
     assert (answer.status, answer.json["code"]) == (400, "unknown_field")
     assert (answer.json["field"], answer.json["nearest"]) == (field, meant)
     assert f"`{field}`" in answer.json["error"]
-    assert broker.list_topics() == ["orders"]
+    assert broker.topics.list_topics() == ["orders"]
     assert (await client.get("/topics/orders")).json["total_messages"] == 0
 
 

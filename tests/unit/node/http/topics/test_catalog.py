@@ -88,7 +88,7 @@ async def test_bad_settings_and_names_are_400_and_create_nothing(client, broker,
 
     assert answer.status == 400
     assert answer.json["code"] in ("bad_request", "invalid_config", "invalid_name", "unknown_field")
-    assert broker.list_topics() == []
+    assert broker.topics.list_topics() == []
 
 
 @pytest.mark.parametrize("name", ["%2e%2e%2fevil", "..%2f..%2fevil", "a%00b", "%C3%BC", "a%2Fb"])
@@ -145,7 +145,7 @@ async def test_patch_and_put_alter_and_refuse_what_cannot_change(client, orders)
 
 async def test_delete_removes_the_topic(client, orders, broker):
     assert (await client("DELETE", "/topics/orders")).json == {"deleted": True, "name": "orders"}
-    assert broker.list_topics() == []
+    assert broker.topics.list_topics() == []
 
 
 async def test_flush_and_partitions_answer(client, orders):
@@ -164,7 +164,7 @@ async def test_current_ends_are_told_by_leaders_or_not_at_all(client, orders, br
     async def told(topic):
         return ends
 
-    monkeypatch.setattr(broker, "end_offsets", told)
+    monkeypatch.setattr(broker.records, "end_offsets", told)
     found = await client.get("/topics/orders/partitions?current=true")
     del ends[1]
     unknown = await client.get("/topics/orders/partitions?current=true")

@@ -32,12 +32,12 @@ BRIEF = {"partitions": 1, "retention_ms": 50, "require_archive": True}
 async def node() -> AsyncIterator[NodeAssembly]:
     """A topic whose messages are all too old soon, and wait for their archive."""
     async with running(MemoryDisk(), config(**CHECKS)) as started:
-        await started.broker.create_topic("t", BRIEF)
+        await started.broker.topics.create_topic("t", BRIEF)
         yield started
 
 
 def led(node: NodeAssembly) -> PartitionHost:
-    (host,) = node.broker._replicas.led()
+    (host,) = node.broker.topics._replicas.led()
     return host
 
 
@@ -45,7 +45,7 @@ async def report(
     node: NodeAssembly, position: int, location: str = HERE, *, anew: bool = False
 ) -> PartitionArchive:
     positions = {0: Offset(position)}
-    found = await node.broker.archived("t", location, positions, topic_id=None, anew=anew)
+    found = await node.broker.archives.archived("t", location, positions, topic_id=None, anew=anew)
     return found[0]
 
 
@@ -88,25 +88,25 @@ async def test_a_topic_may_go_on_without_its_archive_by_its_setting(node: NodeAs
     await append(node, "a")
     await stays(node, 0)
 
-    await node.broker.alter_topic("t", {"require_archive": False})
+    await node.broker.topics.alter_topic("t", {"require_archive": False})
     await begins_at(node, 1)
 
 
 async def test_the_setting_holds_from_when_the_partition_has_noted_it() -> None:
     async with running(MemoryDisk(), config(**CHECKS)) as node:
-        await node.broker.create_topic("t", {"partitions": 1, "retention_ms": -1})
+        await node.broker.topics.create_topic("t", {"partitions": 1, "retention_ms": -1})
         await append(node, "a")
-        await node.broker.alter_topic("t", {"require_archive": True})
+        await node.broker.topics.alter_topic("t", {"require_archive": True})
         await eventually(lambda: led(node).state.queue.archive.required)
 
-        await node.broker.alter_topic("t", {"retention_ms": 1})
+        await node.broker.topics.alter_topic("t", {"retention_ms": 1})
         await stays(node, 0)
 
 
 async def test_the_size_of_a_partition_waits_too() -> None:
     async with running(MemoryDisk(), config(**CHECKS), segment_bytes=10_000) as node:
         settings = {"partitions": 1, "retention_bytes": 20_000, "require_archive": True}
-        await node.broker.create_topic("t", settings)
+        await node.broker.topics.create_topic("t", settings)
         for _ in range(10):
             await publish(node, Record(b"x" * 8000))
         await stays(node, 0)
@@ -119,16 +119,16 @@ async def test_the_size_of_a_partition_waits_too() -> None:
 async def test_what_was_reported_survives_a_power_cut() -> None:
     disk = MemoryDisk()
     async with running(disk, config(**CHECKS)) as node:
-        await node.broker.create_topic("t", {**BRIEF, "retention_ms": -1})
+        await node.broker.topics.create_topic("t", {**BRIEF, "retention_ms": -1})
         for value in ("a", "b", "c"):
             await append(node, value)
         await report(node, 2)
         after_cut = disk.crash(random.Random(1), keep=0.0)
 
     async with running(after_cut, config(**CHECKS)) as node:
-        await eventually(lambda: bool(node.broker._replicas.led()))
+        await eventually(lambda: bool(node.broker.topics._replicas.led()))
         await eventually(lambda: led(node).state.queue.archive.position == 2)
-        await node.broker.alter_topic("t", {"retention_ms": 1})
+        await node.broker.topics.alter_topic("t", {"retention_ms": 1})
         await begins_at(node, 2)
         await stays(node, 2)
 
@@ -136,7 +136,7 @@ async def test_what_was_reported_survives_a_power_cut() -> None:
 async def test_the_next_leader_knows_what_was_reported_to_the_former_one() -> None:
     async with three_nodes(**CHECKS) as nodes:
         settings = {"partitions": 1, "replication_factor": 3, "require_archive": True}
-        await nodes.broker("n1").create_topic("t", settings)
+        await nodes.broker("n1").topics.create_topic("t", settings)
         await append(nodes.running["n1"], "a")
         await append(nodes.running["n1"], "b")
         follower = next(name for name in nodes.running if name != leader_of(nodes))
@@ -150,7 +150,7 @@ async def test_the_next_leader_knows_what_was_reported_to_the_former_one() -> No
 
         async with asyncio.timeout(30):
             while True:  # until the next leader has applied what the former one did
-                archive = (await nodes.broker(name).topic("t")).partitions[0].archive
+                archive = (await nodes.broker(name).topics.topic("t")).partitions[0].archive
                 assert archive is not None
                 if archive.position:
                     break
@@ -161,7 +161,7 @@ async def test_the_next_leader_knows_what_was_reported_to_the_former_one() -> No
 async def test_at_a_full_disk_publishes_are_refused_and_nothing_that_is_not_archived_goes() -> None:
     disk = MemoryDisk()
     async with running(disk, config(**CHECKS)) as node:
-        await node.broker.create_topic("t", {**BRIEF, "retention_bytes": 1})
+        await node.broker.topics.create_topic("t", {**BRIEF, "retention_bytes": 1})
         await append(node, "a")
         await append(node, "b")
         capacity, disk.capacity = disk.capacity, 0
@@ -182,7 +182,7 @@ async def test_what_no_report_may_say_is_refused(node: NodeAssembly) -> None:
     with pytest.raises(OtherArchive):
         await report(node, 1, "/elsewhere")
     with pytest.raises(UnknownTopic):
-        await node.broker.archived("t", HERE, {0: Offset(1)}, topic_id="1-9", anew=False)
+        await node.broker.archives.archived("t", HERE, {0: Offset(1)}, topic_id="1-9", anew=False)
     assert (await report(node, 0, "/elsewhere", anew=True)).position == 0
 
 
@@ -227,8 +227,8 @@ async def test_null_values_that_are_not_archived_outlive_their_time() -> None:
 
 async def test_metrics_tell_how_far_the_archive_is_of_topics_that_have_to_do_with_one() -> None:
     async with running(MemoryDisk(), config(**CHECKS)) as node:
-        await node.broker.create_topic("t", {"partitions": 1, "require_archive": True})
-        await node.broker.create_topic("none", {"partitions": 1})
+        await node.broker.topics.create_topic("t", {"partitions": 1, "require_archive": True})
+        await node.broker.topics.create_topic("none", {"partitions": 1})
         for value in ("a", "b", "c"):
             await append(node, value)
         await report(node, 1)

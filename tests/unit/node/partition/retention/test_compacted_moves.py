@@ -40,7 +40,7 @@ async def test_a_replica_that_is_copied_after_compaction_reads_and_compacts_as_t
 ):
     async with small_nodes() as nodes:
         settings = {"partitions": 1, "replication_factor": 1, "cleanup": "compact"}
-        await nodes.broker("n1").create_topic("t", settings)
+        await nodes.broker("n1").topics.create_topic("t", settings)
         (holder,) = topic(nodes).partitions[0].nodes
         running = nodes.running[holder]
         for key in ("a", "b"):
@@ -76,18 +76,18 @@ async def test_a_leader_compacts_only_once_all_its_voters_have_the_room_for_it(
 ) -> None:
     async with small_nodes() as nodes:
         settings = {"partitions": 1, "replication_factor": 3, "cleanup": "compact"}
-        await nodes.broker("n1").create_topic("t", settings)
+        await nodes.broker("n1").topics.create_topic("t", settings)
         await eventually(
-            lambda: any(node.broker._replicas.led() for node in nodes.running.values())
+            lambda: any(node.broker.topics._replicas.led() for node in nodes.running.values())
         )
-        [leader] = [name for name in NAMES if nodes.broker(name)._replicas.led()]
+        [leader] = [name for name in NAMES if nodes.broker(name).topics._replicas.led()]
         host = only(nodes, leader)
         follower = next(name for name in NAMES if name != leader)
         disk = nodes.disks[follower]
         free, capacity = disk.space("/data")
         little = SMALL_SEGMENTS.watermark_bytes + 7, capacity
         monkeypatch.setattr(disk, "space", lambda _path: little)
-        told = nodes.broker(leader)._cluster.hellos
+        told = nodes.broker(leader).topics._cluster.hellos
         await eventually(lambda: told[NodeId(follower)].get("room_bytes") == 7)
         for number in range(30):
             await publish(nodes.running[leader], Record(b"x" * 10_000, b"k%d" % (number % 5)))

@@ -28,12 +28,12 @@ Row = tuple[int, bytes | None, bytes | None]
 @pytest.fixture
 async def node() -> AsyncIterator[NodeAssembly]:
     async with running(MemoryDisk(), config(), segment_bytes=SEGMENT_BYTES) as started:
-        await started.broker.create_topic("t", {"partitions": 1, "cleanup": "compact"})
+        await started.broker.topics.create_topic("t", {"partitions": 1, "cleanup": "compact"})
         yield started
 
 
 def led(node: NodeAssembly) -> PartitionHost:
-    (host,) = node.broker._replicas.led()
+    (host,) = node.broker.topics._replicas.led()
     return host
 
 
@@ -58,7 +58,9 @@ async def read_all(node: NodeAssembly, step: int = 1000, start: int = 0) -> list
     found: list[Row] = []
     at = Offset(start)
     while True:
-        page = await node.broker.read("t", 0, at, max_records=step, max_bytes=1 << 20, wait_s=0)
+        page = await node.broker.records.read(
+            "t", 0, at, max_records=step, max_bytes=1 << 20, wait_s=0
+        )
         for stored in page.batches:
             batch = RecordBatch.parse(stored.batch)
             rows = enumerate(
@@ -88,7 +90,7 @@ async def test_the_last_value_of_each_key_stays_at_its_offset(node: NodeAssembly
 async def test_runs_follow_each_other_and_a_restart_changes_nothing() -> None:
     disk = MemoryDisk()
     async with running(disk, config(), segment_bytes=SEGMENT_BYTES) as node:
-        await node.broker.create_topic("t", {"partitions": 1, "cleanup": "compact"})
+        await node.broker.topics.create_topic("t", {"partitions": 1, "cleanup": "compact"})
         expected = {}
         for round_ in range(4):
             for key in ("a", "b", f"only{round_}"):
@@ -100,8 +102,8 @@ async def test_runs_follow_each_other_and_a_restart_changes_nothing() -> None:
         after_cut = disk.crash(random.Random(1), keep=0.0)
 
     async with running(after_cut, config(), segment_bytes=SEGMENT_BYTES) as node:
-        await node.broker.ensure_topic("t")
-        await eventually(lambda: len(node.broker._replicas.led()) == 1)
+        await node.broker.topics.ensure_topic("t")
+        await eventually(lambda: len(node.broker.topics._replicas.led()) == 1)
         assert (await read_all(node), led(node).end_offset) == (rows, end)
         assert (await compacted(node)).outcome == "done"
         assert await read_all(node) == rows
@@ -117,7 +119,7 @@ async def test_a_null_value_goes_after_its_delay_and_what_it_deleted_before(
     assert (await compacted(node)).tombstones == 1
     assert await read_all(node) == [(1, b"b", b"1"), (2, b"a", None)]
 
-    await node.broker.alter_topic("t", {"delete_retention_ms": 0})
+    await node.broker.topics.alter_topic("t", {"delete_retention_ms": 0})
     await eventually(lambda: led(node).config.delete_retention_ms == 0)
     assert (await led(node).compactor.run()).tombstones == 0
     assert await read_all(node) == [(1, b"b", b"1")]
@@ -140,7 +142,7 @@ async def test_a_dry_run_tells_what_goes_and_changes_nothing(node: NodeAssembly)
 async def test_messages_without_key_and_null_values_elsewhere_are_refused(
     node: NodeAssembly,
 ) -> None:
-    await node.broker.create_topic("plain", {"partitions": 1})
+    await node.broker.topics.create_topic("plain", {"partitions": 1})
 
     with pytest.raises(KeyRequired):
         await publish(node, "no key")
@@ -188,7 +190,7 @@ async def test_the_leader_compacts_by_itself_once_enough_is_dirty() -> None:
     async with running(
         MemoryDisk(), config(**{"storage.retentionCheck": "50ms"}), segment_bytes=SEGMENT_BYTES
     ) as busy:
-        await busy.broker.create_topic("t", {"partitions": 1, "cleanup": "compact"})
+        await busy.broker.topics.create_topic("t", {"partitions": 1, "cleanup": "compact"})
         await put(busy, "a", "1")
         await fill(busy)
 
@@ -198,7 +200,7 @@ async def test_the_leader_compacts_by_itself_once_enough_is_dirty() -> None:
 
 
 async def test_compaction_and_retention_by_age_go_together(node: NodeAssembly) -> None:
-    await node.broker.alter_topic("t", {"cleanup": "compact,delete", "retention_ms": 400})
+    await node.broker.topics.alter_topic("t", {"cleanup": "compact,delete", "retention_ms": 400})
     await eventually(lambda: led(node).config.is_deleted)
     await put(node, "a", "1")
     await compacted(node)
@@ -210,7 +212,9 @@ async def test_compaction_and_retention_by_age_go_together(node: NodeAssembly) -
 
 
 async def test_only_the_newest_that_fit_stay_where_size_is_bounded(node: NodeAssembly) -> None:
-    await node.broker.alter_topic("t", {"cleanup": "compact,delete", "retention_bytes": 8000})
+    await node.broker.topics.alter_topic(
+        "t", {"cleanup": "compact,delete", "retention_bytes": 8000}
+    )
     await eventually(lambda: led(node).config.retention_bytes == 8000)
     for number in range(100):
         await put(node, f"k{number}", "v" * 100)
@@ -423,7 +427,7 @@ async def test_a_survivors_timeline_goes_on_after_what_is_not_known_any_more(
     await compacted(node)
     late = [found for found in await receive(node, "late", limit=100) if found.offset == kept]
     await settle(node, late)
-    trace = await node.broker.message_trace("t", 0, Offset(kept))
+    trace = await node.broker.traces.message_trace("t", 0, Offset(kept))
 
     told = [(event.type, event.attributes.get("group")) for event in trace.events]
     assert [type_ for type_, group in told if group is None] == ["PUBLISHED", "KEPT"]
@@ -431,4 +435,4 @@ async def test_a_survivors_timeline_goes_on_after_what_is_not_known_any_more(
     assert {group.group: group.state for group in trace.groups}["late"] == "acked"
     assert not trace.exact
     with pytest.raises(NotFound):
-        await node.broker.message_trace("t", 0, Offset(gone))
+        await node.broker.traces.message_trace("t", 0, Offset(gone))

@@ -30,12 +30,12 @@ CHECKS = {"storage.retentionCheck": "50ms"}
 @pytest.fixture
 async def node() -> AsyncIterator[NodeAssembly]:
     async with running(MemoryDisk(), config(**CHECKS)) as started:
-        await started.broker.create_topic("t", {"partitions": 1, "retention_ms": KEPT_MS})
+        await started.broker.topics.create_topic("t", {"partitions": 1, "retention_ms": KEPT_MS})
         yield started
 
 
 def led(node: NodeAssembly) -> PartitionHost:
-    (host,) = node.broker._replicas.led()
+    (host,) = node.broker.topics._replicas.led()
     return host
 
 
@@ -53,7 +53,7 @@ async def test_a_delayed_message_outlives_retention_and_comes_whole_and_in_time(
     await trimmed(node, 3)
 
     assert await receive(node) == []
-    (view,) = (await node.broker.delayed("t", limit=10, skip=0))[0]
+    (view,) = (await node.broker.delays.delayed("t", limit=10, skip=0))[0]
     assert (view.offset, view.state, view.key, view.message_id) == (1, "pending", b"k", "id")
     (found,) = await receive(node, wait_s=30)
 
@@ -67,7 +67,7 @@ async def test_a_delayed_message_outlives_retention_and_comes_whole_and_in_time(
     assert found.deliver_at_ms is not None
     assert found.deliver_at_ms - found.time_ms == 1500
     await settle(node, [found])
-    trace = await node.broker.message_trace("t", 0, Offset(1))
+    trace = await node.broker.traces.message_trace("t", 0, Offset(1))
     assert [event.type for event in trace.events] == [
         "PUBLISHED",
         "DELAYED",
@@ -93,7 +93,7 @@ async def test_a_message_that_outlived_the_log_is_not_stored_again_under_its_id(
 async def test_a_message_that_came_late_and_always_fails_falls_though_nothing_new_is_published(
     node: NodeAssembly,
 ) -> None:
-    await node.broker.put_group("g", {"max_attempts": 0, "backoff_ms": 20})
+    await node.broker.groups.put_group("g", {"max_attempts": 0, "backoff_ms": 20})
     await receive(node)
     await publish(node, Record(b"later", deliver_at_ms=2500), "gone")
     await trimmed(node, 2)
@@ -111,7 +111,7 @@ async def test_a_message_that_came_late_and_always_fails_falls_though_nothing_ne
 async def test_dead_letters_outlive_retention_many_times_over_and_a_restart() -> None:
     disk = MemoryDisk()
     async with running(disk, config(**CHECKS)) as node:
-        await node.broker.create_topic("t", {"partitions": 1, "retention_ms": KEPT_MS})
+        await node.broker.topics.create_topic("t", {"partitions": 1, "retention_ms": KEPT_MS})
         await publish(node, "dead", "done", "dead too")
         first, done, second = await receive(node)
         await settle(node, [first, second], "reject", reason="poison")
@@ -122,15 +122,17 @@ async def test_dead_letters_outlive_retention_many_times_over_and_a_restart() ->
         after_cut = disk.crash(random.Random(1), keep=0.0)
 
     async with running(after_cut, config(**CHECKS)) as node:
-        await eventually(lambda: "t" in node.broker.list_topics())
-        await node.broker.ensure_topic("t")
-        page = await node.broker.dead_letters("g", "t", DeadFilter(), after=None, limit=10)
+        await eventually(lambda: "t" in node.broker.topics.list_topics())
+        await node.broker.topics.ensure_topic("t")
+        page = await node.broker.letters.dead_letters("g", "t", DeadFilter(), after=None, limit=10)
         assert [(d.message.offset, d.message.value) for d in page.messages] == [
             (0, b"dead"),
             (2, b"dead too"),
         ]
-        await node.broker.alter_topic("t", {"retention_ms": -1})
-        await node.broker.redrive("g", "t", DeadFilter(), rate=0, dry_run=False, force=False)
+        await node.broker.topics.alter_topic("t", {"retention_ms": -1})
+        await node.broker.redriving.redrive(
+            "g", "t", DeadFilter(), rate=0, dry_run=False, force=False
+        )
         found: set[bytes] = set()
         while not {b"dead", b"dead too"} <= found:
             found |= {message.value for message in await receive(node, wait_s=30)}
@@ -178,7 +180,7 @@ async def test_leases_of_messages_that_fell_to_retention_are_over(node: NodeAsse
     await trimmed(node, 1)
 
     (end,) = await settle(node, found)
-    (stats,) = await node.broker.queue_stats("t")
+    (stats,) = await node.broker.figures.queue_stats("t")
     await publish(node, "next")
 
     assert getattr(end, "code", "") == "not_in_flight"
@@ -192,9 +194,9 @@ async def test_damage_that_retention_meets_is_told_and_leaves_other_partitions_t
     damaged = led(node)
     monkeypatch.setattr(damaged.retention, "_due", unreadable)
     await publish(node, "kept as long as its log can not be searched")
-    await node.broker.create_topic("u", {"partitions": 1, "retention_ms": KEPT_MS})
-    await eventually(lambda: len(node.broker._replicas.led()) == 2)
-    (other,) = (host for host in node.broker._replicas.led() if host is not damaged)
+    await node.broker.topics.create_topic("u", {"partitions": 1, "retention_ms": KEPT_MS})
+    await eventually(lambda: len(node.broker.topics._replicas.led()) == 2)
+    (other,) = (host for host in node.broker.topics._replicas.led() if host is not damaged)
     await publish(node, "goes", topic="u")
 
     await eventually(lambda: other.state.log_start_offset == 1)
@@ -210,7 +212,7 @@ def unreadable(_now_ms: int) -> None:
 async def untrimmed() -> AsyncIterator[NodeAssembly]:
     """A node whose topic is trimmed by hand."""
     async with running(MemoryDisk()) as started:
-        await started.broker.create_topic("t", {"partitions": 1, "retention_ms": -1})
+        await started.broker.topics.create_topic("t", {"partitions": 1, "retention_ms": -1})
         yield started
 
 
@@ -247,7 +249,7 @@ async def test_what_is_carried_and_needed_no_more_keeps_its_whole_story(
 
     await trim(host, carrier, 3)
 
-    trace = await node.broker.message_trace("t", 0, Offset(1))
+    trace = await node.broker.traces.message_trace("t", 0, Offset(1))
     assert [event.type for event in trace.events] == [
         *("PUBLISHED", "DELAYED", "REPLICATED", "DUE", "DELIVERED", "NACKED"),
         *("DELIVERED", "ACKNOWLEDGED", "KEPT"),
@@ -264,7 +266,7 @@ async def test_a_delayed_message_takes_its_whole_story_along_again_and_again(
     told = ["PUBLISHED", "DELAYED", "REPLICATED"]
     if has_group:
         await receive(node)
-        await node.broker.seek("g", "t", 0, offset=3, time_ms=None)
+        await node.broker.positions.seek("g", "t", 0, offset=3, time_ms=None)
         (group,) = host.state.queue.groups
         assert await host.retention._propose(EntryKind.QUEUE, encode_ops([DropGroup(group)]))
         told.append("SKIPPED")
@@ -273,7 +275,7 @@ async def test_a_delayed_message_takes_its_whole_story_along_again_and_again(
     found = []
     for offset in (3, 4, 5):
         await trim(host, host.applied_index + 1, offset)
-        found.append(await node.broker.message_trace("t", 0, Offset(1)))
+        found.append(await node.broker.traces.message_trace("t", 0, Offset(1)))
         await publish(node, "more")
 
     assert [[event.type for event in trace.events] for trace in found] == [told] * 3
@@ -295,7 +297,7 @@ async def test_a_look_up_that_a_trim_overtakes_is_of_what_is_carried(
         return found
 
     monkeypatch.setattr(host.mentions, "find", overtaken)
-    trace = await node.broker.message_trace("t", 0, Offset(1))
+    trace = await node.broker.traces.message_trace("t", 0, Offset(1))
 
     assert [event.type for event in trace.events][-1] == "KEPT"
     assert trace.exact

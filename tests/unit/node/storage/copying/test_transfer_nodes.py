@@ -73,7 +73,7 @@ class SmallNodes(ThreeNodes):
         return int(metrics.storage.transferred_bytes.labels("received").value)
 
     def host(self, name: str, group: GroupId) -> PartitionHost | None:
-        return self.broker(name)._replicas.find(group)
+        return self.broker(name).topics._replicas.find(group)
 
 
 async def test_a_replica_that_was_away_while_all_it_needs_was_trimmed_comes_back(
@@ -84,9 +84,9 @@ async def test_a_replica_that_was_away_while_all_it_needs_was_trimmed_comes_back
     try:
         for name in NAMES:
             await nodes.start(name)
-        await eventually(lambda: all(broker.ready().ready for broker in nodes.brokers), 30)
+        await eventually(lambda: all(broker.node.ready().ready for broker in nodes.brokers), 30)
         settings = {"partitions": 1, "retention_bytes": 200_000, "replication_factor": 3}
-        await nodes.broker("n1").create_topic("t", settings)
+        await nodes.broker("n1").topics.create_topic("t", settings)
         await append(nodes.running["n1"], "first")
         group = next(g for g in nodes.stores["n1"].groups() if g.topic.index)
         away = nodes.stores["n3"].group(group)

@@ -161,11 +161,11 @@ class SmallNodes(ThreeNodes):
     async def scrub(self, name: str = VICTIM) -> ScrubView:
         """A round there, to its end."""
         broker = self.broker("n1")
-        await broker.scrub(begin=True)
+        await broker.scrubs.scrub(begin=True)
         views: dict[str, ScrubView | None] = {}
 
         async def look() -> None:
-            views.update(await broker.scrub(begin=False))
+            views.update(await broker.scrubs.scrub(begin=False))
 
         while not (view := views.get(name)) or any(v and v.running for v in views.values()):
             await look()
@@ -188,7 +188,7 @@ class SmallNodes(ThreeNodes):
     def is_whole(self, name: str) -> bool:
         """Whether the node holds everything that the others hold, beyond doubt, and votes."""
         broker = self.running[name].broker
-        if not broker.ready().ready or broker.cluster_view().problems:
+        if not broker.node.ready().ready or broker.node.cluster_view().problems:
             return False
         store = self.stores[name]
         for group in (CLUSTER_GROUP, self.group()):
@@ -206,7 +206,7 @@ class SmallNodes(ThreeNodes):
 
 
 def broker_replica(nodes: SmallNodes, name: str, group: GroupId) -> RaftGroup | None:
-    return nodes.running[name].broker._scrub._comparison.replica(group)
+    return nodes.running[name].broker.scrubs._scrub._comparison.replica(group)
 
 
 @asynccontextmanager
@@ -215,8 +215,10 @@ async def small_nodes(keeping: str = "") -> AsyncIterator[SmallNodes]:
     try:
         for name in NAMES:
             await nodes.begin(name)
-        await eventually(lambda: all(broker.ready().ready for broker in nodes.brokers), 30)
-        await nodes.broker("n1").create_topic("t", {"partitions": 1, "replication_factor": 3})
+        await eventually(lambda: all(broker.node.ready().ready for broker in nodes.brokers), 30)
+        await nodes.broker("n1").topics.create_topic(
+            "t", {"partitions": 1, "replication_factor": 3}
+        )
         for number in range(40):
             await append(nodes.running["n1"], f"{number} " * 200)
         await eventually(lambda: all(nodes.is_whole(name) for name in NAMES), 30)
@@ -240,7 +242,7 @@ async def everything(nodes: SmallNodes, name: str) -> list[bytes]:
 
 async def messages(nodes: SmallNodes, name: str) -> int:
     """How many messages can be read through this node."""
-    found = await nodes.broker(name).read(
+    found = await nodes.broker(name).records.read(
         "t", 0, Offset(0), max_records=10_000, max_bytes=1 << 24, wait_s=0
     )
     return found.next_offset
@@ -255,7 +257,7 @@ async def whole_again(nodes: SmallNodes, what: str) -> None:
         logs = [
             (str(log.id), log.damaged, log.last_index) for log in map(store.group, store.groups())
         ]
-        problems = nodes.broker(VICTIM).cluster_view().problems
+        problems = nodes.broker(VICTIM).node.cluster_view().problems
         raise AssertionError(f"not whole after {what}: {logs} {problems}") from None
 
 
@@ -298,7 +300,7 @@ async def test_a_read_that_meets_damage_at_the_leader_is_answered_as_if_there_we
             flip(nodes.disks[leader], path, random.Random(seed))
 
             assert await messages(nodes, leader) == count
-            assert await nodes.broker(leader).offset_at("t", 0, 0) == 0
+            assert await nodes.broker(leader).records.offset_at("t", 0, 0) == 0
             await eventually(lambda: all(nodes.is_whole(name) for name in NAMES), REPAIRED_S)
 
 
@@ -308,7 +310,7 @@ async def test_a_node_that_is_down_is_told_as_not_scrubbed() -> None:
 
         broker = nodes.broker("n1")
         async with asyncio.timeout(30):
-            while (views := await broker.scrub(begin=False)).get("n3") is not None:
+            while (views := await broker.scrubs.scrub(begin=False)).get("n3") is not None:
                 pass  # the link is not known to be down yet
 
         assert [views[name] is not None for name in NAMES] == [True, True, False]
@@ -432,7 +434,7 @@ async def test_a_replica_that_differs_from_the_others_is_copied_anew(
         await eventually(is_copied, REPAIRED_S)
         await append(nodes.running[sound], "goes on")
         assert (await everything(nodes, name))[: len(truth)] == truth
-        text, _type = nodes.running[leader].broker._scrub._metrics.render()
+        text, _type = nodes.running[leader].broker.scrubs._scrub._metrics.render()
         assert b"goqueue_scrub_diverged_total 1.0" in text
 
 
@@ -447,7 +449,7 @@ async def test_where_no_majority_agrees_people_are_told_and_nothing_is_copied() 
 
         [text] = view.diverged
         assert "no majority agrees" in text
-        assert text in nodes.broker(leader).cluster_view().problems
+        assert text in nodes.broker(leader).node.cluster_view().problems
         assert nodes.stores[first].group(nodes.group()).damaged is None
 
 
@@ -456,7 +458,7 @@ async def test_a_cluster_group_that_is_not_to_be_believed_is_renewed_by_a_restar
         leader = nodes.leader()
         name = next(n for n in NAMES if n != leader)
         store = nodes.stores[name]
-        assert nodes.running[name].broker.ready().ready
+        assert nodes.running[name].broker.node.ready().ready
         for suffix in (SEGMENT_SUFFIX, TERMS_SUFFIX):  # the first entry, and what names it
             path = nodes.path(name, f"cluster{suffix}")
             assert path is not None
@@ -464,13 +466,13 @@ async def test_a_cluster_group_that_is_not_to_be_believed_is_renewed_by_a_restar
 
         await nodes.scrub(name)
         await eventually(lambda: store.group(CLUSTER_GROUP).untrusted, REPAIRED_S)
-        assert not nodes.running[name].broker.ready().ready
+        assert not nodes.running[name].broker.node.ready().ready
         await nodes.stop(name)
         nodes.disks[name].process_died()
         await nodes.begin(name)
 
         await eventually(lambda: nodes.is_whole(name), REPAIRED_S)
-        assert nodes.broker(name).list_topics() == ["t"]
+        assert nodes.broker(name).topics.list_topics() == ["t"]
         assert nodes.stores[name].incarnation == store.incarnation
 
 
@@ -484,7 +486,7 @@ async def test_a_cluster_replica_that_stopped_over_damage_starts_again_once_it_i
 
     monkeypatch.setattr(Healer, "heal", noted)
     async with small_nodes() as nodes:
-        group = nodes.broker(VICTIM)._cluster.group
+        group = nodes.broker(VICTIM).topics._cluster.group
         assert group is not None
         await eventually(lambda: nodes.stores[VICTIM] in healers)
         group.fail(RuntimeError("an entry that is to be applied is damaged"))
@@ -493,8 +495,8 @@ async def test_a_cluster_replica_that_stopped_over_damage_starts_again_once_it_i
         healers[nodes.stores[VICTIM]]._on_healed(CLUSTER_GROUP)
 
         await whole_again(nodes, "a replica that stopped over damage")
-        assert nodes.broker(VICTIM).list_topics() == ["t"]
-        assert nodes.broker(VICTIM)._cluster.group is not group
+        assert nodes.broker(VICTIM).topics.list_topics() == ["t"]
+        assert nodes.broker(VICTIM).topics._cluster.group is not group
         assert nodes.running[VICTIM].status.fault is None
 
 
@@ -515,10 +517,10 @@ async def test_damaged_entries_of_the_cluster_group_are_back_before_it_starts_fr
 
         await nodes.begin(VICTIM)
 
-        group = nodes.broker(VICTIM)._cluster.group
+        group = nodes.broker(VICTIM).topics._cluster.group
         assert group is not None
         assert nodes.stores[VICTIM].group(CLUSTER_GROUP).entry(entry.index).frame == entry.frame
         await whole_again(nodes, "a start on damaged entries without a snapshot")
-        assert nodes.broker(VICTIM).list_topics() == ["t"]
-        assert nodes.broker(VICTIM)._cluster.group is group, "it met the damage, and stopped"
+        assert nodes.broker(VICTIM).topics.list_topics() == ["t"]
+        assert nodes.broker(VICTIM).topics._cluster.group is group, "it met the damage, and stopped"
         assert group.failed is None

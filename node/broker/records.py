@@ -1,0 +1,162 @@
+"""Publishing and reading as the HTTP front asks for it, from any node: a part of the broker."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from coordinator.commands.codec import AllocateProducer, ProducerAllocated
+from goqueue.wire.batch import RecordBatch
+from goqueue.wire.errors import GoQueueError, OutOfOrder
+from goqueue.wire.types import GroupId, Offset
+from node.api.records import AppendResult, Slice
+from node.broker.partitions import Partitions
+from node.broker.producer_flights import ProducersInFlight
+from node.broker.reads import PartitionReads
+from node.cluster.host import ClusterHost
+from node.groups.request_metrics import RequestMetrics
+from node.replicas.offsets import EndsCollector
+from node.rpc import partitions as rpc
+from node.storage.sync import TopicSync
+
+COMMAND_DEADLINE_S = 15.0
+ORDER_PAUSE_S = 0.01
+"""How long a producer's batch waits when it has overtaken an earlier one that is being retried."""
+
+
+class NodeRecords:
+    """Implements `node.api.records.Records`. Loop thread only."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        cluster: ClusterHost,
+        reads: PartitionReads,
+        ends: EndsCollector,
+        sync: TopicSync,
+        requests: RequestMetrics,
+        rng: random.Random,
+        read_bytes: int,
+    ) -> None:
+        """`read_bytes` bounds one slice, whatever is asked for."""
+        self._partitions = partitions
+        self._cluster = cluster
+        self._reads = reads
+        self._ends = ends
+        self._sync = sync
+        self._requests = requests
+        self._random_id = rng.getrandbits
+        self._read_bytes = read_bytes
+        self._in_flight = ProducersInFlight()
+
+    async def append(
+        self,
+        topic: str,
+        partition: int,
+        batch: bytes,
+        *,
+        deadline_s: float,
+        validated: bool = False,
+    ) -> AppendResult:
+        try:
+            return await self._append_in_order(topic, partition, batch, deadline_s, validated)
+        except GoQueueError as error:
+            known = topic in self._cluster.state.topics
+            count = _count(batch)
+            self._requests.failed(topic, error.code, count, is_known=known)
+            raise
+
+    async def _append_in_order(
+        self, topic: str, partition: int, batch: bytes, deadline_s: float, validated: bool
+    ) -> AppendResult:
+        group = await self._partitions.named(topic, partition)
+        with self._in_flight.entered(group, batch) as flight:
+            end_s = asyncio.get_running_loop().time() + deadline_s
+            while True:
+                left_s = end_s - asyncio.get_running_loop().time()
+                try:
+                    return await self._append(group, batch, validated, left_s)
+                except OutOfOrder:
+                    if not flight.follows_another or left_s <= 0:
+                        raise
+                await asyncio.sleep(ORDER_PAUSE_S)  # the batch before it is still on its way
+
+    async def _append(
+        self, group: GroupId, batch: bytes, validated: bool, deadline_s: float
+    ) -> AppendResult:
+        request_id = self._random_id(64) or 1
+
+        async def here(left_s: float) -> AppendResult:
+            return await self._partitions.service.append(
+                group, batch, request_id=request_id, validated=validated, deadline_s=left_s
+            )
+
+        return await self._partitions.forwarder.call(
+            group,
+            local=here,
+            method=rpc.APPEND,
+            payload=lambda _left_s: rpc.encode_append(group, request_id, validated, batch),
+            decode=rpc.decode_appended,
+            deadline_s=deadline_s,
+        )
+
+    async def read(
+        self,
+        topic: str,
+        partition: int,
+        offset: Offset,
+        *,
+        max_records: int,
+        max_bytes: int,
+        wait_s: float,
+        to_time_ms: int | None = None,
+        visible: bool = False,
+        current: bool = False,
+    ) -> Slice:
+        group = await self._partitions.named(topic, partition)
+        max_bytes = min(max_bytes, self._read_bytes)
+        request = rpc.ReadRequest(
+            group.pack(),
+            offset,
+            max_records,
+            max_bytes,
+            round(wait_s * 1000),
+            to_time_ms,
+            visible,
+            current,
+        )
+        return await self._reads.read(group, request)
+
+    async def offset_at(self, topic: str, partition: int, time_ms: int) -> Offset:
+        return await self._reads.offset_at(await self._partitions.named(topic, partition), time_ms)
+
+    async def end_offsets(self, topic: str) -> dict[int, tuple[Offset, Offset]]:
+        ends = await self._ends.confirmed(await self._partitions.finder.find(topic))
+        return {
+            number: (Offset(found.earliest), Offset(found.next)) for number, found in ends.items()
+        }
+
+    async def flush(self, topic: str) -> None:
+        await self._sync.flush(await self._partitions.finder.find(topic))
+
+    async def init_producer(self, transactional_id: str | None) -> tuple[int, int]:
+        granted = await self._cluster.command(
+            AllocateProducer(transactional_id), COMMAND_DEADLINE_S
+        )
+        assert isinstance(granted, ProducerAllocated), "what this command results in"
+        return granted.producer_id, granted.epoch
+
+    async def check_producer(self, producer_id: int, epoch: int) -> None:
+        try:
+            self._cluster.state.check_producer(producer_id, epoch)
+        except GoQueueError:  # another node may just have given this identity out
+            await self._cluster.refresh()
+            self._cluster.state.check_producer(producer_id, epoch)
+
+
+def _count(batch: bytes) -> int:
+    """Messages in a batch that was refused, 1 where it can't be read."""
+    try:
+        return RecordBatch.parse(batch).count
+    except GoQueueError:
+        return 1

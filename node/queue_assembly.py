@@ -30,6 +30,7 @@ from node.queue.dead_letters import DeadLetters, DelayedMessages
 from node.queue.figures import QueueFigures
 from node.queue.group_admin import GroupsBroker
 from node.queue.lag import TakingPart
+from node.queue.operations import Operations
 from node.queue.receipts import Receipts
 from node.queue.receiver import QueueReceiver
 from node.queue.redrive_admin import PartitionDeadLetters, RedrivesBroker
@@ -89,7 +90,8 @@ def queue_parts(base: QueueBase) -> QueueParts:
     """This node serves its peers, too."""
     taking_part = TakingPart(base.cluster, base.replicas, base.link)
     views = QueueViews(base.partitions, taking_part, base.link)
-    calls = QueueCalls(base.node, views, base.forwarder, base.topology, base.link, base.rng)
+    operations = Operations(base.partitions, base.forwarder, base.link, base.rng)
+    calls = QueueCalls(base.node, views, operations, base.forwarder, base.topology, base.link)
     figures = QueueFigures(base.finder, calls)
     groups = GroupsBroker(base.cluster, figures, base.group_defaults)
     source = PartitionDeadLetters(groups, calls, base.finder)
@@ -118,7 +120,7 @@ def queue_front(base: QueueBase, parts: QueueParts) -> QueueFront:
         NodeQueue(
             finder, groups, calls, receiver, receipts, parts.requests, base.rng, ANSWER_BYTES
         ),
-        Settles(cluster, groups, calls, receipts, base.rng),
+        Settles(cluster, groups, calls.operations, receipts, base.rng),
         DeadLetters(groups=groups, calls=calls, finder=finder, answer_bytes=ANSWER_BYTES),
         RedrivesBroker(cluster, groups, parts.source, base.rng),
         DelayedMessages(calls, finder),

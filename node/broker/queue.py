@@ -151,7 +151,7 @@ class NodeQueue:
             for number in range(len(found.partitions))
             if (id := GroupId(found.id, number)) not in told
         ]
-        answers = await all_of(self._calls.ops(id, [Resumed(ref.id)]) for id in halted)
+        answers = await all_of(self._calls.operations.put(id, [Resumed(ref.id)]) for id in halted)
         return sum(_count(answer.results[0]) for answer in answers)
 
     async def park(self, group: str, topic: str, key: bytes, *, release: bool) -> int:
@@ -162,7 +162,7 @@ class NodeQueue:
             raise BadRequest("keys are parked in groups of ordering: key", group=group)
         op: Op = Unparked(ref.id, key) if release else Parked(ref.id, key)
         answers = await all_of(
-            self._calls.ops(GroupId(found.id, number), [op], ref)
+            self._calls.operations.put(GroupId(found.id, number), [op], ref)
             for number in range(len(found.partitions))
         )
         return sum(_count(answer.results[0]) for answer in answers)

@@ -49,7 +49,7 @@ class GroupPartitions:
         if group is None:
             raise UnknownGroup(str(naming.group))
         own = Own(naming.group, naming.member, naming.generation, naming.fence)
-        answer = await self._calls.ops(
+        answer = await self._calls.operations.put(
             naming.partition, [own], opens=group_ref(group), deadline_s=DEADLINE_S
         )
         owned = answer.results[0]

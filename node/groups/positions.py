@@ -282,7 +282,8 @@ class GroupPositions:
     async def _change(self, topic: Topic, ref: GroupRef, ops: Mapping[int, Op]) -> dict[int, int]:
         """Put one operation into each partition's log; where the group stands after it."""
         answers = await all_of(
-            self._calls.ops(GroupId(topic.id, number), [op], ref) for number, op in ops.items()
+            self._calls.operations.put(GroupId(topic.id, number), [op], ref)
+            for number, op in ops.items()
         )
         stale: dict[int, StaleResult] = {}
         for number, answer in zip(ops, answers, strict=True):
@@ -303,7 +304,7 @@ class GroupPositions:
     ) -> SoughtResult:
         request = self._rng.getrandbits(63) or 1
         op = Sought(group.id, offset, request, claim.member, claim.generation)
-        answer = await self._calls.ops(partition, [op], group_ref(group))
+        answer = await self._calls.operations.put(partition, [op], group_ref(group))
         result = answer.results[0]
         if isinstance(result, SoughtResult):
             return result

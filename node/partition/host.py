@@ -94,6 +94,10 @@ class PartitionHost:
     `attach` gives it its group, after which Raft may call it.
     """
 
+    queue: QueueHost
+    """What its leader does for groups; there once it is attached, as the publishes are."""
+    _appends: AppendQueue
+
     def __init__(
         self,
         *,
@@ -152,8 +156,6 @@ class PartitionHost:
         self._tally = PartitionTally(topic, self.state, parts.metrics)
         self.figures = PartitionMetrics(topic, parts.metrics)
         self._group: RaftGroup | None = None
-        self._appends: AppendQueue | None = None
-        self._queue: QueueHost | None = None
         self._applied = Index(0)
         self._found_index = log.last_index  # up to here entries are applied again, not first
         self._waiters: set[asyncio.Future[None]] = set()
@@ -166,9 +168,8 @@ class PartitionHost:
 
     def attach(self, group: RaftGroup) -> None:
         """Take the group that was started with this state machine."""
-        self._group = group
         group.on_voters = self._vote
-        self._queue = QueueHost(
+        self.queue = QueueHost(
             group=group,
             state=self.state,
             config=lambda: queue_settings(self.config),
@@ -189,6 +190,7 @@ class PartitionHost:
             metrics=self._parts.metrics,
             workers=self._parts.workers,
         )
+        self._group = group
 
     def close(self) -> None:
         """The replica is leaving this node: nothing that waits here will be served by it."""
@@ -203,11 +205,6 @@ class PartitionHost:
     def group(self) -> RaftGroup:
         assert self._group is not None, "not attached"
         return self._group
-
-    @property
-    def queue(self) -> QueueHost:
-        assert self._queue is not None, "not attached"
-        return self._queue
 
     def log_time_ms(self) -> int:
         """The partition's time now: its leader's, and about that elsewhere."""
@@ -264,10 +261,10 @@ class PartitionHost:
             self.log.flush_interval_ms = config.flush_interval_ms
             if self.log.relaxed != (config.durability == "relaxed"):
                 self.log.relaxed = not self.log.relaxed
-                if self._appends is not None:
+                if self._group is not None:
                     self._appends.durability_altered()
-            if self._queue is not None:
-                self._queue.configure()
+            if self._group is not None:
+                self.queue.configure()
 
     # Raft's StateMachine
 
@@ -279,8 +276,8 @@ class PartitionHost:
             self._wake(self._waiters)
         elif entry.kind in (EntryKind.TRIM, EntryKind.COMPACT):
             self.log.trim_to(self.state.log_start_index)
-        if self._queue is not None:
-            self._queue.applied(is_records=entry.kind == EntryKind.RECORDS)
+        if self._group is not None:
+            self.queue.applied(is_records=entry.kind == EntryKind.RECORDS)
             if due_ms is not None and due_ms <= entry.time_ms:
                 late_ms = self.log_time_ms() - due_ms
                 self._parts.metrics.broker.delay_lateness.observe(late_ms / 1000)
@@ -296,7 +293,6 @@ class PartitionHost:
         self._snapshot_index = index
 
     def on_leader(self, term: Term) -> None:
-        assert self._appends is not None, "attached before it can lead"
         self._appends.open()
         self.queue.open()
         self._tally.begin()
@@ -322,7 +318,7 @@ class PartitionHost:
         """Append as leader. Raises `NotLeader`, `NoQuorum`, `DiskFull`, `Busy`, and what a bad
         batch raises; nothing has happened then."""
         group = self.group
-        if self._appends is None or not group.is_ready_leader:
+        if not group.is_ready_leader:
             raise NotLeader(group.leader)
         if not group.has_quorum:
             raise NotLeader(None)
@@ -335,7 +331,7 @@ class PartitionHost:
     @property
     def duplicates(self) -> int:
         """Messages that this node, as leader, answered with the offset of their original."""
-        return 0 if self._appends is None else self._appends.duplicates
+        return 0 if self._group is None else self._appends.duplicates
 
     # reading
 
@@ -446,11 +442,11 @@ class PartitionHost:
         latency.observe(0.0 if since_s is None else now_s - since_s)
 
     def _step_down(self, leader: NodeId | None) -> None:
-        if self._appends is not None and self._queue is not None:
-            if self._queue.is_open:
+        if self._group is not None:
+            if self.queue.is_open:
                 self._tally.count()
             self._appends.close(leader)
-            self._queue.close(leader)
+            self.queue.close(leader)
 
     @staticmethod
     def _wake(waiters: set[asyncio.Future[None]]) -> None:

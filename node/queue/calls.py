@@ -1,24 +1,19 @@
-"""Questions and operations for the leader of one partition's queue, wherever it is."""
+"""Questions for the leader of one partition's queue, wherever it is."""
 
 from __future__ import annotations
 
-import asyncio
-import random
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TypeVar
 
-from msgspec import structs
-
 from coordinator.cluster.state import Topic
-from delivery.entries.ops import Op
-from goqueue.wire.errors import GoQueueError, Timeout
+from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import GroupId, NodeId
 from node.api.figures import PartitionQueueStats
 from node.peers.forwarding import Forwarder
 from node.peers.leaders import Ask, ask_leaders
 from node.peers.link import PeerLink
-from node.peers.repetition import is_remembered, may_repeat_ops
+from node.queue.operations import Operations, within
 from node.queue.views import QueueViews
 from node.replicas.topology import Topology
 from node.rpc import partitions as rpc
@@ -29,9 +24,6 @@ from node.rpc.queue import (
     DelayedAnswer,
     DelayedRequest,
     FiguresAnswer,
-    GroupRef,
-    OpsAnswer,
-    OpsRequest,
     PeekAnswer,
     PeekRequest,
 )
@@ -52,52 +44,17 @@ class QueueCalls:
         self,
         node: NodeId,
         views: QueueViews,
+        operations: Operations,
         forwarder: Forwarder,
         topology: Topology,
         link: PeerLink,
-        rng: random.Random,
     ) -> None:
         self._node = node
         self._views = views
+        self.operations = operations
         self._forwarder = forwarder
         self._topology = topology
         self._link = link
-        self._rng = rng
-
-    async def ops(
-        self,
-        partition: GroupId,
-        ops: Sequence[Op],
-        opens: GroupRef | None = None,
-        deadline_s: float = DEADLINE_S,
-        patience_s: float | None = None,
-    ) -> OpsAnswer:
-        """Put operations into a partition's log. They are sent again where an answer was lost: so
-        each carries a request id, or comes to the same when it happens twice
-        (`node.peers.repetition`). `patience_s` as in `Forwarder.call`."""
-        named = list(map(self._named, ops))
-        attempts = _Attempts(OpsRequest(partition.pack(), named, opens))
-
-        async def here(left_s: float) -> OpsAnswer:
-            return await _within(left_s, self._views.ops(attempts.request))
-
-        return await self._forwarder.call(
-            partition,
-            local=here,
-            method=queue_rpc.OPS,
-            payload=lambda _left_s: rpc.encode(attempts.request),
-            decode=lambda answer: queue_rpc.decode_answer(answer, OpsAnswer),
-            deadline_s=deadline_s,
-            has_identity=may_repeat_ops(named),
-            patience_s=patience_s,
-            on_doubt=attempts.in_doubt,
-        )
-
-    def _named(self, op: Op) -> Op:
-        """What would do something else the second time gets a request id."""
-        if is_remembered(op) and not getattr(op, "request", 0):
-            return structs.replace(op, **{"request": self._rng.getrandbits(63) or 1})
-        return op
 
     async def peek(self, request: PeekRequest) -> PeekAnswer:
         return await self.ask(
@@ -183,7 +140,7 @@ class QueueCalls:
         """A partition's leader a question that changes nothing."""
 
         async def here(left_s: float) -> A:
-            return await _within(left_s, look(request))
+            return await within(left_s, look(request))
 
         return await self._forwarder.call(
             GroupId.unpack(packed),
@@ -193,24 +150,3 @@ class QueueCalls:
             decode=partial(queue_rpc.decode_answer, type_=answer),
             deadline_s=DEADLINE_S,
         )
-
-
-class _Attempts:
-    """One call's request, as each attempt sends it."""
-
-    def __init__(self, first: OpsRequest) -> None:
-        self.request = first
-        """The next attempt's."""
-
-    def in_doubt(self) -> None:
-        """An attempt may have been applied; one that was refused changes nothing for the next."""
-        self.request = structs.replace(self.request, again=True)
-
-
-async def _within(left_s: float, work: Awaitable[A]) -> A:
-    """Raises `Timeout`, the outcome of which is not known."""
-    try:
-        async with asyncio.timeout(left_s):
-            return await work
-    except TimeoutError:
-        raise Timeout("the partition's replicas did not confirm in time") from None

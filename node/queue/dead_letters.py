@@ -101,7 +101,7 @@ class DeadLetters:
                     continue
                 for at in range(0, len(dead), PURGED_AT_ONCE):
                     op = Purged(id, dead[at : at + PURGED_AT_ONCE])
-                    result = (await self._calls.ops(partition, [op])).results[0]
+                    result = (await self._calls.operations.put(partition, [op])).results[0]
                     count += result.count if isinstance(result, CountResult) else 0
             except GoQueueError as error:
                 if count and not dry_run:
@@ -160,7 +160,7 @@ class DelayedMessages:
         if not 0 <= partition < len(found.partitions):
             raise UnknownPartition(topic, partition)
         group = GroupId(found.id, partition)
-        result = (await self._calls.ops(group, [Cancelled([offset])])).results[0]
+        result = (await self._calls.operations.put(group, [Cancelled([offset])])).results[0]
         code = result.codes[0] if isinstance(result, CodesResult) else TOO_LATE
         facts: dict[str, Any] = {"topic": topic, "partition": partition, "offset": offset}
         if code == TOO_LATE:

@@ -343,7 +343,9 @@ class QueueReceiver:
             if offsets:
                 op = Settled(group, RELEASE, [(one.delivery, offsets)])
                 partition = GroupId.unpack(one.partition)
-                again = self._calls.ops(partition, [op], deadline_s=RECOVER_S, patience_s=RECOVER_S)
+                again = self._calls.operations.put(
+                    partition, [op], deadline_s=RECOVER_S, patience_s=RECOVER_S
+                )
                 self._errands.send(again)
 
     # waiting

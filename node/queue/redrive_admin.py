@@ -165,7 +165,7 @@ class PartitionDeadLetters:
         """Sent again where an answer was lost: what moved then is not counted."""
         found = await self._finder.find(topic)
         op = Redriven(group_id, list(offsets), job, force)
-        result = (await self._calls.ops(GroupId(found.id, partition), [op])).results[0]
+        result = (await self._calls.operations.put(GroupId(found.id, partition), [op])).results[0]
         return (result.count, result.refused) if isinstance(result, CountResult) else (0, 0)
 
 

@@ -37,8 +37,8 @@ from goqueue.wire.types import GroupId, Offset
 from node.api.claims import NOBODY, Claim
 from node.api.queue import SettleRequest, SettleView
 from node.cluster.host import ClusterHost
-from node.queue.calls import QueueCalls
 from node.queue.group_admin import GroupsBroker, claim_in
+from node.queue.operations import Operations
 from node.queue.receipt import Receipt, decode_receipt
 from node.queue.receipts import KeyNotKnown, Receipts
 
@@ -89,13 +89,13 @@ class Settles:
         self,
         cluster: ClusterHost,
         groups: GroupsBroker,
-        calls: QueueCalls,
+        operations: Operations,
         receipts: Receipts,
         rng: random.Random,
     ) -> None:
         self._cluster = cluster
         self._groups = groups
-        self._calls = calls
+        self._operations = operations
         self._receipts = receipts
         self._rng = rng
         self._group_names: dict[int, str] = {}
@@ -185,7 +185,7 @@ class Settles:
             for kind, alike in kinds.items()
         ]
         try:
-            answer = await self._calls.ops(partition, [op for op, _rows in operations])
+            answer = await self._operations.put(partition, [op for op, _rows in operations])
         except GoQueueError as error:
             return [(row, error) for _op, rows in operations for row in rows]
         return [

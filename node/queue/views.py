@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 
 from delivery.config import LANES_COUNT
-from delivery.entries.ops import Op, Settled
 from delivery.group.failures import DeadLetter
 from delivery.group.lag import delayed_count, lag_count, lag_ms
 from delivery.group.state import GroupState
@@ -21,7 +20,6 @@ from node.api.figures import GroupPartitionView, PartitionQueueStats
 from node.partition.host import PartitionHost
 from node.partition.reading.message_reader import row_bytes
 from node.peers.link import PeerLink
-from node.peers.repetition import forgotten
 from node.queue.lag import TakingPart
 from node.replicas.partition_service import PartitionService
 from node.rpc import partitions as rpc
@@ -34,8 +32,6 @@ from node.rpc.queue import (
     DelayedRequest,
     FiguresAnswer,
     MessageRow,
-    OpsAnswer,
-    OpsRequest,
     PeekAnswer,
     PeekRequest,
 )
@@ -59,25 +55,10 @@ class QueueViews:
     ) -> None:
         self._partitions = partitions
         self._taking_part = taking_part
-        link.handle(queue_rpc.OPS, self._serve_ops)
         link.handle(queue_rpc.PEEK, self._serve_peek)
         link.handle(queue_rpc.DEAD, self._serve_dead)
         link.handle(queue_rpc.DELAYED, self._serve_delayed)
         link.handle(queue_rpc.FIGURES, self._serve_figures)
-
-    async def ops(self, request: OpsRequest) -> OpsAnswer:
-        """Put operations into the partition's log; what they came to once they are applied. Raises
-        `OutcomeUnknown` where they may have been, by an earlier attempt that is forgotten."""
-        host = self._partitions.leading(GroupId.unpack(request.partition))
-        ops = request.ops
-        if request.again:
-            _check_remembered(host, ops)
-        loop = asyncio.get_running_loop()
-        began_s = loop.time()
-        results = await host.queue.submit(ops, request.opens)
-        host.figures.settled(ops, loop.time() - began_s)
-        group = host.state.queue.groups.get(getattr(ops[0], "group", 0)) if ops else None
-        return OpsAnswer(results, 0 if group is None else group.floor)
 
     async def peek(self, request: PeekRequest) -> PeekAnswer:
         """What the group would be given next."""
@@ -141,7 +122,7 @@ class QueueViews:
     def unconfirmed(self, topic: str, partition: GroupId) -> PartitionQueueStats:
         """What this node knows of a partition whose leader does not tell: its replica's figures,
         or none."""
-        host = self._partitions.find(partition)
+        host = self._partitions.replicas.find(partition)
         if host is None:
             none = [0] * LANES_COUNT
             return PartitionQueueStats(
@@ -152,9 +133,6 @@ class QueueViews:
         return replace(found, groups=groups, stale=True)
 
     # for peers
-
-    async def _serve_ops(self, _peer: NodeId, payload: bytes) -> bytes:
-        return rpc.encode(await self.ops(rpc.decode_request(payload, OpsRequest)))
 
     async def _serve_peek(self, _peer: NodeId, payload: bytes) -> bytes:
         return rpc.encode(await self.peek(rpc.decode_request(payload, PeekRequest)))
@@ -168,15 +146,6 @@ class QueueViews:
     async def _serve_figures(self, _peer: NodeId, payload: bytes) -> bytes:
         request = rpc.decode_request(payload, rpc.GroupsRequest)
         return rpc.encode(await self.figures(map(GroupId.unpack, request.groups)))
-
-
-def _check_remembered(host: PartitionHost, ops: Iterable[Op]) -> None:
-    results, now_ms = host.state.queue.results, host.log_time_ms()
-    for op in ops:
-        request = getattr(op, "request", 0)
-        settles = isinstance(op, Settled)
-        if request and results.may_have_forgotten(request, now_ms, settles=settles):
-            raise forgotten()
 
 
 def partition_stats(host: PartitionHost, groups: Iterable[GroupState]) -> PartitionQueueStats:

@@ -31,7 +31,7 @@ class PartitionService:
 
     def __init__(self, node: NodeId, replicas: Replicas, link: PeerLink) -> None:
         self._node = node
-        self._replicas = replicas
+        self.replicas = replicas
         link.handle(rpc.APPEND, self._append)
         link.handle(rpc.READ, self._read)
         link.handle(rpc.OFFSET_AT, self._offset_at)
@@ -144,14 +144,11 @@ class PartitionService:
         with _mended_soon(host):
             return await trace_message(host, offset)
 
-    def find(self, group: GroupId) -> PartitionHost | None:
-        """The partition's replica here."""
-        return self._replicas.find(group)
-
     def leading(self, group: GroupId) -> PartitionHost:
         """The partition's replica here, which leads as far as it knows. Raises `NotLeader`."""
-        host = self._host(group)
-        self._require_leader(host)
+        host = self.replicas.find(group)
+        if host is None or not host.is_leader:
+            raise NotLeader(None if host is None else host.group.leader)
         return host
 
     async def confirmed(self, group: GroupId) -> PartitionHost:
@@ -204,10 +201,10 @@ class PartitionService:
     # private
 
     def _hosts(self, groups: Iterable[GroupId]) -> list[PartitionHost]:
-        return [host for host in map(self._replicas.find, groups) if host is not None]
+        return [host for host in map(self.replicas.find, groups) if host is not None]
 
     def _host(self, group: GroupId) -> PartitionHost:
-        host = self._replicas.find(group)
+        host = self.replicas.find(group)
         if host is None:
             raise NotLeader(None)
         return host

@@ -107,7 +107,7 @@ class TopicSync:
 
     async def _sync(self, groups: list[GroupId]) -> list[_Told]:
         leads = await asyncio.gather(*map(self._leads, groups))
-        hosts = [self._service.find(group) for group in groups]
+        hosts = [self._service.replicas.find(group) for group in groups]
         committed = [
             Index(0) if host is None else Index(min(host.group.commit_index, host.log.last_index))
             for host in hosts

@@ -162,9 +162,9 @@ NODE_PLANTS = (
     ),
     Plant(
         "changes-unnamed",
-        "node.queue.calls:QueueCalls._named",
+        "node.queue.operations:Operations._named",
         lambda _original: lambda _self, op: op,
-        "tests/unit/node/queue/test_calls_identity.py"
+        "tests/unit/node/queue/test_operations_identity.py"
         "::test_what_would_count_twice_is_named_before_it_is_sent",
     ),
     Plant(

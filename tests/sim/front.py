@@ -17,6 +17,7 @@ from goqueue.wire.errors import GoQueueError, ServerError, StaleGeneration
 from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId
 from node.api.records import AppendResult
 from node.queue.calls import QueueCalls
+from node.queue.operations import Operations
 from node.queue.receiver import Poll, QueueReceiver
 from node.queue.service import QueueService
 from node.queue.views import QueueViews
@@ -47,14 +48,14 @@ class Nothing:
         return self
 
 
-class _CountedViews(QueueViews):
+class _CountedOperations(Operations):
     """Operations that come again after a lost answer are counted."""
 
     seen: Counter[str]
 
-    async def ops(self, request: OpsRequest) -> OpsAnswer:
+    async def take(self, request: OpsRequest) -> OpsAnswer:
         self.seen["operations sent again"] += request.again
-        return await super().ops(request)
+        return await super().take(request)
 
 
 class _CountedReceiver(QueueReceiver):
@@ -93,8 +94,9 @@ class Front:
         self._partitions = PartitionService(node, hosts, link)
         service = QueueService(node, hosts, link, self._partitions.confirmed, self._errands)
         nobody: Any = Nothing()  # is asked who takes part: nobody here wants figures of groups
-        views = _CountedViews(self._partitions, nobody, link)
-        self._calls = QueueCalls(node, views, self._forwarder, topology, link, rng)
+        operations = _CountedOperations(self._partitions, self._forwarder, link, rng)
+        views = QueueViews(self._partitions, nobody, link)
+        self._calls = QueueCalls(node, views, operations, self._forwarder, topology, link)
         self._receiver = _CountedReceiver(
             node,
             service=service,
@@ -105,7 +107,7 @@ class Front:
             rng=rng,
             metrics=metrics,
         )
-        views.seen = self._receiver.seen = self._process.world.calls
+        operations.seen = self._receiver.seen = self._process.world.calls
 
     def within(self, work: Callable[[], object]) -> None:
         """Do it as if it were called by this process's loop."""
@@ -187,7 +189,7 @@ class Front:
         opens = self._ref(getattr(ask.op, "group", 0))
         try:
             deadline_s = self._rng.choice(DEADLINES_S)
-            answer = await self._calls.ops(ask.group, [ask.op], opens, deadline_s)
+            answer = await self._calls.operations.put(ask.group, [ask.op], opens, deadline_s)
         except GoQueueError as error:
             return NotDone(self._in_doubt(error))
         return Done(answer.results[0], self._process.node)

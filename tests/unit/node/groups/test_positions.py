@@ -336,7 +336,7 @@ async def test_a_partition_that_got_an_owner_meanwhile_is_not_reset_and_the_erro
         await consume(broker, 3, partition)
     group = await broker.groups.find("g")
     topic = await broker.topics._finder.find("t")
-    await broker.queue._calls.ops(GroupId(topic.id, 1), [Own(group.id, "m", 1)])
+    await broker.queue._calls.operations.put(GroupId(topic.id, 1), [Own(group.id, "m", 1)])
 
     with pytest.raises(GroupActive) as refused:
         await reset(broker, EARLIEST, partitions=None)
@@ -359,15 +359,15 @@ async def test_a_reset_of_which_a_part_is_in_doubt_says_which_and_whether_to_rep
     for partition in (0, 1):
         await publish(broker, 3, partition)
         await consume(broker, 3, partition)
-    calls = broker.queue._calls
-    ops = calls.ops
+    operations = broker.queue._calls.operations
+    put = operations.put
 
     async def lost(partition: GroupId, *given: Any) -> OpsAnswer:
         if partition.partition == 1:
             raise OutcomeUnknown
-        return await ops(partition, *given)
+        return await put(partition, *given)
 
-    monkeypatch.setattr(calls, "ops", lost)
+    monkeypatch.setattr(operations, "put", lost)
     with pytest.raises(OutcomeUnknown, match="1 of 2 partitions were reset, but not 1: ") as failed:
         await reset(broker, to, partitions=None)
 

@@ -53,8 +53,7 @@ from node.metrics import Metrics
 from node.peers.forwarding import Forwarder
 from node.peers.link import NoPeers
 from node.peers.repetition import COMMANDS, METHODS, QUEUE_OPS, Repeats
-from node.queue.calls import QueueCalls
-from node.queue.views import QueueViews
+from node.queue.operations import Operations
 from node.rpc import partitions as rpc
 from node.rpc.queue import OpsAnswer, OpsRequest
 from raft.link import LinkDown, RemoteError
@@ -162,10 +161,9 @@ class Leads:
         await asyncio.sleep(0)
 
 
-def calls(link: Any) -> QueueCalls:
+def operations(link: Any) -> Operations:
     forwarder = Forwarder(ME, Leads(), link, random.Random(1), Metrics())
-    parts = cast(Any, None)
-    return QueueCalls(ME, parts, forwarder, parts, link, random.Random(2))
+    return Operations(cast(Any, None), forwarder, NoPeers(), random.Random(2))
 
 
 def keyed_desk() -> Desk:
@@ -195,7 +193,7 @@ async def test_a_repeat_takes_nothing_back_that_others_did_in_between(
         once.do(other)
     link = LosesAnswers(twice, meanwhile)
 
-    answer = await calls(link).ops(PARTITION, [op])
+    answer = await operations(link).put(PARTITION, [op])
 
     assert [request.again for request in link.requests] == [False, True]
     assert _standing(twice) == _standing(once)
@@ -215,7 +213,7 @@ async def test_dead_letters_are_counted_once_whoever_does_not_name_the_request(k
     desk.reject(desk.receive())
     link = LosesAnswers(desk, [])
 
-    answer = await calls(link).ops(PARTITION, [kind(1, [0])])
+    answer = await operations(link).put(PARTITION, [kind(1, [0])])
 
     assert answer.results == [CountResult(1)]
     assert len({request.ops[0].request for request in link.requests}) == 1  # type: ignore[union-attr]
@@ -280,10 +278,10 @@ async def test_a_repeat_that_may_have_been_forgotten_is_refused_at_once(
         figures=SimpleNamespace(settled=lambda *_: None),
     )
     partitions = cast(Any, SimpleNamespace(leading=lambda _group: host))
-    views = QueueViews(partitions, cast(Any, None), NoPeers())
+    taken = Operations(partitions, cast(Any, None), NoPeers(), random.Random(1))
 
     async def ask(op: Op, *, again: bool) -> OpsAnswer:
-        return await views.ops(OpsRequest(PARTITION.pack(), [op], None, again))
+        return await taken.take(OpsRequest(PARTITION.pack(), [op], None, again))
 
     await ask(commit, again=False)
     assert (await ask(commit, again=True)).results == [CountResult(3)]
@@ -315,7 +313,7 @@ async def test_only_what_may_have_been_applied_is_told_to_be_a_repeat() -> None:
                 raise LinkDown(LEADER, sent=True)
             return rpc.encode(OpsAnswer([CountResult(3)]))
 
-    await calls(Refuses()).ops(PARTITION, [Committed(1, 3)])
+    await operations(Refuses()).put(PARTITION, [Committed(1, 3)])
 
     assert attempts == [False, False, False, True]
 
@@ -331,7 +329,7 @@ async def test_what_is_forgotten_is_not_asked_for_again() -> None:
     link = Forgets()
 
     with pytest.raises(OutcomeUnknown):
-        await calls(link).ops(PARTITION, [Committed(1, 10)])
+        await operations(link).put(PARTITION, [Committed(1, 10)])
     assert link.asked == 1
 
 

@@ -159,7 +159,11 @@ class World:
             return rpc.encode(await leader.take(rpc.decode_request(payload, TakeRequest)))
         return rpc.encode(await leader.wait(rpc.decode_request(payload, WaitRequest)))
 
-    async def ops(
+    @property
+    def operations(self) -> World:
+        return self
+
+    async def put(
         self, group: GroupId, ops: list[Op], *, deadline_s: float, patience_s: float
     ) -> None:
         assert deadline_s == patience_s == queue_receiver.RECOVER_S, "as the others, it waits"

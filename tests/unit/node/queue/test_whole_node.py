@@ -384,15 +384,15 @@ async def test_what_was_done_in_some_partitions_is_not_told_as_not_done(
         await node.broker.records.append("two", number, batch, deadline_s=30)
     found = await receive(node, topics=["two"])
     await node.broker.receipts.settle([SettleRequest(m.receipt, "reject") for m in found])
-    calls = node.broker.queue._calls
-    ops, broken = calls.ops, 1
+    operations = node.broker.queue._calls.operations
+    put, broken = operations.put, 1
 
     async def failing(partition: GroupId, *args: Any, **named: Any) -> OpsAnswer:
         if partition.partition == broken:
             raise NoQuorum
-        return await ops(partition, *args, **named)
+        return await put(partition, *args, **named)
 
-    monkeypatch.setattr(calls, "ops", failing)
+    monkeypatch.setattr(operations, "put", failing)
 
     with pytest.raises(NoQuorum) as purged:
         await node.broker.letters.purge("g", "two", DeadFilter(), dry_run=False)
@@ -413,7 +413,7 @@ async def test_a_seek_that_an_owner_refuses_tells_that_other_partitions_were_set
     group = await node.broker.groups.ensure_group("g")
     topic = await node.broker.topics._finder.find("two")
     own = Own(group.id, "m", 1, False)
-    await node.broker.queue._calls.ops(GroupId(topic.id, 1), [own], group_ref(group))
+    await node.broker.queue._calls.operations.put(GroupId(topic.id, 1), [own], group_ref(group))
 
     with pytest.raises(GroupActive) as refused:
         await node.broker.positions.seek("g", "two", None, offset=0, time_ms=None)

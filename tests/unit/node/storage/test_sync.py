@@ -29,6 +29,10 @@ class Cluster:
         world = self
 
         class Service:
+            @property
+            def replicas(self) -> Service:
+                return self
+
             def find(self, _group: GroupId) -> Any:
                 index = world.committed[node]
                 known = SimpleNamespace(commit_index=index)

@@ -7,12 +7,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from delivery.entries.ops import Op, Purged, Redriven
-from goqueue.wire.types import GroupId, NodeId, TopicId
+from goqueue.wire.types import GroupId, TopicId
 from node.peers.forwarding import Forwarder
-from node.peers.link import PeerLink
-from node.queue.calls import QueueCalls
-from node.queue.views import QueueViews
-from node.replicas.topology import Topology
+from node.peers.link import NoPeers
+from node.queue.operations import Operations
+from node.replicas.partition_service import PartitionService
 from node.rpc import partitions as rpc
 from node.rpc import queue as queue_rpc
 from node.rpc.queue import OpsAnswer, OpsRequest
@@ -20,7 +19,7 @@ from node.rpc.queue import OpsAnswer, OpsRequest
 PARTITION = GroupId(TopicId(7, 1), 0)
 
 
-def calls(sent: list[bytes]) -> QueueCalls:
+def operations(sent: list[bytes]) -> Operations:
     """Whose requests are kept, and answered with nothing."""
 
     async def call(_group: GroupId, *, method: str, payload: Any, **_named: object) -> OpsAnswer:
@@ -28,21 +27,15 @@ def calls(sent: list[bytes]) -> QueueCalls:
         sent.extend((payload(9.0), payload(1.0)))
         return OpsAnswer([])
 
-    return QueueCalls(
-        NodeId("n1"),
-        cast(QueueViews, None),
-        cast(Forwarder, SimpleNamespace(call=call)),
-        cast(Topology, None),
-        cast(PeerLink, None),
-        random.Random(1),
-    )
+    forwarder = cast(Forwarder, SimpleNamespace(call=call))
+    return Operations(cast(PartitionService, None), forwarder, NoPeers(), random.Random(1))
 
 
 async def test_what_would_count_twice_is_named_before_it_is_sent() -> None:
     sent: list[bytes] = []
     ops: list[Op] = [Purged(3, [10]), Redriven(3, [1], 4)]
 
-    await calls(sent).ops(PARTITION, ops)
+    await operations(sent).put(PARTITION, ops)
 
     first, again = (rpc.decode_request(payload, OpsRequest).ops for payload in sent)
     requests = [op.request for op in first if isinstance(op, Purged | Redriven)]

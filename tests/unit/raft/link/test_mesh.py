@@ -377,12 +377,13 @@ async def test_fault_of_a_receiver_does_not_cut_the_link(cluster: Cluster) -> No
     def fail(*_: Any) -> None:
         raise RuntimeError("a bug above")
 
-    keep, b.mesh._on_frame = b.mesh._on_frame, fail
+    events = b.mesh._events
+    b.mesh._events = dataclasses.replace(events, on_frame=fail)
     assert a.mesh.send(B, GROUP, [b"one"])
     await eventually(lambda: a.mesh.backlog_bytes(B) == 0)
     status_count = len(b.statuses)
     await eventually(lambda: len(b.statuses) > status_count + 1)
-    b.mesh._on_frame = keep
+    b.mesh._events = events
     assert a.mesh.send(B, GROUP, [b"two"])
 
     await eventually(lambda: [f for _, _, f in b.frames] == [b"two"])

@@ -117,6 +117,13 @@ async def one_node(
     assert not failures
 
 
+@asynccontextmanager
+async def serving(clock: Clock | None = None, **settings: object) -> AsyncIterator[str]:
+    """The address of a node that creates topics when they are first used."""
+    async with one_node(clock, **{"broker.autoCreateTopics": True, **settings}) as node:
+        yield f"http://127.0.0.1:{node.front.port}"
+
+
 async def eventually(condition: Callable[[], object], deadline_s: float = DEADLINE_S) -> None:
     """Waits until a condition holds; fails after the deadline."""
     async with asyncio.timeout(deadline_s):

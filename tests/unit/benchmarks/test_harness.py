@@ -18,12 +18,11 @@ from benchmarks.read import check_json, read_back
 from benchmarks.receive import Receiver
 from benchmarks.report import Report, Row, Target
 from benchmarks.settling import Settled, work_until
-from node.http.fake.broker import FakeBroker
-from node.http.server.app import HttpFront
+from tests.one_node import serving
 
 
 class Cluster(DevCluster):
-    """A broker in memory in the place of processes."""
+    """A node in this process in the place of others."""
 
     def __init__(self, url: str) -> None:
         super().__init__(1, Path("/nonexistent"))
@@ -35,10 +34,8 @@ class Cluster(DevCluster):
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[Cluster]:
-    front = HttpFront(FakeBroker(), port=0)
-    await front.start()
-    yield Cluster(f"http://127.0.0.1:{front.port}")
-    await front.stop()
+    async with serving() as url:
+        yield Cluster(url)
 
 
 async def loaded(cluster: Cluster, topic: str, *, binary: bool) -> Load:

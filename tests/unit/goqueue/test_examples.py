@@ -1,4 +1,4 @@
-"""The examples run as they are written, against a server in memory."""
+"""The examples run as they are written, against a node in this process."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from goqueue import AsyncClient
-from node.http.fake.broker import FakeBroker
-from node.http.server.app import HttpFront
+from tests.one_node import serving
 from tests.unit.goqueue.server import FakeCluster, Fault
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -21,13 +20,9 @@ ORDERS = EXAMPLES / "orders.jsonl"
 
 @pytest.fixture
 async def node() -> AsyncIterator[str]:
-    """A node with a queue, in memory, in real time."""
-    front = HttpFront(FakeBroker(), port=0)
-    await front.start()
-    try:
-        yield f"http://127.0.0.1:{front.port}"
-    finally:
-        await front.stop()
+    """A node with a queue, in real time."""
+    async with serving() as url:
+        yield url
 
 
 async def run(name: str, *arguments: str) -> tuple[int | None, str, str]:
@@ -165,7 +160,12 @@ async def test_messages_are_found_and_their_stories_told(node: str) -> None:
     assert (code, err, dead) == (0, "", "")
     first, *events = out.splitlines()
     assert first.split()[1:] == ["in_progress", "billing:", "in_flight"]
-    assert [line.split()[1] for line in events] == ["PUBLISHED", "REPLICATED", "RETAINED"]
+    assert [line.split()[1] for line in events] == [
+        "PUBLISHED",
+        "REPLICATED",
+        "DELIVERED",
+        "RETAINED",
+    ]
     code, _, err = await run("find_messages", "missing", "--server", node)
     assert code == 1
     assert "missing" in err

@@ -13,10 +13,12 @@ from goqueue import AsyncClient
 from goqueue.errors import UnknownPartition, UnknownTopic
 from goqueue.transport.http import join
 from goqueue.wire.batch import RecordBatch
+from node.broker.node import NodeBroker
 from node.http.fake.broker import FakeBroker
 from node.http.server.app import HttpFront
 from pipeline.broker import Broker, Span
 from pipeline.broker_access import Access
+from tests.one_node import serving
 from tests.ports import free_ports
 
 T = TypeVar("T")
@@ -24,10 +26,8 @@ T = TypeVar("T")
 
 @pytest.fixture
 async def url() -> AsyncIterator[str]:
-    front = HttpFront(FakeBroker(), port=0)
-    await front.start()
-    yield f"http://127.0.0.1:{front.port}"
-    await front.stop()
+    async with serving() as url:
+        yield url
 
 
 async def ask(access: Access, question: Callable[[Broker], T]) -> T:
@@ -70,13 +70,13 @@ async def test_one_question_tells_where_all_partitions_end(
 ) -> None:
     await fill(url, "orders", ["a"])
     asked: list[str] = []
-    gather = FakeBroker.end_offsets
+    gather = NodeBroker.end_offsets
 
-    async def counted(broker: FakeBroker, topic: str) -> Any:
+    async def counted(broker: NodeBroker, topic: str) -> Any:
         asked.append(topic)
         return await gather(broker, topic)
 
-    monkeypatch.setattr(FakeBroker, "end_offsets", counted)
+    monkeypatch.setattr(NodeBroker, "end_offsets", counted)
 
     found = await ask(Access((url,)), lambda broker: broker.spans("orders", [1, 0]))
 

@@ -1,4 +1,4 @@
-"""Reports of archives through the library, against the real front over a broker in memory."""
+"""Reports of archives through the library, against a real node."""
 
 from __future__ import annotations
 
@@ -9,20 +9,16 @@ import pytest
 
 from goqueue import AsyncClient, Client
 from goqueue.errors import GoQueueError, OtherArchive, UnknownTopic
-from node.http.fake.broker import FakeBroker
-from node.http.server.app import HttpFront
+from tests.one_node import serving
 
 HERE = "s3://bucket/archive"
 
 
 @pytest.fixture
 async def url() -> AsyncIterator[str]:
-    broker = FakeBroker()
-    await broker.create_topic("orders", {"partitions": 2})
-    front = HttpFront(broker, port=0)
-    await front.start()
-    yield f"http://127.0.0.1:{front.port}"
-    await front.stop()
+    async with serving() as url, AsyncClient(url) as client:
+        await client.create_topic("orders", partitions=2)
+        yield url
 
 
 async def test_a_report_is_answered_by_partition_and_seen_in_the_topic(url: str) -> None:

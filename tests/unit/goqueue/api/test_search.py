@@ -1,31 +1,34 @@
-"""Finding messages through the client, against the real front over a broker in memory."""
+"""Finding messages through the client, against a real node."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from goqueue import AsyncClient, Client, FoundPage
 from goqueue.errors import BadRequest, NotFound, UnknownTopic
-from node.api.search import NotSearched
-from node.http.fake.broker import FakeBroker
+from node.api.search import NotSearched, SearchPage
+from node.broker.node import NodeBroker
 from node.http.server.app import HttpFront
+from tests.one_node import one_node
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
 
 
 @pytest.fixture
-async def broker() -> FakeBroker:
-    broker = FakeBroker()
-    await broker.create_topic("orders", {"partitions": 2})
-    return broker
+async def broker() -> AsyncIterator[NodeBroker]:
+    async with one_node() as node:
+        await node.broker.create_topic("orders", {"partitions": 2})
+        yield node.broker
 
 
 @pytest.fixture
-async def url(broker: FakeBroker) -> AsyncIterator[str]:
+async def url(broker: NodeBroker) -> AsyncIterator[str]:
     front = HttpFront(broker, port=0)
     await front.start()
     yield f"http://127.0.0.1:{front.port}"
@@ -85,8 +88,16 @@ async def test_pages_go_on_with_next(client: AsyncClient) -> None:
     assert rest.next is None
 
 
-async def test_what_was_not_searched_is_told(client: AsyncClient, broker: FakeBroker) -> None:
-    broker.unsearched = [NotSearched("orders", 1, "no leader answers")]
+async def test_what_was_not_searched_is_told(
+    client: AsyncClient, broker: NodeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = broker.search
+
+    async def in_part(*asked: Any, **options: Any) -> SearchPage:
+        found = await search(*asked, **options)
+        return replace(found, not_searched=[NotSearched("orders", 1, "no leader answers")])
+
+    monkeypatch.setattr(broker, "search", in_part)
 
     page = await client.search("orders", message_id="none")
 

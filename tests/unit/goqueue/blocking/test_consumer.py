@@ -7,32 +7,27 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
 
 import pytest
 
 from goqueue import BlockingReceived, Client, Consumer, OutgoingMessage, TopicPartition
 from goqueue.errors import UnknownTopic
-from node.http.fake.broker import FakeBroker
-from node.http.server.app import HttpFront
+from tests.one_node import serving
 
 PLACES = [TopicPartition("orders", number) for number in range(4)]
 
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    """A node in memory, on a loop in a thread of its own."""
+    """A node on a loop in a thread of its own."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
 
-    async def start() -> HttpFront:
-        front = HttpFront(FakeBroker(), port=0)
-        await front.start()
-        return front
-
-    front = asyncio.run_coroutine_threadsafe(start(), loop).result()
-    yield f"http://127.0.0.1:{front.port}"
-    asyncio.run_coroutine_threadsafe(front.stop(), loop).result()
+    stack = AsyncExitStack()
+    yield asyncio.run_coroutine_threadsafe(stack.enter_async_context(serving()), loop).result()
+    asyncio.run_coroutine_threadsafe(stack.aclose(), loop).result()
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     loop.close()

@@ -13,8 +13,7 @@ import pytest
 
 from goqueue import AsyncClient, AsyncConsumer, OutgoingMessage, Received, RetryPolicy
 from goqueue.errors import GoQueueError
-from node.http.fake.broker import FakeBroker
-from node.http.server.app import HttpFront
+from tests.one_node import serving
 
 MESSAGES = 300
 STEPS = 40
@@ -94,10 +93,8 @@ class Crew:
 @pytest.mark.parametrize("seed", range(6))
 async def test_everything_is_done_whatever_happens_to_consumers(seed: int) -> None:
     chance = random.Random(seed)
-    front = HttpFront(FakeBroker(), port=0)
-    await front.start()
     loop = asyncio.get_running_loop()
-    async with AsyncClient(f"http://127.0.0.1:{front.port}", retry=QUICK) as client:
+    async with serving() as url, AsyncClient(url, retry=QUICK) as client:
         crew = Crew(client, chance)
         loop.set_exception_handler(lambda _, context: crew.unhandled.append(context))
         await client.create_topic("orders", partitions=5)
@@ -125,4 +122,3 @@ async def test_everything_is_done_whatever_happens_to_consumers(seed: int) -> No
         assert {*crew.acked, *crew.uncertain} == {str(number) for number in range(MESSAGES)}
         assert set(crew.acked.values()) == {1}
         assert crew.unhandled == []
-    await front.stop()

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from goqueue import AsyncClient
-from tests.unit.goqueue.queue_cluster import QueueCluster
+from tests.one_node import serving
 
 DEADLINE_S = 60.0
 BLOCKING = """
@@ -59,7 +59,7 @@ KINDS = pytest.mark.parametrize("program", [BLOCKING, AWAITING], ids=["blocking"
 
 @pytest.fixture
 async def client() -> AsyncIterator[AsyncClient]:
-    async with QueueCluster().serve() as url, AsyncClient(url) as client:
+    async with serving() as url, AsyncClient(url) as client:
         await client.create_topic("orders", partitions=1)
         for number in range(3):
             await client.publish("orders", str(number), partition=0)

@@ -15,8 +15,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from goqueue import AsyncClient, AsyncConsumer, OutgoingMessage, Received
 from goqueue.errors import UnknownPartition
 from goqueue.tracing import processing
-from node.http.fake.broker import FakeBroker
-from node.http.server.app import HttpFront
+from tests.one_node import serving
 
 Finished = Callable[[], dict[str, list[ReadableSpan]]]
 KEPT_CONTEXT = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
@@ -24,14 +23,9 @@ KEPT_CONTEXT = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
 
 @pytest.fixture
 async def client() -> AsyncIterator[AsyncClient]:
-    front = HttpFront(FakeBroker(), port=0)
-    await front.start()
-    try:
-        async with AsyncClient(f"http://127.0.0.1:{front.port}") as client:
-            await client.create_topic("orders", partitions=1)
-            yield client
-    finally:
-        await front.stop()
+    async with serving() as url, AsyncClient(url) as client:
+        await client.create_topic("orders", partitions=1)
+        yield client
 
 
 @pytest.fixture

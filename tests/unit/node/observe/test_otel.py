@@ -10,9 +10,9 @@ import aiohttp
 import pytest
 
 from goqueue.wire.batch import BATCH_MEDIA_TYPE, encode_columns
-from node.http.fake.broker import FakeBroker
 from node.http.server.app import HttpFront, Observers
 from node.observe.otel import DELIVERED_MAX, OtelExport
+from tests.one_node import one_node
 from tests.unit.node.observe.otlp_collector import Collector, attributes
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -59,15 +59,15 @@ async def scene() -> AsyncIterator[Scene]:
             collector.url, node="node-1", version="1", headers={"x-key": "secret"}, flush_s=0.1
         )
         await export.start()
-        broker = FakeBroker()
-        await broker.create_topic("orders", {"partitions": 1})
-        front = HttpFront(broker, port=0, observers=Observers(spans=export))
-        await front.start()
-        try:
-            yield Scene(f"http://127.0.0.1:{front.port}", export, collector)
-        finally:
-            await front.stop()
-            await export.stop()
+        async with one_node() as node:
+            await node.broker.create_topic("orders", {"partitions": 1})
+            front = HttpFront(node.broker, port=0, observers=Observers(spans=export))
+            await front.start()
+            try:
+                yield Scene(f"http://127.0.0.1:{front.port}", export, collector)
+            finally:
+                await front.stop()
+                await export.stop()
 
 
 async def test_a_message_is_followed_from_publish_to_ack_by_its_own_context(scene: Scene) -> None:
@@ -164,13 +164,14 @@ async def test_what_is_remembered_of_deliveries_is_bounded() -> None:
 async def test_a_collector_that_is_not_there_costs_no_request(scene: Scene) -> None:
     export = OtelExport("http://127.0.0.1:9", node="node-1", version="1", flush_s=0.1)
     await export.start()
-    front = HttpFront(FakeBroker(), port=0, observers=Observers(spans=export))
-    await front.start()
-    try:
-        other = Scene(f"http://127.0.0.1:{front.port}", export, Collector())
-        await other.post("/topics", {"name": "orders"})
-        for _ in range(20):
-            await other.publish({"value": "x"}, traceparent=SAMPLED)
-    finally:
-        await front.stop()
-        await export.stop()
+    async with one_node() as node:
+        front = HttpFront(node.broker, port=0, observers=Observers(spans=export))
+        await front.start()
+        try:
+            other = Scene(f"http://127.0.0.1:{front.port}", export, Collector())
+            await other.post("/topics", {"name": "orders"})
+            for _ in range(20):
+                await other.publish({"value": "x"}, traceparent=SAMPLED)
+        finally:
+            await front.stop()
+            await export.stop()

@@ -15,8 +15,6 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 from goqueue import AsyncClient
 from goqueue.errors import Forbidden, Unauthenticated
 from node.http.auth.authenticator import Gate
-from node.http.fake.broker import FakeBroker
-from node.http.fake.keys import FakeKeys
 from node.http.server.app import Entrance, HttpFront
 from pipeline.options import Options
 from pipeline.sink.columns import Columns
@@ -28,6 +26,7 @@ from pipeline.sink.writer import batch_writer
 from pipeline.source.batch import BatchReader
 from pipeline.source.options import parse
 from pipeline.source.stream import StreamReader
+from tests.one_node import NOW_MS, Keys, cluster_of, one_node
 
 T = TypeVar("T")
 SCHEMA = StructType([StructField("topic", StringType()), StructField("value", BinaryType())])
@@ -39,7 +38,7 @@ class Scene:
     """A locked node with two topics, a message in each."""
 
     url: str
-    keys: FakeKeys
+    keys: Keys
 
     async def options(self, role: str, *prefixes: str, **more: str) -> dict[str, str]:
         """Of a read or a write with a new key."""
@@ -50,20 +49,20 @@ class Scene:
 
 @pytest.fixture
 async def scene() -> AsyncIterator[Scene]:
-    with ThreadPoolExecutor(1) as workers:
-        keys = FakeKeys(lambda: 1_736_866_800_000, workers)
-        front = HttpFront(
-            FakeBroker(), port=0, entrance=Entrance(gate=Gate(keys.checks), keys=keys)
-        )
-        await front.start()
-        scene = Scene(f"http://127.0.0.1:{front.port}", keys)
-        admin = await scene.options("admin")
-        async with AsyncClient(scene.url, api_key=admin["apiKey"]) as client:
-            for topic in (ORDERS, OTHER):
-                await client.create_topic(topic, partitions=1)
-                await client.publish(topic, topic)
-        yield scene
-        await front.stop()
+    async with one_node() as node:
+        with ThreadPoolExecutor(1) as workers:
+            keys = Keys(cluster_of(node.broker), lambda: NOW_MS, workers)
+            entrance = Entrance(gate=Gate(keys.checks), keys=keys)
+            front = HttpFront(node.broker, port=0, entrance=entrance)
+            await front.start()
+            scene = Scene(f"http://127.0.0.1:{front.port}", keys)
+            admin = await scene.options("admin")
+            async with AsyncClient(scene.url, api_key=admin["apiKey"]) as client:
+                for topic in (ORDERS, OTHER):
+                    await client.create_topic(topic, partitions=1)
+                    await client.publish(topic, topic)
+            yield scene
+            await front.stop()
 
 
 async def off_loop(work: Callable[[], T]) -> T:

@@ -11,7 +11,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from log.config import StorageConfig
 from log.disk.memory import MemoryDisk
@@ -92,7 +92,7 @@ class Clock:
 
 @asynccontextmanager
 async def one_node(
-    clock: Clock | None = None, disk: MemoryDisk | None = None, **settings: object
+    clock: Clock | None = None, disk: MemoryDisk | None = None, **settings: Any
 ) -> AsyncIterator[NodeAssembly]:
     """A node that is ready, stopped at the end; by the machine's clock unless it is given one.
 
@@ -118,7 +118,7 @@ async def one_node(
 
 
 @asynccontextmanager
-async def serving(clock: Clock | None = None, **settings: object) -> AsyncIterator[str]:
+async def serving(clock: Clock | None = None, **settings: Any) -> AsyncIterator[str]:
     """The address of a node that creates topics when they are first used."""
     async with one_node(clock, **{"broker.autoCreateTopics": True, **settings}) as node:
         yield f"http://127.0.0.1:{node.front.port}"

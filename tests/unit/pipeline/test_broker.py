@@ -14,11 +14,10 @@ from goqueue.errors import UnknownPartition, UnknownTopic
 from goqueue.transport.http import join
 from goqueue.wire.batch import RecordBatch
 from node.broker.node import NodeBroker
-from node.http.fake.broker import FakeBroker
-from node.http.server.app import HttpFront
 from pipeline.broker import Broker, Span
 from pipeline.broker_access import Access
-from tests.one_node import serving
+from tests.lagging import Lagging
+from tests.one_node import one_node, serving
 from tests.ports import free_ports
 
 T = TypeVar("T")
@@ -131,14 +130,12 @@ async def test_anything_else_is_asked_over_the_same_connections(url: str) -> Non
 
 async def test_the_first_message_of_a_time_is_not_missed_where_a_replica_lags() -> None:
     """An empty page that no leader has confirmed does not say that there is none."""
-    broker = FakeBroker()
-    front = HttpFront(broker, port=0)
-    await front.start()
-    url = f"http://127.0.0.1:{front.port}"
-    times_ms = await fill(url, "orders", ["a", "b", "c"])
-    broker.hide("orders", 0, 2, answers=2)
+    async with one_node() as node:
+        url = f"http://127.0.0.1:{node.front.port}"
+        times_ms = await fill(url, "orders", ["a", "b", "c"])
+        Lagging(node.broker).hide(2, answers=2)
+        last_ms = times_ms[-1]
 
-    found = await ask(Access((url,)), lambda broker: broker.offset_at("orders", 0, times_ms[-1]))
-    await front.stop()
+        found = await ask(Access((url,)), lambda broker: broker.offset_at("orders", 0, last_ms))
 
     assert found == 2

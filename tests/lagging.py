@@ -16,9 +16,9 @@ class Lagging:
 
     def __init__(self, broker: NodeBroker) -> None:
         self._end, self._answers = 0, 0
-        self._read, self._topic = broker.read, broker.topic
-        broker.read = self.read  # type: ignore[method-assign]
-        broker.topic = self.topic  # type: ignore[method-assign]
+        self._read, self._topic = broker.records.read, broker.topics.topic
+        broker.records.read = self.read  # type: ignore[method-assign]
+        broker.topics.topic = self.topic  # type: ignore[method-assign]
 
     def hide(self, end: int, answers: int) -> None:
         """So many answers come from a replica that has come to `end`."""

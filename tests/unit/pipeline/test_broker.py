@@ -13,7 +13,7 @@ from goqueue import AsyncClient
 from goqueue.errors import UnknownPartition, UnknownTopic
 from goqueue.transport.http import join
 from goqueue.wire.batch import RecordBatch
-from node.broker.node import NodeBroker
+from node.broker.records import NodeRecords
 from pipeline.broker import Broker, Span
 from pipeline.broker_access import Access
 from tests.lagging import Lagging
@@ -69,13 +69,13 @@ async def test_one_question_tells_where_all_partitions_end(
 ) -> None:
     await fill(url, "orders", ["a"])
     asked: list[str] = []
-    gather = NodeBroker.end_offsets
+    gather = NodeRecords.end_offsets
 
-    async def counted(broker: NodeBroker, topic: str) -> Any:
+    async def counted(records: NodeRecords, topic: str) -> Any:
         asked.append(topic)
-        return await gather(broker, topic)
+        return await gather(records, topic)
 
-    monkeypatch.setattr(NodeBroker, "end_offsets", counted)
+    monkeypatch.setattr(NodeRecords, "end_offsets", counted)
 
     found = await ask(Access((url,)), lambda broker: broker.spans("orders", [1, 0]))
 

@@ -23,7 +23,7 @@ PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
 @pytest.fixture
 async def broker() -> AsyncIterator[NodeBroker]:
     async with one_node() as node:
-        await node.broker.create_topic("orders", {"partitions": 2})
+        await node.broker.topics.create_topic("orders", {"partitions": 2})
         yield node.broker
 
 
@@ -91,13 +91,13 @@ async def test_pages_go_on_with_next(client: AsyncClient) -> None:
 async def test_what_was_not_searched_is_told(
     client: AsyncClient, broker: NodeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    search = broker.search
+    search = broker.lookup.search
 
     async def in_part(*asked: Any, **options: Any) -> SearchPage:
         found = await search(*asked, **options)
         return replace(found, not_searched=[NotSearched("orders", 1, "no leader answers")])
 
-    monkeypatch.setattr(broker, "search", in_part)
+    monkeypatch.setattr(broker.lookup, "search", in_part)
 
     page = await client.search("orders", message_id="none")
 

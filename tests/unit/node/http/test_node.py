@@ -11,7 +11,6 @@ import pytest
 
 from goqueue.wire.errors import NoQuorum
 from node.api.node import Check, Readiness
-from node.broker.node import NodeBroker
 from node.http.server.app import HttpFront, Observers
 from node.runtime.version import VERSION
 
@@ -199,15 +198,15 @@ async def test_cluster_health_tells_degraded_from_unavailable(client, broker, mo
         ({"has_quorum": False}, "unavailable"),
     ):
         view = dataclasses.replace(whole, **change)
-        monkeypatch.setattr(NodeBroker, "cluster_view", lambda self, view=view: view)
+        monkeypatch.setattr(broker.node, "cluster_view", lambda view=view: view)
         assert (await client.get("/cluster/health")).json["status"] == status
 
 
 async def test_errors_of_the_broker_keep_their_data(client, broker, orders, monkeypatch):
-    async def refuse(self, name):
+    async def refuse(name):
         raise NoQuorum("1 of 3 nodes", alive=["node-1"])
 
-    monkeypatch.setattr(NodeBroker, "delete_topic", refuse)
+    monkeypatch.setattr(broker.topics, "delete_topic", refuse)
 
     answer = await client("DELETE", "/topics/orders")
 

@@ -60,7 +60,7 @@ async def scene() -> AsyncIterator[Scene]:
         )
         await export.start()
         async with one_node() as node:
-            await node.broker.create_topic("orders", {"partitions": 1})
+            await node.broker.topics.create_topic("orders", {"partitions": 1})
             front = HttpFront(node.broker, port=0, observers=Observers(spans=export))
             await front.start()
             try:

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from node.broker.node import NodeBroker
 from tests.one_node import until
 
 GROUP = "/groups/team"
@@ -257,7 +256,7 @@ async def test_a_node_that_is_behind_catches_up_before_it_refuses_a_generation(
 ):
     first = await join()
     second = await join()
-    known, told = [], broker.members.heartbeat
+    known, told, tell = [], broker.members.heartbeat, broker.members.membership
 
     async def behind(*named, **more):
         found = await told(*named, **more)
@@ -265,7 +264,7 @@ async def test_a_node_that_is_behind_catches_up_before_it_refuses_a_generation(
 
     async def membership(group):
         known.append(group)
-        return await NodeBroker.membership(broker, group)
+        return await tell(group)
 
     monkeypatch.setattr(broker.members, "heartbeat", behind)
     monkeypatch.setattr(broker.members, "membership", membership)

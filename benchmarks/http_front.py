@@ -1,4 +1,4 @@
-"""What the HTTP front costs by itself: JSON and binary, over a broker kept in memory.
+"""What a request costs: JSON and binary, of one whole node over a disk in memory.
 
 Prints requests and messages per second, and the server process's CPU time per request, which is
 the figure to compare (the client shares the machine). Beside it stands bare aiohttp answering a
@@ -20,12 +20,12 @@ import uvloop
 from aiohttp import web
 
 from goqueue.wire.batch import BATCH_MEDIA_TYPE, encode_columns
-from node.http.fake.broker import FakeBroker
-from node.http.server.app import HttpFront
+from tests.one_node import one_node
 
 TOPIC = "bench"
 HISTORY = "history"
 READ_BYTES = 2**20
+KEPT_BYTES = 256 << 20
 Case = tuple[str, str, bytes, int]
 
 
@@ -125,15 +125,13 @@ def _cpu_s(pid: int) -> float:
 
 def _serve_front(pipe: Connection) -> None:
     async def serve() -> None:
-        broker = FakeBroker(batches_kept=64)
-        await broker.create_topic(TOPIC, {"partitions": 6})
-        await broker.create_topic(HISTORY, {"partitions": 1})
-        batch = encode_columns([b"x" * 100] * 1000)
-        await broker.append(HISTORY, 0, batch, deadline_s=1.0)
-        front = HttpFront(broker, port=0)
-        await front.start()
-        pipe.send((front.port, os.getpid()))
-        await asyncio.Event().wait()
+        async with one_node() as node:
+            await node.broker.create_topic(TOPIC, {"partitions": 6, "retention_bytes": KEPT_BYTES})
+            await node.broker.create_topic(HISTORY, {"partitions": 1})
+            batch = encode_columns([b"x" * 100] * 1000)
+            await node.broker.append(HISTORY, 0, batch, deadline_s=30.0)
+            pipe.send((node.front.port, os.getpid()))
+            await asyncio.Event().wait()
 
     uvloop.run(serve())
 

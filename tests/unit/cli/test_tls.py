@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,10 @@ from cli.main import app
 from goqueue import Client
 from goqueue.errors import BadRequest, ConnectionFailed, GoQueueError
 from node.http.auth.csrf_guard import Guard
-from node.http.fake.broker import FakeBroker
 from node.http.server.app import Entrance, HttpFront
 from node.security.certificates import server_context
 from tests.certificates import LOOPBACK, Authority
+from tests.one_node import one_node
 
 
 @pytest.fixture
@@ -34,8 +35,10 @@ class Door:
         certificate, key = authority.issue("localhost", *LOOPBACK)
         files = (str(certificate), str(key), str(authority.path) if mutual else "")
         self.loop = asyncio.new_event_loop()
+        self._stack = AsyncExitStack()
+        node = self.loop.run_until_complete(self._stack.enter_async_context(one_node()))
         self.front = HttpFront(
-            FakeBroker(),
+            node.broker,
             port=0,
             entrance=Entrance(
                 ssl_context=server_context(*files), guard=Guard(needs_certificate=mutual)
@@ -47,7 +50,8 @@ class Door:
         self.url = f"https://localhost:{self.front.port}"
 
     def close(self) -> None:
-        asyncio.run_coroutine_threadsafe(self.front.stop(), self.loop).result(timeout=30)
+        for stopping in (self.front.stop(), self._stack.aclose()):
+            asyncio.run_coroutine_threadsafe(stopping, self.loop).result(timeout=30)
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self.loop.close()

@@ -17,14 +17,15 @@ from structlog.testing import capture_logs
 
 from goqueue import AsyncClient
 from goqueue.errors import GoQueueError
+from node.broker.node import NodeBroker
 from node.http.auth.csrf_guard import Guard
-from node.http.fake.broker import FakeBroker
 from node.http.server.app import Entrance, HttpFront
 from node.metrics import Metrics
 from node.security.certificate_dates import expiry_s
 from node.security.certificates import Certificates, PeerCertificates, server_context
 from raft.link import PeerTls
 from tests.certificates import LOOPBACK, Authority, Mounted, Pair
+from tests.one_node import one_node
 
 DAY_S = 86_400
 
@@ -42,7 +43,9 @@ def mounted(tmp_path: Path) -> Mounted:
 class Door:
     """A front with HTTPS whose files a test rotates."""
 
-    def __init__(self, mounted: Mounted, authority: Authority, *, mutual: bool = False) -> None:
+    def __init__(
+        self, broker: NodeBroker, mounted: Mounted, authority: Authority, *, mutual: bool = False
+    ) -> None:
         self.mounted, self.authority = mounted, authority
         self.metrics = Metrics()
         self.rotate(days=30)
@@ -52,7 +55,7 @@ class Door:
             "client", files, (lambda: server_context(*files),), self.metrics, check_s=3600
         )
         self.front = HttpFront(
-            FakeBroker(),
+            broker,
             port=0,
             entrance=Entrance(
                 ssl_context=self.certificates.contexts[0], guard=Guard(needs_certificate=mutual)
@@ -96,17 +99,19 @@ Opens = Callable[..., Any]
 async def opens(mounted: Mounted, authority: Authority) -> AsyncIterator[Opens]:
     doors: list[Door] = []
 
-    async def open_door(**options: Any) -> Door:
-        door = Door(mounted, authority, **options)
-        await door.certificates.start()
-        await door.front.start()
-        doors.append(door)
-        return door
+    async with one_node() as node:
 
-    yield open_door
-    for door in doors:
-        await door.front.stop()
-        await door.certificates.stop()
+        async def open_door(**options: Any) -> Door:
+            door = Door(node.broker, mounted, authority, **options)
+            await door.certificates.start()
+            await door.front.start()
+            doors.append(door)
+            return door
+
+        yield open_door
+        for door in doors:
+            await door.front.stop()
+            await door.certificates.stop()
 
 
 def der(pair: Pair) -> bytes:

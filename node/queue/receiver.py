@@ -49,8 +49,8 @@ LOOK_S = 0.25
 PLENTY_MAX = 10_000
 RECOVER_S = 30.0
 RECOVER_PAUSE_MAX_S = 2.0
-"""For how long, and how often at least, it is tried to give back what nobody was told of: nodes
-that restart are back by then. Leases that end before need not be given back."""
+"""For how long, and at least how often, a node retries to release leases whose grant was lost on
+the way: nodes that restart are back by then. Leases that end before need no release."""
 
 
 @dataclass(slots=True)

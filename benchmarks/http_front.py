@@ -126,10 +126,12 @@ def _cpu_s(pid: int) -> float:
 def _serve_front(pipe: Connection) -> None:
     async def serve() -> None:
         async with one_node() as node:
-            await node.broker.create_topic(TOPIC, {"partitions": 6, "retention_bytes": KEPT_BYTES})
-            await node.broker.create_topic(HISTORY, {"partitions": 1})
+            await node.broker.topics.create_topic(
+                TOPIC, {"partitions": 6, "retention_bytes": KEPT_BYTES}
+            )
+            await node.broker.topics.create_topic(HISTORY, {"partitions": 1})
             batch = encode_columns([b"x" * 100] * 1000)
-            await node.broker.append(HISTORY, 0, batch, deadline_s=30.0)
+            await node.broker.records.append(HISTORY, 0, batch, deadline_s=30.0)
             pipe.send((node.front.port, os.getpid()))
             await asyncio.Event().wait()
 
